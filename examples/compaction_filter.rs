@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use minikv::{CompactionDecision, Db, Options};
 
-/// Returns whether a value, which begins with the second of its expiry, has expired at `now`.
+/// Returns whether a value, which begins with the time of its expiry in seconds, has expired at
+/// `now`.
 fn has_expired(value: &[u8], now: u64) -> bool {
     value.first_chunk().is_some_and(|expiry| u64::from_be_bytes(*expiry) <= now)
 }

@@ -1,4 +1,4 @@
-//! Several databases of a process share memory, threads and a limit of background I/O.
+//! Several databases of a process share memory, threads and a limit on background I/O.
 //!
 //! ```text
 //! cargo run --release --example resources
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let used = shared.memory_used_bytes() as f64 / f64::from(1 << 20);
     println!("{} databases use {used:.1} MiB of 64", tenants.len());
 
-    // What a scraper gets: a metric of all databases, told apart by their label.
+    // The output for a scraper: one metric of all databases, distinguished by a label.
     for (i, tenant) in tenants.iter().enumerate().take(2) {
         let metrics = tenant.stats().prometheus(&[("db", &format!("tenant{i}"))]);
         let sample = metrics.lines().find(|line| line.starts_with("minikv_operations_total{"));

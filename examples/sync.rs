@@ -1,4 +1,4 @@
-//! Durable at a price that is paid once: many writes, then one sync for all of them.
+//! Durability for the price of one sync: many writes, then one sync for all of them.
 //!
 //! ```text
 //! cargo run --release --example sync
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     (0..10).try_for_each(|i| db.put_with(&synced, format!("slow{i}"), ""))?;
     let slow = db.stats().wal_syncs;
 
-    // Each of these survives the end of the process only, until its thread has synced. Threads that
+    // Until its thread has synced, each of these survives only the end of the process. Threads that
     // wait for a sync share the next one.
     std::thread::scope(|scope| {
         let take = |thread: u32| -> minikv::Result<()> {

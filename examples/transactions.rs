@@ -58,7 +58,8 @@ fn main() -> Result<()> {
         assert!(db.prefix(format!("guest/{guest}/"))?.count() <= SEATS_PER_GUEST);
     }
 
-    // By hand: the second of two that read the same loses, and says why.
+    // Without `transact`: of two transactions that read the same key, the second to commit fails,
+    // and its error says why.
     let (mut first, mut second) = (db.transaction(), db.transaction());
     for (tx, value) in [(&mut first, "rain"), (&mut second, "sun")] {
         assert!(!tx.contains_key("weather")?);

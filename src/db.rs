@@ -88,8 +88,8 @@ impl Drop for Inner {
 ///
 /// Neither opening nor reading changes the directory or takes its lock, so both work on a read-only
 /// medium and while another process writes. Tables are held open, so that a writer may remove them
-/// meanwhile: up to half as many as the process may have file descriptors (`RLIMIT_NOFILE`).
-/// [`ReadOnlyDb::unheld_tables`] returns the number of those beyond that limit.
+/// meanwhile. At most half of the file descriptors that the process may have (`RLIMIT_NOFILE`) are
+/// used for that; [`ReadOnlyDb::unheld_tables`] returns the number of tables beyond this limit.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyDb {
     opened: Arc<Followed>,
@@ -141,11 +141,11 @@ impl Db {
         &self.inner.engine.dir
     }
 
-    /// Sets the value of `key`. The key and the value may each be empty, and have up to 3 GiB
-    /// (3,221,225,471 bytes).
+    /// Sets the value of `key`. The key and the value may each be empty, and up to 3 GiB
+    /// (3,221,225,471 bytes) long.
     ///
     /// # Errors
-    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if one of them is longer;
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if either is longer;
     /// - an I/O error of the log. From then on every write fails with
     ///   [`Error::ReadOnly`](crate::Error::ReadOnly), until [`Db::resume`];
     /// - [`Error::Closed`](crate::Error::Closed) after [`Db::close`].
@@ -211,9 +211,9 @@ impl Db {
         self.inner.engine.write(options, Write::Batch(batch))
     }
 
-    /// Begins a transaction: reads of one moment and of its own writes, and writes that
-    /// [`Transaction::commit`] applies all at once, if nothing that was read has been changed by
-    /// then. [`Db::transact`] runs one again after a conflict.
+    /// Begins a transaction. Its reads show the database as of one moment, and its own writes.
+    /// [`Transaction::commit`] applies its writes all at once, if nothing that it read has changed
+    /// since. [`Db::transact`] runs a transaction again after a conflict.
     ///
     /// The transaction keeps the database open, like a clone of this handle.
     pub fn transaction(&self) -> Transaction {
@@ -223,9 +223,9 @@ impl Db {
     /// Runs `work` in a transaction and commits it; after a conflict, runs it again, from the
     /// start, in a new one, until a commit succeeds. Returns what `work` returned the last time.
     ///
-    /// Between two attempts it pauses, at random and for at most 10 ms. There is no limit to the
-    /// attempts: each conflict means that another write succeeded, so some always go on. To give
-    /// up, count the calls and return an error.
+    /// Between two attempts it pauses, at random and for at most 10 ms. The number of attempts is
+    /// not limited: each conflict means that another write succeeded, so some writer always makes
+    /// progress. To give up, count the calls and return an error.
     ///
     /// ```
     /// # use minikv::{Db, Options, Result};
@@ -250,8 +250,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// An error of `work`, after which nothing is written; those of [`Transaction::commit`], except
-    /// for [`Error::Conflict`](crate::Error::Conflict).
+    /// An error that `work` returned, after which nothing is written; those of
+    /// [`Transaction::commit`], except for [`Error::Conflict`](crate::Error::Conflict).
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(&WriteOptions::default(), work)
     }
@@ -268,9 +268,9 @@ impl Db {
         retry::transact(|| self.transaction(), options, work)
     }
 
-    /// Replaces the value of `key` by what `change` returns for it; `None` stands for no value, on
-    /// both sides. No other write comes in between: if one does, `change` is called again with the
-    /// value that it left. Returns the new value.
+    /// Replaces the value of `key` by what `change` returns for it; `None` stands for no value,
+    /// both as argument and as result. The update is atomic: if another write changes the value
+    /// meanwhile, `change` is called again with the new value. Returns the new value.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -338,11 +338,11 @@ impl Db {
     }
 
     /// Returns an iterator over the batches that were committed after the sequence number
-    /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]), like
-    /// [`ReadOnlyDb::changes_since`] but for the process that writes: writes count once they are
-    /// acknowledged, synced or not. It reads the logs, those that were kept
-    /// ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]) and those that are not flushed
-    /// yet, and ends with what is there now; after that, it can be asked again.
+    /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). It is like
+    /// [`ReadOnlyDb::changes_since`], but for the process that writes: it yields a write once it is
+    /// acknowledged, synced or not. It reads the logs that were kept ([`Options::keep_logs_bytes`],
+    /// [`Options::keep_logs_for`]) and those that are not flushed yet. It returns `None` after the
+    /// last write so far, and can be asked again later.
     ///
     /// It keeps the database's directory locked, as an iterator over entries does.
     ///
@@ -415,8 +415,8 @@ impl Db {
     /// missing. The copy is an independent database, and durable when this returns.
     ///
     /// Tables are not copied but hard-linked, unless the filesystem cannot do that; logs are
-    /// copied. Reads and writes continue meanwhile. A crash in between leaves an incomplete copy,
-    /// which opening refuses.
+    /// copied. Reads and writes continue meanwhile. A crash meanwhile leaves an incomplete copy,
+    /// which cannot be opened.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -443,8 +443,8 @@ impl Db {
     /// missing or empty. [`Backups`](crate::Backups) lists, verifies and restores them.
     ///
     /// Unlike a checkpoint, a backup shares no file with the database. It reads all tables, and
-    /// copies those that the backup before does not have. Reads and writes continue meanwhile. A
-    /// crash in between leaves the earlier backups as they were.
+    /// copies those that the previous backup does not have. Reads and writes continue meanwhile. A
+    /// crash meanwhile leaves the earlier backups as they were.
     ///
     /// ```
     /// # use minikv::{Backups, Db, Options};
@@ -476,33 +476,34 @@ impl Db {
 
     /// Adds `tables` to the database, all at once: reads show all of their entries or none, and
     /// after a crash the database has all of them or none. They are durable when this returns, and
-    /// so is everything written before. They replace entries of the same keys; snapshots and
-    /// iterators that exist do not show them. The files stay where they are.
+    /// so is everything written before. They replace entries of the same keys; existing snapshots
+    /// and iterators do not show them. The files stay where they are.
     ///
-    /// A table goes to the lowest level in which, and above which, no table has keys in its range:
-    /// it is linked there, or copied if it is on another filesystem. Only if the database holds
-    /// newer writes than the tables, because other tables that were begun later were ingested
-    /// before, they are written anew.
+    /// A table goes to the deepest level such that no table there or in any level above has keys in
+    /// its range, or to level 0 if there is none. It is linked there, or copied if it is on another
+    /// filesystem. It is rewritten only if its sequence numbers do not fit: as a rule, because the
+    /// database holds newer writes, such as a table that was begun later and ingested first.
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the ranges of two tables
-    /// overlap; I/O errors. The database has none of the tables then, unless the error is one of
-    /// the MANIFEST: the next open shows all of them or none.
+    /// overlap; I/O errors. The database has none of the tables then, unless the MANIFEST failed:
+    /// the next open shows all of them or none.
     pub fn ingest(&self, tables: &[SortedTable]) -> Result<Ingested> {
         sorted::ingest(&self.inner.engine, tables)
     }
 
     /// Deletes all entries with keys in `range`, as one write: reads show all of them or none, and
-    /// after a crash the database has all of them or none. Snapshots, iterators and cursors that
-    /// exist go on to show them. Returns what was done.
+    /// after a crash the database has all of them or none. Existing snapshots, iterators and
+    /// cursors still show them. Returns counts of the work done.
     ///
-    /// A range with few entries is deleted by a batch of deletions. From a larger one, tables that
-    /// lie within it are dropped whole, and only keys of the tables across its ends are deleted one
-    /// by one: the cost depends on these, not on the number of entries, and the space is free at
-    /// once, except for what a snapshot or an iterator shows. Then everything written before is
-    /// flushed, writes wait meanwhile, and the deletion is durable in any case.
+    /// A range with few entries is deleted by a batch of deletions. A larger range is deleted by
+    /// tables: those that lie within it are dropped whole, and only the keys in tables that
+    /// straddle its ends are deleted one by one. The cost depends on the straddling tables, not on
+    /// the number of entries, and the space is freed at once, except for entries that a snapshot or
+    /// an iterator shows. Such a deletion flushes everything written before, makes writes wait
+    /// meanwhile, and is durable even without a sync.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -517,9 +518,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::put`]; corruption and I/O errors of the tables across the ends of the range. The
-    /// database has all of the entries then, unless the error is one of the MANIFEST: the next open
-    /// shows all of them or none.
+    /// As [`Db::put`]; corruption and I/O errors of the tables that straddle the ends of the range.
+    /// The database has all of the entries then, unless the MANIFEST failed: the next open shows
+    /// all of them or none.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
         self.delete_range_with(&WriteOptions::default(), range)
     }
@@ -597,7 +598,7 @@ impl Db {
     /// | name | value |
     /// | --- | --- |
     /// | `leveldb.num-files-at-level<N>` | number of tables at level N, 0 to 6 |
-    /// | `leveldb.stats` | a table of sizes, and of compactions since the open, by level |
+    /// | `leveldb.stats` | a table of sizes, and of compactions since the opening, by level |
     /// | `leveldb.sstables` | the tables of each level, with their key ranges |
     /// | `leveldb.approximate-memory-usage` | bytes of memory in use |
     ///
@@ -633,13 +634,14 @@ impl ReadOnlyDb {
         self.opened.unheld_tables()
     }
 
-    /// Moves this handle and its clones to the present state of the files, which another process
+    /// Moves this handle and its clones to the current state of the files, which another process
     /// may be writing: minikv, LevelDB or goleveldb. Iterators, cursors and snapshots made before
-    /// keep the state that they have.
+    /// keep their state.
     ///
     /// Reads only what was added to the MANIFEST and the logs, and lists the directory. Writes
     /// nothing, takes no lock, and reads of other threads go on meanwhile. Everything that the
-    /// writer had acknowledged before the call is visible afterwards, and no batch in part.
+    /// writer had acknowledged before the call is visible afterwards, and no batch is visible in
+    /// part.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -659,7 +661,7 @@ impl ReadOnlyDb {
     /// - corruption of a log, even where an opening would leave out the damaged records and report
     ///   them in [`ReadOnlyDb::recovery`].
     ///
-    /// After an error the handle shows the state that it did before, and the next call tries again.
+    /// After an error the handle shows the same state as before, and the next call tries again.
     pub fn refresh(&self) -> Result<Refreshed> {
         self.opened.refresh()
     }
@@ -691,12 +693,12 @@ impl ReadOnlyDb {
     /// hold several writes: those that were written to the log as one record. The first one may
     /// begin before `sequence`.
     ///
-    /// It reads the writer's logs, and ends with what is there now; after that, it can be asked
-    /// again. Each time it comes to the end, it refreshes this handle ([`ReadOnlyDb::refresh`]).
-    /// A writer removes a log once it has flushed its writes and no longer keeps it
-    /// ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]). If it keeps none, begin at
-    /// [`ReadOnlyDb::sequence`], and ask again before the writer fills its write buffer and the
-    /// next one, which is a few megabytes.
+    /// It reads the writer's logs. It returns `None` after the last write so far, and can be asked
+    /// again later. Each time it reaches the end, it refreshes this handle
+    /// ([`ReadOnlyDb::refresh`]). A writer removes a log once it has flushed its writes and no
+    /// longer keeps it ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]). If it keeps
+    /// none, begin at [`ReadOnlyDb::sequence`], and ask again before the writer fills its write
+    /// buffer and the next one, which is a few megabytes.
     ///
     /// ```
     /// # use minikv::{BatchOp, Db, Options};
@@ -716,9 +718,9 @@ impl ReadOnlyDb {
     ///
     /// # Errors
     /// Corruption and I/O errors. Later ones are items of the iterator, which yields the same error
-    /// from then on, and so is [`Error::ChangesLost`](crate::Error::ChangesLost): changes are
-    /// never left out without it. A `sequence` that the database has not reached is such an error,
-    /// too, because writes were lost then.
+    /// from then on. So is [`Error::ChangesLost`](crate::Error::ChangesLost): changes are never
+    /// left out silently. A `sequence` that the database has not reached is such an error, too: it
+    /// means that writes were lost.
     pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
         Changes::of_followed(self.opened.clone(), sequence)
     }
@@ -760,9 +762,9 @@ macro_rules! reads {
         impl $handle {
             /// Returns the value of `key`, or `None` if it has none.
             ///
-            /// A value from a table is a copy if it has up to 1 KiB. A longer one shares the
-            /// memory of its block, and a value from a memtable shares a part of the memtable:
-            /// copy values that are kept for long.
+            /// A value from a table is a copy if it is at most 1 KiB long. A longer one shares the
+            /// memory of its block, and a value from a memtable shares a part of the memtable: copy
+            /// values that are kept for long.
             ///
             /// # Errors
             /// Corruption and I/O errors. Damage is never reported as `None`.
@@ -844,7 +846,7 @@ macro_rules! reads {
             ) -> Result<Explanation> {
                 let reader = self.reader();
                 let (view, seq) = reader.read_point(options)?;
-                let options = &options.block_options();
+                let options = &options.blocks;
                 explain::explain(reader.state(), &view, seq, key.as_ref(), options)
             }
 

@@ -1,5 +1,5 @@
-//! Parts of the interior for this repository's own tests, benchmarks, fuzz targets and command.
-//! Nothing here is stable, and nothing outside the repository should use it.
+//! Internals for this repository's own tests, benchmarks, fuzz targets and command. Nothing here is
+//! stable, and nothing outside the repository should use it.
 #![allow(missing_docs, reason = "documented where they are defined")]
 
 pub mod advice {

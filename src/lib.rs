@@ -36,9 +36,9 @@
 //! - Serializable transactions: [`Db::transact`], [`Db::update`] and [`Transaction`].
 //! - Keyspaces, named spaces of keys in one database: [`Db::keyspace`] and [`Keyspace`]. Entries
 //!   may have a time to live: [`Db::expiring_keyspace`].
-//! - Bloom filters by block and filters by table, and counters of what they save:
+//! - Bloom filters per block, filters per table, and counters of the reads that they save:
 //!   [`Db::get_traced`], [`Stats`].
-//! - Events of flushes, compactions and stalls, for an observer: [`Options::observer`].
+//! - Events of flushes, compactions and write stalls, for an observer ([`Options::observer`]).
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
@@ -62,8 +62,8 @@
 //! There is no async interface: calls may wait for the disk, so use `spawn_blocking` or the like.
 //!
 //! # Limits
-//! - A key and a value may have up to 3 GiB (3,221,225,471 bytes) each, and either may be empty.
-//! - One process writes at a time; others may read the state at the moment when they opened the
+//! - A key and a value may each be up to 3 GiB (3,221,225,471 bytes) long, and either may be empty.
+//! - One process writes at a time; others may read the state as of the moment when they opened the
 //!   database ([`Db::open_read_only`]) or refreshed it ([`ReadOnlyDb::refresh`]).
 //! - A get and a put are two steps: two threads that read a value and write it back at once lose
 //!   one of the updates. Use [`Db::update`] or a [`Transaction`].

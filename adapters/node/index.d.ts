@@ -33,7 +33,7 @@ export class MinikvLevel<KDefault = string, VDefault = string>
   extends AbstractLevel<string | Buffer | Uint8Array, KDefault, VDefault> {
   /**
    * @param location Path of the directory with the database's files.
-   * @param options Options, which {@link open} gets, too.
+   * @param options Options, which are also passed to {@link open}.
    */
   constructor (location: string, options?: DatabaseOptions<KDefault, VDefault> | undefined)
 
@@ -102,7 +102,7 @@ export class MinikvLevel<KDefault = string, VDefault = string>
   approximateSize (start: KDefault, end: KDefault): Promise<number>
   approximateSize<K = KDefault> (start: K, end: K, options: RangeOptions<K>): Promise<number>
 
-  /** Compacts the range `[start, end)`, which frees the space of what was deleted or replaced. */
+  /** Compacts the range `[start, end)`, which frees the space of deleted and replaced entries. */
   compactRange (start: KDefault, end: KDefault): Promise<void>
   compactRange<K = KDefault> (start: K, end: K, options: RangeOptions<K>): Promise<void>
 
@@ -144,8 +144,8 @@ export class MinikvLevel<KDefault = string, VDefault = string>
   static destroy (location: string): Promise<void>
 
   /**
-   * Repairs a damaged database: saves all that is sound, and puts aside what it takes out. Returns
-   * a report.
+   * Repairs a damaged database: saves everything that is sound, and sets the rest aside. Returns a
+   * report.
    */
   static repair (location: string, options?: RepairOptions | undefined): Promise<RepairReport>
 
@@ -157,7 +157,7 @@ export class MinikvLevel<KDefault = string, VDefault = string>
 export interface DatabaseOptions<K, V>
   extends AbstractDatabaseOptions<K, V>, Omit<OpenOptions, 'passive'> {}
 
-/** Options of {@link MinikvLevel.open}. Sizes outside of LevelDB's limits are moved into them. */
+/** Options of {@link MinikvLevel.open}. Sizes are clamped to LevelDB's limits. */
 export interface OpenOptions extends AbstractOpenOptions {
   /**
    * Opens the database for reading only, also beside a process that writes to it. It shows the
@@ -175,42 +175,42 @@ export interface OpenOptions extends AbstractOpenOptions {
   compression?: boolean | undefined
 
   /**
-   * Bytes of the cache of blocks.
+   * Size of the block cache, in bytes.
    *
    * @defaultValue `8 * 1024 * 1024`
    */
   cacheSize?: number | undefined
 
   /**
-   * Bytes of writes in memory, and in the log, before they are flushed to a table.
+   * Size of the writes held in memory, and in the log, before a flush to a table, in bytes.
    *
    * @defaultValue `4 * 1024 * 1024`
    */
   writeBufferSize?: number | undefined
 
   /**
-   * Approximate bytes of a block before its compression.
+   * Approximate size of a block before compression, in bytes.
    *
    * @defaultValue `4096`
    */
   blockSize?: number | undefined
 
   /**
-   * Files that are kept open, at most.
+   * Maximum number of files that are kept open.
    *
    * @defaultValue `1000`
    */
   maxOpenFiles?: number | undefined
 
   /**
-   * Keys from one that is stored in full to the next.
+   * Number of keys from one that is stored in full to the next.
    *
    * @defaultValue `16`
    */
   blockRestartInterval?: number | undefined
 
   /**
-   * Bytes at which a compaction begins a new table.
+   * Size at which a compaction begins a new table, in bytes.
    *
    * @defaultValue `2 * 1024 * 1024`
    */
@@ -240,7 +240,7 @@ export interface OpenOptions extends AbstractOpenOptions {
   filterLayout?: 'block' | 'table' | 'both' | undefined
 }
 
-/** More options of reads. */
+/** Additional options of reads. */
 export interface ReadOptions {
   /**
    * Keeps what was read from files in the cache.
@@ -250,7 +250,7 @@ export interface ReadOptions {
   fillCache?: boolean | undefined
 }
 
-/** More options of writes. */
+/** Additional options of writes. */
 export interface WriteOptions {
   /**
    * Makes the write durable, against a loss of power too, before its promise is resolved.
@@ -260,7 +260,7 @@ export interface WriteOptions {
   sync?: boolean | undefined
 }
 
-/** More options of iterators. */
+/** Additional options of iterators. */
 export interface AdditionalIteratorOptions {
   /**
    * Keeps what was read from files in the cache.
@@ -270,7 +270,7 @@ export interface AdditionalIteratorOptions {
   fillCache?: boolean | undefined
 
   /**
-   * Bytes of keys and values after which one reading ends.
+   * Size of the keys and values after which one read ends, in bytes.
    *
    * @defaultValue `64 * 1024`
    */

@@ -15,13 +15,13 @@ const kNative = Symbol('native')
 
 class MinikvLevel extends AbstractLevel {
   #location
-  // The location, whatever becomes of the working directory.
+  // The location, independent of later changes of the working directory.
   #path
   #native = new binding.NativeDatabase()
   #writer = new Writer(this.#native)
   #reader = new Reader(this.#native)
   #readOnly = false
-  // Calls that are under way, and what is called when there are none any more.
+  // The number of calls under way, and the function to call when none is left.
   #calls = 0
   #whenIdle = null
 

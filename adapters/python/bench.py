@@ -45,7 +45,7 @@ class Run:
         return len(self.keys)
 
     def settle(self):
-        """Brings all entries into tables; not measured."""
+        """Moves all entries into tables; not measured."""
         self.db.compact_range(start=b'', stop=b'\xff')
         random.Random(7).shuffle(self.keys)
 

@@ -31,7 +31,7 @@ fn reader(fs: &MemFs, bytes: &[u8]) -> LogReader {
     LogReader::new(fs.open(path).unwrap(), path).unwrap()
 }
 
-/// Returns the records of a log up to its end or its first error, and its tail or that error.
+/// Returns the records of a log up to its end or its first error, and the log's tail or that error.
 fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     let mut records = Vec::new();
     let end = loop {

@@ -68,7 +68,7 @@ pub enum Error {
     },
     /// A panic interrupted work that several threads share. It came from a comparator, a filter
     /// policy, a prefix extractor or a filesystem of the program's own, or from a bug in this
-    /// library. Everyone who waits for that work gets this error. The database takes no writes
+    /// library. Every thread that waits for that work gets this error. The database takes no writes
     /// until [`Db::resume`](crate::Db::resume) or the next open.
     Panicked {
         /// The interrupted work: `a write`, `a flush`, `a compaction`, ...
@@ -86,14 +86,14 @@ pub enum Error {
         /// The name of the keyspace that `key` is in; `None` if it is in none.
         keyspace: Option<Bytes>,
     },
-    /// Changes that were asked for are in no log any more: they were flushed to tables, or never
-    /// written to a log, or the database was replaced. Or the database has not reached the sequence
-    /// number after which they were asked for.
+    /// The requested changes are no longer in any log: they were flushed to tables, or never
+    /// written to a log, or the database was replaced. Or the database has not yet reached the
+    /// requested sequence number.
     ChangesLost {
         /// The sequence number after which changes are missing.
         after: u64,
-        /// The sequence number of the next change that is there, or of the database's last one if
-        /// there is none.
+        /// The sequence number of the next change that is available, or of the database's last
+        /// change if there is none.
         next: u64,
     },
     /// The database has been closed.

@@ -1,14 +1,14 @@
 //! Pseudo-random numbers: SplitMix64, which is small and gives the same numbers everywhere. The
-//! library, its tests and the simulated filesystem draw from no other generator, except for
-//! `Options::inline_background`, whose draws published figures depend on.
+//! library, its tests and the simulated filesystem use no other generator, except for
+//! `Options::inline_background`: published figures depend on its numbers.
 
 /// A pseudo-random number generator. Do not change its numbers: the seeds of crash images in tests
-/// and documentation name sequences of them.
+/// and documentation depend on them.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Creates a generator. Each seed gives another sequence.
+    /// Creates a generator. Each seed gives a different sequence.
     pub const fn new(seed: u64) -> Rng {
         Rng(seed)
     }

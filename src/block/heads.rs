@@ -28,9 +28,9 @@ use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};
 const HEAD_BYTES: usize = 8;
 const OFFSET_BYTES: usize = 2;
 
-/// Heads and offsets may take at most this fraction of a block (one fifth); otherwise the block
-/// gets no heads. Small entries would make many heads, and many such entries share a cache line
-/// anyway. With a larger divisor, fewer blocks have heads.
+/// Largest part of a block that heads and offsets may take, as a divisor: one fifth. A block that
+/// would need more gets no heads. Small entries would need many heads, and many such entries share
+/// a cache line anyway. With a larger divisor, fewer blocks have heads.
 const MOST_OF_BLOCK: usize = 5;
 
 /// Largest number of heads that a search compares one by one, without branches. A higher number
@@ -256,8 +256,8 @@ impl<'a> BlockView<'a> {
         ByHeads::Absent
     }
 
-    /// Checks whether entry `i`, whose head equals that of `user_key`, is the version looked for.
-    /// Breaks with the answer if the search is decided.
+    /// Checks whether entry `i`, whose head equals that of `user_key`, is the requested version.
+    /// Breaks with the answer if that decides the search.
     #[inline]
     fn is_version(
         &self,

@@ -1,13 +1,13 @@
-//! Bulk load: entries that come sorted are written into tables outside of the database, which then
-//! become tables of the database in one step. They pass neither the log nor the memtable and, if
-//! their range of keys is new, no compaction.
+//! Bulk load: sorted entries are written into tables outside of the database, which are then added
+//! to it in one step. They bypass the log and the memtable and, if their key range is new,
+//! compaction.
 //!
 //! | file | what is in it |
 //! | --- | --- |
 //! | `writer` | sorted entries become tables in a directory |
 //! | `sorted` | a table outside of a database, and the check of one that was found |
 //!
-//! How the tables get into the database is told in [`engine::ingest`](crate::engine::ingest).
+//! [`engine::ingest`](crate::engine::ingest) adds the tables to the database.
 
 pub(crate) mod sorted;
 pub(crate) mod writer;

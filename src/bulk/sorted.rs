@@ -16,12 +16,12 @@ use crate::format::keyspace::expiry_of;
 use crate::fs::absolute;
 use crate::table::Table;
 
-/// A finished table outside of any database: entries in ascending order, one of each key, and no
+/// A finished table outside of any database: entries in ascending order, one per key, and no
 /// deletions. [`TableWriter::finish`](crate::TableWriter::finish) returns such tables;
 /// [`SortedTable::open`] takes one from a file. [`Db::ingest`](crate::Db::ingest) adds them to a
 /// database.
 ///
-/// This is a description: it neither keeps the file open nor removes it.
+/// This only describes the file: it neither keeps it open nor removes it.
 #[derive(Clone, Debug)]
 pub struct SortedTable {
     pub(crate) table: Incoming,
@@ -29,7 +29,8 @@ pub struct SortedTable {
 
 impl SortedTable {
     /// Reads the table in the file `path` completely, and checks that it can be ingested into a
-    /// database with these options. Any LevelDB table will do that holds each key once.
+    /// database with these options. Any LevelDB table that holds each key once, and no deletions,
+    /// will do.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it holds deletions, several versions of a key, or nothing;
@@ -93,14 +94,14 @@ impl SortedTable {
     }
 }
 
-/// Checks that all entries of a table are puts, of a key each. Returns their counts.
+/// Checks that all entries of a table are puts, one per key. Returns their counts.
 fn count_entries(
     table: &Arc<Table>,
     path: &Path,
     order: &InternalComparator,
 ) -> Result<EntryCounts> {
     let mut counts = EntryCounts::default();
-    // Other orders than byte order have no keyspaces.
+    // Only databases in byte order have keyspaces.
     let has_keyspaces = order.user().custom().is_none();
     let mut cursor = table.cursor(Default::default());
     let mut last_key: Option<Vec<u8>> = None;
@@ -125,7 +126,7 @@ fn count_entries(
     Ok(counts)
 }
 
-/// What [`Db::ingest`](crate::Db::ingest) did.
+/// Counts of the work that [`Db::ingest`](crate::Db::ingest) did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -134,9 +135,10 @@ pub struct Ingested {
     pub tables: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Total length of the tables as they came, in bytes.
+    /// Total length of the tables before they were added, in bytes.
     pub file_bytes: u64,
-    /// Number of tables that had to be written anew, because the database held newer writes.
+    /// Number of tables that had to be rewritten, because their sequence numbers did not fit: as a
+    /// rule, because the database held newer writes.
     pub rewritten_tables: u64,
 }
 

@@ -14,9 +14,9 @@ use crate::format::key::{InternalComparator, KeyKind, SeqNo, pack_trailer, user_
 use crate::format::name;
 use crate::fs::{absolute, sync_dir};
 
-/// Writes entries, which come in ascending order of their keys, into tables in a directory of their
-/// own. [`Db::ingest`](crate::Db::ingest) adds these to a database, of which they are a part from
-/// then on, without writing them again.
+/// Writes entries, given in ascending order of their keys, into tables in a directory of their own.
+/// [`Db::ingest`](crate::Db::ingest) adds these tables to a database, as a rule without rewriting
+/// them.
 ///
 /// The tables are written with the options of the database: its comparator, compression, block and
 /// table sizes, and filters. A writer that is dropped before [`finish`](TableWriter::finish)
@@ -43,12 +43,12 @@ pub struct TableWriter {
     options: Options,
     order: InternalComparator,
     dir: PathBuf,
-    /// Whether the directory was there before.
+    /// Whether the directory existed before.
     was_there: bool,
     /// Sequence number of all entries.
     seq: SeqNo,
     run: TableRun,
-    /// Number of files created, which have the numbers from 1 on.
+    /// Number of files created. They are numbered from 1.
     files: u64,
     /// The internal key added last; empty if there is none.
     last_key: Vec<u8>,
@@ -59,7 +59,7 @@ pub struct TableWriter {
 impl TableWriter {
     /// Creates the directory `dir`, which must be empty or missing, for the tables.
     ///
-    /// Ingesting them is fastest if it is on the filesystem of the database.
+    /// Ingesting the tables is fastest if `dir` is on the filesystem of the database.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] or [`Error::DatabaseExists`] if `dir` is not empty, or if an
@@ -84,11 +84,11 @@ impl TableWriter {
         })
     }
 
-    /// Adds an entry. Its key must be after that of the entry before.
+    /// Adds an entry. Its key must be after that of the previous entry.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the key is not after the one before; nothing has changed then.
-    /// I/O errors, after which the writer can only be dropped.
+    /// [`Error::InvalidArgument`] if the key is not after the previous one; nothing has changed
+    /// then. I/O errors, after which the writer can only be dropped.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         let is_first = self.last_key.is_empty();
@@ -113,8 +113,8 @@ impl TableWriter {
         self.run.add(&target, number, &self.last_key, value.as_ref())
     }
 
-    /// Completes the tables, and makes them durable. Returns them in the order of their keys; none
-    /// if nothing was added.
+    /// Completes the tables, and makes them durable. Returns them in the order of their keys; an
+    /// empty list if nothing was added.
     ///
     /// # Errors
     /// I/O errors; the tables are removed then.

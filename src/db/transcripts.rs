@@ -94,8 +94,8 @@ impl Machine {
         Ok(String::new())
     }
 
-    /// Puts or deletes the keys of the numbers that `from`, `to` and `step` say, in the order of
-    /// `by`, a factor. With `wait`, the background comes to rest after each of them.
+    /// Puts or deletes the keys with numbers in `from..to`, in steps of `step`. The factor `by`
+    /// permutes their order. With `wait`, waits for background work after each key.
     fn fill(&self, command: &Command<'_>) -> Result<()> {
         let [from, to, step] = [("from", 0), ("to", 100), ("step", 1)]
             .map(|(name, default)| command.number(name, default));
@@ -215,7 +215,7 @@ impl Machine {
         lines.join("\n")
     }
 
-    /// Returns what has changed of the counters since the last call.
+    /// Returns the changes of the counters since the last call.
     fn counters(&mut self) -> String {
         let Some(db) = &self.db else { return String::new() };
         let now: BTreeMap<String, u64> = counters(&db.stats()).into_iter().collect();

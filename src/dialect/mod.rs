@@ -1,3 +1,3 @@
-//! Keys of programs that give their databases an order of their own.
+//! Keys of programs whose databases have a comparator of their own.
 
 pub mod indexed_db;

@@ -20,7 +20,7 @@ use crate::format::edit::VersionEdit;
 use crate::format::{crc, name};
 use crate::fs::{Fs, ReadFile, absolute, sync_dir};
 
-/// Size of the copy buffer, in bytes. A larger one takes more memory and fewer system calls.
+/// Size of the copy buffer, in bytes. Raising it takes more memory and saves system calls.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// A database to copy from.
@@ -31,8 +31,8 @@ pub(crate) struct Source<'a> {
     pub dir: &'a Path,
     /// The files to copy.
     pub moment: Moment,
-    /// Fails if another database has taken the place of `dir`. It may own what keeps the tables
-    /// from being removed.
+    /// Fails if another database has taken the place of `dir`. The closure may own the objects that
+    /// keep the tables from being removed.
     pub check_dir: Box<dyn Fn() -> Result<()> + 'a>,
 }
 
@@ -381,7 +381,7 @@ mod tests {
             let links = fs.journal().iter().filter(|entry| entry.kind == OpKind::HardLink).count();
             assert_eq!(links, tried, "a link was tried again after error {code}");
             let table = engine.state.lock().version.files().next().unwrap().1.number;
-            // What is there may be another's.
+            // The file there may belong to another.
             let removed = count(&fs, OpKind::Remove, &name::table_name(table));
             assert_eq!(removed, usize::from(code != EEXIST), "error {code}");
             assert!(!fs.exists(Path::new("/copy/CURRENT")).unwrap());

@@ -1,15 +1,15 @@
-//! Range deletes. Tables with no key outside of the range are dropped whole; only the others, which
-//! lie across an end of it, get a deletion for each key.
+//! Range deletes. Tables with no key outside of the range are dropped whole. Only tables that lie
+//! across an end of the range need a deletion for each of their keys in it.
 //!
-//! So the cost depends on the tables at the two ends, of which each sorted level has at most one
-//! each, and not on the number of entries in between. A range with few entries is deleted by a
-//! batch of deletions, which needs no flush.
+//! So the cost depends on the tables at the two ends (at most one at each end in a sorted level),
+//! not on the number of entries in between. A range with few entries is deleted by a batch of
+//! deletions, which needs no flush.
 //!
-//! LevelDB's files have no entry that deletes a range. Nothing here needs one: a table that is
-//! dropped takes all its entries along, in whichever level, and what stays is hidden by ordinary
-//! deletions, newer than everything else, in a table of their own.
+//! LevelDB's files have no entry that deletes a range. Nothing here needs one: a dropped table
+//! takes all its entries with it, whatever its level, and the entries that stay are hidden by
+//! ordinary deletions, newer than everything else, in tables of their own.
 //!
-//! # Who still sees the entries
+//! # Readers that still see the entries
 //! Iterators and cursors keep their view. Snapshots keep the view from before, and with it the
 //! files ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //!
@@ -35,17 +35,17 @@ use crate::format::batch::WriteBatch;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key};
 
-/// Part of the write buffer that a batch of deletions may take. With a higher divisor, ranges with
-/// fewer entries are deleted by tables, after a flush; with a lower one, other writes wait longer
+/// Part of the write buffer (one 64th) that a batch of deletions may take. With a higher divisor,
+/// smaller ranges are deleted by tables, after a flush; with a lower one, other writes wait longer
 /// for the search.
 const BATCH_DIVISOR: usize = 64;
 
-/// Size of the tables' part of a range, relative to the write buffer, up to which the range is
-/// searched for a batch of deletions. It bounds the search where a range holds few entries among
-/// many deletions.
+/// Part of the write buffer (a quarter): a range with more bytes in tables is not searched for a
+/// batch of deletions. A higher divisor shortens the search where a range holds few entries among
+/// many deletions, but deletes smaller ranges by tables.
 const SEARCH_DIVISOR: usize = 4;
 
-/// What a range delete did.
+/// The result of a range delete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -65,7 +65,7 @@ impl Engine {
     /// As [`Db::delete_range`](crate::Db::delete_range).
     pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
         self.contain("a range delete", || {
-            // Ranges with more entries are found out before the lock is taken.
+            // Ranges with too many entries are recognised before the lock is taken.
             if self.batch_of_deletions(span)?.is_some() {
                 let mut commit = self.commit.lock();
                 self.make_room(&mut commit, false)?;
@@ -130,7 +130,7 @@ impl Engine {
     }
 
     fn delete_by_tables(&self, span: &Span) -> Result<DeletedRange> {
-        // What takes long is mostly waited for here, where no writer waits for it.
+        // Most of the waiting is done here, before the lock is taken, so that no writer waits, too.
         if self.has_memtable_entries() {
             self.flush()?;
         }
@@ -138,7 +138,7 @@ impl Engine {
         let mut commit = self.commit.lock();
         self.flush_before_change(&mut commit)?;
         let pause = Pause::new(self, &commit);
-        // None begins during the pause, so none runs after this.
+        // No merge begins during the pause, so none runs after this.
         self.wait_for_merges_in(span.hull())?;
         let version = self.state.lock().version.clone();
         let Cut { inside, across } = Cut::new(&version, self.reads.order.user(), span);
@@ -205,7 +205,7 @@ impl Engine {
         mut each: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let order = self.reads.order.user();
-        let options = ReadOptions::default().fill_cache(false).block_options();
+        let options = ReadOptions::default().fill_cache(false).blocks;
         let mut sources = Vec::new();
         for file in files {
             let cursor = self.reads.tables.table(&file.slot)?.cursor(options);
@@ -240,9 +240,9 @@ impl Engine {
 
 /// The tables of a version that have keys in a range.
 struct Cut {
-    /// Those without any other key, each with its level.
+    /// Tables with no key outside of the range, each with its level.
     inside: Vec<(usize, Arc<TableFile>)>,
-    /// The others.
+    /// Tables that also have keys outside of the range.
     across: Vec<Arc<TableFile>>,
 }
 

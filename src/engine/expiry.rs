@@ -1,4 +1,4 @@
-//! Tables whose entries expire: learning when, and waking the background by then.
+//! Tables whose entries expire: learning when they do, and waking the background in time.
 //!
 //! The writer of a table knows when its entries expire, and so does the table itself
 //! ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field for it. So the
@@ -18,8 +18,8 @@ use crate::format::expiry::NEVER;
 /// higher number lets them stay longer and saves looks where many expire.
 const MIN_WAIT_MILLIS: u64 = 1000;
 
-/// Longest time until the background looks again, in milliseconds, because the clock may be set. A
-/// higher number delays what follows such a change.
+/// Longest time until the background looks again, in milliseconds, because the clock may be
+/// changed. A higher number delays the reaction to such a change.
 const MAX_WAIT_MILLIS: u64 = 60_000;
 
 /// Tables all of whose entries have expired.
@@ -53,9 +53,9 @@ impl ReadState {
         expired
     }
 
-    /// Returns a table of `version` that may have entries that expire, but it is not known when.
+    /// Returns a table of `version` that may have entries that expire at a time not known yet.
     fn table_to_look_into(&self, version: &Version) -> Option<Arc<TableFile>> {
-        // Other orders than byte order have no keyspaces.
+        // Only a database in byte order has keyspaces.
         let has_keyspaces = self.order.user().custom().is_none();
         let mut files = version.files().map(|(_, file)| file).filter(|_| has_keyspaces);
         files.find(|file| file.lacks_expiry()).cloned()
@@ -88,11 +88,12 @@ impl Engine {
             self.reads.look_into(file);
             Ok(())
         };
-        // The state keeps the error, of a panic.
+        // The only error is that of a panic, which the state keeps.
         if self.contain("a look into a table", look).is_err() {
             let _ = file.expiry.set(None);
         }
-        // Who has seen the table as it was holds the state lock until it waits.
+        // A thread that saw the table as it was holds the state lock until it waits, so that it
+        // does not miss the notification.
         drop(self.state.lock());
         self.changed.notify_all();
     }

@@ -73,7 +73,7 @@ pub(crate) fn write_table(
 
 /// A flush under way.
 struct Job {
-    /// Its number in events.
+    /// The flush's number in events.
     number: u64,
     began: Instant,
 }
@@ -135,8 +135,8 @@ impl Engine {
     }
 
     /// Puts the table `new_file` in the place of the `oldest` frozen memtable, in the MANIFEST and
-    /// in the state. Returns the logs whose records are all in tables by then, and how long the
-    /// flush took.
+    /// in the state. Returns the logs whose records are now all in tables, and the duration of the
+    /// flush.
     ///
     /// # Errors
     /// I/O errors of the MANIFEST; the memtable stays.

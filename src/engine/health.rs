@@ -195,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Returns which operations the database serves now.
+    /// Returns the operations that the database serves now, and the failures that restrict them.
     pub(crate) fn health(&self) -> Health {
         let state = self.state.lock();
         let (compactions, failed) = (&state.compactions, &state.lifecycle.failed);
@@ -224,7 +224,7 @@ impl Engine {
     ///
     /// # Errors
     /// The error of the step that failed; the database stays read-only. After a panic in the middle
-    /// of a change to the memtable, only the next open helps, which replays the log.
+    /// of a change to the memtable, the database must be opened again, which replays the log.
     pub(crate) fn resume(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();

@@ -1,9 +1,9 @@
 //! Ingest: finished tables become tables of the database, by one edit of the MANIFEST.
 //!
 //! Every entry of such a table must be newer than everything in the database: then snapshots do not
-//! show it, and it hides what is there. So all its sequence numbers are above the last one of the
-//! database. Most tables have such numbers when they come ([`fresh_seq`]); the others are written
-//! anew. The database then goes on after the highest number of the tables.
+//! show it, and it hides older entries. So all its sequence numbers are above the last one of the
+//! database. Most tables already have such numbers ([`fresh_seq`]); the others are written anew.
+//! The database then continues after the highest number of the tables.
 //!
 //! The files get names in the directory, by a link, a copy, or a new table; then they are added
 //! with the commit lock held ([`table_change`](crate::engine::table_change)).
@@ -34,26 +34,28 @@ const SEQS_PER_SECOND: u64 = 1 << 24;
 /// Highest number that [`fresh_seq`] returns, in the year 2105. It leaves a database 2^48 more.
 const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 
-/// How far the numbers of a linked table may be ahead of both the database and the clock: a day. A
-/// table from elsewhere that is further ahead is written anew, or it would use up the numbers.
+/// Largest lead, in sequence numbers, of a linked table over both the database and the clock: a
+/// day's worth. A table from elsewhere that is further ahead is written anew, because it would use
+/// up the numbers.
 const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
 
-/// Number of writes that are always allowed for beside tables that are written anew.
+/// Smallest number of concurrent writes to allow for while tables are written anew.
 const LEAST_MARGIN: u64 = 1 << 16;
 
-/// Number of writes that are allowed for beside each entry that is written anew. A higher number
-/// uses up more sequence numbers; with a lower one the tables are written anew twice more often.
+/// Number of concurrent writes to allow for with each entry that is written anew. A higher number
+/// uses up more sequence numbers; with a lower one, tables more often have to be written a second
+/// time.
 const MARGIN_PER_ENTRY: u64 = 4;
 
-/// Factor, as a number of bits, by which the margin grows with each try.
+/// Binary logarithm of the factor by which the margin grows with each try.
 const MARGIN_GROWTH_BITS: u32 = 8;
 
-/// Number of times that tables are written anew, because they became older than the database
-/// meanwhile. The margin of the last time is more than can be written meanwhile.
+/// Number of times that tables are written anew before an ingest fails, because concurrent writes
+/// overtook them each time. The margin of the last time is more than can be written meanwhile.
 const MAX_TRIES: u32 = 4;
 
 /// Returns a sequence number that is very likely higher than that of every entry of any database at
-/// this time: it is made of the time of day.
+/// this time: it is derived from the clock.
 pub(crate) fn fresh_seq() -> SeqNo {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = since.as_secs().saturating_mul(SEQS_PER_SECOND);
@@ -68,7 +70,7 @@ fn margin(entries: u64, tries: u32) -> u64 {
     writes.saturating_mul(1 << (MARGIN_GROWTH_BITS * tries))
 }
 
-/// A finished table outside of the database. All its entries are puts, of a key each.
+/// A finished table outside of the database. All its entries are puts of different keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     /// Path of the file.
@@ -101,7 +103,7 @@ struct Staged<'a> {
     oldest: SeqNo,
 }
 
-/// What an ingest did.
+/// The result of an ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     /// Number of tables that were written anew.
@@ -135,7 +137,8 @@ impl Engine {
             let mut staged = Vec::new();
             let ingested = self.ingest_sorted(&sorted, &mut staged);
             if ingested.is_err() {
-                // What cannot be removed is removed by the next open: no MANIFEST names it.
+                // Files that cannot be removed are removed by the next open: no MANIFEST names
+                // them.
                 self.trash.remove(staged.iter().map(|staged| staged.table.file.number));
             }
             ingested
@@ -154,11 +157,11 @@ impl Engine {
         for table in new {
             self.stage_link(table, staged)?;
         }
-        // The rest of the flush, under the lock below, is short then.
+        // Keeps the flush under the lock below short.
         if self.has_memtable_entries() {
             self.flush()?;
         }
-        // One at a time, so that none makes the tables of another too old again and again.
+        // One at a time, so that no ingest makes the tables of another too old again and again.
         let _alone = self.ingests.lock();
         for tries in 0..MAX_TRIES {
             self.stage_anew(&old, tries, staged)?;
@@ -185,8 +188,8 @@ impl Engine {
         link_or_copy(&*self.fs, &from.path, &self.dir.join(name::table_name(number)))
     }
 
-    /// Puts tables into the directory, under numbers of their own, with entries that are newer than
-    /// what is written before they are added.
+    /// Writes tables anew into the directory, under numbers of their own, with a sequence number
+    /// that leaves room for the writes that come before they are added.
     fn stage_anew<'a>(
         &self,
         tables: &[&'a Incoming],
@@ -208,8 +211,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the table `number` to those in the directory. Comes before its file, so that a failure
-    /// removes it.
+    /// Adds the table `number` to `staged`. Called before its file is made, so that the file is
+    /// removed after a failure.
     fn stage<'a>(&self, from: &'a Incoming, number: u64, staged: &mut Vec<Staged<'a>>) {
         let file = NewFile {
             level: INGEST_LEVEL,

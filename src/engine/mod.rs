@@ -1,25 +1,26 @@
-//! The engine: what happens between a call and the files.
+//! The engine: everything between a call and the files.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! | --- | --- |
 //! | `write/` | the queue of writers, the log, and back-pressure |
 //! | `memtable/` | entries that are in no table yet |
 //! | `flush` | turns a frozen memtable into a table of level 0 |
 //! | `table_writer` | writes one table, for flushes, compactions and repair |
 //! | `read/` | views, gets and cursors |
-//! | `version/` | which tables are current, the MANIFEST that records it, obsolete files |
+//! | `version/` | the current tables, the MANIFEST that records them, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
 //! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
 //! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
+//! | `follow/` | reads a database that another process writes |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
-//! | `state` | what the state lock guards |
+//! | `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
 //! | `resources/` | threads, a block cache and a limit of I/O that several databases may share |
 //! | `throttle` | waits of flushes and merges within a limit of I/O |
 //! | `checkpoint` | a consistent copy of an open database |
-//! | `table_change` | tables that come or go between two writes |
-//! | `ingest` | tables from outside become tables of the database |
-//! | `delete_range` | everything in a range of keys goes, mostly by whole tables |
+//! | `table_change` | adds or drops tables between two writes |
+//! | `ingest` | takes tables from outside into the database |
+//! | `delete_range` | deletes a range of keys, mostly by dropping whole tables |
 //! | `expiry` | learns when tables expire |
 //! | `span` | a range of keys with any bounds |
 //!
@@ -35,24 +36,26 @@
 //! | `Pool::threads` | handles of the threads of a pool | while they are started |
 //! | `Engine::ingests` | nothing; ingests take turns | while tables are written anew and added |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
-//! | `WriteQueue::line` | who waits to write | for a few instructions |
+//! | `WriteQueue::line` | the writers that wait | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
 //! | `Engine::state` | [`State`] | briefly, never during I/O; `Engine::pick` is the longest |
-//! | `ReadState::snapshots` | sequences that snapshots hold | for a few instructions |
+//! | `ReadState::snapshots` | sequence numbers that snapshots hold | for a few instructions |
 //! | `TableSlot::opening` | one table's file | while it is opened: others wait for it |
 //! | `TableCache::ring` | the tables that are open | for a few instructions |
 //! | `BlockCache::large` | the large blocks | for a few instructions |
 //! | `BlockCache::shards` | the other blocks, by shard | for a few instructions |
 //! | `Ordered::covered` | the sorted part of a memtable | while new entries are sorted in |
+//! | `ReadTotals::shared` | counts of threads without a tally | for a few instructions |
 //!
 //! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
-//! `ReadTotals::shared`, the free numbers of threads (`stats/totals`), `LookupSample::kept`, the
-//! leaves of a memtable's sorted part, the record of a transaction's reads, the queues of a pool,
-//! what a limit of I/O has counted, the queue of events and the handle of the observer's thread,
-//! and `Engine::inline`.
-//! The filesystems have locks of their own, which come after all others and have no rank.
+//! `DeletedRanges::list`, the free numbers of threads (`stats/totals`), `LookupSample::kept`,
+//! `ScanSample::kept`, the leaves of a memtable's sorted part, the record of a transaction's reads,
+//! the queues of a pool, the count of a limit of I/O, `Memory::shares`, `Budget::all_tables`, the
+//! queue of events and the handle of the observer's thread, and `Engine::inline`. The filesystems
+//! have locks of their own, which come after all others and have no rank.
 //!
-//! A get takes none of them, unless it opens a table or adds a block to the cache.
+//! A get takes none of them, unless it opens a table, adds a block to the cache, sorts a memtable,
+//! is sampled, or runs in a thread without a tally of its own.
 //!
 //! # Invariants
 //! - A memtable is frozen before anything is written to the next one, and is flushed before it
@@ -125,11 +128,11 @@ pub(crate) struct Engine {
     pub trash: Arc<Trash>,
     /// Counters of the write side.
     pub metrics: Metrics,
-    /// How far writes are ahead of flushes.
+    /// The lead of writes over flushes.
     pace: Pace,
     /// Report of the recovery at open.
     pub recovery: Recovery,
-    /// The turn of an ingest.
+    /// Held by an ingest: they take turns.
     ingests: Mutex<()>,
     queue: WriteQueue,
     commit: Mutex<CommitState>,
@@ -161,7 +164,7 @@ impl Engine {
         );
     }
 
-    /// Returns where the tables of flushes and compactions go.
+    /// Returns the target of the tables that flushes and compactions write.
     fn table_target(&self) -> Target<'_> {
         let (options, order) = (&self.options, &self.reads.order);
         Target { fs: &*self.fs, dir: &self.dir, options, order }

@@ -1,4 +1,4 @@
-//! Options of opening, reading and writing. Sizes are in bytes.
+//! Options for opening, reading and writing. Sizes are in bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -372,7 +372,7 @@ impl Options {
     /// ```
     /// use std::time::Duration;
     ///
-    /// // Readers may fall behind by 256 MiB of writes, or by an hour if more is written in that.
+    /// // Readers may fall behind by 256 MiB of writes, or by an hour if that is more.
     /// let options = minikv::Options::default()
     ///     .keep_logs_bytes(256 << 20)
     ///     .keep_logs_for(Duration::from_secs(3600));
@@ -385,8 +385,8 @@ impl Options {
 
     /// Age up to which logs are kept after their writes were flushed, like
     /// [`Options::keep_logs_bytes`]. It is the time since the last write to the log; on a
-    /// filesystem of your own that does not know it ([`Fs::modified`]), the time since the flush or
-    /// the open. Default: zero.
+    /// filesystem of your own that does not record it ([`Fs::modified`]), the time since the flush
+    /// or the open. Default: zero.
     #[must_use]
     pub fn keep_logs_for(mut self, age: Duration) -> Options {
         self.keep_logs_for = age;
@@ -424,13 +424,14 @@ impl Options {
     /// Reads show an entry as it was put until a compaction has read it. Flushes do not call the
     /// rule, nor do compactions that only move a table to another level. [`Db::compact_range`]
     /// reads every entry of its range. The rule is not asked about deletions, about overwritten
-    /// versions, or about entries that a snapshot shows which exists when the compaction begins.
-    /// Snapshots that are taken later, iterators and cursors go on to show what they showed.
+    /// versions, or about entries shown by a snapshot that exists when the compaction begins.
+    /// Snapshots that are taken later, iterators and cursors go on showing what they showed before.
     ///
-    /// What the rule does is no write: it conflicts with no transaction, and no log has it. It is
-    /// called by several threads at once, with the keys of keyspaces as the database has them, and
-    /// may be asked again about entries that it kept. If it panics, the compaction fails with
-    /// [`Error::Panicked`], and the database takes no more writes until [`Db::resume`].
+    /// A change made by the rule is not a write: it conflicts with no transaction, and no log has
+    /// it. The rule is called by several threads at once, with the keys of keyspaces as the
+    /// database stores them, and may be asked again about entries that it kept. If it panics, the
+    /// compaction fails with [`Error::Panicked`], and the database takes no more writes until
+    /// [`Db::resume`].
     ///
     /// [`Db::compact_range`]: crate::Db::compact_range
     /// [`Db::resume`]: crate::Db::resume
@@ -468,12 +469,12 @@ impl Options {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// The database calls the observer from a thread of its own, for one event after the other,
-    /// without holding a lock: the observer may use the database (one that owns a clone of the `Db`
-    /// keeps it open until [`Db::close`]). The database does not wait for it, so events take memory
-    /// until the observer has taken them. When [`Db::close`] returns, or the last clone of the `Db`
-    /// is dropped, it has taken all of them. If it panics, the database takes no more writes until
-    /// [`Db::resume`], and the next event is delivered nevertheless.
+    /// The database calls the observer from a thread of its own, for one event at a time, without
+    /// holding a lock: the observer may use the database (one that owns a clone of the `Db` keeps
+    /// it open until [`Db::close`]). The database does not wait for the observer, so events take
+    /// memory until they are delivered. When [`Db::close`] returns, or the last clone of the `Db`
+    /// is dropped, all of them have been delivered. If the observer panics, the database takes no
+    /// more writes until [`Db::resume`], but the next event is still delivered.
     ///
     /// [`Db::close`]: crate::Db::close
     /// [`Db::resume`]: crate::Db::resume
@@ -646,25 +647,18 @@ impl Options {
 }
 
 /// Options of a read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    pub(crate) verify_checksums: bool,
-    pub(crate) fill_cache: bool,
-    pub(crate) use_filter: bool,
+    /// The part of the options that tables need.
+    pub(crate) blocks: BlockReadOptions,
     pub(crate) snapshot: Option<Snapshot>,
-}
-
-impl Default for ReadOptions {
-    fn default() -> ReadOptions {
-        ReadOptions { verify_checksums: true, fill_cache: true, use_filter: true, snapshot: None }
-    }
 }
 
 impl ReadOptions {
     /// Verifies the checksum of every block read from a file. Default: true (LevelDB: false).
     #[must_use]
     pub fn verify_checksums(mut self, yes: bool) -> ReadOptions {
-        self.verify_checksums = yes;
+        self.blocks.verify_checksums = yes;
         self
     }
 
@@ -672,7 +666,7 @@ impl ReadOptions {
     /// not evict blocks that gets need. Default: true.
     #[must_use]
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
-        self.fill_cache = yes;
+        self.blocks.fill_cache = yes;
         self
     }
 
@@ -680,7 +674,7 @@ impl ReadOptions {
     /// filters, which shows how much filters save. Default: true.
     #[must_use]
     pub fn use_filter(mut self, yes: bool) -> ReadOptions {
-        self.use_filter = yes;
+        self.blocks.use_filter = yes;
         self
     }
 
@@ -695,16 +689,6 @@ impl ReadOptions {
     }
 }
 
-impl ReadOptions {
-    pub(crate) fn block_options(&self) -> BlockReadOptions {
-        BlockReadOptions {
-            verify_checksums: self.verify_checksums,
-            fill_cache: self.fill_cache,
-            use_filter: self.use_filter,
-        }
-    }
-}
-
 /// Options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
@@ -712,8 +696,8 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns only once the write would survive a loss of power. Default: false; such a write
-    /// survives the end of the process, even by a signal.
+    /// Makes the write return only once it would survive a loss of power. Default: false; the write
+    /// then survives the end of the process, even by a signal.
     #[must_use]
     pub fn sync(mut self, yes: bool) -> WriteOptions {
         self.sync = yes;

@@ -19,7 +19,7 @@ impl Span {
     /// The range of all keys.
     pub(crate) const ALL: Span = Span { from: Bound::Unbounded, to: Bound::Unbounded };
 
-    /// Returns `range` with keys of its own.
+    /// Returns `range` with owned keys.
     pub(crate) fn new<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Span {
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         Span { from: own(range.start_bound()), to: own(range.end_bound()) }

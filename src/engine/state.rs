@@ -71,7 +71,7 @@ pub(super) struct CompactionState {
     pub(super) running: Vec<Arc<Compaction>>,
     /// The manual compaction under way.
     pub(super) manual: Option<Manual>,
-    /// Whether none may begin, because a change of the tables is being made.
+    /// Whether no compaction may begin, because a change of the tables is being made.
     pub(super) paused: bool,
     /// Whether the background is to remove the files of tables that a range delete dropped.
     pub(super) has_dropped: bool,
@@ -300,7 +300,7 @@ mod tests {
         let rule = broken_by(|state| state.frozen.extend([with(9, 1), with(8, 1)]));
         assert_eq!(rule, "a later memtable holds earlier writes");
         let mut state = state();
-        // Those that were replayed do not count.
+        // Memtables that were replayed do not count.
         state.frozen.extend([with(9, 0), with(8, 1), with(9, 1), with(7, 0)]);
         assert_eq!(state.check(), Ok(()));
     }

@@ -11,8 +11,9 @@
 //! 3. New tables get the lowest level that fits ([`lowest_level`]).
 //! 4. One edit makes the change, with the new last sequence number. It is shown to readers together
 //!    with that number ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
-//! 5. An empty batch in the log says with which number it goes on. So a reader of the log knows
-//!    that something comes before its next record, and takes the gap for nothing else.
+//! 5. An empty batch in the log states the number at which it continues. So a reader of the log
+//!    knows that a change comes before the next record, and does not take the gap for anything
+//!    else.
 //!
 //! A crash before 4 leaves tables that no MANIFEST names, which the next open removes.
 
@@ -34,21 +35,21 @@ use crate::fs::sync_dir;
 
 /// A table in the database's directory that no version has yet.
 pub(super) struct NewTable {
-    /// Its line in the edit. The level is chosen when the change is made.
+    /// The table's entry in the edit. The level is chosen when the change is made.
     pub file: NewFile,
     pub counts: EntryCounts,
 }
 
-/// What a change does to the tables, as one edit.
+/// The effect of a change on the tables, as one edit.
 pub(super) struct TableChange {
     /// Tables to add. Their entries are newer than everything written, and their key ranges are
-    /// disjoint. After a failure, these are the files that the next open will not need.
+    /// disjoint. After a failure, only tables that the next open will not need are left here.
     pub add: Vec<NewTable>,
     /// Tables to drop, which no compaction uses, each with its level.
     pub drop: Vec<(usize, Arc<TableFile>)>,
 }
 
-/// Keeps compactions from beginning; those that run go on. Ends when dropped. The commit lock must
+/// Keeps compactions from beginning until it is dropped; those that run go on. The commit lock must
 /// be held, so that no writer waits for a compaction meanwhile.
 pub(super) struct Pause<'a>(&'a Engine);
 
@@ -69,7 +70,7 @@ impl Drop for Pause<'_> {
 }
 
 impl Engine {
-    /// Makes a table of everything written.
+    /// Flushes everything written into tables.
     ///
     /// # Errors
     /// As [`Engine::flush`].
@@ -113,7 +114,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Says in the log that its next record comes after the change.
+    /// Records in the log that its next record comes after the change.
     fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
         debug_assert!(commit.mem.is_empty(), "the log holds writes before the change");
         let marker = empty_batch(commit.last_seq + 1);
@@ -178,7 +179,7 @@ impl Engine {
     }
 }
 
-/// Returns the event of a change that led to `version`.
+/// Returns the event for a change that led to `version`.
 fn changed(version: &Version, change: &TableChange) -> EventKind {
     let added = change.add.iter().map(|table| (table.file.level, table.file.number));
     let added = added.flat_map(|(level, number)| TableInfo::named(version, level, [number]));
@@ -191,9 +192,9 @@ fn range_of(file: &NewFile) -> KeyRange<'_> {
     KeyRange { from: Some(user_key(&file.smallest)), to: Some(user_key(&file.largest)) }
 }
 
-/// Returns the lowest level for a table with the keys of `range`: no table of that level or of the
-/// levels above that `stays` has a key range that meets it, nor will an output of a compaction
-/// under way. It is level 0 if there is no such level.
+/// Returns the lowest level for a table with the keys of `range`: neither in that level nor in
+/// those above it does a table that `stays` overlap the range, nor will an output of a compaction
+/// under way. Returns level 0 if there is no such level.
 fn lowest_level(
     state: &State,
     order: &UserComparator,

@@ -1,5 +1,5 @@
-//! Writing one table of a database: its file, its entries, and what its line in the MANIFEST says.
-//! Flushes, compactions and repair all write their tables here.
+//! Writing one table of a database: its file, its entries, and its entry in the MANIFEST. Flushes,
+//! compactions and repair all write their tables here.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::table::builder::TableBuilder;
 
-/// Where new tables go, and how they are written.
+/// The destination of new tables, and the options with which they are written.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     /// The filesystem of the directory.
@@ -66,7 +66,7 @@ impl TableOutput {
     /// Adds an entry; `entry` is `key`, parsed.
     ///
     /// # Errors
-    /// Those of [`TableBuilder::add`].
+    /// Errors of [`TableBuilder::add`].
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
         self.builder.add(key, value)?;
@@ -123,7 +123,7 @@ impl TableRun {
     /// callers that set a size limit add at most one version of each user key.
     ///
     /// # Errors
-    /// I/O errors; corruption if `key` is no internal key.
+    /// I/O errors; corruption if `key` is not an internal key.
     pub(crate) fn add(
         &mut self,
         target: &Target<'_>,

@@ -1,4 +1,4 @@
-//! How flushes and merges wait, where [`Resources`](crate::Resources) limit background I/O.
+//! The waits of flushes and merges where [`Resources`](crate::Resources) limit background I/O.
 
 use crate::base::sync::Instant;
 use crate::engine::Engine;
@@ -12,7 +12,7 @@ const STEP_BYTES: u64 = 256 << 10;
 /// The I/O of one flush or merge. Does nothing if there is no limit.
 pub(crate) struct Meter<'a> {
     engine: &'a Engine,
-    /// `None` without a limit, and in deterministic mode, where time does not count.
+    /// The limit; `None` if there is none, and in deterministic mode, where time does not count.
     limit: Option<&'a IoLimit>,
     lane: Lane,
     /// Number of bytes that were counted.
@@ -28,8 +28,8 @@ impl<'a> Meter<'a> {
         Meter { engine, limit, lane, counted: 0, passed: 0 }
     }
 
-    /// Counts what was read and written, given the `total` number of bytes so far, once enough
-    /// entries have passed since the last time; `bytes` is the size of another one.
+    /// Passes an entry of `bytes` bytes. Once enough entries have passed since the last count,
+    /// calls [`Meter::count_to`] with the `total` number of bytes read and written so far.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: usize, total: impl FnOnce() -> u64) {
         if self.limit.is_some() {
@@ -41,8 +41,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Counts what was read and written since the last call, given the `total` number of bytes so
-    /// far. Then waits for as long as the limit demands, or until the database is closed.
+    /// Counts the bytes read and written since the last call, given their `total` number so far.
+    /// Then waits for as long as the limit demands, or until the database is closed.
     pub(crate) fn count_to(&mut self, total: u64) {
         let Some(limit) = self.limit else { return };
         let bytes = total.saturating_sub(self.counted);

@@ -46,7 +46,7 @@ impl Workers {
                     share.signal.connect(membership.signal());
                 }
                 workers.membership = Some(membership);
-                // Signals before this one were not heard.
+                // Earlier signals were lost, because nobody was connected.
                 engine.reads.work.give();
                 Ok(workers)
             }
@@ -129,8 +129,8 @@ impl Engine {
     pub(crate) fn maybe_run_inline(&self) {
         let Some(seed) = &self.inline else { return };
         let drawn = {
-            // Not the generator of `base::random`: which writes it picks decides the shape of the
-            // databases behind published figures.
+            // Not the generator of `base::random`: the choice of writes shapes the databases behind
+            // published figures, so it must not change.
             let mut seed = seed.lock();
             *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             *seed >> 62
@@ -217,7 +217,7 @@ impl Engine {
         state.lifecycle.failed.is_none() && std::mem::take(&mut state.logs.wants_spare)
     }
 
-    /// Returns the automatic compaction that is most due, if one may be started now.
+    /// Returns the most urgent automatic compaction, if one may be started now.
     ///
     /// Runs under the state lock, so that nobody takes its inputs before [`claim`] does. It walks
     /// the tables of the levels that are due, or all tables if no level is.
@@ -274,7 +274,7 @@ impl Engine {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }
-                // A cursor's crawl or a released snapshot may have made it due without waking
+                // A cursor's crawl or a released snapshot may have made the work due without waking
                 // anyone.
                 self.reads.work.give();
             }
@@ -282,8 +282,8 @@ impl Engine {
         }
     }
 
-    /// Waits for the compactions with keys in `range` that run at the beginning, but not for later
-    /// ones, which could follow each other for ever.
+    /// Waits for the compactions with keys in `range` that are running now, but not for later ones,
+    /// which could follow each other without end.
     ///
     /// # Errors
     /// [`Error::Closed`].

@@ -126,7 +126,7 @@ impl FilterBlockReader {
     #[inline]
     pub(crate) fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
-            // Also an empty one: a policy may have nothing to store, and LevelDB asks it, too.
+            // An empty filter is queried, too, as in LevelDB: a policy may have nothing to store.
             Some(range) => self.policy.may_match(key, &self.contents[range]),
             None => true,
         }
@@ -304,7 +304,7 @@ mod tests {
         assert!(!reader.key_may_match(2 * KIB, b"a"), "no block starts there");
     }
 
-    /// A policy that knows an empty filter.
+    /// A policy that matches every key in an empty filter, and none in any other.
     #[derive(Debug)]
     struct MatchesEmpty;
 

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use crate::filter::prefix::PrefixExtractor;
 use crate::format::keyspace::{EXPIRING_TAG, TAG, split};
 
-/// The extractors of keyspaces, and of the keys that are in none.
+/// The extractors of keyspaces, and of the keys outside of keyspaces.
 ///
 /// The prefix of a keyspace's key is the keyspace's own prefix followed by what its extractor
 /// returns. Keyspaces without an extractor have no prefixes.
 #[derive(Debug)]
 pub(crate) struct KeyspacePrefixes {
-    /// Contains the names of all extractors, so filters that were written with others are left
-    /// alone.
+    /// Contains the names of all extractors, so that filters written with others are not used.
     name: String,
     outside: Option<Arc<dyn PrefixExtractor>>,
     /// The extractors of keyspaces, in the order of their names.
@@ -50,14 +49,15 @@ impl PrefixExtractor for KeyspacePrefixes {
 
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         if !key.starts_with(TAG) && !key.starts_with(EXPIRING_TAG) {
-            // Longer keys that start with a part of a tag may be those of keyspaces, which have
-            // other prefixes.
+            // A longer key that starts with these bytes may belong to a keyspace, and have another
+            // prefix.
             let may_grow = TAG.starts_with(key) || EXPIRING_TAG.starts_with(key);
             return self.outside.as_ref().filter(|_| !may_grow)?.prefix(key);
         }
         let (keyspace, rest) = split(key)?;
         let prefix = self.of_keyspace(keyspace)?.prefix(rest)?;
-        // An extractor may return any part of the key, which then stands for itself.
+        // An extractor may return any part of the key. A part that does not start the key within
+        // the keyspace is used as it is.
         match rest.starts_with(prefix) {
             true => key.get(..key.len() - rest.len() + prefix.len()),
             false => Some(prefix),
@@ -65,8 +65,8 @@ impl PrefixExtractor for KeyspacePrefixes {
     }
 }
 
-/// Returns a name without the characters that separate names: other bytes than letters, digits,
-/// `.`, `_` and `-` are written as `%` and two hexadecimal digits.
+/// Returns a name in which the characters that separate names are escaped: bytes other than
+/// letters, digits, `.`, `_` and `-` are written as `%` and two hexadecimal digits.
 fn escaped(name: &[u8]) -> String {
     let byte = |&byte: &u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => {

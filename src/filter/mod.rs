@@ -3,8 +3,8 @@
 //! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's. A
 //! table's filter block (`block`) holds one filter per 2 KiB of data-block offset. Filters hold
 //! user keys: the table builder strips the trailer of internal keys. `whole_table` is one filter
-//! over all keys of a table, `prefix` one over their prefixes, which differ by `keyspace`. [`math`]
-//! predicts false-positive rates.
+//! over all keys of a table, and `prefix` one over their prefixes; `keyspace` lets each keyspace
+//! have its own prefixes. [`math`] predicts false-positive rates.
 
 pub(crate) mod block;
 pub(crate) mod bloom;

@@ -9,8 +9,9 @@
 //!
 //! The compressed form is stored only if it saves more than an eighth. Defined by LevelDB's
 //! `include/leveldb/options.h` and `table/table_builder.cc`, and for Minecraft by
-//! `zlib_compressor.h` of Mojang's LevelDB. The two methods of id 2 are told apart by their first
-//! bytes ([`is_zlib`]). Other engines use the ids above 1 for other methods (in RocksDB zstd is 7).
+//! `zlib_compressor.h` of Mojang's LevelDB. The two methods of id 2 are distinguished by their
+//! first bytes ([`is_zlib`]). Other engines use the ids above 1 for other methods (in RocksDB zstd
+//! is 7).
 
 use crate::base::{Error, Result};
 
@@ -64,7 +65,7 @@ impl Method {
     /// Returns the method of a block that was stored with the compression `id`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for other ids than those above.
+    /// [`Error::Unsupported`] for ids other than those above.
     #[inline]
     pub fn of(id: u8, stored: &[u8]) -> Result<Method> {
         match id {
@@ -185,8 +186,8 @@ fn deflate(level: u32, has_header: bool) -> flate2::Compress {
 }
 
 /// Returns whether a block that was stored with id 2 is compressed with zlib, and not with zstd: a
-/// zlib header names the method 8 and is a multiple of 31, as the first bytes of a zstd frame are
-/// not.
+/// zlib header names the method 8 and is a multiple of 31, which the first bytes of a zstd frame
+/// are not.
 pub fn is_zlib(stored: &[u8]) -> bool {
     match stored {
         [first, second, ..] => {
@@ -393,7 +394,7 @@ mod tests {
         assert!(error.to_string().contains("bytes after its end"), "{error}");
     }
 
-    /// A fork of goleveldb for Minecraft's worlds compresses every block, also where that saves
+    /// A fork of goleveldb for Minecraft's worlds compresses every block, even where that saves
     /// nothing, and flushes a zlib stream before it ends it. The bytes are those of Go's
     /// `compress/zlib` (Write, Flush, Close) and `compress/flate` (Write, Close).
     #[cfg(feature = "zlib")]

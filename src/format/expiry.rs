@@ -1,4 +1,4 @@
-//! When entries of expiring keyspaces expire. On-disk format: do not change.
+//! Expiries of entries in expiring keyspaces. On-disk format: do not change.
 //!
 //! ```text
 //! value stored in an expiring keyspace
@@ -15,8 +15,8 @@
 //! shows that time. [`NEVER`] stands for no expiry.
 //!
 //! The meta block has the name [`EXPIRY_NAME`] in the metaindex. `last` is the time at which all
-//! entries of the table that are no tombstones have expired, or [`NEVER`]; `entries` is the number
-//! of entries with an expiry. LevelDB does not look up the name. Keys have the tag of expiring
+//! entries of the table except tombstones have expired, or [`NEVER`]; `entries` is the number of
+//! entries with an expiry. LevelDB does not look up the name. Keys have the tag of expiring
 //! keyspaces ([`keyspace`](crate::format::keyspace)), under byte order only.
 
 use crate::base::{Error, Result};
@@ -49,7 +49,7 @@ pub(crate) fn has_expired(expiry: u64, now: u64) -> bool {
     expiry != NEVER && expiry <= now
 }
 
-/// When the entries of a table expire.
+/// The expiry of a table's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableExpiry {
     /// Time at which all entries but tombstones have expired; [`NEVER`] if one never does.
@@ -67,7 +67,7 @@ impl TableExpiry {
     /// Decodes the contents of a meta block.
     ///
     /// # Errors
-    /// Corruption if they are no such contents.
+    /// Corruption, if the contents are malformed.
     pub(crate) fn decode(contents: &[u8]) -> Result<TableExpiry> {
         match (get_fixed64(contents, 0), get_fixed64(contents, 8), contents.len()) {
             (Some(last), Some(entries), 16) if entries > 0 => Ok(TableExpiry { last, entries }),

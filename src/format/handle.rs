@@ -6,7 +6,7 @@
 //!
 //! block          contents (size bytes) | trailer
 //! trailer        1 byte compression id | 4 bytes masked CRC-32C of contents and id
-//!                an empty block as it is                ->  00 c0 f2 a1 b0
+//!                an empty block, uncompressed           ->  00 c0 f2 a1 b0
 //!
 //! footer         metaindex handle | index handle | zeros up to 40 bytes | magic, 8 bytes
 //!                the last 48 bytes of the file          ->  ... 57 fb 80 8b 24 75 47 db
@@ -129,7 +129,7 @@ pub fn block_trailer(stored: &[u8], id: u8) -> [u8; BLOCK_TRAILER_BYTES] {
     trailer
 }
 
-/// Verifies the checksum of a block that is followed by its trailer.
+/// Verifies the checksum of a block and its trailer.
 ///
 /// # Errors
 /// Corruption, if the stored checksum does not match the bytes.

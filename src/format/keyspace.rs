@@ -9,11 +9,11 @@
 //!
 //! The length comes before the name, so that no keyspace's prefix begins another's: the keys of one
 //! keyspace are neighbours in byte order, and are in the order of their last part. The first two
-//! bytes are no UTF-8, so all keys that are text come before these. A key that begins with the tag
+//! bytes are not UTF-8, so all keys that are text come before these. A key that begins with the tag
 //! and is not complete belongs to no keyspace.
 //!
-//! Expiring keyspaces have the tag `ff fe 6b 74`, so that their entries are known by their keys.
-//! Their values end with an expiry ([`expiry`](crate::format::expiry)).
+//! Expiring keyspaces have the tag `ff fe 6b 74`, so that their entries are recognized by their
+//! keys. Their values end with an expiry ([`expiry`](crate::format::expiry)).
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -39,7 +39,7 @@ const HEADER_BYTES: usize = TAG.len() + 1;
 /// The keys of one keyspace, or all keys of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Space {
-    /// What the keys begin with in the database; empty for all keys.
+    /// The prefix that the keys have in the database; empty for all keys.
     prefix: Bytes,
 }
 
@@ -112,8 +112,8 @@ impl Space {
         }
     }
 
-    /// Returns the value of a stored one, with its expiry; `None` if it has expired at the time
-    /// that `now` returns, which is called in expiring keyspaces only.
+    /// Returns the value and the expiry of a stored value; `None` if it has expired at the time
+    /// that `now` returns. `now` is called in expiring keyspaces only.
     ///
     /// # Errors
     /// Corruption, with `key`, if the stored value is too short for an expiry.
@@ -154,8 +154,8 @@ impl Space {
     /// `stored` as [`Bytes`].
     ///
     /// # Errors
-    /// As [`live`](Self::live); corruption, if the key belongs elsewhere, as only damage can cause
-    /// between keys of the keyspace.
+    /// As [`live`](Self::live); corruption, if the key is outside of the keyspace, which only
+    /// damage can cause.
     #[inline]
     pub(crate) fn entry(
         &self,
@@ -190,7 +190,7 @@ impl Space {
         )
     }
 
-    /// Returns the lower bound of the database's keys for a lower bound.
+    /// Returns the lower bound on the database's keys for a lower bound within the keyspace.
     pub(crate) fn lower(&self, bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
         match bound {
             Bound::Unbounded if self.prefix.is_empty() => Bound::Unbounded,
@@ -199,7 +199,7 @@ impl Space {
         }
     }
 
-    /// Returns the upper bound of the database's keys for an upper bound.
+    /// Returns the upper bound on the database's keys for an upper bound within the keyspace.
     pub(crate) fn upper(&self, bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
         match bound {
             Bound::Unbounded => prefix_end(&self.prefix).map_or(Bound::Unbounded, Bound::Excluded),

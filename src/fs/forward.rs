@@ -1,6 +1,6 @@
-//! One place for the methods of filesystems that only pass a call on.
+//! Generates the methods of filesystems that only forward a call.
 
-/// Writes methods of an `impl Fs`, each as a call of the same method of a field that is a
+/// Writes methods of an `impl Fs`, each of which calls the same method of a field that is a
 /// filesystem: `forward_to!(inner: open, list)`.
 ///
 /// With `changes`, writes all methods that change files or names, except `lock`: creating and

@@ -30,7 +30,7 @@ static LOCKED: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 /// the error.
 const MAX_ATTEMPTS: usize = 100;
 
-/// A locked file, until it is dropped.
+/// A locked file. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct DiskLock {
     /// `None` only while being dropped.
@@ -65,8 +65,8 @@ impl Drop for DiskLock {
     }
 }
 
-/// Locks `path`. Creates a missing file; never truncates or removes one. Returns the lock, or as
-/// the inner error the holder of the lock.
+/// Locks `path`. Creates a missing file; never truncates or removes one. Returns the lock, or the
+/// holder of the lock as the inner error.
 pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
     let mut locked = LOCKED.lock();
     for _ in 0..MAX_ATTEMPTS {

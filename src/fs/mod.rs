@@ -1,5 +1,5 @@
-//! The filesystem as the engine sees it: a trait, which is the library's only way to the disk, and
-//! which tests can implement by a simulation. [`DiskFs`] is the disk, [`MemFs`] keeps files in
+//! The filesystem as the engine sees it: a trait that is the library's only way to the disk, and
+//! that tests can implement with a simulation. [`DiskFs`] is the disk, [`MemFs`] keeps files in
 //! memory, and `SimFs` crashes and fails on demand.
 //!
 //! Errors are plain [`io::Error`]s; callers add the operation and the path.
@@ -118,7 +118,7 @@ pub trait Fs: Send + Sync + Debug + 'static {
     }
 
     /// Returns whether the file has another name (a hard link), which may be in the directory of
-    /// another database. Such a file is not continued.
+    /// another database. The engine does not append to such a file.
     fn has_other_names(&self, _path: &Path) -> io::Result<bool> {
         Ok(false)
     }
@@ -146,8 +146,8 @@ pub trait ReadFile: Send + Sync + Debug {
     }
 
     /// Returns two numbers that no other file has while this one is open, such as its device and
-    /// inode; `None` if the filesystem has none. They show a reader beside a writer that a file was
-    /// replaced by another one of the same name.
+    /// inode; `None` if the filesystem has none. From them, a reader beside a writer notices that a
+    /// file was replaced by another one of the same name.
     fn identity(&self) -> io::Result<Option<(u64, u64)>> {
         Ok(None)
     }

@@ -1,7 +1,7 @@
-//! Table files, of which there may be more than a process may keep open.
+//! Table files. There may be more of them than a process may keep open.
 //!
 //! The tables of all databases together keep at most half of the process's file descriptors
-//! (`RLIMIT_NOFILE`). Each further table is opened anew for every read, as LevelDB's
+//! (`RLIMIT_NOFILE`). Each further table is opened again for every read, as LevelDB's
 //! `util/env_posix.cc` does.
 
 use std::fs::File;

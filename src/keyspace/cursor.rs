@@ -35,7 +35,7 @@ pub struct KeyspaceCursor {
     value_len: usize,
     /// Whether the cursor is at an entry of the keyspace.
     valid: bool,
-    /// Scratch for the keys that are sought.
+    /// Scratch space for the key of a seek.
     sought: Vec<u8>,
 }
 
@@ -145,8 +145,8 @@ impl KeyspaceCursor {
         &self.cursor
     }
 
-    /// Ends a move, which led to an entry if `moved`: goes on by `step` over entries that have
-    /// expired. Returns whether the cursor is at an entry of the keyspace.
+    /// Completes a move, which reached an entry if `moved`: skips expired entries by `step`.
+    /// Returns whether the cursor is at an entry of the keyspace.
     fn settle(
         &mut self,
         mut moved: bool,

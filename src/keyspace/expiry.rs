@@ -14,7 +14,7 @@ use crate::format::expiry::{NEVER, with_expiry};
 use crate::keyspace::Keyspace;
 use crate::transaction::Transaction;
 
-/// When an entry expires: [`Keyspace::expiry`].
+/// The expiry of an entry: [`Keyspace::expiry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// The entry does not expire.
@@ -29,7 +29,7 @@ impl Expiry {
         let time = || UNIX_EPOCH.checked_add(Duration::from_millis(millis));
         match millis {
             NEVER => Expiry::Never,
-            // A time that the system cannot represent does not come.
+            // A time that the system cannot represent never comes.
             _ => time().map_or(Expiry::Never, Expiry::At),
         }
     }
@@ -117,7 +117,7 @@ impl Keyspace<Db> {
         self.handle.put_with(options, key, stored)
     }
 
-    /// Sets the value of `key` until `time`, from which on no read shows it. Times count in whole
+    /// Sets the value of `key` until `time`. From then on, no read shows it. Times count in whole
     /// milliseconds, rounded down; a time in the past removes the value.
     ///
     /// # Errors
@@ -146,8 +146,8 @@ impl Keyspace<Db> {
         self.handle.put_with(options, key, stored)
     }
 
-    /// Replaces a value of an expiring keyspace by what `change` returns for it. It keeps its
-    /// expiry.
+    /// Replaces a value of an expiring keyspace by what `change` returns for it. The entry keeps
+    /// its expiry.
     pub(super) fn update_expiring(
         &self,
         options: &WriteOptions,
@@ -226,8 +226,8 @@ impl WriteBatch {
 
 /// Writes with an expiry.
 impl Transaction {
-    /// Sets the value of `key` of `keyspace` for the time `ttl` from this call on, when the
-    /// transaction is committed, like [`Keyspace::put_for`].
+    /// Sets the value of `key` of `keyspace` for the time `ttl` from this call on, like
+    /// [`Keyspace::put_for`]. The put takes effect when the transaction is committed.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is not an expiring
@@ -244,8 +244,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sets the value of `key` of `keyspace` until `time`, when the transaction is committed, like
-    /// [`Keyspace::put_until`].
+    /// Sets the value of `key` of `keyspace` until `time`, like [`Keyspace::put_until`]. The put
+    /// takes effect when the transaction is committed.
     ///
     /// # Errors
     /// As [`put_for_in`](Self::put_for_in).

@@ -1,5 +1,5 @@
-//! Keyspaces: named parts of a database, each with keys of its own. A keyspace is its keys and
-//! nothing more; [`format::keyspace`](crate::format::keyspace) has their bytes.
+//! Keyspaces: named parts of a database, each with keys of its own. A keyspace consists of its keys
+//! and nothing else; [`format::keyspace`](crate::format::keyspace) describes their bytes.
 //!
 //! | file | what is in it |
 //! | --- | --- |
@@ -118,7 +118,7 @@ fn names(reader: Reader<'_>, tag: &[u8; 4]) -> Result<Vec<Bytes>> {
     let mut valid = cursor.seek(tag)?;
     while valid && cursor.key().starts_with(tag) {
         let Some((name, rest)) = split(cursor.key()) else {
-            // An entry that was written under the tag without being one of a keyspace.
+            // This entry begins with the tag, but belongs to no keyspace.
             valid = cursor.next()?;
             continue;
         };
@@ -164,8 +164,8 @@ macro_rules! keyspaces_of {
 
             /// Returns the expiring keyspace `name`: a keyspace whose entries may have a time to
             /// live ([`put_for`](Keyspace::put_for), [`put_until`](Keyspace::put_until)). Reads
-            /// never show what has expired by the clock at the moment of the read, and compactions
-            /// remove it. `docs/expiry.md` has the details.
+            /// never show entries that have expired at the time of the read, and compactions remove
+            /// them. `docs/expiry.md` has the details.
             ///
             /// It has nothing in common with the keyspace of the same name that
             /// [`keyspace`](Self::keyspace) returns: each has keys of its own. Values take eight
@@ -204,7 +204,7 @@ macro_rules! keyspaces_of {
             }
 
             /// Returns the names of the keyspaces that have entries, in byte order, without the
-            /// [expiring](Self::expiring_keyspaces) ones. It takes one seek for each.
+            /// [expiring](Self::expiring_keyspaces) ones. It takes one seek per keyspace.
             ///
             /// # Errors
             /// As [`get`](Self::get);

@@ -14,8 +14,8 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::cursor::KeyspaceCursor;
 use crate::keyspace::expiry::Expiry;
 
-/// The reads. Each is that of [`Db`](crate::Db) with the same name; the keys that it takes and
-/// returns are those within the keyspace.
+/// Reads. Each works like the method of [`Db`](crate::Db) with the same name, with keys within the
+/// keyspace.
 impl<H> Keyspace<H> {
     /// Returns the value of `key`, or `None` if it has none.
     ///
@@ -80,7 +80,7 @@ impl<H> Keyspace<H> {
         let reader = self.reader();
         let (view, seq) = reader.read_point(options)?;
         let key = self.space.key(key.as_ref());
-        let options = options.block_options();
+        let options = options.blocks;
         let explained = explain::explain(reader.state(), &view, seq, &key, &options)?;
         let value = self.live(&key, explained.value)?;
         Ok(Explanation { value, ..explained })
@@ -113,7 +113,7 @@ impl<H> Keyspace<H> {
         entries.map(|(key, stored)| self.space.live_value(key, stored, || now)).collect()
     }
 
-    /// Returns when the entry of `key` expires; `None` if there is no entry, or if it has expired.
+    /// Returns the expiry of the entry of `key`; `None` if there is no entry, or if it has expired.
     /// In a keyspace that is not expiring, entries never expire.
     ///
     /// ```
@@ -141,8 +141,8 @@ impl<H> Keyspace<H> {
         Ok(live.map(|(_, expiry)| Expiry::from_millis(expiry)))
     }
 
-    /// Returns the value of a stored one that was found under a key of the database, if there is
-    /// one and it has not expired.
+    /// Returns the value of `stored`, which was read under the database's key `key`; `None` if
+    /// nothing was read, or if it has expired.
     fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
         self.space.live_value(key, stored, || self.clock().now_millis())
     }
@@ -299,7 +299,7 @@ impl<H> Keyspace<H> {
 
     /// Returns the approximate size of the part of the table files that holds the keys in `range`,
     /// in bytes as stored; `..` is the whole keyspace. Entries that are only in memory do not
-    /// count. A snapshot's tables are those of now.
+    /// count. Even on a snapshot, the current tables are measured.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.
@@ -308,7 +308,7 @@ impl<H> Keyspace<H> {
     }
 }
 
-/// Returns the database's keys of a range of a keyspace.
+/// Returns the bounds on the database's keys for a range within a keyspace.
 pub(super) fn range_in<K: AsRef<[u8]>>(
     space: &Space,
     range: &impl RangeBounds<K>,

@@ -24,7 +24,8 @@ pub struct TransactionKeyspace<'t> {
 
 /// Keyspaces in transactions.
 impl Transaction {
-    /// Returns the keyspace, to read it in this transaction. Of the handle, only the name counts.
+    /// Returns the keyspace, to read it in this transaction. Only the name and kind of `keyspace`
+    /// matter.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -46,8 +47,8 @@ impl Transaction {
         TransactionKeyspace { transaction: self, space: keyspace.space.clone() }
     }
 
-    /// Sets the value of `key` of `keyspace`, when the transaction is committed. Of the handle,
-    /// only the name counts.
+    /// Sets the value of `key` of `keyspace` when the transaction is committed. Only the name and
+    /// kind of `keyspace` matter.
     pub fn put_in<H>(
         &mut self,
         keyspace: &Keyspace<H>,
@@ -57,7 +58,7 @@ impl Transaction {
         self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
     }
 
-    /// Deletes `key` of `keyspace`, when the transaction is committed. It need not have a value.
+    /// Deletes `key` of `keyspace` when the transaction is committed. It need not have a value.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));
     }
@@ -73,8 +74,8 @@ impl<'t> TransactionKeyspace<'t> {
         self.live(&key, self.transaction.get(&key)?)
     }
 
-    /// Like [`get`](Self::get), but the read is left out of the check, as
-    /// [`Transaction::get_untracked`] is.
+    /// Like [`get`](Self::get), but the read is not checked at the commit, like
+    /// [`Transaction::get_untracked`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -93,8 +94,8 @@ impl<'t> TransactionKeyspace<'t> {
         keys.iter().zip(stored).map(|(key, stored)| self.live(key, stored)).collect()
     }
 
-    /// Returns the value of a stored one that was found under a key of the database, if there is
-    /// one and it has not expired.
+    /// Returns the value of `stored`, which was read under the database's key `key`; `None` if
+    /// nothing was read, or if it has expired.
     fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
         self.space.live_value(key, stored, || self.transaction.clock().now_millis())
     }
@@ -107,7 +108,7 @@ impl<'t> TransactionKeyspace<'t> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// Returns an iterator over all entries in key order, from both ends.
+    /// Returns an iterator over all entries in key order. It can be used from both ends.
     ///
     /// # Errors
     /// As [`Db::iter`](crate::Db::iter): errors of reading are items of the iterator, which ends
@@ -116,8 +117,8 @@ impl<'t> TransactionKeyspace<'t> {
         self.range::<&[u8]>(..)
     }
 
-    /// Returns an iterator over the entries whose keys are in `range`. Only what it has walked over
-    /// is checked at the commit, and nothing outside of the keyspace.
+    /// Returns an iterator over the entries whose keys are in `range`. Only the part that it has
+    /// walked over is checked at the commit, and nothing outside of the keyspace.
     ///
     /// # Errors
     /// As [`iter`](Self::iter).

@@ -14,7 +14,7 @@ use crate::format::expiry::NEVER;
 use crate::keyspace::Keyspace;
 use crate::keyspace::reads::range_in;
 
-/// The writes. Each is that of [`Db`] with the same name, with keys within the keyspace.
+/// Writes. Each works like the method of [`Db`] with the same name, with keys within the keyspace.
 impl Keyspace<Db> {
     /// Sets the value of `key`. In an expiring keyspace, the entry never expires.
     ///
@@ -141,8 +141,8 @@ impl Keyspace<Db> {
         self.delete_range_with::<&[u8]>(options, ..)
     }
 
-    /// Removes the keyspace: all its entries, like [`clear`](Self::clear), and so its name from
-    /// [`Db::keyspaces`]. Nothing else is left of a keyspace without entries. Other handles of it
+    /// Removes the keyspace: deletes all its entries, like [`clear`](Self::clear), and so its name
+    /// from [`Db::keyspaces`]. Nothing is left of a keyspace without entries. Other handles of it
     /// stay usable; a put brings it back.
     ///
     /// # Errors
@@ -154,7 +154,8 @@ impl Keyspace<Db> {
 
 /// Writes to several keyspaces at once.
 impl WriteBatch {
-    /// Adds a put of `value` under `key` of `keyspace`. Of that, only the name and kind count.
+    /// Adds a put of `value` under `key` of `keyspace`. Only the name and kind of `keyspace`
+    /// matter.
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch};
@@ -179,7 +180,7 @@ impl WriteBatch {
         self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
     }
 
-    /// Adds a deletion of `key` of `keyspace`. Of that, only the name and kind count.
+    /// Adds a deletion of `key` of `keyspace`. Only the name and kind of `keyspace` matter.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));
     }
@@ -187,8 +188,9 @@ impl WriteBatch {
 
 /// Tables of keyspaces.
 impl TableWriter {
-    /// Adds an entry of `keyspace`, of which only the name counts. The keyspaces of a table come
-    /// after keys that are text, the shorter names first, and names of one length in byte order.
+    /// Adds an entry of `keyspace`, of which only the name and kind matter. In a table, keyspaces
+    /// come after keys that are text: ordinary keyspaces before expiring ones, shorter names before
+    /// longer ones, and names of the same length in byte order.
     ///
     /// # Errors
     /// As [`put`](Self::put). The keys in an error are those of the database.

@@ -60,13 +60,13 @@ pub enum Tail {
     },
 }
 
-/// The sign by which a continuation of a log of batches after its end is recognized: a batch at the
-/// start of a block, with the next sequence number.
+/// State of the search for a continuation of a log of batches after its end. A continuation is
+/// recognized by a batch at the start of a block that has the next sequence number.
 #[derive(Debug)]
 struct Continuing {
     /// The sequence number after the batches read so far; `None` before the first batch.
     next_seq: Option<SeqNo>,
-    /// Whether the search found no continuation.
+    /// Whether the search has ended without finding a continuation.
     is_over: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct LogReader {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
     file_bytes: u64,
-    /// A part of the file, which starts at the start of a block.
+    /// A part of the file, beginning at the start of a block.
     chunk: Vec<u8>,
     chunk_offset: u64,
     /// Offset in the file of the next physical record.
@@ -170,7 +170,7 @@ impl LogReader {
     }
 
     /// Returns the reader moved to `offset`, the end of a record. In a log of batches, `next_seq`
-    /// is the sequence number after those before `offset`.
+    /// is the sequence number after the batches before `offset`.
     pub(crate) fn starting_at(self, offset: u64, next_seq: Option<SeqNo>) -> LogReader {
         let continuing = self.continuing.map(|_| Continuing { next_seq, is_over: false });
         LogReader { offset, valid_end: offset, continuing, ..self }
@@ -421,7 +421,7 @@ impl LogReader {
         Ok(Some(Fragment { offset, record_type, payload }))
     }
 
-    /// Returns whether the log ends at `offset`, where a header should be and zeros are.
+    /// Returns whether the log ends at `offset`, where zeros stand in the place of a header.
     fn ends_in_zeros(&mut self, offset: u64) -> Result<bool> {
         if self.is_known_zero() {
             return Ok(true);
@@ -433,8 +433,8 @@ impl LogReader {
         Ok(self.is_torn_store(offset)? || self.is_unfinished(offset)?)
     }
 
-    /// Returns whether zeros follow the last record because they did before, and the file was not
-    /// made longer since. Otherwise each look at a preallocated log would read all of its zeros.
+    /// Returns whether only zeros follow the last record because they did before and the file has
+    /// not grown since. Without this, each poll of a preallocated log would read all of its zeros.
     fn is_known_zero(&self) -> bool {
         self.is_resumed && self.zeros_to == Some(self.file_bytes)
     }

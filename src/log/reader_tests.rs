@@ -345,7 +345,7 @@ fn a_store_that_was_cut_short_is_a_torn_tail() {
     assert_damage(&bytes, 1, 8, "zeros inside the log");
 }
 
-/// The writer of a log finally truncates its zeros, perhaps while the log is read.
+/// When a writer closes its log, it truncates the zeros, perhaps while the log is read.
 #[test]
 fn a_log_may_be_cut_while_it_is_read() {
     #[derive(Debug)]
@@ -405,7 +405,7 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         bytes
     };
     // First the log ends before the second record, then in the middle of it, after its header and
-    // half of its payload.
+    // a part of its payload.
     for seen in [8, 2000] {
         let open = |stages: Vec<Vec<u8>>| {
             let file = Arc::new(Growing { stages, reads: 0.into() });
@@ -482,7 +482,7 @@ fn a_log_that_was_continued_at_the_beginning_of_a_block_goes_on_there() {
     }
 }
 
-/// A lost page leaves zeros too, but its batches had sequence numbers.
+/// A lost page leaves zeros too, but the sequence numbers of its batches are missing.
 #[test]
 fn a_block_behind_zeros_counts_only_if_no_batch_is_missing() {
     let whole = written(&[batch(1, 100), batch(2, 300)]);

@@ -1,4 +1,4 @@
-//! The block cache: uncompressed data blocks in memory, up to a number of bytes.
+//! The block cache: uncompressed data blocks in memory, up to a capacity in bytes.
 //!
 //! Each open table has a [`TableBlocks`]: a slot for each of its data blocks. A lookup that knows
 //! the number of the block finds it there with one atomic load: no hash, no lock and, once a block
@@ -6,7 +6,7 @@
 //!
 //! - **Eviction** follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction",
 //!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. At its end, blocks that
-//!   were used since move to the main queue, and the others are evicted and leave a ghost entry. A
+//!   have been used since move to the main queue; the others are evicted and leave a ghost entry. A
 //!   block that still has a ghost entry when it is read again enters the main queue directly. At
 //!   the end of the main queue, used blocks go round again. So a scan does not evict the blocks
 //!   that lookups use.
@@ -44,7 +44,7 @@ pub mod budget;
 /// Memory per block, in bytes, besides its contents: its header, slot, queue entry and allocation.
 pub const ENTRY_BYTES: u64 = 128;
 
-/// Largest use count of a block. With a higher one, a block that was popular once stays longer.
+/// Largest use count of a block. Raising it makes a block that was popular once stay longer.
 pub(crate) const MOST_USES: u8 = 2;
 
 /// The value of [`Shard::used_in_small`] that means all blocks; below [`FEW_USED`], admission is
@@ -106,7 +106,8 @@ pub struct BlockCache {
     bytes: u64,
     /// Size in bytes above which a block is large.
     large_from: u64,
-    /// What others take from the capacity; `None` if nobody does.
+    /// The budget that the cache shares with memtables and open tables; `None` if the cache has its
+    /// whole capacity to itself.
     budget: Option<Budget>,
     next_id: AtomicU64,
 }
@@ -259,8 +260,8 @@ impl TableBlocks {
         shard.drop_spares();
     }
 
-    /// Counts the table's indexes and filters, of `bytes` bytes, in the cache's budget until the
-    /// table is dropped.
+    /// Counts the `bytes` bytes of the table's index and filters against the cache's budget until
+    /// the table is dropped.
     pub fn take(&mut self, bytes: usize) {
         let (before, now) = (std::mem::replace(&mut self.taken, bytes as u64), bytes as u64);
         self.slots.cache.change_budget(|budget| {
@@ -306,8 +307,8 @@ impl BlockCache {
         BlockCache::of_bytes(bytes, None)
     }
 
-    /// Creates a cache with a budget of `bytes` bytes, of which it has what memtables and the
-    /// indexes and filters of open tables leave.
+    /// Creates a cache with a budget of `bytes` bytes. The cache has what memtables and the indexes
+    /// and filters of open tables leave of it.
     pub fn with_budget(bytes: usize) -> BlockCache {
         BlockCache::of_bytes(bytes, Some(Budget::new(bytes)))
     }
@@ -359,14 +360,14 @@ impl BlockCache {
         }
     }
 
-    /// Closes tables if all open ones take more than their part of the budget.
+    /// Closes tables if the open ones together take more than their part of the budget.
     pub fn close_tables(&self) {
         if let Some(budget) = &self.budget {
             budget.close_tables();
         }
     }
 
-    /// Changes what is taken of the budget, if there is one, and lets the shards have the rest.
+    /// Calls `change` on the budget, if there is one, and gives the shards what the others leave.
     fn change_budget(&self, change: impl FnOnce(&Budget)) {
         let Some(budget) = &self.budget else { return };
         change(budget);
@@ -407,8 +408,8 @@ impl BlockCache {
         false
     }
 
-    /// Divides the capacity that remains after `lent` bytes for large blocks, and after what others
-    /// take, among the shards. The caller holds the lock of the large blocks.
+    /// Divides among the shards the capacity that large blocks (`lent` bytes) and others leave. The
+    /// caller holds the lock of the large blocks.
     fn lend(&self, lent: u64) {
         let reserved = self.budget.as_ref().map_or(0, Budget::reserved);
         let lent = lent.saturating_add(reserved);

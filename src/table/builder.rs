@@ -89,7 +89,7 @@ pub struct TableBuilder {
     filter: Option<FilterBlockBuilder>,
     table_filter: Option<TableFilterBuilder>,
     prefix_filter: Option<TableFilterBuilder>,
-    /// When the entries expire; `None` if none has an expiry.
+    /// Record of when the entries expire; `None` if none does.
     expiry: Option<TableExpiry>,
     /// Handle of the last data block. Its index entry waits for the next key, so that the separator
     /// can be short.
@@ -147,7 +147,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Sets what the table says about the expiry of its entries.
+    /// Sets the table's record of when its entries expire.
     pub(crate) fn set_expiry(&mut self, expiry: Option<TableExpiry>) {
         self.expiry = expiry;
     }
@@ -305,7 +305,7 @@ fn encoded(handle: BlockHandle) -> Vec<u8> {
     bytes
 }
 
-/// The output file behind a buffer. Remembers the first error.
+/// A buffered output file. Remembers the first error.
 #[derive(Debug)]
 struct Output {
     file: Box<dyn WriteFile>,

@@ -88,8 +88,8 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Returns the value of a good `result`. Stores an error about damage in `self.error` and
-    /// returns `None` for it; returns an I/O error.
+    /// Returns the value of `result`. An error about damage is stored in `self.error` and becomes
+    /// `None`; an I/O error is returned.
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(filter) => Ok(Some(filter)),

@@ -169,7 +169,7 @@ fn packed_handles(block: &Block, file_bytes: u64) -> Option<Box<[PackedHandle]>>
     (0..block.restarts()).map(packed).collect()
 }
 
-/// A cursor over the data blocks of an index. That index is passed to each call.
+/// A cursor over the data blocks of an index, which must be passed to each call.
 #[derive(Debug)]
 pub(crate) enum IndexCursor {
     /// A position in the array of blocks; `None` if the cursor is not positioned.

@@ -238,10 +238,11 @@ impl Table {
         &self.meta
     }
 
-    /// Returns when the entries expire, as far as the table says, from the file.
+    /// Returns the table's record of when its entries expire, read from the file; `None` if it has
+    /// none.
     ///
     /// # Errors
-    /// Corruption, if the block that says so is damaged; an I/O error.
+    /// Corruption, if the block of that record is damaged; an I/O error.
     pub(crate) fn expiry(&self) -> Result<Option<TableExpiry>> {
         let mut meta = self.meta.iter();
         let Some((_, handle)) = meta.find(|(name, _)| name == EXPIRY_NAME.as_bytes()) else {

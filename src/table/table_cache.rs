@@ -32,7 +32,7 @@ pub struct TableSlot {
     /// Held while the file is being opened, so that other threads wait instead of opening it, too.
     /// Taken before the ring's lock.
     opening: Mutex<()>,
-    /// The file and its path, if it is held open whether the table is open or not.
+    /// The file and its path, if the file is held open even while the table is closed.
     held: OnceLock<(Arc<dyn ReadFile>, PathBuf)>,
 }
 
@@ -155,8 +155,8 @@ impl TableCache {
         TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None }
     }
 
-    /// Opens no more tables once `lock`, the directory's lock, has been replaced: they may belong
-    /// to another database.
+    /// Makes the cache open no more tables once `lock`, the directory's lock, has been replaced:
+    /// the files may then belong to another database.
     pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> TableCache {
         self.lock = Some(Arc::downgrade(lock));
         self
@@ -260,7 +260,7 @@ impl TableCache {
             Some(held) => held.clone(),
             None => self.find(slot.number)?,
         };
-        // Check only now that the file is open: if the lock file is still ours, so is the table.
+        // Checked only after the file was opened: if the lock file is still ours, so is the table.
         check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }

@@ -15,7 +15,7 @@ use crate::transaction::reads::Walk;
 /// the transaction's own writes. It moves like a [`Cursor`](crate::Cursor).
 ///
 /// The ranges that it walks over count as read, including the gaps between the entries: from the
-/// key that was sought to the entry that was found, and from each entry to the next.
+/// key of a seek to the entry that it found, and from each entry to the next.
 #[derive(Debug)]
 pub struct TransactionCursor<'t> {
     merged: MergedCursor<'t>,
@@ -65,7 +65,7 @@ impl<'t> TransactionCursor<'t> {
         &self.merged.value()[..self.value_len]
     }
 
-    /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moved.
+    /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moves.
     ///
     /// # Panics
     /// If the cursor is at none.
@@ -168,7 +168,7 @@ impl<'t> TransactionCursor<'t> {
             Direction::Backward => self.merged.prev(),
         };
         let moved = moved.and_then(|_| self.settle(direction));
-        // The walk has gone to the end, or, after an error, it is unknown how far.
+        // The walk went to the end, or failed after an unknown distance.
         if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {
             match direction {
                 Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),
@@ -178,8 +178,8 @@ impl<'t> TransactionCursor<'t> {
         moved
     }
 
-    /// Goes on over entries that have expired, and leaves one that is not in the keyspace. Returns
-    /// whether the cursor is at an entry. After an error it is at none.
+    /// Skips expired entries, and leaves an entry that is not in the keyspace. Returns whether the
+    /// cursor is at an entry. After an error it is at none.
     fn settle(&mut self, direction: Direction) -> Result<bool> {
         let settled = self.find_live(direction);
         if !matches!(settled, Ok(true)) {

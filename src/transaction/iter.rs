@@ -15,8 +15,8 @@ use crate::transaction::reads::Walk;
 /// An iterator over the entries of a range that a [`Transaction`](crate::Transaction) sees, in key
 /// order. It can be used from both ends, and its items are those of an [`Iter`](crate::Iter).
 ///
-/// What it has walked over counts as read, including the gaps between the entries; what it has not
-/// reached does not.
+/// The part of the range that it has walked over counts as read, including the gaps between the
+/// entries; the rest does not.
 #[derive(Debug)]
 pub struct TransactionIter<'t> {
     front: Option<MergedCursor<'t>>,

@@ -2,8 +2,8 @@
 //! transaction hides the database's entry of the same key.
 //!
 //! Walking forward, the database's cursor and the own writes are each at their first entry that is
-//! not before the current one; walking backward, each is at the last that is not after it. To turn
-//! round, both seek.
+//! not before the current one; walking backward, each is at the last that is not after it. To
+//! change direction, both seek.
 
 use std::cmp::Ordering;
 use std::ops::Bound;

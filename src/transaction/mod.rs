@@ -5,11 +5,11 @@
 //! | --- | --- |
 //! | `own` | the writes of a transaction, and its savepoints |
 //! | `reads` | the record of what it has read |
-//! | `merged` | a walk over the database and the own writes |
+//! | `merged` | a walk over the database and the transaction's own writes |
 //! | `cursor`, `iter` | public walks, which record what they pass |
 //! | `retry` | running a transaction again after a conflict |
 //!
-//! The engine knows of all this only a write that carries a check
+//! All that the engine knows of this is a write that carries a check
 //! ([`write::check`](crate::engine::write::check)).
 
 use std::any::Any;
@@ -81,13 +81,13 @@ pub struct Transaction {
     horizon: Horizon,
     own: OwnWrites,
     reads: ReadLog,
-    /// Tells the savepoints of this transaction from those of others.
+    /// Distinguishes the savepoints of this transaction from those of others.
     identity: Arc<()>,
     /// Keeps the database open.
     _open: Arc<dyn Any + Send + Sync>,
 }
 
-/// A point in a transaction to go back to: [`Transaction::savepoint`].
+/// A point in a transaction to roll back to: [`Transaction::savepoint`].
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     transaction: Arc<()>,
@@ -130,7 +130,7 @@ impl Transaction {
     }
 
     /// Like [`get`](Self::get), but the read is left out of the check: the commit may succeed
-    /// although the value has changed. For values on which nothing that is written depends.
+    /// although the value has changed. Use it for values on which nothing that is written depends.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -166,7 +166,7 @@ impl Transaction {
         Ok(self.get(key)?.is_some())
     }
 
-    /// Returns an iterator over all entries in key order, from both ends.
+    /// Returns an iterator over all entries in key order. It can be used from both ends.
     ///
     /// # Errors
     /// As [`Db::iter`](crate::Db::iter): errors of reading are items of the iterator, which ends
@@ -229,12 +229,12 @@ impl Transaction {
         Ok(TransactionCursor::new(merged, Walk::new(&self.reads)))
     }
 
-    /// Sets the value of `key`, when the transaction is committed.
+    /// Sets the value of `key` when the transaction is committed.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.write(key.as_ref(), Some(Bytes::copy_from_slice(value.as_ref())));
     }
 
-    /// Deletes `key`, when the transaction is committed. It need not have a value.
+    /// Deletes `key` when the transaction is committed. It need not have a value.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
         self.write(key.as_ref(), None);
     }
@@ -243,7 +243,7 @@ impl Transaction {
         self.own.write(key, value);
     }
 
-    /// Sets a savepoint, to which [`rollback_to`](Self::rollback_to) takes the writes back.
+    /// Returns a new savepoint, to which [`rollback_to`](Self::rollback_to) rolls the writes back.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -267,7 +267,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the savepoint is one of another transaction, or was set after
-    /// one that the transaction has gone back to since.
+    /// one that the transaction has rolled back to since.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         if !Arc::ptr_eq(&savepoint.transaction, &self.identity) {
             return Err(Error::invalid("the savepoint belongs to another transaction"));
@@ -287,7 +287,7 @@ impl Transaction {
     /// - [`Error::Conflict`] if something that was read has been written since;
     /// - those of [`Db::write`](crate::Db::write), and of reading tables for the check.
     ///
-    /// Nothing is written then, unless the error is one of the log.
+    /// Nothing is written then, unless the error is an I/O error of the log.
     pub fn commit(self) -> Result<()> {
         self.commit_with(&WriteOptions::default())
     }
@@ -332,7 +332,7 @@ impl Transaction {
         let (view, seq) = self.base().read_point(&options)?;
         let state = self.engine.reads.clone();
         let range = (span.from.as_ref().map(Vec::as_slice), span.to.as_ref().map(Vec::as_slice));
-        let source = IterSource::new(state, view, seq, options.block_options(), range, start);
+        let source = IterSource::new(state, view, seq, options.blocks, range, start);
         Ok(TransactionIter::new(source, span, &self.own, Walk::new(&self.reads)))
     }
 }

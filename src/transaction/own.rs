@@ -18,7 +18,7 @@ struct OwnKey {
     order: UserComparator,
 }
 
-/// A key and its order, borrowed or owned: what the map is searched by.
+/// A key and its order, borrowed or owned, by which the map is searched.
 trait Ordered {
     fn key(&self) -> &[u8];
     fn order(&self) -> &UserComparator;
@@ -105,7 +105,7 @@ impl<'a> OwnWrite<'a> {
     }
 }
 
-/// A change of the map, to be undone.
+/// A change of the map that can be undone.
 #[derive(Debug)]
 struct Change {
     key: OwnKey,
@@ -113,14 +113,14 @@ struct Change {
     before: Option<(OwnKey, Option<Bytes>)>,
 }
 
-/// The writes of a transaction, of each key the last one.
+/// The writes of a transaction: the last one of each key.
 #[derive(Debug)]
 pub(super) struct OwnWrites {
     order: UserComparator,
     map: BTreeMap<OwnKey, Option<Bytes>>,
     /// The changes since the first savepoint, oldest first.
     changes: Vec<Change>,
-    /// The savepoints that can be gone back to: the number of each, and the length of `changes`
+    /// The savepoints that can be rolled back to: the number of each, and the length of `changes`
     /// when it was set.
     savepoints: Vec<(u64, usize)>,
     /// Number of the next savepoint.
@@ -154,8 +154,8 @@ impl OwnWrites {
 
     /// Adds a write; a value of `None` is a deletion.
     pub(super) fn write(&mut self, key: &[u8], value: Option<Bytes>) {
-        // If the comparator takes other bytes for the same key, the newest bytes are those of the
-        // key, as in a memtable. So the old key must go, too.
+        // If the comparator considers different bytes to be the same key, the key has the newest
+        // bytes, as in a memtable. So the old key must go, too.
         let before = self.map.remove_entry::<dyn Ordered>(&(key, &self.order));
         let key = OwnKey { key: Bytes::copy_from_slice(key), order: self.order.clone() };
         if !self.savepoints.is_empty() {

@@ -1,9 +1,9 @@
 //! The record of what a transaction has read, for the check at its commit.
 //!
-//! Reads borrow the transaction shared, so the record is behind a lock. An iterator or a cursor
-//! records the ranges that it has walked when it is dropped. Until then a stand-in, which covers
-//! everything that it may reach, is in their place: it counts if the iterator is never dropped
-//! (`std::mem::forget`).
+//! Reads borrow the transaction by shared reference, so the record is behind a lock. An iterator or
+//! a cursor records the ranges that it has walked when it is dropped. Until then a stand-in, which
+//! covers everything that it may reach, is in their place: it counts if the iterator is never
+//! dropped (`std::mem::forget`).
 
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
@@ -12,10 +12,10 @@ use crate::format::key::UserComparator;
 
 /// Number of keys, and of ranges, above which duplicates are removed from the record before it
 /// grows further. A higher number saves sorting and takes more memory in transactions that read
-/// the same again and again.
+/// the same keys or ranges repeatedly.
 const MERGE_ABOVE: usize = 4096;
 
-/// What a transaction has read. Thread-safe.
+/// The record of a transaction's reads. Thread-safe.
 #[derive(Debug)]
 pub(super) struct ReadLog {
     order: UserComparator,
@@ -64,7 +64,8 @@ impl ReadLog {
         }
     }
 
-    /// Takes everything that was read. Walks that were never dropped count as a whole.
+    /// Takes the record and returns everything that was read. Walks that were never dropped count
+    /// as a whole.
     pub(super) fn take(&mut self) -> ReadSet {
         let record = std::mem::take(self.record.get_mut());
         let mut spans = record.spans;

@@ -10,16 +10,17 @@ use crate::base::sync::thread;
 use crate::engine::options::WriteOptions;
 use crate::transaction::Transaction;
 
-/// Upper bound of the first pause, in microseconds; doubled by each further conflict. A longer one
-/// leaves the writers that were in the way more time, and costs more where a conflict is a chance.
+/// Upper bound of the first back-off, in microseconds; doubled by each further conflict. A higher
+/// bound gives the conflicting writers more time to finish, and delays transactions that conflict
+/// only by chance.
 const FIRST_PAUSE_MICROS: u64 = 20;
 
-/// Largest upper bound of a pause, in microseconds. A longer one lets transactions on a contended
-/// key through one at a time, and delays each of them more.
+/// Largest upper bound of a back-off, in microseconds. A higher bound causes fewer conflicts on a
+/// contended key, and delays each transaction more.
 const MAX_PAUSE_MICROS: u64 = 10_000;
 
-/// Runs `work` in transactions that `begin` returns, until one commits. Returns the value of `work`
-/// in that one.
+/// Runs `work` in transactions that `begin` returns, until one commits. Returns the value that
+/// `work` returned in that transaction.
 ///
 /// # Errors
 /// Errors of `work` and of the commit, other than conflicts.
@@ -60,8 +61,8 @@ pub(crate) fn update(
     })
 }
 
-/// The pauses between the attempts at a transaction: random, so that two that were in each other's
-/// way do not meet again, and longer from conflict to conflict.
+/// The back-off between the attempts at a transaction. It is random, so that two transactions that
+/// conflicted are unlikely to do so again, and grows from conflict to conflict.
 struct Pauses {
     rng: Rng,
     limit_micros: u64,

@@ -45,8 +45,8 @@ fn read_all(db: &Db) -> Result<Entries, String> {
     read_all_at(END, db)
 }
 
-/// Checks that the keyspaces have the entries whose keys say so, unless they have expired, and no
-/// others.
+/// Checks that each keyspace holds exactly the entries whose keys have its prefix, except expired
+/// ones.
 fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     let mut within = 0;
     for name in db.keyspaces()? {
@@ -92,8 +92,8 @@ fn names(fs: &SimFs) -> BTreeSet<String> {
     fs.list(Path::new(DIR)).unwrap_or_default().into_iter().collect()
 }
 
-/// Checks that the tables and the MANIFEST are those in use, that the logs are those the MANIFEST
-/// does not cover and kept ones of up to `kept_bytes`, and that there are no other files.
+/// Checks that the directory holds every table in use and nothing superfluous: the current
+/// MANIFEST, the logs that it does not cover, and at most `kept_bytes` of kept logs.
 pub fn check_files(fs: &SimFs, mut kept_bytes: u64) -> Result<(), String> {
     let recovered = files::recover_manifest(fs, Path::new(DIR), "leveldb.BytewiseComparator")
         .map_err(|error| format!("the MANIFEST: {error}"))?;
@@ -169,8 +169,8 @@ fn check_durable(
     }
 }
 
-/// Checks that `changes` are those of `ops` after `since`, of which each has a sequence number.
-/// Returns false if changes are lost, after some of them or none.
+/// Checks that `changes` are the operations of `ops` after `since`, in order. Operation `ops[i]`
+/// has the sequence number `i + 1`. Returns false if changes are lost.
 pub fn changes(changes: Changes, since: u64, ops: &[&Op]) -> Result<bool, String> {
     let mut next = None;
     for batch in changes {
@@ -202,7 +202,7 @@ pub fn changes(changes: Changes, since: u64, ops: &[&Op]) -> Result<bool, String
 
 /// Opens the files that a crash left, checks them, and returns the hash of the entries.
 ///
-/// With `deep`, also opens it again, writes to it and checks its files.
+/// With `deep`, also reopens the database, writes to it and checks its files.
 pub fn recover(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,

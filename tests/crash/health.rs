@@ -1,5 +1,5 @@
 //! The reaction of a running database to faults: it reports them, keeps its data, and continues
-//! when it can. The background threads are real, so no test here may wait for ever.
+//! when it can. The background threads are real, so no test here may wait forever.
 
 use std::path::Path;
 use std::sync::Arc;

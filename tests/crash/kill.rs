@@ -90,7 +90,7 @@ pub fn check_numbers(entries: Iter) -> u64 {
 }
 
 /// Starts the child and kills it after it has reported `lines` synced puts. Returns the last put it
-/// reported, which is also in `acked`. With `copies`, the child makes checkpoints there.
+/// reported, which is also stored in `acked`. With `copies`, the child makes checkpoints there.
 pub fn run_and_kill(
     dir: &Path,
     first: u64,

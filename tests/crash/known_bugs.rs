@@ -82,8 +82,8 @@ fn the_old_manifest_goes_after_the_new_current_is_durable() {
     }
 }
 
-/// The bugs above while a database is created: a crash must leave no database or a whole one, and
-/// creating it again must succeed.
+/// The bugs above while a database is created: a crash must leave either no database or a complete
+/// one, and a second attempt to create it must succeed.
 #[test]
 fn a_crash_while_a_database_is_made_leaves_none_or_all_of_it() {
     let fs = SimFs::new(2);
@@ -316,7 +316,7 @@ fn a_short_read_in_a_log_is_not_its_end() {
         let copy = fs.crash_image(&CrashPlan::strict());
         copy.inject(Fault::short_read(bytes).path("*.log"));
         match Db::open("/db", inline(&copy)) {
-            // Short reads are continued; a file that is shorter than it says is an error.
+            // Short reads are continued. A read that ends before the file's length is an error.
             Ok(db) => assert!(!is_end && keys(&db).len() == 200, "{bytes} bytes"),
             Err(error) => assert!(is_end && !error.is_corruption(), "{bytes} bytes: {error}"),
         }

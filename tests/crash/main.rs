@@ -7,11 +7,12 @@
 //! | `check` | checks of a recovered database against itself and its files |
 //! | `sweep` | a crash after every operation, and after every operation of the recovery |
 //! | `faults` | a fault at every operation |
-//! | `health` | what a running database does about faults |
+//! | `health` | the reaction of a running database to faults |
 //! | `known_bugs` | bugs of other engines of this format, one test each |
 //! | `kill` | a real process that is really killed |
 //! | `disk` | limits that must cause errors and not signals |
-//! | `outside` | readers at every crash point, between a writer's operations, beside a process |
+//! | `outside` | readers at every crash point, between a writer's operations, and beside a process
+//! |
 //! | `shared` | databases with one budget of memory |
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see

@@ -97,7 +97,7 @@ struct Turns {
 
 #[derive(Default)]
 struct Turn {
-    /// Number of operations that the writer may do.
+    /// Number of operations that the writer may still do.
     left: usize,
     /// Whether the writer waits for permission.
     waits: bool,
@@ -301,7 +301,7 @@ fn check_copies(home: &Path) -> u64 {
 
 /// Follows a database beside the processes that write it, until `stop`. A refresh never shows less
 /// than the one before it, and changes nothing for an iterator made before. Returns the number of
-/// refreshes, and of those that read everything again.
+/// refreshes, and how many of them read everything again.
 fn follow_processes(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> (u64, u64) {
     let db = loop {
         let least = acked.load(Relaxed);

@@ -1,5 +1,5 @@
-//! Databases that share a budget of memory, after a crash at any operation: a flush that one has to
-//! make for the sake of the others loses nothing of any.
+//! Databases that share a budget of memory, after a crash at any operation. A flush that one makes
+//! for the sake of the others loses no data of any of them.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ fn key(i: u32) -> String {
     format!("key{i:04}")
 }
 
-/// What was written of a database when, in operations of the filesystem.
+/// Puts and syncs of one database, timed by the number of filesystem operations.
 #[derive(Default)]
 struct Written {
     /// Number of operations before and after each put.
     puts: Vec<(u64, u64)>,
-    /// Number of operations after a sync, and of puts before it.
+    /// Number of operations after each sync, with the number of puts before it.
     synced: Vec<(u64, usize)>,
 }
 
@@ -68,7 +68,8 @@ fn databases_that_share_a_budget_lose_nothing_in_a_crash() {
         let stats = db.stats();
         let tables: u64 = stats.levels.iter().map(|level| level.files).sum();
         let bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
-        // A write buffer may have an eighth of the budget, so that these were flushed for others.
+        // A write buffer may use an eighth of the budget, so tables this small were flushed for
+        // others.
         assert!(tables > 2 && bytes / tables < BUDGET_BYTES as u64 / 8, "{tables}, {bytes} bytes");
     }
     drop(dbs);

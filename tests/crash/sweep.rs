@@ -41,10 +41,10 @@ struct Tally {
     again: AtomicU64,
     points: AtomicU64,
     runs: AtomicU64,
-    /// Number of times that the changes of a workload were whole, and that some were lost.
+    /// Number of reads of changes that found all of them, and of reads that found some lost.
     whole: AtomicU64,
     lost: AtomicU64,
-    /// Number of tables that went whole because all their entries had expired.
+    /// Number of tables removed whole because all their entries had expired.
     expired_tables: AtomicU64,
 }
 
@@ -90,8 +90,8 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Checks the changes after some sequence numbers, if the workload keeps logs: they are those
-    /// of its commits that are left, in order, or lost.
+    /// Checks the changes after several sequence numbers, if the workload keeps logs. Each read
+    /// gives the surviving operations in order, or reports that changes are lost.
     fn check_changes(&self, image: &SimFs) -> Result<(), String> {
         if self.run.kind.keep_logs_bytes == 0 {
             return Ok(());

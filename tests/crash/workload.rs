@@ -16,29 +16,30 @@ use minikv::{
 use crate::model::{Commit, Model, Op};
 use crate::rng::Rng;
 
-/// The names of the keyspaces, of which one begins the other.
+/// The names of the keyspaces. One of them is a prefix of another.
 const KEYSPACES: [&str; 3] = ["user", "users", "z"];
 
-/// What the keys of expiring keyspaces begin with.
+/// The prefix of keys in expiring keyspaces.
 pub const EXPIRING_TAG: &[u8; 4] = b"\xff\xfekt";
 
 /// The expiry of entries that do not expire.
 pub const NEVER: u64 = u64::MAX;
 
-/// The first bytes of values that the compaction filter removes.
+/// The prefix of values that the compaction filter removes.
 const DOOMED: &[u8] = b"doomed";
 
-/// The first bytes of values that the compaction filter changes, and what they become.
+/// The prefix of values that the compaction filter changes, and its replacement.
 const ROUGH: &[u8] = b"rough";
 const SMOOTH: &[u8] = b"smooth";
 
-/// Time of a step, in milliseconds.
+/// Duration of a step, in milliseconds.
 const STEP_MILLIS: u64 = 2000;
 
 /// A time after all steps, in milliseconds since the Unix epoch.
 pub const END: u64 = 1_000_000;
 
-/// The name of an expiring keyspace after all others, so that its tables are apart.
+/// The name of an expiring keyspace that sorts after all others, so that its tables hold no other
+/// entries.
 const SHORT_LIVED: &str = "zzz";
 
 pub const DIR: &str = "/db";
@@ -64,14 +65,14 @@ enum Step {
     ShortLived,
 }
 
-/// Where the keys of a workload are, and what becomes of their entries by itself.
+/// The keyspaces that a workload writes to, and what compactions may do to its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeysAre {
     /// In the default keyspace.
     Plain,
     /// Mostly in keyspaces.
     InKeyspaces,
-    /// Mostly in expiring keyspaces, whose entries live for some steps or for ever.
+    /// Mostly in expiring keyspaces, whose entries live for some steps or forever.
     Expiring,
     /// In the default keyspace, under a compaction filter.
     Filtered,
@@ -84,12 +85,13 @@ pub struct Kind {
     weights: &'static [(Step, usize)],
     steps: usize,
     keys: usize,
-    /// One write in this many is synced; 0 for none.
+    /// One write in this many is synced on average; 0 syncs none.
     sync_one_in: usize,
     reuse_logs: bool,
     keys_are: KeysAre,
     write_buffer_bytes: usize,
-    /// Size up to which logs are kept, in bytes. All changes of such a workload are in logs.
+    /// Maximum size of kept logs, in bytes. If it is not 0, the workload makes all changes through
+    /// logs.
     pub keep_logs_bytes: u64,
 }
 
@@ -433,8 +435,8 @@ fn filter(_key: &[u8], value: &[u8]) -> CompactionDecision {
     }
 }
 
-/// Returns the value that is left of an entry once compactions have done all that they may do by
-/// themselves until [`END`]; `None` if nothing is left.
+/// Returns the value left of an entry once compactions have applied every expiry and filter
+/// decision they may apply by [`END`]; `None` if nothing is left.
 pub fn settled<'v>(key: &[u8], value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
     if key.starts_with(EXPIRING_TAG) && expiry_of(value) <= END {
         return None;
@@ -446,12 +448,12 @@ pub fn settled<'v>(key: &[u8], value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
     }
 }
 
-/// Returns the bytes that the keys of a keyspace begin with.
+/// Returns the prefix of the keys in a keyspace.
 pub fn keyspace_prefix(name: &str) -> Vec<u8> {
     prefix_of(b"\xff\xfeks", name)
 }
 
-/// Returns the bytes that the keys of an expiring keyspace begin with.
+/// Returns the prefix of the keys in an expiring keyspace.
 pub fn expiring_prefix(name: &str) -> Vec<u8> {
     prefix_of(EXPIRING_TAG, name)
 }
@@ -460,7 +462,7 @@ fn prefix_of(tag: &[u8; 4], name: &str) -> Vec<u8> {
     [tag, &[name.len() as u8][..], name.as_bytes()].concat()
 }
 
-/// Returns the expiry of a value that an expiring keyspace stores.
+/// Returns the expiry that is part of a value stored by an expiring keyspace.
 pub fn expiry_of(stored: &[u8]) -> u64 {
     u64::from_le_bytes(*stored.last_chunk().expect("a value with an expiry"))
 }
@@ -496,8 +498,8 @@ fn write_in(keyspace: &Keyspace, op: (&[u8], Option<&[u8]>), sync: bool) -> Resu
     }
 }
 
-/// Writes operations: a single one by itself, and several by a transaction or by a batch. These two
-/// have entries of expiring keyspaces under their keys in the database.
+/// Writes operations: a single one by itself, and several in a transaction or a batch. Transactions
+/// and batches write entries of expiring keyspaces under their full database keys.
 pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     let options = WriteOptions::default().sync(sync);
     if let [(key, value)] = ops
@@ -525,7 +527,7 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     }
 }
 
-/// Writes by a transaction that has read what it overwrites, and a range.
+/// Writes in a transaction that has read a range and the keys that it overwrites.
 fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
     let mut transaction = db.transaction();
     if let Some(entry) = transaction.range(ops[0].0.clone()..)?.next() {
@@ -555,9 +557,9 @@ pub struct Run {
     pub model: Model,
     /// Operations of failed writes, which the next reopen may or may not bring back.
     pub in_doubt: Vec<Vec<Op>>,
-    /// What the clock shows, in milliseconds since the Unix epoch.
+    /// Time of the clock, in milliseconds since the Unix epoch.
     now: Arc<AtomicU64>,
-    /// Number of tables that went because all their entries had expired.
+    /// Number of tables removed because all their entries had expired.
     pub expired_tables: u64,
     rng: Rng,
     db: Option<Db>,
@@ -591,7 +593,7 @@ impl Run {
         self.db.as_ref().expect("a database is open between steps")
     }
 
-    /// Returns what the clock shows, in milliseconds since the Unix epoch.
+    /// Returns the time of the clock, in milliseconds since the Unix epoch.
     pub fn now(&self) -> u64 {
         self.now.load(Relaxed)
     }
@@ -766,7 +768,7 @@ impl Run {
         )
     }
 
-    /// Deletes the keys that are `chosen`, which is one commit, or none if there are none.
+    /// Deletes the `chosen` keys in one commit, or in none if there are no such keys.
     fn delete(
         &mut self,
         chosen: impl Fn(&Vec<u8>) -> bool,
@@ -781,7 +783,7 @@ impl Run {
             let alive = |(key, _): &&Op| settled(key, &run.model.entries[key]).is_some();
             let least = ops.iter().filter(alive).count() as u64;
             assert!(done.tables > 0 || done.keys >= least, "{done:?}");
-            // Nothing is written if compactions have removed all of it.
+            // Nothing is written if compactions have already removed every chosen entry.
             Ok(sync && done.keys > 0 || done.tables > 0)
         };
         match ops.len() {

@@ -271,7 +271,7 @@ fn make_database(dir: &Path) {
     std::fs::write(dir.join("lost/000001.log"), b"kept").unwrap();
 }
 
-/// A directory from a stranger may hold links to files outside of it.
+/// A directory from an untrusted source may hold links to files outside of it.
 #[test]
 fn links_in_a_database_lead_minikv_to_nothing_outside_of_it() {
     let home = tempfile::tempdir().unwrap();
@@ -380,7 +380,7 @@ fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() 
     assert_eq!(db.iter().unwrap().count(), 3 + 3);
 }
 
-/// New files get numbers above those of all existing files; these must not wrap round.
+/// New files get numbers above those of all existing files. These numbers must not wrap around.
 #[test]
 fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
     let names = |number: u64| {

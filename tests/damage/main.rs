@@ -7,7 +7,7 @@
 //! | `hostile` | tables and logs that no engine wrote |
 //! | `repair` | entries that a repair must save, and entries that it must not bring back |
 //! | `crashes` | a crash after every operation of a repair |
-//! | `checkpoint` | copies, and crashes while they are made |
+//! | `checkpoint` | copies, and crashes while copies are made |
 //!
 //! `MINIKV_SWEEP_STRIDE` is the distance in bytes from one changed byte to the next; 1 takes some
 //! minutes.

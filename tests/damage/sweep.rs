@@ -11,7 +11,7 @@ use minikv::{Compression, Db};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, hash_of, options, path, read_all};
 
-/// The states that a damaged database may hold, as numbers of commits.
+/// The states that a damaged database may hold, as a range of commit counts.
 struct Allowed<'a> {
     made: &'a Made,
     states: Range<usize>,

@@ -172,7 +172,7 @@ fn bounds_of_scans_and_ends_of_tables_meet() {
     let db = Db::open(dir.path(), small()).unwrap();
     (10..=20).for_each(|i| db.put(format!("{i}"), "v").unwrap());
     db.flush().unwrap();
-    // Beside the table, and at its ends without one of its keys.
+    // Ranges outside of the table, which its first and last key rule out.
     db.range("01".."05").unwrap().count();
     db.range("21"..="30").unwrap().count();
     let scans = db.filter_advice().unwrap().scans.unwrap();
@@ -181,7 +181,7 @@ fn bounds_of_scans_and_ends_of_tables_meet() {
     assert_eq!(db.range("111".."12").unwrap().count(), 0);
     let scans = db.filter_advice().unwrap().scans.unwrap();
     assert_eq!((scans.pairs, scans.empty), (2, 2));
-    // With a single key of it.
+    // Each range holds exactly one key.
     for (from, to) in [("05", "10"), ("20", "30"), ("12", "12"), ("111", "12")] {
         assert_eq!(db.range(from..=to).unwrap().count(), 1);
     }

@@ -1,5 +1,5 @@
-//! Backups: what they copy, what they give back, and what is left of them after a crash, damage
-//! and wrong use.
+//! Backups: what they copy, what they restore, and what is left of them after a crash, damage or
+//! misuse.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -164,8 +164,8 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
     );
 }
 
-/// Checks the backups in an image of a crash: `complete` had been made. Returns whether the image
-/// has a directory without a listing.
+/// Checks the backups in an image of a crash before which `complete` of them were finished. Returns
+/// whether the image has a directory without a listing.
 fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: bool) -> bool {
     let folder = Path::new("/backups");
     let names =
@@ -188,7 +188,7 @@ fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: b
             last = backup.number;
         }
     }
-    // Another database adds to the folder, so that the test needs not open the damaged one.
+    // Another database adds to the folder, so that the test need not open the damaged one.
     let db = Db::open("/other", on(image)).unwrap();
     db.put("other", "1").unwrap();
     let next = db.backup(folder).unwrap();
@@ -228,7 +228,7 @@ fn a_damaged_or_missing_file_of_a_backup_is_found_and_not_restored() {
         assert!(!copy.exists());
     }
 
-    // A table that the latest backup has lost is copied anew.
+    // A table that the latest backup has lost is copied again.
     std::fs::remove_file(&table).unwrap();
     assert!(backups.verify(|_| {}).unwrap()[0].what.contains("missing"));
     assert!(backups.restore(None, &copy, |_| {}).unwrap_err().is_corruption());
@@ -239,7 +239,7 @@ fn a_damaged_or_missing_file_of_a_backup_is_found_and_not_restored() {
     let error = backups.restore(None, &copy, |_| {}).unwrap_err();
     assert!(matches!(error, Error::DatabaseExists { .. }), "{error}");
 
-    // A listing that is damaged hides nothing.
+    // A damaged listing is an error, and the next backup copies everything.
     std::fs::write(folder.join("000002.backup"), "minikv backup 1\n").unwrap();
     assert!(backups.list().unwrap_err().is_corruption());
     assert_eq!(backups.verify(|_| {}).unwrap().len(), 2);
@@ -287,7 +287,7 @@ fn a_folder_that_holds_something_else_is_left_alone() {
     let backups = Backups::open(&folder, &small()).unwrap();
     let error = backups.restore(Some(7), home.path().join("copy"), |_| {}).unwrap_err();
     assert!(error.to_string().contains("no backup 7"), "{error}");
-    // A directory of someone else, and a link out of the folder, stay what they are.
+    // A foreign directory, and a link out of the folder, are left alone.
     std::fs::create_dir(folder.join("000005")).unwrap();
     std::fs::write(folder.join("000005/letter"), "dear").unwrap();
     let error = db.backup(&folder).unwrap_err();

@@ -1,4 +1,4 @@
-//! Compaction filters: what they remove and change, and who does not see it.
+//! Compaction filters: what they remove and change, and which readers do not see it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn a_compaction_removes_changes_and_keeps_as_the_filter_says() {
     assert!(minikv::verify("/db", &options).unwrap().is_sound());
 }
 
-/// What lies in deeper levels stays hidden when the entry above it is removed.
+/// Older versions in deeper levels stay hidden when the entry above them is removed.
 #[test]
 fn older_versions_in_deeper_levels_do_not_come_back() {
     let is_on = Arc::new(AtomicBool::new(false));
@@ -157,7 +157,7 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
     assert!(transaction.get(key(0)).unwrap().is_some());
     db.put(key(3), "old, after the snapshot").unwrap();
     db.compact_range::<&str>(..).unwrap();
-    // The filter was not asked about what the snapshot shows.
+    // The filter was not called for the entries that the snapshot shows.
     let mut now = before.clone();
     now.remove(&key(3));
     assert_eq!(contents(&db), now);
@@ -189,7 +189,7 @@ fn what_the_filter_does_is_no_write() {
     let options = small().fs(Arc::new(MemFs::new())).inline_background(Some(4));
     let options = options.keep_logs_bytes(1 << 20).compaction_filter(move |key, value| {
         let Some(db) = db_of.get() else { return CompactionDecision::Keep };
-        // Its value is removed below.
+        // The filter removes the value of this key below.
         if key == b"key000501" {
             let transaction = db.transaction();
             assert!(transaction.get(key).unwrap().is_some());
@@ -209,7 +209,7 @@ fn what_the_filter_does_is_no_write() {
     assert_eq!(db.iter().unwrap().count(), 1000);
     assert_eq!(db.sequence(), sequence);
     assert_eq!(db.changes_since(sequence).unwrap().count(), 0);
-    // Each has read keys that the filter removed or changed afterwards.
+    // The transaction has read keys that the filter removed or changed afterwards.
     let begun = std::mem::take(&mut *begun.lock().unwrap());
     assert_eq!(begun.len(), 1);
     for mut transaction in begun {

@@ -35,7 +35,7 @@ fn whole_tables_go_at_once_and_keys_at_the_ends_one_by_one() {
     assert_eq!(done.tables + 4, tables, "all but two tables at each end: {done:?}");
     assert!(done.keys > 0 && done.keys < 2000, "{done:?}");
     assert!(done.file_bytes > 10 * (16 << 10), "{done:?}");
-    // Only the tables at the ends were read, and the space is back.
+    // Only the tables at the ends were read, and the space is free again.
     let read = fs.counts().bytes_read - already_read;
     assert!(read < 4 * (16 << 10), "{read} bytes were read");
     assert!(tables_on_disk(&fs) <= 5, "{} tables", tables_on_disk(&fs));
@@ -160,7 +160,7 @@ fn snapshots_iterators_and_cursors_that_exist_go_on_to_show_the_entries() {
     let done = db.delete_range::<&str>(..).unwrap();
     assert!(done.tables > 3, "{done:?}");
     assert!(db.is_empty().unwrap());
-    // Writes after the delete do not come into the snapshot, either.
+    // Writes after the delete do not appear in the snapshot, either.
     fill(&db, 0..3000, "after");
     db.delete_range(key(100)..key(2900)).unwrap();
     db.compact_range::<&str>(..).unwrap();
@@ -177,7 +177,7 @@ fn snapshots_iterators_and_cursors_that_exist_go_on_to_show_the_entries() {
     assert!(cursor.valid() && cursor.next().unwrap());
     assert_eq!(cursor.key(), key(3001).as_bytes());
     assert_eq!(contents(&db).len(), 200);
-    // The space comes back with the last handle that shows the entries.
+    // The space is freed when the last handle that shows the entries is dropped.
     let held = tables_on_disk(&fs);
     drop((snapshot, cursor));
     assert_eq!(tables_on_disk(&fs), held);
@@ -207,7 +207,7 @@ fn transactions_that_read_in_the_range_conflict() {
     untracked.get_untracked(key(3000)).unwrap();
     let done = db.delete_range(key(1000)..key(5000)).unwrap();
     assert!(done.tables > 3, "{done:?}");
-    // What a transaction reads after that, it still reads as it was.
+    // The transaction still reads the state from before the delete.
     assert!(by_key.get(key(2000)).unwrap().is_some());
     let conflict = |error: Error| match error {
         Error::Conflict { key, .. } => String::from_utf8(key.to_vec()).unwrap(),
@@ -217,7 +217,7 @@ fn transactions_that_read_in_the_range_conflict() {
     assert_eq!(conflict(by_range.commit().unwrap_err()), key(4990));
     outside.commit().unwrap();
     untracked.commit().unwrap();
-    // One that begins afterwards sees the deletion, and does not conflict with it.
+    // A transaction that begins afterwards sees the deletion, and does not conflict with it.
     let after = begin();
     assert_eq!(after.get(key(3000)).unwrap(), None);
     after.commit().unwrap();
@@ -321,7 +321,8 @@ fn a_damaged_table_within_the_range_is_dropped_and_across_its_end_it_is_an_error
     let error = db.delete_range(key(1000)..key(5000)).unwrap_err();
     assert!(error.is_corruption() && error.to_string().contains(".ldb"), "{error}");
     db.get(key(10)).unwrap_err();
-    // The background finds the damage; once nothing damaged is left, all is well again.
+    // The background finds the damage. Once no damaged table is left, the database is healthy
+    // again.
     let error = db.compact_range::<&str>(..).unwrap_err();
     assert!(error.is_corruption(), "{error}");
     assert!(matches!(db.health().state, HealthState::Degraded), "{:?}", db.health());
@@ -372,13 +373,13 @@ fn the_background_gives_the_space_back_at_once() {
     assert!(shrinks());
     fill(&db, 0..20_000, "value");
     db.compact_range::<&str>(..).unwrap();
-    // There is nothing to compact afterwards that would remove the files by the way.
+    // No compaction follows that would remove the files as a side effect.
     assert!(db.delete_range::<&str>(..).unwrap().tables > 15);
     assert!(shrinks());
 }
 
-/// Blocks of keys are put and deleted as a whole, beside readers, snapshots and compactions. All
-/// of a block is seen, or nothing.
+/// Blocks of keys are put and deleted as a whole, beside readers, snapshots and compactions. A
+/// reader sees all of a block or none of it.
 #[test]
 fn range_deletes_beside_writers_and_readers_are_seen_whole() {
     const BLOCK: u32 = 1500;

@@ -182,7 +182,7 @@ fn no_read_shows_what_has_expired() {
     }
     assert_eq!(db.get("plain").unwrap().as_deref(), Some(&b"p"[..]));
     assert_eq!(space.expiry("a").unwrap(), Some(Expiry::Never));
-    // A clock that goes back shows again what no compaction has removed.
+    // If the clock goes back, entries that no compaction has removed are visible again.
     clock.set(1500);
     assert_shows(&space, AT_1999);
     assert_eq!(space.expiry("e").unwrap(), Some(Expiry::At(time(3000))));
@@ -219,7 +219,7 @@ fn an_update_keeps_the_expiry_and_a_put_does_not() {
     space.put("g", "stays").unwrap();
     clock.set(2000);
     assert_shows(&space, &[("a", "1"), ("e", "333"), ("g", "stays")]);
-    // What has expired is nothing to change.
+    // To an update, an expired entry is absent.
     assert_eq!(space.update("c", |old| old.map(<[u8]>::to_vec)).unwrap(), None);
     assert_eq!(space.update("c", more).unwrap().unwrap(), "new+");
     assert_eq!(space.expiry("c").unwrap(), Some(Expiry::Never));
@@ -258,7 +258,7 @@ fn times_that_do_not_fit_are_never_or_past() {
     assert_eq!(space.expiry("x").unwrap(), Some(Expiry::Never));
     space.put_for("a", "2", Duration::ZERO).unwrap();
     space.put_until("e", "3", UNIX_EPOCH - Duration::from_secs(1)).unwrap();
-    // Parts of a millisecond do not count.
+    // Fractions of a millisecond are dropped.
     space.put_for("y", "4", Duration::from_micros(1999)).unwrap();
     assert_eq!(space.expiry("y").unwrap(), Some(Expiry::At(time(1001))));
     clock.set(1001);
@@ -338,7 +338,7 @@ fn a_value_too_short_for_an_expiry_is_corruption() {
         let mut cursor = tx.keyspace(&space).cursor().unwrap();
         damaged(cursor.seek("d").unwrap_err());
         assert!(!cursor.valid());
-        // No compaction takes it for expired.
+        // No compaction treats the damaged entry as expired.
         clock.set(u64::MAX / 4);
         drop(cursor);
         drop(tx);
@@ -355,7 +355,7 @@ fn a_compaction_removes_what_has_expired() {
     let count = asked.clone();
     let options = in_memory().compaction_filter(move |key, value| {
         if key.starts_with(b"\xff\xfekt") {
-            // The filter sees what is stored, unless it has expired.
+            // The filter sees the stored values of entries that have not expired.
             assert!(value.len() >= 8);
             count.fetch_add(1, Relaxed);
         }
@@ -379,7 +379,7 @@ fn a_compaction_removes_what_has_expired() {
     assert_shows(&space, AT_2000);
 }
 
-/// What lies in deeper levels stays hidden when the entry above it expires.
+/// Older versions in deeper levels stay hidden when the entry above them expires.
 #[test]
 fn older_versions_do_not_come_back() {
     let clock = TestClock::at(0);
@@ -513,7 +513,7 @@ fn ingested_tables_that_have_expired_go() {
     assert_eq!(files(&db), 0);
 }
 
-/// A table that has expired but hides older versions is compacted with them instead.
+/// An expired table that hides older versions is compacted with them, not just removed.
 #[test]
 fn an_expired_table_above_older_versions_is_compacted() {
     let clock = TestClock::at(1000);
@@ -530,14 +530,14 @@ fn an_expired_table_above_older_versions_is_compacted() {
     db.wait_idle().unwrap();
     assert_eq!(space.iter().unwrap().count(), 500);
     assert_eq!(db.stats().expired_tables, 0);
-    // Not even the clock brings them back.
+    // Not even setting the clock back restores them.
     clock.set(1000);
     assert_eq!(space.iter().unwrap().count(), 500);
     assert!(space.iter().unwrap().all(|entry| entry.unwrap().1 == "never"));
 }
 
-/// A table goes only if a transaction that began before its entries were written is not open: its
-/// conflict would not be found.
+/// An expired table is removed only once no transaction is open that began before its entries were
+/// written. Otherwise, the conflict would be missed.
 #[test]
 fn a_transaction_conflicts_with_what_has_expired_since() {
     let clock = TestClock::at(1000);

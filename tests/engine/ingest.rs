@@ -1,5 +1,5 @@
 //! Bulk load: what `TableWriter` and `Db::ingest` add, beside snapshots, writes, compactions,
-//! crashes and wrong use.
+//! crashes and misuse.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -171,7 +171,8 @@ fn wrong_tables_are_refused_by_name_and_change_nothing() {
     assert_eq!(db.ingest(&[]).unwrap().tables, 0);
     assert_eq!(contents(&db).len(), 1);
 
-    // A table of a database: with deletions, with versions, and one that will do.
+    // Tables of a database: one with several versions, one with deletions, and one that is
+    // accepted.
     let snapshot = db.snapshot();
     db.put("a", "2").unwrap();
     db.flush().unwrap();
@@ -370,7 +371,8 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         db.ingest(&written).unwrap();
         db.put("after", "1").unwrap();
         drop(db);
-        // As a reader beside the writer sees it that reads the MANIFEST early and the logs late.
+        // The files as a concurrent reader sees them that reads the MANIFEST early and the logs
+        // late.
         fs.append(&manifest).unwrap().set_len(len).unwrap();
         let db = Db::open_read_only("/db", on(&fs)).unwrap();
         assert_eq!(db.get("after").unwrap(), None);
@@ -379,7 +381,7 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
     }
 }
 
-/// Fresh tables, each of `range`, with a directory of its own under `dir`.
+/// Returns new tables for each of `ranges`, in directories whose names begin with `dir`.
 fn each_of(dir: &str, options: &Options, ranges: &[Range<u32>]) -> Vec<Vec<SortedTable>> {
     let each = ranges.iter().enumerate();
     each.map(|(i, range)| tables(format!("{dir}{i}"), options, range.clone(), "v")).collect()
@@ -392,7 +394,7 @@ fn ingests_at_the_same_time_all_succeed() {
     let db = Db::open("/db", options.clone()).unwrap();
     let ranges: Vec<_> = (0..8).map(|i| i * 500..(i + 1) * 500).collect();
     for round in 0..12 {
-        // Ingested in descending order of their numbers, so that most are written anew.
+        // Ingests in descending order of their numbers, so that most are written anew.
         let mut written = each_of(&format!("/tables{round}"), &options, &ranges);
         written.reverse();
         std::thread::scope(|scope| {
@@ -406,7 +408,7 @@ fn ingests_at_the_same_time_all_succeed() {
     assert!(minikv::verify("/db", &options).unwrap().is_sound());
 }
 
-/// Whole seconds since 1970 times 2^24, one second from now.
+/// Returns a number above every fresh sequence number of this second and the next.
 fn seq_of_the_next_second() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap();
     (since.as_secs() + 2) << 24
@@ -422,7 +424,7 @@ fn tables_that_are_written_anew_use_up_few_sequence_numbers() {
     let rewritten = written.iter().map(|tables| db.ingest(tables).unwrap().rewritten_tables);
     assert_eq!(rewritten.sum::<u64>(), 59);
     assert!(db.sequence() < seq_of_the_next_second(), "{}", db.sequence());
-    // So the next one that is begun later is linked.
+    // A table that is begun later is therefore linked.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let later = tables("/later", &on(&fs), 0..10, "later ");
     assert_eq!(db.ingest(&later).unwrap().rewritten_tables, 0);

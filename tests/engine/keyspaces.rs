@@ -17,7 +17,8 @@ use crate::{on, small};
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// Returns names some of which begin others, or have bytes at the edges of their range.
+/// Returns names, some of which are prefixes of others or consist of bytes at the ends of the
+/// range.
 fn names() -> Vec<Vec<u8>> {
     let long = |byte| vec![byte; 255];
     let short = ["u", "user", "users", "usert", "\0", "\0\0"].map(|name| name.as_bytes().to_vec());
@@ -139,7 +140,7 @@ fn compare_cursor<H>(rng: &mut Rng, space: &Keyspace<H>, all: &[Entry]) {
     }
 }
 
-/// A database, and what it should hold: the map of each keyspace, and of the keys outside.
+/// A database and its expected contents: the map of each keyspace, and of the keys outside.
 struct Twin {
     db: Db,
     fs: Arc<MemFs>,
@@ -327,7 +328,7 @@ fn a_prefix_scan_skips_the_tables_of_other_prefixes() {
     assert!(checks > 0 && skipped == 0, "{checks} {skipped}");
     assert_eq!(negatives(&db, "other", "0011", 0), (0, 0), "a keyspace without an extractor");
     drop((users, other, db));
-    // Filters of another composition are not used, and nothing is missed.
+    // Filters built with another extractor are not used, and no key is missed.
     let changed = with(&options).filter_prefix_in("other", FixedPrefix::new(2));
     let db = Db::open(dir.path(), changed).unwrap();
     assert_eq!(negatives(&db, "users", "0011", 0), (0, 0));
@@ -424,7 +425,7 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     assert_eq!(format!("{again:?}"), "Keyspace(\"users\")");
 }
 
-/// A reader beside one that clears and fills sees all of a keyspace or nothing.
+/// A reader beside a thread that clears and fills a keyspace sees all of it or nothing.
 #[test]
 fn a_keyspace_is_cleared_in_one_step() {
     let dir = tempfile::tempdir().unwrap();

@@ -170,7 +170,8 @@ fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect()
 }
 
-/// Reads a log that others may be writing. Returns the number of its records, and how it ends.
+/// Reads a log that others may be writing. Returns the number of its records, and the kind of its
+/// end.
 fn read(path: &Path) -> (usize, Tail) {
     let mut reader = LogReader::of_batches(DiskFs.open(path).unwrap(), path).unwrap();
     let mut records = 0;
@@ -215,7 +216,7 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
         assert_eq!(fs.counts().of(OpKind::Sync) - before, syncs);
         assert_eq!(db.stats().wal_syncs - syncs_before, syncs);
     }
-    // Whoever comes first syncs for all.
+    // The first thread to sync does so for all.
     db.put("c", "3").unwrap();
     let before = db.stats().wal_syncs;
     std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| db.sync().unwrap()))));
@@ -241,7 +242,7 @@ fn writers_that_wait_for_a_sync_share_the_next_one() {
         while others.load(Relaxed) < WRITERS {
             std::thread::yield_now();
         }
-        // They have only to reach the queue.
+        // The writers need only reach the queue now.
         std::thread::sleep(Duration::from_millis(100));
     });
     let before = db.stats().wal_syncs;

@@ -40,7 +40,7 @@ fn table(info: &TableInfo) -> Table {
     (info.level, info.file_bytes, info.first_key.clone(), info.last_key.clone())
 }
 
-/// Tables by number, as events leave them.
+/// Tables by number, as replayed from events.
 #[derive(Default)]
 struct Replayed(BTreeMap<u64, Table>);
 
@@ -92,7 +92,7 @@ fn named(fs: &dyn Fs, dir: &Path) -> BTreeMap<u64, Table> {
     files.iter().map(|file| (file.number, table(file))).collect()
 }
 
-/// Checks numbers, times, and that what ends has begun.
+/// Checks the numbers and times, and that everything that ends has begun.
 fn assert_ordered(events: &[Event]) {
     let (mut jobs, mut begun, mut stalled) = (BTreeSet::new(), BTreeMap::new(), false);
     let (mut micros, mut ended_log) = (0, 0);
@@ -127,7 +127,7 @@ fn assert_ordered(events: &[Event]) {
     assert!(matches!(events[0].kind, EventKind::Opened { .. }));
 }
 
-/// Returns what the counters of flushes, stalls and levels must be.
+/// Returns the expected counters of flushes, stalls and levels.
 fn counted(events: &[Event]) -> Stats {
     let mut stats = Db::open("/db", small().fs(Arc::new(MemFs::new()))).unwrap().stats();
     let bytes = |tables: &[TableInfo]| tables.iter().map(|table| table.file_bytes).sum::<u64>();
@@ -398,7 +398,7 @@ fn an_observer_may_use_the_database() {
     let (inside, used) = (place.clone(), Arc::new(AtomicBool::new(false)));
     let was_used = used.clone();
     let observer = move |event: &Event| {
-        // Locked while it is used, so that the test closes the database before or after.
+        // Locked during use, so that the test cannot close the database meanwhile.
         let place = inside.lock().unwrap();
         let Some(db) = &*place else { return };
         let EventKind::MemtableFrozen { log, .. } = event.kind else { return };

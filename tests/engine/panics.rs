@@ -1,6 +1,6 @@
 //! Panics in a filter policy, a comparator or a filesystem, during work for which other threads
-//! wait. Everyone who waits gets an error, `health` gives the reason, and nothing acknowledged is
-//! lost.
+//! wait. Every waiting thread gets an error, `health` gives the reason, and no acknowledged write
+//! is lost.
 
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -250,7 +250,7 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
 }
 
 /// The first write to the log, with the trap armed, waits until the others are in the queue. The
-/// second write to the log, which is that of a group, panics.
+/// second write to the log, made for a group of writers, panics.
 #[test]
 fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     const WRITERS: usize = 8;

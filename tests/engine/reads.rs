@@ -252,7 +252,7 @@ fn sizes_and_properties_tell_what_is_there() {
         .map(|count| count.parse::<u64>().unwrap())
         .sum();
     assert_eq!(files, db.stats().levels.iter().map(|level| level.files).sum::<u64>());
-    // Level 0 is empty now, but it took the time of the flushes.
+    // Level 0 is empty now, but the time of the flushes is counted there.
     let table = db.property("leveldb.stats").unwrap();
     let levels: Vec<_> = table.lines().skip(3).map(|line| line.as_bytes()[2]).collect();
     assert!(table.contains("Compactions") && levels.starts_with(b"0") && levels.len() < 7);
@@ -387,7 +387,7 @@ fn a_table_that_cannot_be_read_is_an_error_of_every_move() {
         let mut cursor = db.cursor().unwrap();
         assert!(cursor.seek("0100").unwrap());
         disk.inject(Fault::io_error().on(&[OpKind::Read]).path("*.ldb").sticky());
-        // The first steps stay in the block that is read already.
+        // The first steps stay in the block that has already been read.
         let error = (0..100).find_map(|_| step(&mut cursor).err());
         assert!(matches!(error, Some(Error::Io { .. })), "{name}: {error:?}");
         assert!(!cursor.valid(), "{name}");

@@ -57,7 +57,7 @@ fn a_killed_process_loses_nothing_it_was_told_is_written() {
         assert_eq!(contents(&db), before);
         let recovery = db.recovery();
         assert!(recovery.lost.is_empty());
-        // Later opens replay only what the open before did not flush, which may be nothing.
+        // Later opens replay only what the previous open did not flush, which may be nothing.
         assert!(reuse || (1..=3000).contains(&recovery.records), "{recovery:?}");
     }
 }

@@ -48,7 +48,7 @@ fn databases_share_one_block_cache() {
     let after_b = used();
     assert!(after_b[0] > after_a[0] + 100_000, "{after_a:?}, then {after_b:?}");
     assert!(after_b[0] <= 4 << 20);
-    // The blocks of a database go with it.
+    // Closing a database frees its blocks in the cache.
     a.clone().close().unwrap();
     drop(a);
     assert!(b.stats().block_cache_bytes < after_b[0]);
@@ -102,7 +102,7 @@ fn ten_databases_use_one_set_of_threads() {
         let stats = db.stats();
         assert!(stats.levels.iter().map(|level| level.compactions).sum::<u64>() > 0);
     }
-    // A database that is closed leaves the others their threads.
+    // Closing a database leaves the threads to the others.
     dbs[0].clone().close().unwrap();
     fill(&dbs[1], 2000, 60);
     dbs[1].wait_idle().unwrap();
@@ -137,7 +137,7 @@ fn background_io_stays_within_the_limit() {
     };
     let bytes = dbs.iter().map(done).sum::<u64>();
     assert!(bytes > 2 << 20, "{bytes} bytes");
-    // The statistics count whole tables as read, also their indexes and filters.
+    // The statistics count whole tables as read, including their indexes and filters.
     let least = Duration::from_secs_f64(0.7 * bytes as f64 / rate as f64);
     assert!(took >= least, "{bytes} bytes in {took:?}");
 }
@@ -194,7 +194,7 @@ fn a_budget_covers_memtables_tables_and_blocks_of_all_databases() {
     let memtables = |db: &Db| db.stats().memtable_bytes;
     let waiting = memtables(idle) + memtables(second);
     assert!((1_700_000..2_300_000).contains(&waiting), "{waiting}");
-    // A memtable is looked at whenever it has grown by a quarter of its buffer, here 256 KiB.
+    // A memtable's size is updated whenever it has grown by a quarter of its buffer, here 256 KiB.
     assert!(waiting <= shared.memory_used_bytes() + (512 << 10));
     assert_eq!((idle.stats().flushes, second.stats().flushes), (0, 0));
 
@@ -225,11 +225,11 @@ fn a_budget_covers_memtables_tables_and_blocks_of_all_databases() {
     };
     write(0..15_000);
     soon("the idle memtables stay", || idle.stats().flushes > 0 && second.stats().flushes > 0);
-    // The tables have room, and blocks have the rest.
+    // All tables fit, and blocks use the rest of the budget.
     assert!(read(15_000) < BUDGET / 4);
     let used = shared.memory_used_bytes();
     assert!(used > BUDGET / 8 * 7, "{used} of {BUDGET} bytes");
-    // The indexes would take more than their part: tables are closed.
+    // The indexes would take more than their share, so tables are closed.
     write(15_000..60_000);
     let most_tables = read(60_000);
     assert!((BUDGET / 8..=BUDGET / 4).contains(&most_tables), "{most_tables} bytes of tables");

@@ -1,4 +1,4 @@
-//! Tables that views name are there, and each reader gets the table that it asked for.
+//! Tables named by a view exist, and each reader gets the table that it asked for.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
     let kept = old.iter().unwrap();
     fill(&old);
     drop(old);
-    // Under another name, so that the new files cannot get the inode numbers of the old ones.
+    // Renamed, not removed, so that the new files cannot get the inode numbers of the old ones.
     fs::rename(&path, home.path().join("away")).unwrap();
     let new = Db::open(&path, tiny()).unwrap();
     fill(&new);
@@ -54,7 +54,7 @@ fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
     assert_eq!(new.iter().unwrap().rev().filter(|entry| entry.is_ok()).count(), 100);
 }
 
-/// Tables are closed, and their memory is used again, all the time.
+/// Tables are constantly closed and their memory is reused.
 #[test]
 fn gets_over_more_tables_than_may_be_open_look_into_their_own() {
     let home = tempfile::tempdir().unwrap();

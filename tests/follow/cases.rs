@@ -151,7 +151,7 @@ fn damage_in_a_log_is_an_error_that_names_it_and_the_view_stays() {
         assert!(text.contains(&format!("at {end}")) || text.contains(&end.to_string()), "{text}");
         assert_eq!(entries(&follower), [(b"1".to_vec(), b"1".to_vec())]);
     }
-    // The writer has everything in memory, and the log goes with the flush.
+    // The writer has everything in memory, and the flush removes the log.
     writer.flush().unwrap();
     assert!(follower.refresh().unwrap().changed);
     assert_eq!(entries(&follower).len(), 99);
@@ -179,7 +179,7 @@ fn a_database_in_the_place_of_another_is_noticed_even_if_all_its_names_and_sizes
     assert!(follower.refresh().unwrap().restarted);
     assert!(entries(&follower).iter().all(|(_, value)| *value == [2; 50]));
     assert_eq!(of_iter(held).len(), 100);
-    // It is followed like any other.
+    // The new database is followed like any other.
     writer.put("new", "new").unwrap();
     let refreshed = follower.refresh().unwrap();
     assert_eq!((refreshed.restarted, refreshed.sequence), (false, 101));

@@ -9,7 +9,7 @@ use crate::{DIR, options};
 /// One write: its sequence number, its key, and its value unless it is a deletion.
 pub type Write = (u64, Vec<u8>, Option<Vec<u8>>);
 
-/// Appends the writes that there are now.
+/// Appends the writes that are available now.
 pub fn read(changes: &mut Changes, writes: &mut Vec<Write>) -> Result<(), Error> {
     for batch in changes {
         let batch = batch?;
@@ -60,7 +60,7 @@ fn changes_are_complete_and_in_order_whatever_becomes_of_the_logs() {
             assert!(found == written, "round {round}");
             assert_eq!(changes.sequence(), written.len() as u64);
         }
-        // They may be continued by another handle.
+        // Another handle may continue the changes.
         let middle = written.len() as u64;
         write(&db, &mut rng, &mut written);
         let other = Db::open_read_only(DIR, options).unwrap();
@@ -116,7 +116,7 @@ fn changes_of_the_past_are_there_or_lost() {
     for since in 0..=last {
         let mut found = Vec::new();
         read(&mut follower.changes_since(since).unwrap(), &mut found).unwrap();
-        // The first batch may begin before.
+        // The first batch may begin before `since`.
         let first = found.first().map_or(since, |write| write.0 - 1);
         assert!(first <= since && since - first < 3);
         assert!(found == written[first as usize..]);

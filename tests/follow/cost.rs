@@ -1,4 +1,4 @@
-//! The operations and bytes that a refresh reads.
+//! The operations that a refresh makes, and the bytes that it reads.
 
 use minikv::fs::sim::{OpKind, SimFs};
 use minikv::{Db, ReadOnlyDb};
@@ -22,7 +22,8 @@ fn refresh(fs: &SimFs, db: &ReadOnlyDb) -> Work {
     Work { operations, bytes: after.bytes_read - before.bytes_read }
 }
 
-/// Returns the work of a refresh after one put, and after nothing, in a database of `puts` entries.
+/// Returns the work of a refresh after one put, and after no change, in a database of `puts`
+/// entries.
 fn work(puts: u64) -> [Work; 2] {
     let fs = SimFs::new(1);
     let large = options(&fs, 1).manifest_rotate_bytes(1 << 30);
@@ -43,7 +44,7 @@ fn work(puts: u64) -> [Work; 2] {
 fn a_refresh_after_one_put_costs_the_same_in_a_large_database() {
     let (small, large) = (work(100), work(20_000));
     assert_eq!(small[0].operations, large[0].operations, "{small:?} {large:?}");
-    // The block at the end of the MANIFEST and that at the end of the log.
+    // One block at the end of the MANIFEST, and one at the end of the log.
     let block = 32 << 10;
     assert!(small[0].bytes < 2 * block && large[0].bytes < 2 * block, "{small:?} {large:?}");
     assert!(large[1].operations <= large[0].operations, "{large:?}");

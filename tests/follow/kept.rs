@@ -33,11 +33,11 @@ fn kept(fs: &dyn Fs) -> Vec<u64> {
     logs_in(fs, DIR)[0].iter().map(|(number, _)| *number).collect()
 }
 
-/// The end of changes.
+/// The end of a read of changes.
 #[derive(Debug, PartialEq)]
 enum End {
     Whole,
-    /// Changes after the first number are lost; the next one is the second.
+    /// Changes after the first number are lost; the second is the number of the next change.
     Lost(u64, u64),
     Failed(String),
 }
@@ -52,7 +52,7 @@ fn all_of(changes: minikv::Result<Changes>) -> (Vec<Write>, End) {
     (found, end)
 }
 
-/// Puts one value a time, each in a log of its own, and returns the logs.
+/// Puts one value at a time, each in a log of its own, and returns the logs.
 fn put_and_flush(db: &Db, fs: &dyn Fs, keys: std::ops::Range<u32>) -> Vec<u64> {
     let log = |key: u32| {
         db.put(key.to_string(), [7; 100]).unwrap();
@@ -104,7 +104,7 @@ fn logs_are_kept_for_their_time() {
     assert_eq!(logs_in(&DiskFs, dir)[0].len(), 4);
     assert_eq!(all_of(db.changes_since(0)).0.len(), 4);
     db.close().unwrap();
-    // The second log was written to two hours ago. The one before it goes with it.
+    // The second log was last written two hours ago. The one before it is removed with it.
     let second = Path::new(dir).join(format!("{:06}.log", logs_in(&DiskFs, dir)[0][1].0));
     let then = SystemTime::now() - Duration::from_secs(7200);
     let file = std::fs::File::options().write(true).open(second).unwrap();
@@ -117,7 +117,7 @@ fn logs_are_kept_for_their_time() {
     assert_eq!(found, []);
     assert_eq!(end, End::Lost(1, 3));
     db.close().unwrap();
-    // Each log goes with the flush after its time.
+    // Each log is removed by the first flush after its time.
     let short = plain.keep_logs_for(Duration::from_millis(30));
     let db = Db::open(dir, short).unwrap();
     for key in ["e", "f"] {
@@ -145,7 +145,7 @@ fn kept_logs_outlive_an_open_with_the_option_and_no_other() {
             assert_eq!((found.len(), end), (5, End::Whole));
             assert_eq!(found.last().unwrap().1, b"live");
         }
-        // A lower limit counts at the open.
+        // A lower limit takes effect at the open.
         let db = Db::open(DIR, plain.clone().keep_logs_bytes(400)).unwrap();
         assert!(!kept(&fs).contains(&logs[0]) && kept(&fs).contains(&logs[3]));
         drop(db);
@@ -180,7 +180,7 @@ fn a_gap_between_logs_is_an_error_where_it_is() {
     }
     let (_, end) = all_of(db.changes_since(2));
     assert_eq!(end, End::Lost(2, 4));
-    // What is in the current log was read by then.
+    // The contents of the current log had already been read.
     assert_eq!(begun.next().unwrap().unwrap().sequence(), 2);
     assert!(matches!(begun.next(), Some(Err(Error::ChangesLost { after: 2, .. }))));
 }
@@ -390,7 +390,7 @@ fn kept_logs_are_no_part_of_the_database() {
     let fs = SimFs::new(1);
     let options = options(&fs, 1).keep_logs_bytes(1 << 20);
     let (entries, logs) = overwritten(&fs, &options);
-    // Not even damage in one of them is noticed, except by who reads changes.
+    // Even damage in one of them is noticed only by readers of changes.
     let damaged = Path::new(DIR).join(format!("{:06}.log", logs[3]));
     fs.damage(&damaged, 30, 1).unwrap();
     let report = verify(DIR, &options).unwrap();
@@ -412,7 +412,7 @@ fn kept_logs_are_no_part_of_the_database() {
         assert!(names.iter().all(|name| !logs.iter().any(|log| *name == format!("{log:06}.log"))));
         let copy = Db::open_read_only(copy, options.clone()).unwrap();
         assert_eq!(of_iter(copy.iter().unwrap()), entries);
-        // A copy has no past.
+        // A copy has no kept logs.
         assert!(matches!(all_of(copy.changes_since(0)).1, End::Lost(0, _)));
     }
     let (found, end) = all_of(db.changes_since(0));
@@ -427,8 +427,8 @@ fn kept_logs_are_no_part_of_the_database() {
 
 #[test]
 fn a_repair_puts_no_kept_log_over_newer_tables() {
-    // With the MANIFEST go the numbers that tell kept logs from others. A damaged kept log does not
-    // keep the repair from the logs after it, either.
+    // Without the MANIFEST, nothing tells kept logs from others. A damaged kept log does not keep
+    // the repair from the logs after it, either.
     for damaged in [None, Some(0), Some(3), Some(5)] {
         let fs = SimFs::new(1);
         let options = options(&fs, 1).keep_logs_bytes(1 << 20);
@@ -478,7 +478,7 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     assert_eq!(keys, ["0", "1", "2", "3", "4", "live"]);
 }
 
-/// The writes that the repair loses have been seen, and as many come after it.
+/// A reader has seen the writes that the repair loses, and as many new ones follow.
 #[test]
 fn a_reader_of_changes_gets_an_error_after_a_repair() {
     for lost in [Loss::LastTable, Loss::LiveLog] {
@@ -507,13 +507,13 @@ fn a_reader_of_changes_gets_an_error_after_a_repair() {
             assert!(matches!(error, Error::ChangesLost { after, .. } if after == seen), "{error}");
             assert!(error.to_string().contains("the database was repaired"), "{error}");
         }
-        // The follower itself goes on.
+        // The follower itself continues.
         reader.refresh().unwrap();
         assert_eq!(reader.iter().unwrap().count(), 9);
     }
 }
 
-/// What is lost before a repair.
+/// The file that is removed or damaged before a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     LastTable,
@@ -533,7 +533,7 @@ impl Loss {
             Loss::LastTable => fs.remove(&path).unwrap(),
             Loss::LiveLog => fs.damage(&path, 10, 1).unwrap(),
         }
-        // The MANIFEST would say how far the sequence numbers went.
+        // The MANIFEST would give the last sequence number.
         let manifests = names.iter().filter(|name| name.starts_with("MANIFEST"));
         manifests.for_each(|name| fs.remove(&Path::new(DIR).join(name)).unwrap());
     }
@@ -579,25 +579,25 @@ fn logs_that_lost_writes_are_not_kept() {
     assert_eq!(db.recovery().lost.len(), 1);
     let last = db.sequence();
     assert!((3..40).contains(&last));
-    // The lost sequence numbers are handed out again.
+    // The lost sequence numbers are used again.
     for key in 0..50 {
         db.put(key.to_string(), "new").unwrap();
     }
     let (found, end) = all_of(db.changes_since(0));
-    // That log is in lost/, and no longer among those that are read.
+    // The damaged log is in lost/ and is no longer read.
     assert!(found.len() <= last as usize && matches!(end, End::Lost(..)), "{found:?} {end:?}");
     let (found, end) = all_of(db.changes_since(last));
     assert_eq!((found.len(), end), (50, End::Whole));
     assert!(found.iter().all(|write| write.2.as_deref() == Some(b"new")));
 }
 
-/// What a writer has committed, and whether some of it may be in no log.
+/// The commits of a writer, and whether some of them may be in no log.
 struct Past {
     written: Vec<Write>,
     may_be_lost: bool,
 }
 
-/// Checks changes from a random place on against what was committed.
+/// Checks the changes after `since` against the commits. Returns whether some are lost.
 fn check(past: &Past, changes: minikv::Result<Changes>, since: u64, step: &str) -> bool {
     let (found, end) = all_of(changes);
     let first = found.first().map_or(since, |write| write.0 - 1) as usize;

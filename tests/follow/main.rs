@@ -7,7 +7,7 @@
 //! | `kept` | logs that are kept after their writes were flushed, and the changes in them |
 //! | `cost` | the operations and bytes that a refresh reads |
 //! | `cases` | one test for each thing that can happen to the files |
-//! | `switched` | a filesystem that a crash replaces by what is left of it |
+//! | `switched` | a filesystem that a crash replaces with what is left of it |
 //!
 //! `MINIKV_FOLLOW` is the number of writers that the oracle follows (default 40), `MINIKV_SEED` the
 //! first seed.

@@ -9,7 +9,7 @@ use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;
 use crate::{DIR, Entries, entries, of_iter, options};
 
-/// What a view shows, and readers that hold the view.
+/// Readers that hold a view, and the entries that it shows.
 struct Held {
     shown: Entries,
     iter: Iter,
@@ -33,7 +33,7 @@ impl Scene {
     fn new(seed: u64) -> Scene {
         let fs = SwitchedFs::new(seed);
         let mut rng = Rng::new(seed);
-        // Logs that are kept change nothing for a reader.
+        // Kept logs make no difference to a reader.
         let keep_bytes = [0, 5000, u64::MAX][seed as usize % 3];
         let options = options(&fs, seed).reuse_logs(rng.one_in(2)).keep_logs_bytes(keep_bytes);
         let writer = Db::open(DIR, options.clone()).unwrap();
@@ -133,15 +133,15 @@ impl Scene {
         "flush or compaction"
     }
 
-    /// Replaces the files by those that a crash leaves.
+    /// Replaces the files with those that a crash leaves.
     fn crash(&mut self, plan: &CrashPlan, name: &'static str) -> &'static str {
         self.fs.crash(plan);
         self.writer = None;
         name
     }
 
-    /// Refreshes, and compares with a new open. After a loss of power, some of the database may be
-    /// lost: then a new open reports it, and a refresh fails and shows what it did before.
+    /// Refreshes, and compares with a new open. After a loss of power, a part of the database may
+    /// be lost. A new open then reports it, and a refresh fails and leaves the view as it was.
     fn check(&mut self, step: &'static str) {
         let before = entries(&self.follower);
         let image = self.fs.now().fingerprint();

@@ -1,5 +1,5 @@
-//! A filesystem that a crash replaces by what is left of it. Files that were open before can still
-//! be read as they were; those opened later are others.
+//! A filesystem that a crash replaces with what is left of it. Files opened before the crash can
+//! still be read as they were; files opened later are different ones.
 
 use std::io;
 use std::path::Path;

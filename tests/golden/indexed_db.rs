@@ -25,7 +25,7 @@ fn entries(iter: Iter) -> Entries {
     iter.map(|found| entry(found.unwrap())).collect()
 }
 
-/// Checks that `entries` are those that are expected, in the order of their keys.
+/// Checks that `found` are the expected entries, in the order of their keys.
 fn check(found: &Entries, expected: &Expected) {
     let ascends = |a: &Vec<u8>, b: &Vec<u8>| IndexedDbComparator.compare(a, b) == Ordering::Less;
     assert!(found.iter().map(|(key, _)| key).is_sorted_by(|a, b| ascends(a, b)));
@@ -55,7 +55,7 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     assert!(verify(&copy.db, &options()).unwrap().is_sound());
     assert!(files(&copy.db) == before, "a reader changed a file");
 
-    // From tables: of several blocks, and filters, which this order forbids, are not written.
+    // Reads from tables of several blocks. Filters, which this order forbids, are not written.
     let db = Db::open(&copy.db, options().block_bytes(512)).unwrap();
     db.compact_range::<Vec<u8>>(..).unwrap();
     for (at, (key, value)) in found.iter().enumerate() {
@@ -75,7 +75,7 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     assert_eq!(entries(db.iter().unwrap()), found);
 }
 
-/// What the page read back by IndexedDB's own cursors is what the keys say, in the same order.
+/// The keys decode to what the page read back through IndexedDB's own cursors, in the same order.
 #[test]
 fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     let copy = Copy::of(CASE);
@@ -99,7 +99,7 @@ fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
         items(page, "log_keys").iter().map(|key| number(key).to_string()).collect();
     assert_eq!(after("db 1 store 2 data: "), log);
     assert_eq!(after("db 1 store 2 exists: "), log);
-    // Indexes have the books of the end, and books that were changed as they were before.
+    // Indexes hold the final books, and the earlier versions of books that were changed.
     for (index, field) in [("31", "shelf"), ("32", "title")] {
         let found = after(&format!("db 1 store 1 index {index}: "));
         let mut wanted: Vec<(&Value, u64)> =
@@ -119,7 +119,7 @@ fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     }
 }
 
-/// A key, whose equality is that of the comparator.
+/// A key that is compared by the comparator.
 #[derive(Debug)]
 struct Key(Vec<u8>);
 
@@ -156,12 +156,12 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
         1 => key.extend([&[3][..], &number.to_le_bytes()[..6]].concat()),
         _ => key.extend([&[3][..], &number.to_le_bytes()].concat()),
     }
-    // Bytes that do not count, after a complete key.
+    // Trailing bytes after a complete key, which do not count.
     key.extend(&[7; 3][..rng.below(3) as usize]);
     key
 }
 
-/// Keys that are equal and differ in bytes are one key, in memtables, tables and merges.
+/// Equal keys with different bytes are one key, in memtables, tables and merges.
 #[test]
 fn equal_keys_of_different_bytes_are_one_key() {
     let mut rng = Rng::new(5);

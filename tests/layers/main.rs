@@ -43,11 +43,11 @@ const MAX_FUNCTION_LINES: usize = 50;
 /// and the reason.
 const CIRCLE_EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// Functions of `src/` that may be longer, with the reason.
+/// Functions of `src/` that may exceed the length limit, with the reason.
 const LONG_FUNCTIONS: &[(&str, &str, &str)] =
     &[("src/engine/version/manifest.rs", "read_manifest", "one loop over edits, and its checks")];
 
-/// Files that may be longer, with the reason.
+/// Files that may exceed the length limit, with the reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Files that may use `unsafe`, with the reason.
@@ -59,7 +59,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("benches/peers/src/leveldb.rs", "calls the C API of LevelDB, in a package of its own"),
 ];
 
-/// Exceptions to the rule that blocking, shared and timed things come from `base::sync`, where
+/// Exceptions to the rule that blocking, shared and timed primitives come from `base::sync`, where
 /// shuttle can replace them. Each is a file of `src/`, the start of the allowed paths, and the
 /// reason.
 const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
@@ -113,7 +113,7 @@ fn module(path: &str) -> Vec<&str> {
     inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).collect()
 }
 
-/// Returns the imports that go neither to a lower layer nor stay in their own.
+/// Returns the imports that neither go to a lower layer nor stay in their own.
 fn imports_go_down(file: &Source) -> Vec<String> {
     let module = module(&file.path);
     let Some(&own) = module.first() else { return Vec::new() };
@@ -152,8 +152,7 @@ fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Returns the uses of things that threads share or wait for and that do not come from
-/// `base::sync`.
+/// Returns the uses of shared and blocking primitives that do not come from `base::sync`.
 fn threads_meet_in_sync(file: &Source) -> Vec<String> {
     if file.path.starts_with("src/base/sync/") {
         return Vec::new();
@@ -170,8 +169,8 @@ fn threads_meet_in_sync(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Returns the uses of things that threads share or wait for and that do not come from
-/// `base::sync`, with their offsets.
+/// Returns the uses of shared and blocking primitives that do not come from `base::sync`, with
+/// their offsets.
 fn shared_things(file: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for root in ["parking_lot", "arc_swap", "triomphe"] {

@@ -1,5 +1,5 @@
-//! What others see of the database: a read-only handle that follows it, the changes in its logs,
-//! and backups.
+//! Other views of the database: a read-only handle that follows it, the changes in its logs, and
+//! backups.
 
 use minikv::{Backups, BatchOp, Db, Error, Options};
 
@@ -7,8 +7,8 @@ use crate::order::Model;
 use crate::run::{Run, assert_same};
 
 impl Run {
-    /// Makes the follower show the present state, and compares it. The follower stays over reopens
-    /// of the database.
+    /// Refreshes the follower and compares it with the present state. The follower may outlive the
+    /// database's handle.
     pub fn follow(&mut self) {
         let options = self.config.options(&self.home, &mut self.rng);
         let follower = match self.follower.take() {
@@ -23,8 +23,8 @@ impl Run {
         self.follower = (!self.rng.one_in(10)).then_some(follower);
     }
 
-    /// Applies what was committed since the last time to a copy of the state then. It becomes the
-    /// present state, unless changes are lost, which must be said.
+    /// Applies the changes since the last call to a copy of the state at that time. The copy must
+    /// become the present state, unless the changes are reported as lost.
     pub fn copy_changes(&mut self) {
         let sequence = self.db().sequence();
         let (from, mut copy) = self.copied.take().unwrap_or((sequence, self.model.clone()));
@@ -75,7 +75,7 @@ impl Run {
         self.restore(number, &model, &options);
     }
 
-    /// Checks that all backups are there and whole.
+    /// Checks that all backups are present and intact.
     pub fn check_backups(&mut self) {
         if self.backups.is_empty() {
             return;
@@ -91,7 +91,7 @@ impl Run {
         self.restore(number, &model, &options);
     }
 
-    /// Restores a backup, and compares it with the state of which it was made.
+    /// Restores a backup, and compares it with the state it was made from.
     fn restore(&self, number: u64, model: &Model, options: &Options) {
         let folder = self.home.dir().with_extension("backups");
         let dest = self.home.dir().with_extension(format!("restored{}", self.operation));

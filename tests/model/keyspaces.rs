@@ -10,7 +10,7 @@ use crate::keys::value;
 use crate::order::{Entry, Model};
 use crate::run::{Run, assert_same, owned};
 
-/// Names of which one begins another, and at the edges of their range.
+/// Names of keyspaces. One is a prefix of another, and some are at the ends of the range of names.
 const NAMES: [&[u8]; 5] = [b"a", b"ab", b"\0", b"\xff", &[0xff; 255]];
 
 /// Returns the key of the database for `key` of a keyspace.

@@ -22,7 +22,7 @@ const NEVER: u64 = u64::MAX;
 
 /// The first byte of values that the filter removes.
 const DOOMED: u8 = b'-';
-/// The first byte of values that the filter changes, and what it becomes.
+/// The first byte of values that the filter changes, and its replacement.
 const ROUGH: u8 = b'~';
 const SMOOTH: u8 = b'!';
 
@@ -36,9 +36,9 @@ struct Run {
     rng: Rng,
     /// `None` only while it is opened again.
     db: Option<Db>,
-    /// What the clock shows, in milliseconds since the epoch.
+    /// Time of the clock, in milliseconds since the epoch.
     now: Arc<AtomicU64>,
-    /// The expiring keyspace, with what has expired.
+    /// The entries of the expiring keyspace, including expired ones.
     expiring: Expiring,
     /// The entries outside of keyspaces, as they were last seen.
     plain: Plain,
@@ -162,7 +162,7 @@ impl Run {
         [vec![first], self.operation.to_string().into_bytes(), vec![b'.'; len]].concat()
     }
 
-    /// Returns a time to live in milliseconds: short or long, none at all, or for ever.
+    /// Returns a time to live in milliseconds: short or long, none at all, or forever.
     fn ttl(&mut self) -> u64 {
         match self.rng.below(20) {
             0 => 0,
@@ -291,8 +291,8 @@ impl Run {
         self.see(key, found);
     }
 
-    /// Checks what a read outside of keyspaces found, and keeps it: what the filter has done stays
-    /// done.
+    /// Checks the result of a read outside of keyspaces, and records it, because a change by the
+    /// filter is final.
     fn see(&mut self, key: Vec<u8>, found: Option<Vec<u8>>) {
         let last = self.plain.get(&key).cloned();
         if found == last {
@@ -372,7 +372,7 @@ impl Run {
         self.db().ingest(&writer.finish().unwrap()).unwrap();
     }
 
-    /// Compacts everything. Without snapshots, nothing stays that has expired.
+    /// Compacts everything. Without snapshots, no expired entry remains.
     fn compact(&mut self) {
         self.db().compact_range::<&[u8]>(..).unwrap();
         self.scan();
@@ -383,7 +383,8 @@ impl Run {
         }
     }
 
-    /// Waits for the background. Without snapshots, no table stays that has expired as a whole.
+    /// Waits for the background. Without snapshots, no table remains whose entries have all
+    /// expired.
     fn idle(&mut self) {
         self.db().wait_idle().unwrap();
         if self.snapshots.is_empty() {

@@ -103,10 +103,10 @@ pub struct Run {
     pub follower: Option<ReadOnlyDb>,
     /// A sequence number, and the state at it.
     pub copied: Option<(u64, Model)>,
-    /// How often changes were copied, and how often some were lost.
+    /// Number of times that changes were copied, and that some were lost.
     pub changes_copied: u64,
     pub changes_lost: u64,
-    /// The numbers of the backups, with the states of which they were made.
+    /// The numbers of the backups, with the states they were made from.
     pub backups: Vec<(u64, Model)>,
     pub model: Model,
     journal: Journal,
@@ -277,7 +277,7 @@ impl Run {
         };
         let new = self.db().update(&key, change).unwrap();
         assert_eq!(new.is_none(), removes);
-        // No value for none is no write.
+        // Replacing no value with no value writes nothing.
         if expected.is_some() || new.is_some() {
             self.written(vec![(key, new.map(|new| new.to_vec()))], false);
         }
@@ -358,7 +358,7 @@ impl Run {
         self.written(puts.into_iter().map(put).collect(), true);
     }
 
-    /// Begins a transaction, goes on with one, or ends one.
+    /// Begins a transaction, continues one, or ends one.
     fn transact(&mut self) {
         if self.transactions.len() < 3 {
             let open = Open::begin(self.db(), &self.model, self.config.order);
@@ -590,7 +590,7 @@ impl Run {
         let after = self.home.after_crash(&plan).expect("a home that can crash");
         self.drop_views();
         self.follower = None;
-        // The numbers of lost writes go to others.
+        // The sequence numbers of lost writes are used again.
         self.copied = None;
         self.db = None;
         self.home = after;

@@ -1,4 +1,4 @@
-//! Transactions that are kept while other operations go on, and what they should show.
+//! Transactions that are kept while other operations run, and what they should show.
 
 use std::ops::Bound;
 
@@ -17,15 +17,15 @@ pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub struct Open {
     transaction: Transaction,
     order: Order,
-    /// What the transaction shows: the state at its beginning, with its own changes.
+    /// The expected view of the transaction: the state at its beginning, with its own changes.
     model: Model,
     changes: Vec<Change>,
     /// The keys and ranges that it has read.
     reads: Vec<Bounds>,
     /// The keys that others have written since its beginning.
     written: Vec<Vec<u8>>,
-    /// The ranges that others have deleted since. They may conflict with reads that found nothing
-    /// there, too.
+    /// The ranges that others have deleted since. They may also conflict with reads that found
+    /// nothing there.
     deleted: Vec<Bounds>,
     savepoint: Option<Saved>,
 }
@@ -131,7 +131,7 @@ impl Open {
             assert_eq!((cursor.key(), cursor.value()), (&*at, &*value));
             expected = if back { self.model.before(&at) } else { self.model.after(&at) };
             valid = if back { cursor.prev().unwrap() } else { cursor.next().unwrap() };
-            // The step went on to the next entry, which is read too.
+            // The cursor moved on to the next entry, which counts as read too.
             last = expected.as_ref().map(|(key, _)| key.to_vec());
         }
         let (from, to) =
@@ -139,7 +139,7 @@ impl Open {
         self.reads.push(if back { (to, from) } else { (from, to) });
     }
 
-    /// Sets a savepoint, or takes back what was written since.
+    /// Sets a savepoint, or rolls back to one.
     fn save_or_roll_back(&mut self, rng: &mut Rng) {
         match &self.savepoint {
             Some(saved) if rng.one_in(2) => {

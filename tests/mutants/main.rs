@@ -30,8 +30,7 @@ const CRASH_STAGES: &[Stage] = &[
     Stage::crash("sweep_of_faults", &[("MINIKV_CRASH_FAULTS", "6000")]),
 ];
 
-/// Longest time that a stage may take. A mistake may make something wait for ever, which counts as
-/// caught.
+/// Longest time that a stage may take. A mistake may cause an endless wait, which counts as caught.
 const MAX_STAGE: Duration = Duration::from_secs(100);
 
 /// One run of a test binary.
@@ -195,7 +194,7 @@ fn every_mistake_has_its_place() {
 }
 
 /// Checks that the filters of all mistakes select a test. A filter that selects none would pass,
-/// and its mutant would look as if the tests were too weak.
+/// and its mutant would look as if no test caught it.
 #[test]
 fn every_mistake_names_a_test_that_exists() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));

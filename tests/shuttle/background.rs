@@ -157,7 +157,7 @@ fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
     });
 }
 
-/// Two databases on one set of threads, of which one is closed while the other works.
+/// Two databases on one set of threads, one of which is closed while the other works.
 #[test]
 fn databases_that_share_threads_do_not_wait_for_each_other() {
     check(|| {
@@ -185,7 +185,8 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
     });
 }
 
-/// Two databases with one budget of memory: the writer of one has the other's memtable flushed.
+/// Two databases with one budget of memory: the writer of one causes the other's memtable to be
+/// flushed.
 #[test]
 fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {
     check(|| {

@@ -93,7 +93,7 @@ fn a_write_and_a_range_delete_happen_one_after_the_other() {
         let copy = db.get("copy").unwrap();
         writer.join().unwrap();
         let committed = transaction.join().unwrap();
-        // What commits after the deletion has seen it.
+        // A transaction that commits after the deletion has seen it.
         match copy {
             Some(copy) => assert_eq!(copy == "there", committed == Some(true)),
             None => assert_ne!(committed, Some(true), "a commit misses the deletion"),

@@ -81,7 +81,7 @@ fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
         let reader = {
             let db = db.clone();
             thread::spawn(move || {
-                // What commits after it has read no newer state than it saw.
+                // If the transaction commits after the ingest, it has read the ingested state.
                 let mut tx = db.transaction();
                 let seen = tx.get("key0").unwrap();
                 tx.put("copy", seen.as_deref().unwrap_or(b"none"));

@@ -2,8 +2,8 @@
 //!
 //! Every operation of the library that may block, and every atomic that decides something, is
 //! replaced by shuttle's here. At each of them shuttle decides which thread runs next: at random,
-//! or by priorities that change at a few random moments (PCT). It reports a thread that waits for
-//! ever as a deadlock. See `src/base/sync`.
+//! or by priorities that change at a few random moments (PCT). It reports a thread that waits
+//! forever as a deadlock. See `src/base/sync`.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg shuttle" cargo test --target-dir target/shuttle --test shuttle
@@ -38,8 +38,8 @@ use minikv::{Compression, Db, Options, WriteOptions};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// Number of events whose order PCT can find. Any bug that needs this many events in a certain
-/// order is found in the long run; a larger number takes longer.
+/// Number of events whose order PCT varies. It eventually finds any bug that needs this many events
+/// in a certain order. Raising it finds more intricate bugs, but takes longer.
 const PCT_DEPTH: usize = 3;
 
 fn number(name: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Events for an observer concurrent with what they are about, and with `close`.
+//! Observer events, concurrent with the work that they report and with `close`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn closing_twice_beside_a_writer_ends_the_events_once() {
     });
 }
 
-/// An observer that writes to its database, and closes it when it hears of a flush.
+/// An observer that writes to its database, and closes it on the event of a flush.
 #[test]
 fn an_observer_that_writes_and_closes_waits_for_nobody() {
     check(|| {

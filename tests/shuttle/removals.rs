@@ -81,7 +81,7 @@ fn what_has_expired_goes_and_nothing_comes_back() {
     });
 }
 
-/// Tables that have expired as a whole go by themselves once the snapshot is dropped.
+/// Tables whose entries have all expired are removed by themselves once the snapshot is dropped.
 #[test]
 fn expired_tables_go_beside_the_last_reader() {
     check(|| {
@@ -101,7 +101,7 @@ fn expired_tables_go_beside_the_last_reader() {
         });
         let other = {
             let db = db.clone();
-            // Gives the background a reason to look.
+            // This write makes the background look for expired tables.
             thread::spawn(move || {
                 db.put("plain", "2").unwrap();
                 db.flush().unwrap();
@@ -115,8 +115,8 @@ fn expired_tables_go_beside_the_last_reader() {
     });
 }
 
-/// After an open, the background learns from the tables when their entries expire, and who waits
-/// for it is told.
+/// After an open, the background learns from the tables when their entries expire, and then wakes
+/// the threads that wait for it to be idle.
 #[test]
 fn tables_of_an_earlier_process_are_looked_into() {
     check(|| {

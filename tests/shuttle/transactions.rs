@@ -58,7 +58,7 @@ fn of_two_transactions_with_a_write_skew_one_succeeds() {
     check(|| skew(by_range, 16 << 10));
 }
 
-/// Each write fills a memtable, so what a check looks for is in frozen ones and in tables.
+/// Each write fills a memtable, so a check finds the writes in frozen memtables and in tables.
 #[test]
 fn a_write_skew_is_found_while_memtables_become_tables() {
     fn by_range(tx: &Transaction) -> usize {

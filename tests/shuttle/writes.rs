@@ -27,7 +27,7 @@ fn batch(writer: usize, number: usize) -> WriteBatch {
 }
 
 /// Returns the number of each writer's batches that a snapshot shows. Each batch must be whole, and
-/// they must be the writer's first ones.
+/// no earlier batch of the writer may be missing.
 fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
     let has = |writer, number, part| snapshot.contains_key(key(writer, number, part)).unwrap();
     let seen = std::array::from_fn(|writer| {
@@ -84,7 +84,7 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
     });
 }
 
-/// Whoever leads the group, a sync covers what its thread wrote before.
+/// Whichever thread leads the group, a sync covers what its own thread wrote before.
 #[test]
 fn what_was_written_before_a_sync_is_durable_after_it() {
     check(|| {

@@ -1,4 +1,4 @@
-//! Seeded random numbers: those of the library, in the forms that tests want.
+//! Seeded random numbers: those of the library, in the forms that tests need.
 
 use minikv::internals::base::random;
 

@@ -1,4 +1,4 @@
-//! The anomalies that Martin Kleppmann's Hermitage tries on databases, by their names there. Each
+//! The anomalies that Martin Kleppmann's Hermitage tries on databases, under the same names. Each
 //! begins with the entries 1 = 10 and 2 = 20.
 
 use minikv::Transaction;
@@ -13,7 +13,7 @@ fn get(tx: &Transaction, key: &str) -> String {
     text(tx.get(key).unwrap())
 }
 
-/// Returns the keys whose values fulfil the predicate.
+/// Returns the keys whose values satisfy the predicate.
 fn select(tx: &Transaction, predicate: impl Fn(u64) -> bool) -> Vec<String> {
     let mut keys = Vec::new();
     for entry in tx.iter().unwrap() {

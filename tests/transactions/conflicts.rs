@@ -1,4 +1,4 @@
-//! What a conflict is, wherever the other write is found.
+//! The definition of a conflict, wherever the other write is found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,8 +83,8 @@ fn pair(a: &str, b: &str) -> (String, String) {
     (a.to_owned(), b.to_owned())
 }
 
-/// The moves that the entry is in the memtable, in a frozen one, or in a table are not visible to a
-/// transaction, and no compaction drops what it needs.
+/// A transaction does not notice whether the entry is in the memtable or has moved to a table, and
+/// no compaction drops what the check needs.
 #[test]
 fn conflicts_are_found_wherever_the_write_has_gone() {
     type Step = fn(&Db);
@@ -123,7 +123,7 @@ fn conflicts_are_found_wherever_the_write_has_gone() {
                     Err(Error::Conflict { key, .. }) => assert_eq!(key, "k1500", "{what}"),
                     other => panic!("{what}: {other:?}"),
                 }
-                // Beside it, nothing was touched.
+                // The range beside the write was not touched.
                 let mut tx = home.transaction();
                 assert_eq!(tx.range("k1000".."k1400").unwrap().count(), 400);
                 assert!(tx.contains_key("k1501").unwrap());
@@ -137,7 +137,7 @@ fn conflicts_are_found_wherever_the_write_has_gone() {
     }
 }
 
-/// A tombstone of a key that has no other version is what a compaction drops first.
+/// Compactions drop the tombstone of a key without other versions before any other.
 #[test]
 fn a_key_that_came_and_went_is_a_conflict() {
     let home = Home::with([("a", "1"), ("z", "1")]);
@@ -248,7 +248,7 @@ fn an_update_is_run_again_until_no_other_write_comes_between() {
         }
     });
     assert_eq!(home.get("count").unwrap().as_deref(), Some(&1000u64.to_le_bytes()[..]));
-    // The closure sees what is there, and may delete it.
+    // The closure sees the present value, and may delete it.
     let old = home.update("count", |old| {
         assert!(old.is_some());
         None::<Vec<u8>>
@@ -296,7 +296,7 @@ fn a_transaction_that_is_kept_over_close_gets_an_error_and_nothing_is_lost() {
     let mut blind = db.transaction();
     blind.put("c", "1");
     db.close().unwrap();
-    // It still reads what it saw.
+    // The transaction still reads its own state.
     assert_eq!(tx.iter().unwrap().count(), 2);
     assert!(matches!(tx.commit(), Err(Error::Closed)));
     assert!(matches!(blind.commit(), Err(Error::Closed)));
@@ -350,7 +350,7 @@ fn a_savepoint_takes_back_what_was_written_after_it() {
     assert_eq!(entries, [("a".into(), "2".into())]);
 }
 
-/// What was read remains read, even if it was read after the savepoint.
+/// A read stays recorded, even if it came after the savepoint.
 #[test]
 fn a_rollback_to_a_savepoint_does_not_forget_what_was_read() {
     let home = Home::with([("a", "1")]);

@@ -21,7 +21,7 @@ const THREADS: usize = 4;
 
 type State = BTreeMap<Vec<u8>, u64>;
 
-/// A read, and what it found.
+/// A read and its result.
 #[derive(Clone, Debug)]
 enum Read {
     Key(Vec<u8>, Option<u64>),
@@ -51,9 +51,10 @@ impl Read {
     }
 }
 
-/// Replays a history. Returns the state that it leaves, or what does not fit.
+/// Returns the state after a replay of the history, or a description of the first read that does
+/// not fit.
 fn replay(mut history: Vec<Committed>) -> Result<State, String> {
-    // Of those at the same place, the one that wrote it comes first.
+    // Of the transactions at one place, the one that wrote the marker comes first.
     history.sort_by_key(|committed| (committed.place, committed.writes.is_empty()));
     let mut state = State::new();
     for committed in &history {
@@ -97,13 +98,13 @@ fn place(db: &Db, number: u64) -> u64 {
 struct Workload {
     db: Db,
     numbers: AtomicU64,
-    /// The transactions that were committed; those that wrote have the number of their marker for a
-    /// place.
+    /// The committed transactions. Until the check, the place of those that wrote is the number of
+    /// their marker.
     history: Mutex<Vec<Committed>>,
     conflicts: AtomicU64,
 }
 
-/// What a transaction does: it records its reads, and returns its writes.
+/// The body of a transaction: it records its reads, and returns the keys to write.
 type Body = fn(&mut Rng, &Transaction, &mut Vec<Read>) -> Vec<Vec<u8>>;
 
 fn get(tx: &Transaction, reads: &mut Vec<Read>, key: Vec<u8>) -> Option<u64> {
@@ -147,8 +148,8 @@ impl Workload {
         }
     }
 
-    /// Runs one transaction. Each write gives its key the transaction's number, and every third
-    /// deletes it.
+    /// Runs one transaction. Each of its writes sets a key to the transaction's number or, in about
+    /// one of three cases, deletes it.
     fn transact(&self, rng: &mut Rng, body: Body) {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut tx = self.db.transaction();
@@ -170,7 +171,7 @@ impl Workload {
         if !writes.is_empty() {
             tx.put(marker(number), "");
         }
-        // Others come in between.
+        // Other threads may commit in between.
         (0..rng.below(3)).for_each(|_| thread::yield_now());
         match tx.commit_with(&WriteOptions::default().sync(rng.one_in(8))) {
             Ok(()) => self.history.lock().unwrap().push(Committed { place, reads, writes }),

@@ -1,5 +1,5 @@
-//! Transactions over several keyspaces: what they see, and that they conflict about what they have
-//! read and about nothing else.
+//! Transactions over several keyspaces: what they see, and that they conflict only over what they
+//! have read.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

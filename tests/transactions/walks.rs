@@ -57,7 +57,7 @@ impl Twin {
         self.place(key).ok().map(|at| &self.entries[at].1[..])
     }
 
-    /// Returns the index of the first entry that is not before `key`, or is after it.
+    /// Returns the index of the first entry after `key`, or at it if `or_equal`.
     fn lower(&self, key: &[u8], or_equal: bool) -> usize {
         let before = |entry: &(Vec<u8>, Vec<u8>)| match self.order.compare(&entry.0, key) {
             Ordering::Less => true,
@@ -110,7 +110,7 @@ fn fill(rng: &mut Rng, db: &Db, twin: &mut Twin) {
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The ranges that a naive observer has seen.
+/// The ranges read, as recorded by a naive observer.
 #[derive(Default)]
 struct Seen(Vec<Bounds>);
 
@@ -343,7 +343,7 @@ fn savepoints_take_the_writes_back_to_what_they_were() {
     }
 }
 
-/// An iterator that is never dropped has read all that it could have reached.
+/// An iterator that is never dropped counts as having read all that it could reach.
 #[test]
 fn a_walk_that_is_forgotten_counts_as_a_whole() {
     let db = Db::open("/db", Options::default().create_if_missing(true).fs(Arc::new(MemFs::new())));
@@ -354,7 +354,7 @@ fn a_walk_that_is_forgotten_counts_as_a_whole() {
         let mut iter = tx.range("2".."9").unwrap();
         assert!(iter.next().is_some());
         std::mem::forget(iter);
-        // Another walk has a place of its own.
+        // Another walk records its own reads.
         assert!(tx.range("2".."3").unwrap().next().is_some());
         tx.put("~", "");
         db.put(key, "").unwrap();

@@ -93,7 +93,7 @@ impl<T: Copy> Out<T> {
         Out(place)
     }
 
-    /// Stores `value` at `index`; 0 for a place that is no array.
+    /// Stores `value` at `index`, which is 0 for a place that is not an array.
     pub fn set_at(self, index: usize, value: T) {
         if !self.0.is_null() {
             // SAFETY: the caller passes a place for that many values.
@@ -160,8 +160,8 @@ impl Malloced {
         Malloced(null_mut())
     }
 
-    /// Returns a copy of `bytes`, which is never null. A NUL follows it, which its length leaves
-    /// out.
+    /// Returns a copy of `bytes`, followed by a NUL that is not part of its length. It is never
+    /// null.
     pub fn copy(bytes: &[u8]) -> Malloced {
         // SAFETY: the memory is checked, and has room for the bytes and the NUL.
         unsafe {
@@ -187,7 +187,7 @@ impl Malloced {
 
     /// Frees the memory.
     pub fn free(self) {
-        // SAFETY: the memory came from `malloc`, and whoever has it gives it back once.
+        // SAFETY: the memory came from `malloc`, and is freed once.
         unsafe { free(self.0.cast()) }
     }
 }
@@ -228,8 +228,8 @@ impl ErrPtr {
 #[derive(Clone, Copy, Debug)]
 pub struct State(pub *mut c_void);
 
-// SAFETY: the header says that callbacks come from several threads, so what the pointer leads to
-// is fit for that.
+// SAFETY: the header says that callbacks come from several threads, so the program's state must
+// allow that.
 unsafe impl Send for State {}
 // SAFETY: as above.
 unsafe impl Sync for State {}

@@ -13,7 +13,7 @@ use crate::batch::leveldb_writebatch_t;
 use crate::border::{Array, ErrPtr, In, Kept, Malloced, Out, export};
 use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
 
-/// Number of the error for a file that is missing.
+/// Error number of a missing file.
 const ENOENT: i32 = 2;
 
 /// A database that is open for writing or for reading only.
@@ -83,8 +83,8 @@ impl leveldb_t {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the approximate size of the keys from `start` to `limit` in tables; 0 if it cannot
-    /// be found out, because there is no place for an error.
+    /// Returns the approximate size of the keys from `start` to `limit` in tables; 0 if that fails,
+    /// because the call cannot return an error.
     fn approximate_size(&self, start: &[u8], limit: &[u8]) -> u64 {
         let size = match &self.handle {
             Handle::Writer(db) => db.approximate_size(start..limit),
@@ -209,7 +209,7 @@ export! {
         }
     }
 
-    /// Compacts. There is no place for an error; a failed compaction loses nothing.
+    /// Compacts. The call cannot return an error; a failed compaction loses nothing.
     fn leveldb_compact_range(
         db: &leveldb_t,
         start: In,

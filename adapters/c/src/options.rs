@@ -82,7 +82,7 @@ pub struct leveldb_cache_t {
 
 pub struct leveldb_env_t;
 
-/// No function of the API makes one.
+/// A logger. No function of the API makes one.
 pub struct leveldb_logger_t;
 
 export! {
@@ -126,10 +126,10 @@ export! {
         options.change(|options| options.paranoid_checks(on != 0));
     }
 
-    /// There is one environment only.
+    /// Has no effect: there is only one environment.
     fn leveldb_options_set_env(_options: &mut leveldb_options_t, _env: Kept<leveldb_env_t>) {}
 
-    /// Nothing is logged.
+    /// Has no effect: nothing is logged.
     fn leveldb_options_set_info_log(
         _options: &mut leveldb_options_t,
         _logger: Kept<leveldb_logger_t>,

@@ -1,4 +1,4 @@
-//! What minikv has and LevelDB has not: functions named `minikv_…`.
+//! Functions that minikv has and LevelDB lacks, named `minikv_…`.
 
 use minikv::{Db, RepairOptions, Result};
 use serde::Serialize;

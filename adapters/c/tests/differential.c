@@ -1,6 +1,6 @@
 /* The same random calls to LevelDB and to minikv, through the C API of both:
      differential LIBLEVELDB LIBMINIKV DIRECTORY SEED CALLS
-   Compares what every call returns, and databases as a whole; the libraries also go on with each
+   Compares what every call returns, and databases as a whole; each library also continues the
    other's directories. Prints the calls by function, and the known differences that were met. */
 #include "differential/directories.h"
 
@@ -173,7 +173,7 @@ static void compact(struct slot* slot, int all) {
   for (int times = 0; slot->compact && times < 3; times++) sizes(slot);
 }
 
-/* What does not belong to a database. */
+/* The functions that need no database. */
 static void surroundings(void) {
   long number[2];
   char* text[2];

@@ -5,10 +5,10 @@
 
 const NONE = 0xffffffff
 
-// A frame has two lengths at most.
+// A frame has at most two lengths.
 const LENGTHS_BYTES = 8
 
-// Bytes of a UTF-16 unit in UTF-8, at most.
+// Maximum number of bytes of a UTF-16 unit in UTF-8.
 const UNIT_BYTES = 3
 
 // Longer strings are counted before room is made for them.
@@ -16,7 +16,7 @@ const SHORT_UNITS = 1 << 16
 
 const FIRST_BYTES = 2 << 10
 
-// Memory that is kept for the next call, at most.
+// Maximum memory kept for the next call, in bytes.
 const KEPT_BYTES = 1 << 20
 
 // Frames that are written one after the other.
@@ -32,7 +32,7 @@ class Frames {
     return this.#length
   }
 
-  // Takes back what was written after there were `length` bytes.
+  // Discards everything after the first `length` bytes.
   truncate (length) {
     this.#length = length
     if (length === 0 && this.#buffer.length > KEPT_BYTES) {
@@ -45,7 +45,7 @@ class Frames {
     return this.#buffer.subarray(0, this.#length)
   }
 
-  // Returns `key` without a length, until the next change. What was written is lost.
+  // Returns `key` without a length, until the next change. Discards the frames.
   bare (key) {
     if (typeof key !== 'string') return asBytes(key)
     this.truncate(0)
@@ -149,7 +149,7 @@ class FrameReader {
   }
 }
 
-// Returns a Buffer of its own, so that what is kept does not keep all else that was read with it.
+// Returns a Buffer of its own, so that a kept value does not keep everything that was read with it.
 function copy (bytes, start, end) {
   const data = Buffer.allocUnsafe(end - start)
   bytes.copy(data, 0, start, end)

@@ -4,17 +4,17 @@ const { AbstractIterator, AbstractKeyIterator, AbstractValueIterator } = require
 const ModuleError = require('module-error')
 const { FrameReader, scratch } = require('./frames')
 
-// Entries of the first reading by next(). Many programs want few.
+// Maximum number of entries in the first read by next(). Many programs need few.
 const FIRST_ENTRIES = 16
 
-// Entries of later readings by next(), and bytes of all readings.
+// Maximum number of entries in later reads by next(), and of bytes in every read.
 const NEXT_ENTRIES = 1000
 const HIGH_WATER_MARK_BYTES = 64 << 10
 
-// Entries of a reading, at most: the native module counts in 32 bits.
+// Maximum number of entries in any read: the native module counts in 32 bits.
 const MAX_ENTRIES = 0xffffffff
 
-// Bytes of each reading by all().
+// Maximum number of bytes in each read by all().
 const ALL_BYTES = 1 << 20
 
 const nothing = new FrameReader(Buffer.alloc(0))
@@ -25,7 +25,7 @@ function aborted () {
   return error
 }
 
-// The entries of a native iterator, of which some were read ahead.
+// The entries of a native iterator, some of which were read ahead.
 class Entries {
   #native
   #read = nothing
@@ -38,7 +38,7 @@ class Entries {
   #signal
   #abort = null
 
-  // `pick` makes what an iterator yields of the reader of an entry.
+  // `pick` turns the reader of an entry into what the iterator yields.
   constructor (native, options, pick) {
     this.#native = native
     this.#pick = pick
@@ -62,13 +62,13 @@ class Entries {
     })
   }
 
-  // Returns a promise of the next entries, `size` at most; none at the end.
+  // Returns a promise of the next entries, at most `size`; none at the end.
   async nextv (size) {
     if (this.#read.isEmpty && !this.#isEnd) await this.#fill(size, this.#bytes)
     return this.#takeMany(size, [])
   }
 
-  // Returns a promise of all entries, `limit` at most.
+  // Returns a promise of all entries, at most `limit`.
   async all (limit) {
     const entries = this.#takeMany(limit, [])
     while (entries.length < limit && !this.#isEnd) {
@@ -95,7 +95,7 @@ class Entries {
   async #fill (entries, bytes) {
     this.#isFirst = false
     const read = await this.#native.read(Math.min(entries, MAX_ENTRIES), bytes)
-    // Aborted after the reading, and before its promise was settled.
+    // Aborted after the read, and before its promise was settled.
     if (this.#signal?.aborted) throw aborted()
     this.#read = new FrameReader(read)
     this.#isEnd = this.#read.number() === 1
@@ -119,8 +119,8 @@ class Entries {
   }
 }
 
-// Adds reading to one of abstract-level's classes. `pick` makes what the iterator yields of an
-// entry.
+// Adds reading to one of abstract-level's classes. `pick` turns an entry into what the iterator
+// yields.
 const reading = (Base, pick) => class extends Base {
   #entries
 

@@ -3,16 +3,16 @@
 const { AS_BUFFER } = require('./binding')
 const { Frames, FrameReader, values, scratch } = require('./frames')
 
-// Calls of the native module under way, after which gets wait for each other: libuv has as many
-// threads.
+// Number of native calls under way above which gets wait for each other: libuv has as many threads.
 const CALLS = 4
 
-// Keys of a group, at most. Larger groups would leave threads idle that could read from the disk.
+// Maximum number of keys in a group. Larger groups would leave threads idle that could read from
+// the disk.
 const GROUP_KEYS = 32
 
 // The gets of a database that name no snapshot.
 //
-// Gets that come while some calls are under way wait, and make one call together. Each shows the
+// Gets that come while that many calls are under way wait, and then share one call. Each shows the
 // database as it was when it was called.
 class Reader {
   #native
@@ -48,7 +48,7 @@ class Reader {
   }
 }
 
-// Gets of one moment that make one call.
+// Gets of one moment that share one call.
 class Group {
   #native
   #flags
@@ -78,7 +78,7 @@ class Group {
     try {
       this.#settle(await this.#native.getMany(this.#frames.bytes(), this.#flags, this.#snapshot))
     } catch (error) {
-      // What one key meets is not the error of the others.
+      // An error of one key must not become that of the others.
       await this.#readOneByOne()
     } finally {
       this.#snapshot.close()

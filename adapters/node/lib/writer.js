@@ -2,13 +2,13 @@
 
 const { Frames } = require('./frames')
 
-// Bytes of a group, after which no write is added to it.
+// Size of a group above which no write is added to it, in bytes.
 const GROUP_BYTES = 1 << 20
 
 // The writes of a database, in the order of their calls.
 //
-// One call of the native module is under way at most. Writes that come meanwhile wait, and make one
-// batch together, so many small ones cost little more than one.
+// At most one call of the native module is under way. Writes that come meanwhile wait and form one
+// batch, so many small ones cost little more than one.
 class Writer {
   #native
   #isBusy = false
@@ -19,7 +19,7 @@ class Writer {
     this.#native = native
   }
 
-  // Writes the entries that `fill` writes to frames; all of them or none. Returns a promise.
+  // Writes the entries that `fill` puts into frames; all of them or none. Returns a promise.
   write (fill, sync) {
     if (this.#isBusy) return this.#join(fill, sync)
     this.#scratch.truncate(0)
@@ -71,7 +71,7 @@ class Writer {
   }
 }
 
-// Writes that make one batch.
+// Writes that form one batch.
 class Group {
   #native
   #sync = false

@@ -17,7 +17,7 @@ use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
 use crate::walk::{Plan, Range, Walk};
 
-/// What a call reads and returns, as bits. `lib/binding.js` has the same.
+/// Flags of what a call reads and returns. `lib/binding.js` has the same values.
 const HAS_LOWER: u32 = 1;
 const WITH_LOWER: u32 = 2;
 const HAS_UPPER: u32 = 4;
@@ -28,7 +28,7 @@ const VALUES: u32 = 64;
 const FILL_CACHE: u32 = 128;
 const AS_BUFFER: u32 = 256;
 
-/// Bytes of keys that a clear with a limit deletes at once.
+/// Size of the keys that a clear with a limit deletes at a time, in bytes.
 const CLEAR_BYTES: usize = 16 << 10;
 
 /// Returns the range whose bounds are in `frames`, the lower one first.
@@ -42,7 +42,7 @@ fn range_of(bounds: &[u8], flags: u32) -> Result<Range, Fault> {
     Ok((bound(HAS_LOWER, WITH_LOWER), bound(HAS_UPPER, WITH_UPPER)))
 }
 
-/// An iterator that may be asked for nothing.
+/// An iterator that advances only if an item is `wanted`.
 trait NextIf: Iterator {
     fn next_if(&mut self, wanted: bool) -> Option<Self::Item> {
         if wanted { self.next() } else { None }
@@ -63,7 +63,7 @@ pub struct NativeSnapshot {
 
 #[napi]
 impl NativeSnapshot {
-    /// Gives up what the snapshot keeps of the database.
+    /// Releases what the snapshot keeps of the database.
     #[napi(catch_unwind)]
     pub fn close(&mut self) {
         self.moment = None;
@@ -79,7 +79,7 @@ pub struct NativeDatabase {
 }
 
 impl NativeDatabase {
-    /// Returns the moment that a call shows: that of `snapshot`, or else this one.
+    /// Returns the state that a call shows: that of `snapshot`, or else the present one.
     fn moment(&self, snapshot: Option<&NativeSnapshot>) -> Result<Snapshot, Fault> {
         match snapshot {
             Some(snapshot) => snapshot.moment.clone().ok_or(Fault::SnapshotNotOpen),
@@ -107,7 +107,7 @@ impl NativeDatabase {
         self.start(env, |this| this.slot.get(), |handle| work(&handle))
     }
 
-    /// Starts to look `keys` up, which are frames, and to reply with what `encode` makes of the
+    /// Starts to look up `keys`, which are frames, and to reply with the result of `encode` on the
     /// values found.
     fn look_up_many(
         &self,
@@ -270,7 +270,7 @@ impl NativeDatabase {
         self.start(
             env,
             |this| {
-                // Without a snapshot, the keys of the moment at which the deletion begins.
+                // Without a snapshot, clears the keys of the moment at which the deletion begins.
                 let moment = snapshot.map(|_| this.moment(snapshot)).transpose()?;
                 Ok((this.slot.get()?, range_of(bounds, flags)?, moment))
             },
@@ -292,7 +292,7 @@ impl NativeDatabase {
     #[napi(catch_unwind)]
     pub fn sequence(&self, env: Env) -> napi::Result<f64> {
         let sequence = guarded(|| Ok(either!(&*self.slot.get()?, db => db.sequence())));
-        // Numbers below 2^53 are exact, and others are compared only.
+        // Numbers below 2^53 are exact. Larger ones are only compared.
         sequence.map(|sequence| sequence as f64).map_err(|fault| fault.into_error(env))
     }
 
@@ -327,7 +327,7 @@ impl NativeDatabase {
         walk.map(NativeIterator::new).map_err(|fault| fault.into_error(env))
     }
 
-    /// Returns a promise of the bytes of files that a range takes.
+    /// Returns a promise of the number of bytes that a range takes in files.
     #[napi(catch_unwind)]
     pub fn approximate_size(
         &self,

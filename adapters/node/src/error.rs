@@ -4,7 +4,7 @@ use minikv::Error;
 use napi::bindgen_prelude::{JsObjectValue, JsValue, Object};
 use napi::{Env, Status};
 
-/// The reason for which a call failed.
+/// The reason why a call failed.
 #[derive(Clone)]
 pub enum Fault {
     /// The library has returned an error.

@@ -65,7 +65,7 @@ pub fn batch(frames: &[u8]) -> Result<WriteBatch, Fault> {
 }
 
 fn push_length(into: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Fault> {
-    // Keys and values have 3 GiB at most.
+    // Keys and values have at most 3 GiB.
     let length = u32::try_from(bytes.len()).map_err(|_| malformed())?;
     into.extend_from_slice(&length.to_le_bytes());
     Ok(())
@@ -111,7 +111,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Returns the frames. `is_end` says that no entry comes after these.
+    /// Returns the frames. `is_end` means that no entry comes after these.
     pub fn finish(mut self, is_end: bool) -> Vec<u8> {
         self.frames[0] = u8::from(is_end);
         self.frames

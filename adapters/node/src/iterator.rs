@@ -10,10 +10,10 @@ use crate::error::Fault;
 use crate::job::{Job, Reply, start};
 use crate::walk::Walk;
 
-/// A walk, and the wish to end it.
+/// A walk, and a flag that ends it.
 struct Shared {
-    /// `None` when it is closed. Held during a reading; abstract-level sees to it that nothing else
-    /// wants it then.
+    /// `None` when closed. Locked during a read; abstract-level ensures that no other call needs it
+    /// then.
     walk: Mutex<Option<Walk>>,
     is_aborted: AtomicBool,
 }
@@ -39,8 +39,8 @@ impl NativeIterator {
 
 #[napi]
 impl NativeIterator {
-    /// Returns a promise of the next entries, as frames: `entries` at most, and no more after the
-    /// one with which they have more than `bytes` bytes.
+    /// Returns a promise of the next entries, as frames: at most `entries`, and none after the one
+    /// that makes them exceed `bytes` bytes.
     #[napi(catch_unwind)]
     pub fn read(&self, entries: u32, bytes: f64) -> AsyncTask<Job> {
         let shared = self.shared.clone();
@@ -52,7 +52,7 @@ impl NativeIterator {
         })
     }
 
-    /// Lets the next reading begin at `target`.
+    /// Lets the next read begin at `target`.
     #[napi(catch_unwind)]
     pub fn seek(&self, target: &[u8]) {
         if let Some(walk) = self.shared.lock().as_mut() {
@@ -60,13 +60,13 @@ impl NativeIterator {
         }
     }
 
-    /// Ends the reading that is under way, and all later ones.
+    /// Ends the read that is under way, and all later ones.
     #[napi(catch_unwind)]
     pub fn abort(&self) {
         self.shared.is_aborted.store(true, Relaxed);
     }
 
-    /// Gives up what the iterator keeps of the database.
+    /// Releases what the iterator keeps of the database.
     #[napi(catch_unwind)]
     pub fn close(&self) {
         drop(self.shared.lock().take());

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::error::Fault;
 
-/// What a call returns.
+/// The result of a call.
 pub enum Reply {
     Nothing,
     /// A value that is text, or bytes that become text.
@@ -48,15 +48,15 @@ impl Reply {
 /// Work that a thread of libuv does.
 type Work = Box<dyn FnOnce() -> Result<Reply, Fault> + Send>;
 
-/// A call on its way.
+/// A call under way.
 pub struct Job(Option<Work>);
 
-/// Starts `work` on a thread of libuv, and returns a promise of what it returns.
+/// Starts `work` on a thread of libuv, and returns a promise of its result.
 pub fn start(work: impl FnOnce() -> Result<Reply, Fault> + Send + 'static) -> AsyncTask<Job> {
     AsyncTask::new(Job(Some(Box::new(work))))
 }
 
-/// Runs `work`, and makes an error of a panic.
+/// Runs `work`, and turns a panic into an error.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(of_panic(&*panic)))
 }

@@ -1,8 +1,8 @@
 //! minikv for Node.js: the native module behind the JavaScript class `MinikvLevel`.
 //!
 //! Arguments were checked and put into frames ([`frames`]) by JavaScript. Calls that may wait for
-//! the disk are jobs ([`job`]) on the threads of libuv. What a read shows is fixed on the event
-//! loop, when it is called; the rest of it is done by the job.
+//! the disk are jobs ([`job`]) on the threads of libuv. The state that a read shows is fixed on the
+//! event loop, when it is called; the job does the rest.
 
 mod database;
 mod error;

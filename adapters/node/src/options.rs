@@ -21,7 +21,7 @@ pub struct OpenOptions {
     pub filter_layout: String,
 }
 
-/// Returns a number of bytes or the like, brought into LevelDB's limits.
+/// Returns a size or a number, clamped to LevelDB's limits.
 fn size(number: f64, least: u32, most: u32) -> usize {
     // JavaScript has checked that it is whole and not negative.
     number.clamp(f64::from(least), f64::from(most)) as usize

@@ -1,7 +1,8 @@
 //! Open databases: what their JavaScript objects share with calls, and their orderly end.
 //!
-//! JavaScript closes a database when its calls are over. Without that, the end of its environment
-//! closes it, after the calls that are under way, or the garbage collector, on a thread.
+//! JavaScript closes a database when its calls are over. Otherwise it is closed by the end of its
+//! environment, after the calls that are under way, or by the garbage collector, on a thread of its
+//! own.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ impl Handle {
     }
 }
 
-/// How a database is opened.
+/// The parameters of an open.
 pub struct Opening {
     pub path: PathBuf,
     pub options: Options,
@@ -95,7 +96,7 @@ impl Opening {
     }
 }
 
-/// Returns the one name of a directory that has several; `path` itself if there is no directory.
+/// Returns the canonical path of a directory; `path` itself if there is no directory.
 fn one_name(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -109,7 +110,7 @@ struct Opened {
 impl Opened {
     /// Closes the database unless others share it.
     fn close(self) -> Result<(), Fault> {
-        // Who opens a shared database waits until it is closed.
+        // An open of a shared database waits until it is closed.
         let mut shared = self.is_shared.then(|| lock(&SHARED));
         let Some(handle) = Arc::into_inner(self.handle) else { return Ok(()) };
         if let Some(shared) = shared.as_mut().and_then(|shared| shared.as_mut()) {
@@ -122,7 +123,7 @@ impl Opened {
 /// The place of a database, which is open or not.
 #[derive(Default)]
 pub struct Slot {
-    /// Locked for moments only, so the event loop may wait for it.
+    /// Locked only briefly, so the event loop may wait for it.
     opened: Mutex<Option<Opened>>,
 }
 
@@ -153,7 +154,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(opened) = lock(&self.opened).take() {
-            // Waits for background work, which the garbage collector should not.
+            // Waits for background work, which the garbage collector should not do.
             thread::spawn(move || drop(opened.close()));
         }
     }

@@ -9,16 +9,16 @@ use minikv::{Cursor, ReadOptions, Snapshot};
 use crate::error::Fault;
 use crate::frames::Entries;
 
-/// Memory that is made room for before the first entry of a reading is known, at most.
+/// Maximum memory reserved before the first entry of a read is known, in bytes.
 const MAX_ROOM_BYTES: usize = 64 << 10;
 
-/// Readings of fewer entries get no room in advance.
+/// Number of entries below which a read reserves no memory in advance.
 const FEW_ENTRIES: usize = 16;
 
 /// The keys from one bound to the other.
 pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// What a walk covers, and what it returns.
+/// The range that a walk covers, and the parts of entries that it returns.
 pub struct Plan {
     pub range: Range,
     pub is_reverse: bool,
@@ -27,7 +27,7 @@ pub struct Plan {
     pub fill_cache: bool,
 }
 
-/// A key and a value; empty if they are not wanted.
+/// A key and a value; empty if not requested.
 type Entry<'a> = (&'a [u8], &'a [u8]);
 
 enum Place {
@@ -45,10 +45,10 @@ enum Place {
 pub struct Walk {
     snapshot: Snapshot,
     plan: Plan,
-    /// Created by the first reading, because that may read from the disk.
+    /// Created by the first read, because that may read from the disk.
     cursor: Option<Cursor>,
     place: Place,
-    /// The error that ended the last reading, after entries that were returned before it.
+    /// The error that ended the last read, after entries that were returned before it.
     fault: Option<Fault>,
 }
 
@@ -58,18 +58,17 @@ impl Walk {
         Walk { snapshot, plan, cursor: None, place: Place::Start, fault: None }
     }
 
-    /// Lets the next reading begin at `target`, or at the end if `target` is outside of the range.
+    /// Lets the next read begin at `target`, or at the end if `target` is outside of the range.
     pub fn seek(&mut self, target: Vec<u8>) {
         let is_within = !self.plan.is_before(&target) && !self.plan.is_after(&target);
         self.place = if is_within { Place::Target(target) } else { Place::End };
         self.fault = None;
     }
 
-    /// Reads on, until there are `entries` entries, or more than `bytes` bytes of them, or no more
-    /// in the range. Returns them as frames.
+    /// Continues reading until there are `entries` entries, or more than `bytes` bytes of them, or
+    /// no more in the range. Returns them as frames.
     ///
-    /// # Errors
-    /// Errors of the cursor. If entries come before, the next reading returns the error.
+    /// Errors of the cursor. If entries come before, the next read returns the error.
     pub fn read(
         &mut self,
         entries: usize,
@@ -101,7 +100,7 @@ impl Walk {
         Ok(read.finish(false))
     }
 
-    /// Moves to the next entry of the range, and returns what is wanted of it.
+    /// Moves to the next entry of the range, and returns the requested parts of it.
     fn step(&mut self) -> Result<Option<Entry<'_>>, Fault> {
         let cursor = match &mut self.cursor {
             Some(cursor) => cursor,
@@ -145,7 +144,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether a walk that has come to `key` has left the range.
+    /// Returns whether a walk that has reached `key` has left the range.
     fn is_past(&self, key: &[u8]) -> bool {
         if self.is_reverse { self.is_before(key) } else { self.is_after(key) }
     }

@@ -3,7 +3,7 @@
 // Does the same random operations with minikv and with classic-level, which is LevelDB, and
 // compares what they return: node differential.js [steps] [seed]
 //
-// Now and then both databases are closed, and each library goes on with the other's directory.
+// Now and then both databases are closed, and each library continues with the other's directory.
 
 const assert = require('assert')
 const fs = require('fs')
@@ -41,7 +41,7 @@ class Pair {
   }
 }
 
-// Returns `value` with a text in the place of each Buffer, which tells it from a string.
+// Returns `value` with each Buffer replaced by a text that no string equals.
 function plain (value) {
   if (value instanceof Uint8Array) return `bytes ${Buffer.from(value).toString('hex')}`
   if (Array.isArray(value)) return value.map(plain)
@@ -198,7 +198,7 @@ class Run {
     }, 'chained batch')
   }
 
-  // Many entries, so that there are several tables.
+  // Puts many entries, so that there are several tables.
   async load () {
     if (!this.random.oneIn(20)) return
     const operations = Array.from({ length: 400 }, () => {
@@ -233,7 +233,7 @@ class Run {
     await this.dbs.same((db, index) => db[method](keys, options(index)), method)
   }
 
-  // Many calls at once. Their keys differ, because LevelDB's client does not order its calls.
+  // Makes many calls at once. Their keys differ, because LevelDB's client does not order its calls.
   async burst () {
     const named = this.operations().map((one) => [Buffer.from(one.key).toString('hex'), one])
     const writes = new Map(named)

@@ -29,7 +29,7 @@ impl<'py> Value<'py> {
         if let Ok(array) = object.cast::<PyByteArray>() {
             return Ok(Value::Copied(array.to_vec()));
         }
-        // The stable ABI has direct access to buffers from Python 3.11 on only.
+        // The stable ABI has direct access to buffers only since Python 3.11.
         let bytes = PyMemoryView::from(object)?.call_method0("tobytes")?;
         Ok(Value::Bytes(bytes.cast_into()?))
     }

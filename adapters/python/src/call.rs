@@ -25,12 +25,12 @@ pub fn forked() {
     FORKS.fetch_add(1, Relaxed);
 }
 
-/// Runs `work` without the GIL, and returns its result. What a comparator raised meanwhile becomes
-/// the error, or the cause of it.
+/// Runs `work` without the GIL, and returns its result. An exception that a comparator raised
+/// meanwhile becomes the error, or the cause of it.
 ///
 /// # Errors
-/// The exception for the error of `work`; a `RuntimeError` if a comparator is the caller, because
-/// what it waits for may be waiting for it.
+/// The exception for the error of `work`; a `RuntimeError` if the caller is a comparator, because
+/// the work may wait for the thread that waits for the comparator.
 pub fn blocking<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Fault> + Send,

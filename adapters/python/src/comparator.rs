@@ -23,8 +23,8 @@ pub fn is_running() -> bool {
     RUNNING.get()
 }
 
-/// Runs `work` for a caller in Python, and returns its result and what a comparator has raised in
-/// this thread meanwhile.
+/// Runs `work` for a caller in Python. Returns its result, and any exception that a comparator
+/// raised in this thread meanwhile.
 pub fn with_caller<T>(work: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     CALLED.set(true);
     let result = work();
@@ -32,8 +32,9 @@ pub fn with_caller<T>(work: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     (result, RAISED.take())
 }
 
-/// A Python function as a comparator. If it raises, the comparison unwinds: there is no order to
-/// go on with. The library turns that into an error where other threads wait for the work.
+/// A Python function as a comparator. If it raises, the comparison unwinds, because there is no
+/// order to continue with. The library turns that into an error where other threads wait for the
+/// work.
 pub struct PyComparator {
     name: String,
     function: Py<PyAny>,

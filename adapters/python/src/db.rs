@@ -38,7 +38,7 @@ pub fn value_or<'py>(
 ///
 /// Options have plyvel's names and LevelDB's defaults. Sizes are in bytes. create_if_missing and
 /// error_if_exists say what may be in the directory. comparator is a function of two keys that
-/// returns a negative number, 0 or a positive one; it must always say the same, and its
+/// returns a negative number, 0 or a positive one; its answers must never change, and its
 /// comparator_name is part of the files. bloom_filter_bits is the size of the filters per key, 0
 /// for none, and filter_layout their kind: 'block', which LevelDB uses too, 'table' or 'both'.
 ///
@@ -216,7 +216,7 @@ impl DB {
     }
 
     /// Returns an iterator over the keys from start to stop, or over those with a prefix, backwards
-    /// with reverse. It yields pairs of a key and a value, without include_key or include_value
+    /// with reverse. It yields pairs of a key and a value or, without include_key or include_value,
     /// only the other of the two.
     #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
         include_stop=false, prefix=None, include_key=true, include_value=true,
@@ -268,7 +268,7 @@ impl DB {
         Snapshot::open(py, &self.shared, None)
     }
 
-    /// Returns the property, such as b'leveldb.stats'; None if there is none of that name.
+    /// Returns the property, such as b'leveldb.stats'; None if there is no property of that name.
     fn get_property<'py>(
         &self,
         py: Python<'py>,
@@ -353,8 +353,8 @@ impl DB {
         report(py, self.with(py, |db| Ok(either!(db, db => db.filter_advice())?))?)
     }
 
-    /// Moves a database that is open for reading only on to the state that its writer has reached.
-    /// Returns whether anything has changed. A database that is open for writing is always current.
+    /// Moves a database that is open for reading only to the present state of its writer. Returns
+    /// whether anything has changed. A database that is open for writing is always current.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |db| match db {
             Handle::Writer(_) => Ok(false),

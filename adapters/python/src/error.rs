@@ -10,7 +10,7 @@ use pyo3::types::PyType;
 
 use crate::call;
 
-/// The reason for which a call failed.
+/// The reason why a call failed.
 pub enum Fault {
     /// The library has returned an error.
     Store(Error),

@@ -74,8 +74,8 @@ impl Iterator {
         }
     }
 
-    /// Moves past an entry that was read ahead, and returns what is wanted of it. Keeps the GIL,
-    /// and makes nothing under the lock that the garbage collector may start from.
+    /// Moves past an entry that was read ahead, and returns the requested parts of it. Keeps the
+    /// GIL, and creates nothing under the lock that could start the garbage collector.
     fn step_read<'py>(&self, py: Python<'py>, step: Step) -> Option<Wanted<'py>> {
         let mut open = self.walk.slot().try_lock()?;
         let (key, value) = open.as_mut()?.step(step)?;
@@ -149,8 +149,8 @@ impl Iterator {
     }
 }
 
-/// Iterator in the manner of LevelDB's: at an entry, whose key and value can be asked for, or at
-/// none, as when it is new.
+/// Iterator like LevelDB's: either at an entry, whose key and value can be read, or at none, as
+/// when it is new.
 ///
 /// Created by DB.raw_iterator and Snapshot.raw_iterator.
 #[pyclass(frozen, weakref, module = "minikv")]
@@ -189,7 +189,7 @@ impl RawIterator {
         })
     }
 
-    /// Returns what `read` returns of the cursor, which is at an entry.
+    /// Returns the result of `read` on the cursor, which is at an entry.
     fn at_entry<T: Send>(
         &self,
         py: Python<'_>,

@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::comparator::PyComparator;
 
-/// What a database is opened with.
+/// The parameters of an open.
 pub struct Open {
     pub path: PathBuf,
     pub options: Options,
@@ -52,7 +52,7 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// Takes a number out, brought into LevelDB's limits.
+    /// Takes a number out, clamped to LevelDB's limits.
     fn number(&self, name: &str, least: u64, most: u64) -> PyResult<Option<u64>> {
         Ok(self.take_as::<u64>(name)?.map(|number| number.clamp(least, most)))
     }
@@ -80,7 +80,7 @@ pub fn path_of(name: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     name.py().import("os")?.call_method1("fsdecode", (name,))?.extract()
 }
 
-/// Returns what the database `name` is opened with, under the keyword arguments `given`.
+/// Returns the parameters of an open of the database `name` with the keyword arguments `given`.
 ///
 /// # Errors
 /// As plyvel: a `TypeError` or an `OverflowError` for a value that an option cannot have, a

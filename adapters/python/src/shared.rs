@@ -1,4 +1,4 @@
-//! What the Python objects of one database share, and its orderly end.
+//! State that the Python objects of one database share, and its orderly end.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -64,18 +64,18 @@ impl Handle {
 
 /// An iterator or a snapshot, which ends with its database.
 pub trait Held: Send + Sync {
-    /// Gives up what keeps the database open. Waits until a call of the object is over.
+    /// Releases what keeps the database open. Waits until a running call of the object is over.
     fn give_up(&self);
 }
 
-/// Iterators and snapshots by number, and the numbers without one.
+/// Iterators and snapshots by number, and the unused numbers.
 #[derive(Default)]
 struct HeldObjects {
     objects: Vec<Option<Weak<dyn Held>>>,
     free: Vec<usize>,
 }
 
-/// A database as its objects share it. It ends when it is closed, or with the last of them.
+/// A database, shared by its objects. It ends when it is closed, or with the last of them.
 pub struct Shared {
     /// Calls hold this for reading, so that `close` waits for them.
     handle: RwLock<Option<Handle>>,
@@ -136,8 +136,8 @@ fn check_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns the error of a missing database. Where the lock file cannot be created, that is the
-/// error, as in LevelDB, which begins with it.
+/// Returns the error of a missing database. If the lock file cannot be created, that is the error,
+/// as in LevelDB, which creates it first.
 fn missing(path: PathBuf) -> Error {
     match rustix::fs::access(&path, Access::WRITE_OK) {
         Err(error) if path.is_dir() => {
@@ -206,8 +206,8 @@ impl Shared {
         work(handle.as_ref().ok_or(Fault::Closed(closed))?)
     }
 
-    /// Notes an object that ends with the database; to be called under [`Shared::with`]. Returns
-    /// its number.
+    /// Registers an object that ends with the database; to be called under [`Shared::with`].
+    /// Returns its number.
     pub fn hold(&self, object: Weak<dyn Held>) -> usize {
         let mut held = lock(&self.held);
         match held.free.pop() {

@@ -1,4 +1,4 @@
-//! Iterators and snapshots: what ends when its Python object does, or its database.
+//! Iterators and snapshots, which end with their Python object or with their database.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -23,13 +23,13 @@ impl<T: Send> Held for Slot<T> {
 }
 
 impl<T: Send + 'static> Slot<T> {
-    /// Runs `work` with what is open.
+    /// Runs `work` with the open object.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R, Fault>) -> Result<R, Fault> {
         self.database.check_process()?;
         work(lock(&self.open).as_mut().ok_or(Fault::Closed(self.closed))?)
     }
 
-    /// Locks what is open, unless it is in use. Does not wait, so the caller may hold the GIL.
+    /// Locks the object, unless it is in use. Does not wait, so the caller may hold the GIL.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Option<T>>> {
         match self.open.try_lock() {
             Ok(open) => Some(open),
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Owned<T> {
         self.slot.as_ref().expect("a slot is there until the end of its object")
     }
 
-    /// Runs `work` with what is open, without the GIL.
+    /// Runs `work` with the open object, without the GIL.
     pub fn with<R: Send>(
         &self,
         py: Python<'_>,
@@ -69,7 +69,7 @@ impl<T: Send + 'static> Owned<T> {
         blocking(py, || self.slot().with(work))
     }
 
-    /// Closes what is open, if anything is. In a forked process, does nothing.
+    /// Closes the object, if it is open. In a forked process, does nothing.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         blocking(py, || {
             if self.slot().database.check_process().is_ok() {
@@ -96,7 +96,7 @@ impl<T: Send + 'static> Drop for Owned<T> {
     }
 }
 
-/// What is read: a database as it is now, or a snapshot.
+/// The source of a read: a database as it is now, or a snapshot.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     Now(&'a Arc<Shared>),
@@ -104,7 +104,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the database that is read.
+    /// Returns the database of the source.
     pub fn database(&self) -> &Arc<Shared> {
         match self {
             Source::Now(database) => database,

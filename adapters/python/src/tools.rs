@@ -34,8 +34,8 @@ pub fn open_read_only(
     DB::open_read_only(name, options)
 }
 
-/// Repairs the database: saves all that is sound, and puts aside what it takes out. Returns a
-/// report. With dry_run, only the report is made.
+/// Repairs the database: saves everything that is sound, and sets the rest aside. Returns a report.
+/// With dry_run, only the report is made.
 ///
 /// The options are those of DB.
 #[pyfunction]

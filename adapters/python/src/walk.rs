@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use minikv::{Comparator, Cursor, Result};
 
-/// Entries read ahead at most. More take the GIL less often, but read more in vain.
+/// Maximum number of entries read ahead. Raising it takes the GIL less often, but reads more in
+/// vain.
 const MAX_AHEAD: usize = 256;
 
-/// Entries of the first reading, and the factor from one reading to the next. More make short walks
-/// dearer, fewer make long ones so.
+/// Number of entries in the first read, and the factor from one read to the next. Raising them
+/// makes short walks slower; lowering them makes long walks slower.
 const FIRST_AHEAD: usize = 2;
 const AHEAD_FACTOR: usize = 2;
 
-/// Bytes of entries read ahead, after which none is added.
+/// Size of the entries read ahead above which no more are added, in bytes.
 const MAX_AHEAD_BYTES: usize = 64 << 10;
 
 /// One end of a range.
@@ -101,7 +102,7 @@ pub struct Walk {
     gap: Gap,
     /// Whether the cursor is at the entry of the run that was read last.
     is_in_place: bool,
-    /// Direction of the last reading, and the number of entries that the next one may read.
+    /// Direction of the last read, and the number of entries that the next one may read.
     ahead: (Step, usize),
 }
 
@@ -181,12 +182,12 @@ impl Walk {
         }
     }
 
-    /// Reads on from the gap in the direction `step`, unless the next entry was read already.
-    /// Returns `false` if there is no entry; the gap is then at that end of the range.
+    /// Continues reading from the gap in the direction `step`, unless the next entry was read
+    /// already. Returns `false` if there is no entry; the gap is then at that end of the range.
     ///
     /// # Errors
-    /// Errors of the cursor, if they come before the first entry. Otherwise the next reading
-    /// returns them.
+    /// Errors of the cursor, if they come before the first entry. Otherwise the next read returns
+    /// them.
     pub fn read(&mut self, step: Step) -> Result<bool> {
         if self.has_read(step) {
             return Ok(true);
@@ -197,7 +198,7 @@ impl Walk {
             self.gap = if step == Step::Forward { Gap::Stop } else { Gap::Start };
             return Ok(false);
         }
-        // The run and the gap in it stay together if a comparator unwinds from a move.
+        // The run and the gap in it stay consistent if a comparator unwinds from a move.
         self.run.clear(step == Step::Back);
         self.run.reserve(entries, self.entry_bytes());
         loop {
@@ -217,8 +218,8 @@ impl Walk {
         }
     }
 
-    /// Returns the number of entries that a reading in the direction `step` may take. It grows from
-    /// one reading to the next.
+    /// Returns the number of entries that a read in the direction `step` may take. It grows from
+    /// one read to the next.
     fn entries_to_read(&mut self, step: Step) -> usize {
         let entries = if self.ahead.0 == step { self.ahead.1 } else { FIRST_AHEAD };
         self.ahead = (step, (entries * AHEAD_FACTOR).min(MAX_AHEAD));

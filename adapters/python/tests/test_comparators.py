@@ -18,7 +18,7 @@ def backwards(a, b):
 
 
 class Failing:
-    """Order of bytes, until it is told to raise."""
+    """Byte order, until it is set to raise."""
 
     def __init__(self):
         self.error = None

@@ -69,7 +69,7 @@ def check(draw, db, model):
 def test_turns(path, options, first):
     draw, model = random.Random(str(options)), {}
     store = first
-    # plyvel with a comparator may wait for ever for a compaction, which needs the GIL. So there is
+    # plyvel with a comparator may wait forever for a compaction, which needs the GIL. So there is
     # none: no more than one table.
     may_compact = 'comparator' not in options
     for turn in range(6 if may_compact else 2):

@@ -1,4 +1,4 @@
-"""What minikv has and plyvel has not."""
+"""Features that minikv has and plyvel lacks."""
 
 import os
 
@@ -111,7 +111,7 @@ def test_a_scan_returns_what_lies_before_the_damage(path):
             # The damage does not go away.
             with pytest.raises(minikv.CorruptionError):
                 next(it)
-            # And the way back is open.
+            # Going back still works.
             assert it.prev() == found[-1]
             it.seek_to_start()
 

@@ -1,4 +1,4 @@
-"""Threads that share a database, an iterator or a batch, and a close in their midst."""
+"""Threads that share a database, an iterator or a batch, and a close while they run."""
 
 import itertools
 import sys

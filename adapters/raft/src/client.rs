@@ -1,5 +1,5 @@
 //! A client of the service. It finds the leader, follows it when it changes, and tries again until
-//! its deadline. Each write has an id within a session of the cluster, so that one that is sent
+//! its deadline. Each write has an id within a session of the cluster, so that a write that is sent
 //! again is applied once.
 
 use std::fmt;
@@ -25,13 +25,14 @@ use crate::service::tls::Trust;
 use crate::service::wire::{Answer, Call, Wire};
 use crate::service::{Read, Status, encode_percent};
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The cluster refused it, with this status.
+    /// The cluster refused the request, with this status.
     Refused(u16, String),
-    /// It was not served until the deadline. A write may have been applied, or may still be.
+    /// The request was not served before the deadline. A write may have been applied, or may still
+    /// be.
     Deadline(String),
     /// A file or an argument is wrong.
     Invalid(String),
@@ -52,8 +53,8 @@ impl std::error::Error for ClientError {}
 /// The result of a request.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// The shortest time for one attempt; usually it is a quarter of the deadline. A leader that is cut
-/// off from the others does not know it, and answers nothing.
+/// Minimum time for one attempt, which usually gets a quarter of the deadline. A leader that is cut
+/// off from the others does not know it, and does not answer.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -62,7 +63,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 pub struct Client {
     wire: Wire,
     deadline: Duration,
-    /// Addresses of nodes, and the place of the one that is asked next.
+    /// Addresses of nodes, and the position of the one to ask next.
     nodes: Mutex<Nodes>,
     /// Sessions that no request uses now.
     sessions: Mutex<Vec<Session>>,
@@ -85,14 +86,15 @@ struct Ask<'a> {
     path: &'a str,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
-    /// Any node may answer.
+    /// Whether any node may answer.
     anywhere: bool,
-    /// The answer may take as long as it takes.
+    /// Whether the answer may take any time.
     patient: bool,
 }
 
 impl Client {
-    /// A client of the cluster with nodes at `addresses`, each `host:port`; one of them is enough.
+    /// Creates a client of the cluster with nodes at `addresses`, each `host:port`; one of them is
+    /// enough.
     ///
     /// # Errors
     /// [`ClientError::Invalid`] if there is no address, or a file of `trust` cannot be read.
@@ -125,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Sets the value of `key`; returns the index of the entry of the log.
+    /// Sets the value of `key`; returns the index of the log entry.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -133,7 +135,7 @@ impl Client {
         Ok(self.write_one(Method::PUT, &key.into(), value.into()).await?.1)
     }
 
-    /// Deletes `key`; returns the index of the entry of the log.
+    /// Deletes `key`; returns the index of the log entry.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -156,8 +158,8 @@ impl Client {
         Ok(self.write(vec![condition], vec![Op { key, value }]).await?.0)
     }
 
-    /// Makes all changes if all conditions hold; returns whether they did, and the index of the
-    /// entry of the log.
+    /// Makes all changes if all conditions hold; returns whether they did, and the index of the log
+    /// entry.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -194,7 +196,7 @@ impl Client {
         let answer = self.ask(&ask).await;
         let is_gone = matches!(&answer, Ok(answer) if answer.status == StatusCode::GONE);
         if !is_gone {
-            // After a failure, too: what is sent next supersedes what may still be under way.
+            // After a failure, too: the next request supersedes one that may still be under way.
             lock(&self.sessions).push(session);
         }
         let answer = answer?;
@@ -229,7 +231,7 @@ impl Client {
         Ok((entries.collect(), page.more))
     }
 
-    /// What the first node that answers knows of the cluster.
+    /// Returns the status of the cluster as the first node that answers knows it.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -237,7 +239,7 @@ impl Client {
         parse(&self.ask(&get("/v1/status", true)).await?)
     }
 
-    /// Makes the node that is asked, or `members`, a new cluster.
+    /// Makes a new cluster of the node that is asked, or of `members`.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -359,7 +361,7 @@ impl Client {
                     let body: ErrorBody = parse_any(&answer)?;
                     let known = lock(&self.nodes).leader.replace(body.leader.unwrap_or_default());
                     if known.as_deref() == Some(&*to) && Instant::now() < deadline {
-                        // The leader has just changed; ask at once, but not in a circle.
+                        // The leader has just changed: ask it soon, but not in a tight loop.
                         tokio::time::sleep(FIRST_PAUSE).await;
                     }
                     if Instant::now() < deadline {
@@ -395,7 +397,7 @@ impl Client {
         }
     }
 
-    /// Goes on with another node.
+    /// Continues with another node.
     fn give_up(&self, node: &str) {
         let mut nodes = lock(&self.nodes);
         nodes.next += 1;
@@ -422,7 +424,7 @@ fn name_of(read: Read) -> &'static str {
     }
 }
 
-/// Whether another attempt may succeed.
+/// Returns whether another attempt may succeed.
 fn is_for_now(status: StatusCode) -> bool {
     matches!(
         status,

@@ -1,10 +1,10 @@
 //! The machine of the service: entries, conditions and sessions.
 //!
-//! A session is what makes a retry safe. Its number is the index of the entry that opened it. Each
-//! request in it has a sequence number, and the session remembers the last one with its outcome: a
-//! request that comes again gets that outcome and changes nothing, and one that is older than the
-//! last is refused. A session that was not used for [`SESSION_ENTRIES`] entries of the log has
-//! expired, and its requests are refused. So whatever a client retries, it is applied once at most.
+//! A session makes retries safe. Its number is the index of the entry that opened it. Each request
+//! in it has a sequence number, and the session remembers the last one with its outcome: a request
+//! that comes again gets that outcome and changes nothing, and one that is older than the last is
+//! refused. A session that was not used for [`SESSION_ENTRIES`] entries of the log has expired, and
+//! its requests are refused. So whatever a client retries is applied at most once.
 //!
 //! The value of a session on disk is the index of its last request (8, big-endian), the sequence
 //! number of that (8), and its outcome in postcard's format.
@@ -31,11 +31,11 @@ openraft::declare_raft_types!(
         AsyncRuntime = openraft::TokioRuntime,
 );
 
-/// Entries of the log after which a session that is not used has expired.
+/// Number of log entries after which an unused session expires.
 pub const SESSION_ENTRIES: u64 = 1 << 20;
-/// How often expired sessions are deleted, in entries of the log.
+/// Number of log entries between two sweeps of expired sessions.
 const SWEEP_ENTRIES: u64 = 1 << 12;
-/// Sessions looked at in one sweep.
+/// Maximum number of sessions examined in one sweep.
 const SWEEP_LIMIT: usize = 1 << 16;
 
 /// A change of one key.
@@ -56,7 +56,7 @@ pub struct Condition {
     pub expected: Option<Bytes>,
 }
 
-/// What a client asks for.
+/// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Changes all of the keys if all conditions hold, and else none.
@@ -88,20 +88,20 @@ pub struct Request {
     pub command: Command,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Whether the conditions held; true if there were none.
     Written(bool),
     /// The session was opened, with this number.
     Session(u64),
-    /// The session has expired, or never was.
+    /// The session has expired, or never existed.
     SessionExpired,
     /// The session has a later request.
     Superseded,
 }
 
-/// The machine.
+/// The state machine of the service.
 pub struct Kv {
     hub: Arc<Hub>,
     /// Changes that cannot be read yet, and the bytes of the entries that they are parts of.
@@ -110,7 +110,7 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// A machine that tells `hub` about changes.
+    /// Creates a machine that reports changes to `hub`.
     pub fn new(hub: Arc<Hub>) -> Kv {
         Kv { hub, changes: Vec::new(), bytes: 0 }
     }
@@ -228,7 +228,7 @@ impl Machine<TypeConfig> for Kv {
     }
 }
 
-/// What is remembered of a session.
+/// The stored state of a session.
 struct Session {
     index: u64,
     sequence: u64,

@@ -39,7 +39,7 @@ impl Requests {
         Requests(bytes.into())
     }
 
-    /// Returns their length as bytes.
+    /// Returns the length of the encoded requests, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }

@@ -17,20 +17,20 @@ pub struct Change {
     pub value: Option<Bytes>,
 }
 
-/// Changes that are kept.
+/// Maximum number of changes that are kept.
 const KEPT_CHANGES: usize = 1 << 16;
 const KEPT_BYTES: usize = 16 << 20;
 
 /// The latest changes of this node's state, in the order of the log. Thread-safe.
 pub struct Hub {
     recent: Mutex<Recent>,
-    /// The index up to which changes are there.
+    /// The index up to which changes were published.
     applied: watch::Sender<u64>,
 }
 
 struct Recent {
     changes: VecDeque<Change>,
-    /// Changes were published together: their number, and the bytes that they keep in memory.
+    /// Groups of changes published together: their number, and the bytes that they keep in memory.
     groups: VecDeque<(usize, usize)>,
     bytes: usize,
     /// Changes after this index are all there.
@@ -38,7 +38,7 @@ struct Recent {
 }
 
 impl Hub {
-    /// A hub of a state that has entries up to `applied`.
+    /// Creates a hub of a state that has entries up to `applied`.
     pub fn new(applied: u64) -> Hub {
         Hub { recent: Mutex::new(Recent::after(applied)), applied: watch::Sender::new(applied) }
     }

@@ -1,4 +1,5 @@
-//! Errors as LevelDB writes them (`Status::ToString`): with a prefix by which clients tell kinds.
+//! Errors as LevelDB writes them (`Status::ToString`): with a prefix by which clients tell them
+//! apart.
 
 use std::io::ErrorKind;
 

@@ -12,10 +12,10 @@ const FULL_ENTRIES: u64 = 2_000_000;
 const SHORT_REPEATS: usize = 1;
 const FULL_REPEATS: usize = 3;
 
-/// MiB of write buffer of the workloads.
+/// Write buffer of the workloads, in MiB.
 const BUFFER_MIB: usize = 64;
-/// MiB of write buffer of `--amplification`. It is LevelDB's default; with a larger one, the same
-/// data has fewer levels.
+/// Write buffer of `--amplification`, in MiB. This is LevelDB's default; with a larger one, the
+/// same data has fewer levels.
 const COUNTED_BUFFER_MIB: usize = 4;
 
 /// minikv and its peers on the same work in the same run

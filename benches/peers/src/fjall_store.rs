@@ -60,8 +60,8 @@ impl Fjall {
         Fjall::open_keyspace(dir, settings, keyspace_options(settings.write_buffer_bytes))
     }
 
-    /// Like [`open`](Fjall::open), with or without filters, and with tables that have the same
-    /// proportion to the write buffer as by default. The first level is four tables.
+    /// Like [`open`](Fjall::open), with or without filters, and with tables whose size has the
+    /// default proportion to the write buffer. The first level is four tables.
     pub fn open_scaled(dir: &Path, settings: &Settings, filters: bool) -> Result<Fjall> {
         let write_buffer_bytes = settings.write_buffer_bytes;
         let strategy = Leveled::default().with_table_target_size(write_buffer_bytes as u64);

@@ -1,8 +1,8 @@
 //! LevelDB, by its C API, as a [`Store`].
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
-//! never null, except where said, and never used after they were destroyed. Slices are passed as
-//! pointer and length, and the library copies them before it returns. A database may be shared
+//! never null, except where noted, and never used after the object is destroyed. Slices are passed
+//! as pointer and length, and the library copies them before it returns. A database may be shared
 //! between threads (`leveldb/db.h`).
 #![allow(unsafe_code, reason = "calls C")]
 
@@ -104,7 +104,7 @@ impl LevelDb {
 
     /// Writes the entries in one batch.
     fn write(&self, entries: &[Entry<'_>], options: *mut CWriteOptions) -> Result<()> {
-        // SAFETY: the batch is made, used and destroyed here; slices as the module says.
+        // SAFETY: the batch is made, used and destroyed here; slices are passed as described above.
         unsafe {
             let batch = leveldb_writebatch_create();
             for (key, value) in entries {
@@ -121,7 +121,7 @@ impl LevelDb {
 impl Store for LevelDb {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         let write = if sync { self.write_synced } else { self.write };
-        // SAFETY: the database is open; slices as the module says.
+        // SAFETY: the database is open; slices are passed as described above.
         checked(|error| unsafe {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(self.db, write, key, key_len, value.as_ptr(), value.len(), error);
@@ -139,7 +139,7 @@ impl Store for LevelDb {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        // SAFETY: the database is open; slices as the module says.
+        // SAFETY: the database is open; slices are passed as described above.
         checked(|error| unsafe {
             leveldb_delete(self.db, self.write, key.as_ptr(), key.len(), error);
         })

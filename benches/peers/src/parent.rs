@@ -18,8 +18,8 @@ use crate::report::Report;
 /// was named explicitly.
 const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
 
-/// Workloads whose final state is the start of no other workload, so that slow ones can be left out
-/// of repetitions.
+/// Workloads from whose final state no other workload starts, so that slow ones can be left out of
+/// repetitions.
 const ENDS: &[&str] = &[
     "fillseq",
     "fillbatch",

@@ -15,9 +15,9 @@ use rocksdb::{
     WriteBatch, WriteBatchWithTransaction, WriteBufferManager, WriteOptions,
 };
 
-/// Size from which on an ingested table is full, in bytes: that of RocksDB's own tables.
+/// Size at which an ingested table is full, in bytes: that of RocksDB's own tables.
 const SST_BYTES: u64 = 64 << 20;
-/// Numbers of threads that flush and that compact for all databases that share an environment.
+/// Numbers of flushing and of compacting threads for all databases that share an environment.
 const SHARED_THREADS: (i32, i32) = (1, 2);
 
 pub struct RocksDb {
@@ -90,7 +90,7 @@ impl RocksDb {
     }
 
     /// Like [`open`](RocksDb::open), with or without filters, with statistics, and with tables and
-    /// a first level that have the same proportion to the write buffer as by default.
+    /// a first level whose sizes have the default proportion to the write buffer.
     pub fn open_counted(dir: &Path, settings: &Settings, filters: bool) -> Result<RocksDb> {
         let blocks = block_options(&Cache::new_lru_cache(settings.cache_bytes), filters);
         let mut options = options(&blocks, settings);
@@ -120,8 +120,8 @@ impl RocksTransactions {
     }
 }
 
-/// The methods of a [`Store`] that both do in the same way. The trait that their databases have in
-/// common cannot be named outside of the crate.
+/// The methods of a [`Store`] that both types implement in the same way. The trait that their
+/// databases have in common cannot be named outside of the crate.
 macro_rules! common_methods {
     () => {
         fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {

@@ -1,4 +1,4 @@
-//! How fast sorted entries could be loaded at best: blocks of 4 KiB, compressed with snappy,
+//! The highest possible speed of loading sorted entries: blocks of 4 KiB, compressed with snappy,
 //! written to one file and synced, by one thread, without filters, an index or checksums.
 //!
 //! ```text

@@ -64,7 +64,7 @@ pub struct Outcome {
     /// Time taken, in seconds.
     pub seconds: f64,
     /// Latencies of every put and delete, and of every eighth get and seek; steps of a scan are not
-    /// timed. Of `sync` and `follow`, those of every sync and of every time that the follower
+    /// timed. For `sync` and `follow`, latencies of every sync and of every time that the follower
     /// caught up.
     pub latency: Option<Latency>,
     /// The figures, with the speed first.

@@ -19,7 +19,7 @@ const SHARED_COMPACTION_THREADS: usize = 2;
 /// An open minikv database.
 pub struct Minikv {
     db: Db,
-    /// Where sorted tables are written before they are ingested.
+    /// The directory in which sorted tables are written before they are ingested.
     tables: PathBuf,
     options: Options,
     describe: String,

@@ -160,7 +160,7 @@ pub enum Request {
     Get {
         /// The entry.
         number: u64,
-        /// Whether the key that follows the entry's is meant.
+        /// Whether the request is for the absent key after the entry's.
         missing: bool,
     },
     /// A put.
@@ -306,7 +306,7 @@ impl Requests {
         }
     }
 
-    /// Returns the next get: an entry, and whether the absent key that follows it is meant.
+    /// Returns the next get: an entry, and whether it is for the absent key that follows.
     pub fn next_get(&mut self) -> (u64, bool) {
         let missing = self.misses.random::<f64>() < self.profile.miss();
         (self.next_number(), missing)

@@ -122,7 +122,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     At(Start),
-    /// All entries, some of them overwritten.
+    /// All entries are there, some of them overwritten.
     Changed,
     /// Some entries are missing.
     Spent,
@@ -179,7 +179,7 @@ impl<'a> Runner<'a> {
         }
         let store = &self.current.as_ref().expect("just made").store;
         if workload.group.is_optional() && !store.has(workload.group) {
-            // The table shows that the engine does not have it.
+            // The table shows that the engine lacks the feature.
             return Ok(Outcome {
                 workload: workload.name.to_string(),
                 operations: 0,
@@ -227,7 +227,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Replaces the current database by a new one.
+    /// Replaces the current database with a new one.
     fn replace(&mut self, plan: Plan) -> Result<()> {
         self.current = None;
         if self.dir.try_exists()? {

@@ -149,8 +149,8 @@ impl Loaded<'_> {
         (0..count).try_for_each(|position| put.get(order.at(position)))
     }
 
-    /// Puts all entries, unsynced, with a sync after every hundred, by several threads. An
-    /// operation is a sync, and so is a latency. Returns the work done.
+    /// Puts all entries, unsynced, with a sync after every hundred, by several threads. Operations
+    /// and latencies are those of the syncs. Returns the work done.
     pub fn put_and_sync(&self, threads: u64, order: Order, generation: u32) -> Result<Done> {
         let syncs = self.entries / PUTS_PER_SYNC;
         parallel(threads, syncs, |thread| {
@@ -167,8 +167,8 @@ impl Loaded<'_> {
     }
 
     /// Puts `puts` entries in each of `rounds` rounds, with a generation for each round, from
-    /// `generation` on. After each round `follower` catches up and gets the last of them, which is
-    /// an operation. Some of the others are checked, untimed. Returns the work done.
+    /// `generation` on. After each round `follower` catches up and gets the last entry, which
+    /// counts as one operation. Some of the others are checked, untimed. Returns the work done.
     pub fn follow(
         &self,
         follower: &dyn Follower,

@@ -36,13 +36,13 @@ impl Settings {
     }
 }
 
-/// Takes an entry.
+/// A function that takes an entry.
 pub type Sink<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 
-/// Passes entries to a sink, in ascending order of their keys.
+/// A function that passes entries to a sink, in ascending order of their keys.
 pub type Source<'a> = dyn FnMut(&mut Sink<'_>) -> Result<()> + 'a;
 
-/// A transaction of some engine, as the function sees it that runs in it.
+/// A transaction of some engine, as seen by the function that runs in it.
 pub trait Transact {
     /// Passes the value of `key` to `found`. The transaction fails if another one changes the entry
     /// before it is committed.
@@ -61,9 +61,9 @@ pub trait Transact {
 /// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its writes are visible.
+    /// The writes of the transaction are visible.
     Committed,
-    /// It has failed, because what it had read was changed.
+    /// The transaction has failed, because data that it had read was changed.
     Conflict,
 }
 
@@ -84,7 +84,7 @@ pub trait Space {
 
 /// A handle for reading a database that another handle writes.
 pub trait Follower {
-    /// Makes visible what was written before the call.
+    /// Makes all writes before the call visible.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -106,14 +106,14 @@ pub enum Direction {
     Backward,
 }
 
-/// The error of what an engine does not have ([`Store::has`]).
+/// Returns the error for a feature that the engine lacks ([`Store::has`]).
 fn missing<T>() -> Result<T> {
     Err("the engine does not have this".into())
 }
 
 /// An open database of some engine. Dropping it closes it.
 pub trait Store: Send + Sync {
-    /// Returns whether the engine has what the workloads of an optional group need
+    /// Returns whether the engine has the features that the workloads of an optional group need
     /// ([`Group::is_optional`]).
     fn has(&self, _optional: Group) -> bool {
         false
@@ -137,8 +137,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn delete(&self, key: &[u8]) -> Result<()>;
 
-    /// Deletes all keys from `from` on, up to `to`, which is excluded. An engine without such an
-    /// operation deletes them one by one.
+    /// Deletes the keys from `from` up to and excluding `to`. An engine without such an operation
+    /// deletes them one by one.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -154,8 +154,8 @@ pub trait Store: Send + Sync {
         keys.iter().try_for_each(|key| self.delete(key))
     }
 
-    /// Loads sorted entries into the empty database by the fastest way that the engine has, and
-    /// makes them durable. The default is batches.
+    /// Loads sorted entries into the empty database in the engine's fastest way, and makes them
+    /// durable. By default, writes them in batches.
     ///
     /// # Errors
     /// Errors of the engine and of `entries`.
@@ -191,8 +191,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn sync(&self) -> Result<()>;
 
-    /// Creates `count` keyspaces, each with its share of the write buffer if each has one of its
-    /// own.
+    /// Creates `count` keyspaces. If each has a write buffer of its own, it gets its share of the
+    /// whole.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -225,7 +225,7 @@ pub trait Store: Send + Sync {
         missing()
     }
 
-    /// Opens the database once more, to follow what this handle writes.
+    /// Opens the database once more, to follow the writes of this handle.
     ///
     /// # Errors
     /// Errors of the engine.

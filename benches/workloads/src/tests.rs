@@ -37,7 +37,7 @@ fn every_workload_runs_on_minikv() {
         assert_eq!(outcome.workload, workload.name);
         assert!(outcome.operations > 0 && outcome.seconds > 0.0, "{outcome:?}");
         for figure in &outcome.figures {
-            // Transactions may all be lucky.
+            // Perhaps no transaction had a conflict.
             let may_be_none = figure.name == "transact, conflicts" && figure.value == 0.0;
             assert!(may_be_none || figure.value.is_finite() && figure.value > 0.0, "{figure:?}");
             assert!(figure.name.starts_with(workload.name) || workload.name == "compact");
@@ -123,7 +123,7 @@ fn features_beside_puts_and_gets_have_plausible_figures() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
-    /// Has none of what only some engines have.
+    /// Lacks every optional feature.
     HasNothing,
     /// Finds nothing for three keys in a hundred.
     Loses,
@@ -141,17 +141,17 @@ enum Fault {
     ScansPartly,
     /// Loses some writes of transactions.
     LosesAdditions,
-    /// Has the same entries in all keyspaces, and in all databases that share something.
+    /// Has the same entries in all keyspaces, and in all databases that share resources.
     MixesSpaces,
-    /// Makes every backup of what the database was when it was opened.
+    /// Makes only the first backup, and ignores later ones.
     BacksUpLate,
     /// Leaves entries out of backups.
     BacksUpPartly,
-    /// Shows a follower only what was there at first.
+    /// Shows a follower only the initial state.
     FollowsLate,
-    /// Keeps what the compaction filter removes.
+    /// Keeps the entries that the compaction filter removes.
     FiltersNothing,
-    /// Removes more than the compaction filter does.
+    /// Removes more entries than the compaction filter does.
     FiltersMore,
 }
 
@@ -170,7 +170,7 @@ struct Faulty {
     fault: Fault,
 }
 
-/// Returns a map of its own with the same entries.
+/// Returns an independent map with the same entries.
 fn copy(map: &Map) -> Map {
     Arc::new(Mutex::new(map.lock().unwrap().clone()))
 }

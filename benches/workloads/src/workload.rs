@@ -52,7 +52,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// Returns whether the workloads need something that not every engine has.
+    /// Returns whether the workloads need a feature that not every engine has.
     pub fn is_optional(self) -> bool {
         match self {
             Group::Transactions

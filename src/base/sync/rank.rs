@@ -15,13 +15,13 @@ use super::{Instant, WaitTimeoutResult, raw};
 /// what each of them guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LockRank {
-    /// The place up to which a database that is followed was read.
+    /// The position up to which a followed database has been read.
     Follow,
     /// The handles of an engine's background threads.
     Workers,
     /// The handles of the threads of a pool.
     PoolThreads,
-    /// The turn of an ingest.
+    /// Held by the one ingest that may add tables.
     Ingest,
     /// The current log and the memtable it fills.
     Commit,

@@ -178,9 +178,9 @@ impl Condvar {
         self.wait_until(guard, Instant::now() + time)
     }
 
-    /// Yields to other threads for an arbitrary time. Afterwards the deadline may have passed or
-    /// not; if not, the cause of the wake-up was a notification, or there was none. Callers may
-    /// rely on neither. Returns whether the deadline has passed.
+    /// Yields to other threads for an arbitrary time. Afterwards the deadline may or may not have
+    /// passed; if it has not, the wake-up may be spurious. Callers may rely on neither. Returns
+    /// whether the deadline has passed.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
         let is_over = thread_rng().r#gen();

@@ -39,12 +39,12 @@
 //!
 //! Values are listed in their order: 5 < 3 < 2 < 1 < 6 < 4 < 0. Within a type, numbers are ordered
 //! as numbers, strings and binaries by bytes, arrays value by value. Ids come first: the database,
-//! then the store, then the index. In the data of an index, keys of one value are ordered by the
-//! primary value and then by the sequence number.
+//! then the store, then the index. In the data of an index, keys with the same value are ordered by
+//! the primary value and then by the sequence number.
 //!
-//! Keys may be equal and differ in bytes: an id may be stored in more bytes than it takes, 0 and -0
-//! are the same number, what follows a complete key does not count, and neither does a sequence
-//! number without a primary value.
+//! Keys may be equal and differ in bytes: an id may be stored in more bytes than it needs, 0 and -0
+//! are the same number, and bytes after a complete key are ignored, as is a sequence number without
+//! a primary value.
 
 mod order;
 // For the command and for tests.
@@ -58,12 +58,12 @@ pub use text::describe;
 
 /// The order of Chromium's IndexedDB: `idb_cmp1`.
 ///
-/// It opens the folders `IndexedDB/*.indexeddb.leveldb` in a profile of Chromium or of a program
-/// made from it, such as those with Electron.
+/// The folders `IndexedDB/*.indexeddb.leveldb` in a profile of Chromium, or of a program built on
+/// it, such as an Electron application, open with this comparator.
 ///
-/// For complete keys this is Chromium's order. Damaged keys, for which Chromium has none, are
-/// ordered by their bytes from the damage on, so that this is a total order of all byte strings.
-/// Keys that are equal may differ in bytes, so filters have no effect.
+/// For complete keys this is Chromium's order. Damaged keys, for which Chromium defines no order,
+/// are ordered by their bytes from the damage on, so that this is a total order of all byte
+/// strings. Keys that are equal may differ in bytes, so filters have no effect.
 ///
 /// ```no_run
 /// use minikv::{Db, IndexedDbComparator, Options};
@@ -88,7 +88,7 @@ impl Comparator for IndexedDbComparator {
     }
 }
 
-/// What the first bytes of a key say: the ids, in their order.
+/// The ids in the first bytes of a key, in the order in which they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Prefix {
     database: i64,
@@ -96,7 +96,7 @@ struct Prefix {
     index: i64,
 }
 
-/// What a key is about.
+/// The kind of data under a key, which follows from its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Global,
@@ -122,12 +122,12 @@ impl Prefix {
     }
 }
 
-/// The number of types of global metadata that are a type alone.
+/// Number of types of global metadata whose keys end after the type.
 const SIMPLE_GLOBAL: u8 = 7;
-/// The number of types of a database's metadata that are a type alone.
+/// Number of types of a database's metadata whose keys end after the type.
 const SIMPLE_DATABASE: u8 = 6;
 
-/// Types of metadata that have more than a type.
+/// Types of metadata whose keys continue after the type.
 mod metadata {
     pub(super) const SCOPES: u8 = 50;
     pub(super) const FREE_DATABASE: u8 = 100;
@@ -152,8 +152,8 @@ mod value {
     pub(super) const BINARY: u8 = 6;
 }
 
-// Each of these takes what it returns off the start of `rest`. If that is not there, `rest` may be
-// left anywhere.
+// Each of these functions decodes its result from the start of `rest` and advances `rest` past it.
+// If it returns `None`, `rest` may be left at any position.
 
 fn take_prefix(rest: &mut &[u8]) -> Option<Prefix> {
     let lengths = take_byte(rest)?;
@@ -181,7 +181,7 @@ fn take_bytes<'k>(rest: &mut &'k [u8], count: usize) -> Option<&'k [u8]> {
     Some(bytes)
 }
 
-/// Takes a number of up to ten bytes. Of the tenth, the lowest bit counts.
+/// Decodes a number of up to ten bytes. Only the lowest bit of the tenth counts.
 fn take_number(rest: &mut &[u8]) -> Option<i64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
@@ -194,7 +194,7 @@ fn take_number(rest: &mut &[u8]) -> Option<i64> {
     None
 }
 
-/// Takes a string: its UTF-16 units, big-endian.
+/// Decodes a string. Returns its UTF-16 units, big-endian.
 fn take_string<'k>(rest: &mut &'k [u8]) -> Option<&'k [u8]> {
     let units = usize::try_from(take_number(rest)?).ok()?;
     take_bytes(rest, units.checked_mul(2)?)

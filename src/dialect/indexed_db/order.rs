@@ -1,7 +1,7 @@
 //! The order of keys.
 //!
-//! Two keys are read side by side, as long as they are equal. What cannot be read in one of them
-//! comes before all that can; if it cannot be read in both, the bytes decide.
+//! Two keys are decoded side by side for as long as they are equal. If the next part of one of them
+//! cannot be decoded, that key comes first; if neither can be decoded, the bytes decide.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -11,7 +11,7 @@ use super::{
     take_number, take_prefix, take_string, value,
 };
 
-/// Whether the order is known, or the keys are equal up to here.
+/// The order, if it is decided; otherwise the keys are equal so far.
 type Step = ControlFlow<Ordering>;
 
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
@@ -77,10 +77,11 @@ fn compare_database<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
     }
 }
 
-/// Compares a value of each key, and takes them off. Arrays may be nested as deep as their bytes
-/// last, so there is no recursion.
+/// Compares the next value of both keys, and advances past it. Arrays may be nested as deeply as a
+/// key has bytes, so there is no recursion.
 fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
-    // How many values of the arrays around are left: of the innermost, and of those around it.
+    // Number of values left in the enclosing arrays of each key: first the innermost, then those
+    // around it.
     let mut array: Option<[i64; 2]> = None;
     let mut outer = Vec::new();
     loop {
@@ -102,7 +103,8 @@ fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
     }
 }
 
-/// Compares a value of each key, but of arrays only that they are arrays. Returns their lengths.
+/// Compares the next value of both keys. Of arrays, compares only the type, and returns the
+/// lengths.
 fn compare_one<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> ControlFlow<Ordering, Option<[i64; 2]>> {
     let (kind, other) = both(a, b, take_byte)?;
     step(rank(kind).cmp(&rank(other)))?;
@@ -123,7 +125,7 @@ fn compare_one<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> ControlFlow<Ordering, 
     Continue(None)
 }
 
-/// Returns the place of a type of values among the others. Unknown ones are last.
+/// Returns the rank of a type of values. Unknown types are last.
 fn rank(kind: u8) -> u8 {
     match kind {
         value::MIN => 0,
@@ -137,7 +139,7 @@ fn rank(kind: u8) -> u8 {
     }
 }
 
-/// Compares as numbers. What is not a number comes first, by its bits.
+/// Compares two numbers. NaNs come first, in the order of their bits.
 fn compare_doubles(a: f64, b: f64) -> Ordering {
     let nan = |d: f64| d.is_nan().then_some(d.to_bits());
     a.partial_cmp(&b).unwrap_or_else(|| match (nan(a), nan(b)) {
@@ -146,7 +148,7 @@ fn compare_doubles(a: f64, b: f64) -> Ordering {
     })
 }
 
-/// Compares what follows the value in the data of an index.
+/// Compares the parts after the value of two index entries.
 fn compare_after_value<'k>(a: &'k [u8], b: &'k [u8]) -> Step {
     use AfterValue::{Damage, Nothing, Primary};
     match (AfterValue::of(a), AfterValue::of(b)) {
@@ -161,13 +163,13 @@ fn compare_after_value<'k>(a: &'k [u8], b: &'k [u8]) -> Step {
     }
 }
 
-/// What follows the value in the data of an index.
+/// The part after the value of an index entry.
 enum AfterValue<'k> {
     /// No primary value, and a sequence number or none.
     Nothing,
-    /// Something that is no sequence number.
+    /// Bytes that are not a sequence number.
     Damage(&'k [u8]),
-    /// The primary value, not read yet, and the sequence number.
+    /// The primary value, not yet decoded, and the sequence number.
     Primary(&'k [u8], i64),
 }
 
@@ -183,7 +185,7 @@ impl AfterValue<'_> {
     }
 }
 
-/// Takes the same thing off both keys. Breaks if it cannot be read in one of them.
+/// Decodes the next part of both keys with `take`. Breaks if either cannot be decoded.
 fn both<'k, T>(
     a: &mut &'k [u8],
     b: &mut &'k [u8],
@@ -198,7 +200,8 @@ fn both<'k, T>(
     }
 }
 
-/// Takes the same thing off both keys and compares it. Returns it if it is equal.
+/// Decodes the next part of both keys with `take`, and compares the parts. Returns the part if they
+/// are equal.
 fn compare_next<'k, T: Ord>(
     a: &mut &'k [u8],
     b: &mut &'k [u8],

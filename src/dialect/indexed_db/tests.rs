@@ -34,7 +34,7 @@ enum Key {
 }
 
 impl Key {
-    /// The order of the ids, and after them that of the enumerations above.
+    /// Compares the ids, and then the rest in the order of the enumerations above.
     fn compare(&self, other: &Key) -> Ordering {
         let ids = self.ids().cmp(&other.ids()).then(self.kind().cmp(&other.kind()));
         ids.then_with(|| self.partial_cmp(other).expect("no NaN"))
@@ -223,7 +223,7 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(5) {
         0 => Key::random(rng).encode(),
         1 => rng.bytes(12, 8),
-        // Arrays, whose lengths may be damaged, of things that are not numbers.
+        // Arrays of NaNs, of arrays with damaged lengths, and of random bytes.
         2 => {
             let mut key = prefix([1, 1, 1]);
             let (not_a_number, negative) = ([0xff; 8], [[0xff; 9].as_slice(), &[1]].concat());
@@ -241,8 +241,8 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Sorts keys and compares every two of them: each must be where the sort put it, and those that
-/// are equal must be neighbours.
+/// Sorts keys and compares each pair: the result must agree with their places after the sort, and
+/// equal keys must be neighbours.
 #[test]
 fn any_bytes_have_a_total_order() {
     let mut rng = Rng::new(2);
@@ -276,7 +276,7 @@ fn keys_may_be_equal_and_differ_in_bytes() {
         (b"\0\x01\x01\x01\x03\0\0\0\0\0\0\0\0", b"\0\x01\x01\x01\x03\0\0\0\0\0\0\0\x80"),
         // The length of a string in two bytes, and in one.
         (b"\0\x01\x01\x01\x01\x81\x00\0a", b"\0\x01\x01\x01\x01\x01\0a"),
-        // What follows a complete key.
+        // Bytes after a complete key.
         (b"\0\x01\x01\x01\x05", b"\0\x01\x01\x01\x05more"),
         (b"\0\0\0\0\x01", b"\0\0\0\0\x01more"),
         // A sequence number without a primary value.
@@ -298,7 +298,7 @@ fn damage_decides_only_from_where_it_begins() {
     assert_eq!(order(&array(&[one, b"\x03zz"]), &array(&[one, one])), (Less, Greater));
     assert_eq!(order(&array(&[two, b"\x03"]), &array(&[one, two])), (Greater, Less));
     assert_eq!(order(&array(&[one, b"\x03a"]), &array(&[one, b"\x03b"])), (Less, Greater));
-    // Keys of ranges: a prefix alone is before all keys that have it.
+    // Bounds of ranges: a prefix alone comes before all keys that start with it.
     assert_eq!(order(&key(b""), &key(b"\x05")), (Less, Greater));
     assert_eq!(order(b"", &key(b"")), (Less, Greater));
     // Unknown types of values.
@@ -358,7 +358,7 @@ fn keys_become_a_line_of_text() {
         assert_eq!(describe(&bytes).as_deref(), Some(text));
         let ends: Vec<_> =
             (0..bytes.len()).filter(|&end| describe(&bytes[..end]).is_some()).collect();
-        // The data of an index may end before or after the sequence number.
+        // An index entry may end before or after the sequence number.
         let optional = if matches!(key, Key::Index(..)) { 2 } else { 0 };
         assert_eq!(ends.len(), optional, "{text}: {ends:?}");
         assert_eq!(describe(&[&bytes[..], b"\xff"].concat()), None, "{text}");
@@ -386,7 +386,7 @@ fn arrays_may_be_nested_a_million_deep() {
     assert_eq!(compare(&deep(&[5]), &deep(&[3])), Less);
     assert_eq!(describe(&deep(&[5])).map(|text| text.len()), Some(2_000_000 + 22));
     assert_eq!(describe(&deep(&[])), None);
-    // Lengths that no bytes stand for.
+    // A length far beyond the end of the key.
     let many = |end: &[u8]| [&prefix([1, 1, 1]), &[4][..], &[0xff; 8], &[0x7f], end].concat();
     assert_eq!(compare(&many(&[5]), &many(&[5])), Equal);
     assert_eq!(describe(&many(&[5])), None);

@@ -147,9 +147,9 @@ fn of_index(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// Describes a value. Arrays may be nested as deep as their bytes last, so there is no recursion.
+/// Describes a value. Arrays may be nested as deeply as a key has bytes, so there is no recursion.
 fn describe_value(rest: &mut &[u8], text: &mut String) -> Option<()> {
-    // How many values are left in each array around, the innermost last.
+    // Number of values left in each enclosing array, the innermost last.
     let mut arrays: Vec<i64> = Vec::new();
     loop {
         match take_byte(rest)? {
@@ -179,7 +179,7 @@ fn describe_value(rest: &mut &[u8], text: &mut String) -> Option<()> {
             }
             _ => return None,
         }
-        // A value has ended, and with it the arrays whose last one it was.
+        // A value has ended, and with it the arrays of which it was the last value.
         loop {
             let Some(left) = arrays.last_mut() else { return Some(()) };
             *left -= 1;
@@ -202,7 +202,7 @@ fn write_number(number: f64, text: &mut String) -> Result {
     }
 }
 
-/// Writes UTF-16 in quotes, with Rust's escapes for what is not printable.
+/// Writes UTF-16 in quotes, with Rust's escapes for unprintable characters.
 fn quote(units: &[u8], text: &mut String) -> Result {
     let units = units.chunks_exact(2).map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
     text.push('"');

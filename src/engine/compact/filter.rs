@@ -1,20 +1,21 @@
 //! Compaction filters: a program's own rule about the entries that compactions read anyway.
 //!
-//! A filter may remove an entry or change its value, which is no write: it has no sequence number
-//! and is in no log. So it must not be seen where something else was seen before:
+//! A filter may remove an entry or change its value. Such a change is not a write: it has no
+//! sequence number and is in no log. So a reader that could see the entry before must not see the
+//! change:
 //!
-//! - Snapshots that exist when a merge begins: the filter is not asked about what they show
+//! - Snapshots that exist when a merge begins: the filter is not asked about entries that they show
 //!   ([`FilterRule::decide`]).
-//! - Snapshots that are taken while it runs: they keep the view from before, if the filter has done
-//!   anything ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//! - Snapshots that are taken while it runs: they keep the view from before, if the filter has
+//!   changed anything ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //! - Iterators and cursors have views of their own.
 //!
 //! An entry that is removed becomes a tombstone at its own sequence number, and is left out with it
 //! if nothing lies further down.
 //!
-//! What has expired when the merge begins is removed by the same rule, before the program's filter
-//! is asked. Snapshots that show it keep it, although their reads of the keyspace do not: it is
-//! still there for reads of the database itself.
+//! Entries that have expired when the merge begins are removed by the same rule, before the
+//! program's filter is asked. They are kept for the snapshots that show them: reads of the keyspace
+//! leave expired entries out, but reads of the database itself do not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::format::expiry::has_expired;
 use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 use crate::format::keyspace::expiry_of;
 
-/// What to do with an entry: see [`Options::compaction_filter`](crate::Options::compaction_filter).
+/// Decision about an entry: see [`Options::compaction_filter`](crate::Options::compaction_filter).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompactionDecision {
     /// Keep the entry.
@@ -37,7 +38,7 @@ pub enum CompactionDecision {
 /// A rule about a key and its value.
 type Decide = dyn Fn(&[u8], &[u8]) -> CompactionDecision + Send + Sync;
 
-/// A filter as a program gave it.
+/// A filter supplied by the program.
 #[derive(Clone)]
 pub(crate) struct CompactionFilter(Arc<Decide>);
 
@@ -55,7 +56,7 @@ impl fmt::Debug for CompactionFilter {
     }
 }
 
-/// The filter of one merge, and the entries that it is not asked about.
+/// The filter of one merge, with the clock and the snapshots that limit it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FilterRule<'a> {
     pub(super) filter: Option<&'a CompactionFilter>,
@@ -67,7 +68,7 @@ pub(super) struct FilterRule<'a> {
 }
 
 impl FilterRule<'_> {
-    /// Decides about an entry that the merge would keep.
+    /// Returns the decision about an entry that the merge would keep.
     pub(super) fn decide(&self, entry: &ParsedKey<'_>, value: &[u8]) -> CompactionDecision {
         let is_open = entry.kind == KeyKind::Value && entry.seq > self.newest_snapshot;
         if !is_open {

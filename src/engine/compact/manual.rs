@@ -5,9 +5,9 @@
 //! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
 //! 3. Last, the tables of that level itself that took part in no merge are rewritten in place.
 //!
-//! Each level is compacted in pieces of some tables each, so that nothing waits for all of it:
-//! flushes and automatic compactions of other tables go on beside it, level 0 is compacted between
-//! two pieces if it has grown, and space comes back with each piece.
+//! Each level is compacted in pieces of limited size, so that nothing waits for the whole of it:
+//! flushes and automatic compactions of other tables go on meanwhile, level 0 is compacted between
+//! two pieces if it has grown, and each piece frees space.
 //!
 //! A piece that needs a table of an automatic compaction waits until that compaction ends. Until
 //! then the background starts no other, so that the wait is short. The background moves no tables
@@ -29,11 +29,11 @@ use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
 
 /// Maximum size of a piece, in tables of the target size; a single table with all that it overlaps
-/// may exceed it. Larger pieces write fewer entries twice; smaller ones keep fewer tables from
-/// automatic compactions. `docs/performance.md` has the figures.
+/// may exceed it. Raising it writes fewer entries twice, but keeps more tables from automatic
+/// compactions. `docs/performance.md` has the figures.
 const PIECE_TABLES: u64 = 128;
 
-/// The right to run a manual compaction; only one runs at a time. Ends when dropped.
+/// The right to run a manual compaction; only one runs at a time. Given back when dropped.
 struct Permit<'a>(&'a Engine);
 
 impl<'a> Permit<'a> {
@@ -108,9 +108,9 @@ impl Request {
         KeyRange { from: self.from.as_deref(), to: Some(&self.to) }
     }
 
-    /// Returns the next piece of a level, after the user key `done`, with its last user key: tables
-    /// of the level, and the tables that they overlap in the levels below, of about `most` bytes.
-    /// `None` after the last.
+    /// Returns the next piece of a level after the user key `done`, with the piece's last user key;
+    /// `None` after the last piece. A piece is made of tables of the level and the tables that they
+    /// overlap in the levels below, about `most` bytes in all.
     pub(super) fn next_piece(
         &self,
         version: &Arc<Version>,
@@ -175,8 +175,8 @@ impl Engine {
     }
 
     fn compact_in_pieces(&self, range: KeyRange<'_>) -> Result<()> {
-        // Compactions that began earlier may keep what a reader or the clock did not allow to go
-        // then. Their outputs would count as written after the request.
+        // Compactions that began earlier may keep entries that a reader or the clock did not allow
+        // to be dropped then. Their outputs would count as written after the request.
         self.wait_for_merges_in(range)?;
         let request = {
             let mut state = self.state.lock();
@@ -270,8 +270,8 @@ fn set_waits(state: &mut State, waits: bool) -> bool {
     std::mem::replace(&mut manual.waits, waits)
 }
 
-/// Returns the next tables of a level that make up a piece, at least one. `most` is the maximum
-/// size of a piece in bytes, including the tables that it overlaps in the level `below`.
+/// Returns the first of `files` that make up a piece, at least one. `most` is the maximum size of a
+/// piece in bytes, including the tables that it overlaps in the level `below`.
 fn first_files(
     version: &Version,
     order: &UserComparator,

@@ -9,12 +9,12 @@
 //!    reader needs:
 //!    - a version of a key for which every reader sees a newer one ([`retention`]);
 //!    - a tombstone †;
-//!    - what has expired, and what a program's own rule removes ([`filter`]).
+//!    - an entry that has expired, or that a program's own rule removes ([`filter`]).
 //! 5. The rest is written into new tables ([`output`]). A table ends between two user keys, when it
 //!    is large enough or overlaps too much of the level below its own
 //!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
-//! 6. The new tables and their names are synced, one edit of the MANIFEST takes the inputs out and
-//!    the outputs in, and readers see the new version. The inputs are removed when the last version
+//! 6. The new tables and their names are synced, one edit of the MANIFEST replaces the inputs by
+//!    the outputs, and readers see the new version. The inputs are removed when the last version
 //!    that names them is dropped.
 //!
 //! † A tombstone is left out if every reader sees it and no level below the output level has a
@@ -23,7 +23,7 @@
 //! tables of level 0 may be left out of the inputs; their entries are newer than the tombstone and
 //! do not need it.
 //!
-//! A table whose entries have all expired goes by an edit alone ([`pick`]).
+//! A table whose entries have all expired is dropped by an edit alone ([`pick`]).
 //!
 //! A compaction that fails removes its outputs, unless its edit may be in the MANIFEST, and frees
 //! its inputs; `health` decides when it is tried again.
@@ -55,19 +55,18 @@ pub(crate) mod retention;
 /// A compaction under way.
 struct Job<'a> {
     compaction: &'a Compaction,
-    /// Its number in events.
+    /// The compaction's number in events.
     number: u64,
     began: Instant,
 }
 
-/// What replaces the inputs of a compaction.
+/// The replacement for the inputs of a compaction.
 #[derive(Default)]
 struct Replacement {
     files: Vec<NewFile>,
     /// Counts of the tables that were written, by number.
     counts: Vec<(u64, EntryCounts)>,
-    /// If there is one, the new version lacks entries that snapshots after this sequence number
-    /// show.
+    /// If set, the new version lacks entries that snapshots after this sequence number show.
     filtered_after: Option<SeqNo>,
     /// Number of entries that were left out.
     dropped: u64,
@@ -83,8 +82,8 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the event of the end, after which the database has `version`. `outputs` are the
-    /// numbers of the tables that it wrote or moved.
+    /// Returns the event for the end of the compaction, after which the database has `version`.
+    /// `outputs` are the numbers of the tables that were written or moved.
     fn ended_event(
         &self,
         version: &Version,
@@ -165,7 +164,7 @@ impl Engine {
 
     /// Drops the inputs by an edit alone.
     fn drop_expired(&self, job: &Job<'_>) -> Result<()> {
-        // It is no write. Snapshots keep the tables, for reads of the database itself.
+        // The drop is not a write. Snapshots keep the tables, for reads of the database itself.
         self.install(job, Replacement { filtered_after: Some(0), ..Replacement::default() })?;
         let tables = job.compaction.input_files().count() as u64;
         self.metrics.expired_tables.fetch_add(tables, Relaxed);
@@ -196,8 +195,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes durable what replaces the inputs, and shows the new version to readers. Returns how
-    /// long the compaction took.
+    /// Makes the replacement of the inputs durable, and shows the new version to readers. Returns
+    /// the duration of the compaction.
     fn install(&self, job: &Job<'_>, replacement: Replacement) -> Result<Duration> {
         let compaction = job.compaction;
         let Replacement { files, counts, filtered_after, dropped } = replacement;

@@ -40,7 +40,7 @@ const MIN_PART_TABLES: u64 = 2;
 /// writes.
 const MAX_PARTS: usize = 4;
 
-/// Number of entries between two checks whether a merge must stop. A higher number makes `close`
+/// Number of entries between two checks of whether a merge must stop. A higher number makes `close`
 /// wait longer.
 const STOP_CHECK_ENTRIES: u64 = 1024;
 
@@ -62,7 +62,8 @@ pub(super) struct Merged {
     pub(super) dropped: u64,
     /// Number of entries that had expired, or that the compaction filter removed or changed.
     pub(super) filtered: u64,
-    /// Sequence number of the newest snapshot that the filter left alone; 0 if there was none.
+    /// Sequence number of the newest snapshot whose entries the filter left alone; 0 if there was
+    /// none.
     pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
     begin: Vec<Position>,
@@ -77,7 +78,7 @@ impl Engine {
     /// Merges the inputs of `compaction`, in parts where that pays. Returns the result.
     ///
     /// # Errors
-    /// The first error of a part; the outputs of the others are removed then.
+    /// The first error of a part; the outputs of all parts are then removed.
     pub(super) fn merge(&self, compaction: &Compaction) -> Result<Merged> {
         let parts = self.parts_of(compaction)?;
         let (newest_snapshot, read_seqs) = self.reads.newest_snapshot_and_read_seqs();
@@ -196,7 +197,7 @@ impl Engine {
     /// # Errors
     /// I/O errors and corruption, of tables that must be opened.
     fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
-        // The outputs get checksums of their own, so damage of the inputs must be found here.
+        // The outputs get checksums of their own, so damage in the inputs must be found here.
         let options = BlockReadOptions {
             verify_checksums: true,
             fill_cache: false,
@@ -385,7 +386,8 @@ impl<'a> DropRule<'a> {
 }
 
 /// Returns at most `count` ranges of about the same size in bytes, in key order, that together
-/// contain all keys. They meet at keys of `cuts`, each with the bytes since the previous one.
+/// contain all keys. They meet at keys of `cuts`, which gives each key with the bytes since the
+/// previous one.
 pub(super) fn split(
     mut cuts: Vec<(Vec<u8>, u64)>,
     count: u64,

@@ -1,7 +1,7 @@
 //! Picks the tables to compact next.
 //!
-//! 1. Each level has a target. Level 0 counts tables, since each costs every read; the others count
-//!    bytes, and the target of each is ten times that of the level above.
+//! 1. Each level has a target. That of level 0 is a number of tables, since each table makes every
+//!    read dearer; those of the others are sizes in bytes, each ten times that of the level above.
 //! 2. Levels at or over their target are tried in the order of their scores: their size divided by
 //!    the target, highest first.
 //! 3. From level 0 all tables are taken, unless a running compaction uses one of them; from any
@@ -9,9 +9,9 @@
 //!    its own size.
 //! 4. If no level yields a compaction, a table is taken that has many tombstones, because scans
 //!    would have to step over them ([`tombstones`](crate::engine::version::tombstones)).
-//! 5. Before all that comes a table whose entries have all expired. If neither deeper levels nor
-//!    older tables of level 0 have keys in its range, it goes without being read; otherwise it is
-//!    compacted like one with many tombstones.
+//! 5. A table whose entries have all expired comes before all others if neither deeper levels nor
+//!    older tables of level 0 have keys in its range: it is dropped without being read. Otherwise
+//!    it is compacted like one with many tombstones.
 //!
 //! A compaction is picked only if no running one uses its tables or writes to the same range. The
 //! choice depends only on the arguments, the marks of taken tables (which cannot change, because
@@ -61,13 +61,14 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     }
 }
 
-/// What is read at, and the time: what tombstones and expired entries depend on.
+/// The oldest read and the time, which decide whether tombstones and expired entries may be
+/// dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// The lowest sequence number at which anyone reads.
     pub oldest_read: SeqNo,
     /// The time in milliseconds since the Unix epoch by which tables may have expired; `None` while
-    /// there are snapshots, for which merges keep what has expired.
+    /// there are snapshots, for which merges keep expired entries.
     pub now: Option<u64>,
 }
 
@@ -141,8 +142,8 @@ fn hides_nothing(
 }
 
 /// Returns the compaction that moves a table's many tombstones a level down, or drops them if no
-/// table further down has entries that they could hide. If it is not `is_dense`, the tombstones
-/// must be worth what the merge rewrites.
+/// table further down has entries that they could hide. Unless `is_dense`, the tombstones must be
+/// worth the entries that the merge rewrites.
 fn pick_tombstones(
     version: &Arc<Version>,
     level: usize,
@@ -170,8 +171,9 @@ fn pick_tombstones(
         let inputs = Inputs(vec![(level, files)]);
         return Some(Compaction::from_inputs(version.clone(), order, inputs, level));
     }
-    // Unless a cursor crawled over them, there must be half as many tombstones as entries that the
-    // merge rewrites: if they are spread over all keys, each of their tables overlaps many.
+    // Unless a cursor crawled over them, there must be at least half as many tombstones as entries
+    // that the merge rewrites: if tombstones are spread over all keys, each of their tables
+    // overlaps many entries.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();

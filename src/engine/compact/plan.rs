@@ -22,14 +22,14 @@ impl Inputs {
     }
 }
 
-/// What becomes of the inputs of a compaction.
+/// The way in which a compaction disposes of its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionKind {
-    /// They are merged into new tables.
+    /// The inputs are merged into new tables.
     Merge,
-    /// They move to the output level as they are.
+    /// The inputs move to the output level as they are.
     Move,
-    /// They go without being read, because all their entries have expired.
+    /// The inputs are dropped without being read, because all their entries have expired.
     Drop,
 }
 
@@ -112,7 +112,7 @@ impl Compaction {
         Compaction { kind: CompactionKind::Merge, ..self }
     }
 
-    /// Returns the drop of a table of `level` that hides nothing in others.
+    /// Returns the compaction that drops a table of `level` that hides nothing in other tables.
     pub(super) fn drop_of(
         version: &Arc<Version>,
         order: &UserComparator,
@@ -134,7 +134,7 @@ impl Compaction {
         KeyRange { from: Some(&self.first_key), to: Some(&self.last_key) }
     }
 
-    /// Returns whether the keys between its first and its last one meet `range`.
+    /// Returns whether the compaction's key range overlaps `range`.
     pub(crate) fn meets(&self, order: &UserComparator, range: KeyRange<'_>) -> bool {
         let before = range.to.is_some_and(|to| order.compare(to, &self.first_key).is_lt());
         let after = range.from.is_some_and(|from| order.compare(&self.last_key, from).is_lt());

@@ -5,7 +5,7 @@
 //!    was removed with one of them, or was never in a log.
 //! 2. Find the log after the current one, if that has begun. The current log is then complete.
 //! 3. Yield the batches up to that number, and continue in the next log. A batch with a higher
-//!    number than expected comes after a gap; so does the committed number if no log is left.
+//!    number than expected shows a gap; so does a committed number that no log reaches.
 //!
 //! The first record of a log states the sequence number at which it begins. A batch at or after
 //! that number in an earlier log was never committed: its sync failed, and the writer resumed with
@@ -52,9 +52,9 @@ pub struct Changes {
 /// The database whose changes are read.
 #[derive(Debug)]
 enum Writer {
-    /// It is open in this process.
+    /// A database that is open in this process.
     Here(Arc<ReadState>),
-    /// It is followed.
+    /// A database that is followed.
     Elsewhere(Arc<Followed>),
 }
 
@@ -82,7 +82,7 @@ struct Current {
     number: u64,
     path: PathBuf,
     reader: LogReader,
-    /// The sequence number that the first record states; `None` if that is not complete yet.
+    /// The sequence number that the first record states; `None` if the record is not complete yet.
     begins_at: Option<SeqNo>,
     /// The last batch read, if it was not committed yet.
     ahead: Option<WriteBatch>,
@@ -116,7 +116,7 @@ impl Changes {
     }
 
     /// Returns the sequence number of the last change that was yielded, or of the last one before
-    /// the first. Changes may be continued from it later, in another process, too.
+    /// the first. Reading may continue from it later, even in another process.
     pub fn sequence(&self) -> u64 {
         self.last_seq
     }
@@ -131,7 +131,7 @@ impl Changes {
                 // The current log is read to its end, and the next one has what is missing.
                 let Some(next) = self.next.take() else { return Err(self.lost(self.committed)) };
                 match next.begins_at {
-                    // What was yielded last was taken back.
+                    // The batch yielded last was taken back.
                     Some(begin) if begin <= self.last_seq => return Err(self.lost(begin)),
                     _ => self.current = Some(next),
                 }
@@ -150,7 +150,7 @@ impl Changes {
         }
     }
 
-    /// Returns the next committed batch of what was last seen of the current log.
+    /// Returns the next committed batch in the part of the current log that was last seen.
     fn read_on(&mut self) -> Result<Option<WriteBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let end = self.next.as_ref().and_then(|next| next.begins_at);
@@ -174,7 +174,8 @@ impl Changes {
     }
 
     /// Returns the log in which the changes begin: the last one that begins with them or before
-    /// them. If there is none, it is the oldest, and its first batch shows that some are missing.
+    /// them. If there is none, returns the oldest log, whose first batch shows that changes are
+    /// missing.
     fn first_log(&self) -> Result<Option<Current>> {
         self.with_logs(|logs| {
             let mut oldest = None;
@@ -191,7 +192,7 @@ impl Changes {
         })
     }
 
-    /// Looks for the log after the current one, unless it is known and where it begins.
+    /// Looks for the log after the current one, unless that log and its beginning are known.
     fn find_next(&mut self) -> Result<()> {
         if self.next.as_ref().is_some_and(|next| next.begins_at.is_some()) {
             return Ok(());

@@ -23,7 +23,7 @@ use crate::format::record::HEADER_BYTES;
 use crate::fs::{Fs, ReadFile};
 use crate::log::LogReader;
 
-/// The logs that were read, and the place up to which the last of them was.
+/// The logs that were read, and the place up to which the last of them was read.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     /// The memtables of the logs, oldest first, each with the number of the last log in it.
@@ -122,7 +122,8 @@ impl Logs {
         Ok(Some(changed))
     }
 
-    /// Returns whether the live logs are those read before that are not in tables, and newer ones.
+    /// Returns whether the live logs are the logs read before that are not in tables, and newer
+    /// ones.
     fn are_continued_by(&self, live: &[u64], numbers: &Recovered) -> bool {
         let Some(current) = &self.current else { return true };
         let is_there = current.number < numbers.log_number || live.contains(&current.number);
@@ -171,8 +172,8 @@ impl Logs {
     /// follow those that readers may have seen.
     ///
     /// # Errors
-    /// I/O errors; corruption, also if a record states that writes come before it which were not
-    /// found, and another record follows it.
+    /// I/O errors; corruption, also if a record states that missing writes come before it, and
+    /// another record follows it.
     fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));
@@ -226,7 +227,7 @@ fn check(record: &[u8], shift: SeqNo) -> Result<Option<(SeqNo, SeqNo)>> {
     }
 }
 
-/// Opens those of `logs`, whose numbers ascend, up to the last one that has begun.
+/// Opens the logs with the numbers `logs`, which ascend, up to the last one that has begun.
 fn open_begun(source: &Source<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
     let mut begun = Vec::new();
     for number in logs.into_iter().rev() {

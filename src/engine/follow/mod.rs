@@ -11,21 +11,21 @@
 //! A refresh takes these steps:
 //! 1. List the files. Each log that the MANIFEST of the next step needs is then listed, or created
 //!    later.
-//! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: what the
-//!    edits add may be newer than what is in a log that was created meanwhile. Open the tables that
-//!    the edits add.
+//! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: the tables
+//!    that the edits add may be newer than the records of a log that was created meanwhile. Open
+//!    the tables that the edits add.
 //! 3. Append the records that were added to the logs to the memtable of their log, where nobody
-//!    sees them yet. A memtable goes once its log is in tables.
+//!    sees them yet. A memtable is dropped once its log is in tables.
 //! 4. Make the new sequence number visible, and then show the new view. A reader that still has the
 //!    old view may use the new number: the old view has the old tables and whole logs in order, so
 //!    that it shows a state in between. In the other order a reader could use the old number with
 //!    new tables, in which a compaction has dropped what was visible at that number.
 //!
-//! If what is found does not continue what was read before, everything is read again, as by an
-//! open. That is so after a change of the MANIFEST's name, a repair, or if another database has
-//! taken the place of this one. Sequence numbers may then be lower than before. Readers must not
-//! see the visible number go back, so the records of logs get higher numbers from then on
-//! (`Progress::shift`): above those in tables, and in the same order.
+//! If the files do not continue those read before, everything is read again, as by an open: after a
+//! change of the MANIFEST's name, after a repair, or if another database has taken the place of
+//! this one. Sequence numbers may then be lower than before. Readers must not see the visible
+//! number go back, so the records of logs get higher numbers from then on (`Progress::shift`):
+//! above those in tables, and in the same order.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -88,7 +88,7 @@ struct Progress {
     /// `None` if everything must be read again.
     place: Option<Place>,
     /// The number added to the sequence numbers of records: the visible sequence number is that of
-    /// the files and this.
+    /// the files plus this.
     shift: SeqNo,
 }
 
@@ -122,8 +122,8 @@ impl Followed {
     /// Moves the view to the present state of the files.
     ///
     /// # Errors
-    /// Those of an opening, after which the view is as before; corruption of a log, from which an
-    /// opening would leave out records.
+    /// Errors of an open, after which the view is as before; corruption of a log, where an open
+    /// would leave out records instead.
     pub(crate) fn refresh(&self) -> Result<Refreshed> {
         let mut progress = self.progress.lock();
         // After an error, or a panic of a filesystem, the place is not known.

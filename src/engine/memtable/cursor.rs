@@ -75,8 +75,8 @@ impl MemCursor {
     }
 
     /// Moves to the last entry less than the internal key `target`, or to `target` itself if it is
-    /// an entry and `or_at` is set. Entries that are inserted meanwhile do not change that, unlike
-    /// with a seek and a step back.
+    /// an entry and `or_at` is set. Unlike a seek followed by a step back, the move is not affected
+    /// by entries that are inserted meanwhile.
     pub fn seek_before(&mut self, target: &[u8], or_at: bool) -> bool {
         if or_at && self.seek(target) && self.key() == target {
             return true;
@@ -120,7 +120,7 @@ impl MemCursor {
         self.valid()
     }
 
-    /// Returns the key of the current entry, by which leaves are searched.
+    /// Returns the key with which to search the leaves for the current entry.
     fn here(&self) -> Option<LeafKey> {
         let entry = self.entry()?;
         Some(self.mem.ordered.key(entry.user_key_bytes(), entry.trailer()))

@@ -74,7 +74,7 @@ impl Entry {
         self.trailer >> 8
     }
 
-    /// Returns whether the entry is a put or a deletion.
+    /// Returns the kind of the entry: a put or a deletion.
     #[inline]
     pub fn kind(&self) -> KeyKind {
         if self.trailer as u8 == KeyKind::Value as u8 { KeyKind::Value } else { KeyKind::Deletion }
@@ -82,8 +82,8 @@ impl Entry {
 }
 
 /// Size in bytes of the chunks that keys and values are cut from. Entries larger than a quarter of
-/// a chunk are allocated alone. Larger chunks mean fewer allocations and more unused memory at the
-/// end.
+/// a chunk are allocated alone. Raising it saves allocations and leaves more memory unused at the
+/// end of chunks.
 const ARENA_CHUNK_BYTES: usize = 64 << 10;
 
 /// The allocator of a memtable's keys and values. Each memtable has one, owned by the thread that
@@ -121,8 +121,8 @@ impl Arena {
 const CHUNK_LG: u32 = 9;
 const CHUNK_SLOTS: usize = 1 << CHUNK_LG;
 
-/// Number of chunks in the first directory; each further directory has twice as many. A larger
-/// first one takes more memory while the memtable is small.
+/// Number of chunks in the first directory; each further directory has twice as many as the one
+/// before. Raising it takes more memory while the memtable is small.
 const FIRST_DIRECTORY: u32 = 16;
 
 /// Number of directories: enough for slots with any `u32` index.

@@ -6,7 +6,7 @@
 //! A key written again and again would make the chains of its neighbours long. So a bucket counts
 //! inserts, and every eighth entry starts a tidy chain: the newest entry of each hash, from which
 //! [`Entry::older`] leads to the others of that hash. Where the new chain must continue from an
-//! existing entry to another one than before, a [`Link`] stands in for that entry.
+//! existing entry to a different one than before, a [`Link`] stands in for that entry.
 //!
 //! When there are more entries than buckets, a larger array takes all further entries. Lookups
 //! search the arrays from the newest to the oldest.
@@ -30,20 +30,20 @@
 //! # Why the orderings suffice
 //! A bucket is stored with Release after all stores that its new chain depends on: the entry and
 //! its `next`, the links, and the `older` set while tidying. A reader loads it with Acquire and
-//! sees all of these, and by the single writer's program order everything before. `older` of an
-//! entry that is reachable already is stored with Release and loaded with Acquire. A reader in the
-//! old chain may see it or not: either way it meets the older entry, because the old chain still
-//! contains it (4). `newest` is stored with Release after its array is allocated; a reader that
-//! sees the old value misses only entries inserted since, which are newer than the sequence number
-//! it reads at: that number is published after the insert.
+//! sees all of these and, by the single writer's program order, everything stored before. `older`
+//! of an entry that is reachable already is stored with Release and loaded with Acquire. A reader
+//! in the old chain may see it or not: either way it meets the older entry, because the old chain
+//! still contains it (4). `newest` is stored with Release after its array is allocated. A reader
+//! that sees the old value misses only entries inserted since. They are newer than the sequence
+//! number it reads at, because sequence numbers are published after the insert.
 
 use std::sync::OnceLock;
 
 use super::entries::{Appended, Entries, Entry};
 use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Binary logarithm of the ratio between the sizes of successive arrays. With a larger ratio
-/// lookups search fewer arrays, and more buckets are empty.
+/// Binary logarithm of the ratio between the sizes of successive arrays. Raising it makes lookups
+/// search fewer arrays and leaves more buckets empty.
 const GROWTH_LG: u32 = 2;
 const MAX_ARRAYS: usize = 12;
 const MAX_BUCKETS_LG: u32 = 28;
@@ -62,13 +62,13 @@ const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
 /// Largest number of entries that the index can hold.
 pub(super) const MAX_INDEXED: u32 = POSITION_MASK - 1;
 
-/// Number of entries in front of a tidy chain before the next one is made. A higher number makes
-/// chains longer and inserts cheaper; it must fit the upper bits of a bucket.
+/// Number of entries in front of a tidy chain before the next one is made. Raising it makes chains
+/// longer and inserts cheaper; it must fit in the upper bits of a bucket.
 const MAX_UNTIDY: u32 = (1 << (32 - POSITION_BITS)) - 1;
 
 /// Number of entries after which a lookup gives up, and tidying leaves the rest of a chain as it
-/// is. With a higher limit, lookups of keys with many versions take longer before the sorted order
-/// is used instead.
+/// is. Raising it makes lookups of keys with many versions take longer before they fall back to the
+/// sorted order.
 pub(super) const MAX_STEPS: u32 = 64;
 
 /// A stand-in for an entry in a chain other than the one it was inserted into.
@@ -275,8 +275,8 @@ fn tag(hash: u64) -> u32 {
 
 #[cfg(test)]
 impl HashIndex {
-    /// Panics if an invariant of this file's head is broken. `hash` returns the hash that an entry
-    /// was inserted with.
+    /// Panics if an invariant from the head of this file is broken. `hash` returns the hash that an
+    /// entry was inserted with.
     pub(super) fn check(&self, entries: &Entries, hash: impl Fn(&Entry) -> u64) {
         let mut is_reached = vec![false; entries.len() as usize];
         for array in self.arrays.iter().filter_map(OnceLock::get) {

@@ -10,7 +10,7 @@
 //! Thread safety: one thread at a time inserts (the commit leader), any number of readers search.
 //! Nothing is removed before the whole memtable is dropped. An insert appends an entry and links it
 //! into the hash index: two cache misses, where a skip list of half a million entries takes twenty.
-//! The order is established when it is needed.
+//! The key order is established when it is needed.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
 /// high, the first are evicted again before their use.
 const GROUP_ENTRIES: usize = 32;
 
-/// The versions of keys written since the memtable before this one was frozen.
+/// The versions of keys written since the previous memtable was frozen.
 #[derive(Debug)]
 pub struct Memtable {
     entries: Entries,
@@ -54,7 +54,7 @@ pub struct Memtable {
     ordered: Ordered,
     order: Option<Arc<dyn Comparator>>,
     /// Whether lookups must use the key order, not the hash index: keys with different bytes may be
-    /// equal, or versions were inserted in another order than that of their sequence numbers.
+    /// equal, or versions were not inserted in the order of their sequence numbers.
     by_order_only: AtomicBool,
     /// Memory used, in bytes.
     bytes: AtomicUsize,
@@ -180,8 +180,8 @@ impl Memtable {
     }
 
     /// Returns the user keys of the entries after the sequence number `after`, which a reader has
-    /// seen, and up to `last`, from the newest on. The replay of a damaged log may have inserted
-    /// entries out of order, but all of them before the first reader.
+    /// seen, and up to `last`, newest first. The replay of a damaged log may have inserted entries
+    /// out of order, but that was before the first reader.
     pub(crate) fn keys_between(&self, after: SeqNo, last: SeqNo) -> impl Iterator<Item = &[u8]> {
         let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
         let newer = entries.take_while(move |entry| entry.seq() > after);

@@ -14,8 +14,8 @@
 //! pointer.
 //!
 //! # Invariants
-//! 1. A [`Leaf`] never changes; the map gets another one in its place. It lists every
-//!    entry that lies in `[key of the leaf, end)` and was covered when the leaf was made.
+//! 1. A [`Leaf`] never changes; the map gets a new one in its place. A leaf lists every entry that
+//!    lies in `[key of the leaf, end)` and was covered when the leaf was made.
 //! 2. A key belongs to the last leaf whose own key is not greater. The first leaf's key is less
 //!    than every key, so each key belongs to one leaf.
 //! 3. Entries of a leaf ascend by internal key, and lie in `[key of the leaf, end)`.
@@ -30,8 +30,8 @@
 //! of the copy shows that: it is then at or below the bound of the search. [`Ordered::last_leaf`],
 //! through which all reads go, searches again in this case. By 4 the new leaf is in the map by
 //! then. The locks of leaves and the map's own synchronisation order these steps, so no further
-//! atomics are needed. The map is the one of `base::sync`, so that `tests/shuttle` tries what other
-//! threads do between any two operations.
+//! atomics are needed. The map is the one of `base::sync`, so that `tests/shuttle` can run other
+//! threads between any two operations.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -80,7 +80,7 @@ struct Covered {
 /// a comparator chosen at run time.
 #[derive(Clone, Debug)]
 pub(super) struct LeafKey {
-    /// Whether this is the key less than every other key.
+    /// Whether this is the lowest key, less than every other.
     lowest: bool,
     /// The user key's [`head`], which decides most comparisons in byte order.
     head: u64,
@@ -119,8 +119,8 @@ impl PartialEq for LeafKey {
 
 impl Eq for LeafKey {}
 
-/// All entries from the leaf's key up to `end`, ascending, as of when the leaf was made. It never
-/// changes; the skip list gets another in its place.
+/// All entries from the leaf's key up to `end`, ascending, as of when the leaf was made. A leaf
+/// never changes; the skip list gets a new one in its place.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
     /// Length of the prefix common to the user keys, in bytes. The heads follow it.
@@ -396,8 +396,8 @@ impl Ordered {
 
 #[cfg(test)]
 impl Ordered {
-    /// Panics if an invariant of this file's head is broken. No other thread may change the leaves
-    /// meanwhile.
+    /// Panics if an invariant from the head of this file is broken. No other thread may change the
+    /// leaves meanwhile.
     pub(super) fn check(&self, entries: &Entries) {
         let order = self.order.as_deref();
         let mut next: Option<LeafKey> = None;
@@ -438,8 +438,8 @@ pub(super) struct LeafPosition {
     pub at: usize,
 }
 
-/// Returns the entries of a leaf and `new` ones, which must ascend, merged in order. A new entry
-/// replaces an old one with the same key.
+/// Returns the entries of the leaf `old` merged with `new`, which must ascend. A new entry replaces
+/// an old one with the same key.
 fn merged(entries: &Entries, old: &Leaf, new: &[u32], order: Option<&dyn Comparator>) -> Vec<u32> {
     let mut all = Vec::with_capacity(old.len() + new.len());
     let mut old = old.keys.iter().map(|key| key.index).peekable();

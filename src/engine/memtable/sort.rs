@@ -10,7 +10,7 @@ use super::entries::Entries;
 use crate::base::Comparator;
 use crate::base::prefix::head;
 
-/// The number of an entry, with the part of its key that is being sorted by.
+/// The number of an entry, with the part of its key that the sort compares.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SortKey {
     /// Eight bytes of the user key, big-endian, padded with zeros.

@@ -78,7 +78,7 @@ impl Observing {
     /// Starts the thread that calls the observer.
     ///
     /// # Errors
-    /// The system's, if it cannot start a thread.
+    /// The system's error, if it cannot start a thread.
     pub(super) fn start(&self, engine: &Arc<Engine>) -> io::Result<()> {
         let engine = engine.clone();
         let builder = thread::Builder::new().name("minikv-observer".to_owned());
@@ -88,8 +88,8 @@ impl Observing {
         Ok(())
     }
 
-    /// Adds the last event. Waits until the observer has taken all events, unless it is the
-    /// observer that calls this. Several threads may call it at once.
+    /// Adds the last event. Waits until the observer has received all events, unless the observer
+    /// itself calls this. Several threads may call it at once.
     pub(super) fn end(&self, last: impl FnOnce() -> EventKind) {
         if !self.queue.lock().ends {
             self.push_and(last(), true);

@@ -1,14 +1,15 @@
-//! Events: what flushes, compactions and waiting writers tell an [`Observer`].
+//! Events: reports of flushes, compactions and waiting writers to an [`Observer`].
 //!
-//! An event is numbered and queued under the state lock, together with the change that it is about
+//! The event of a change is numbered and queued under the state lock, together with the change
 //! ([`Engine::observe`]). So its place among the events is that of the change among the changes: an
 //! event that names a table comes after the event that added it. The observer itself is called
-//! without any lock, by a thread of its own ([`deliver`]), and may use the database. That a worker
-//! delivers its own events was rejected: memtables are frozen under the commit lock, which a put
-//! of the observer would wait for.
+//! without any lock, by a thread of its own ([`deliver`]), and may use the database. Workers could
+//! not deliver their own events: memtables are frozen under the commit lock, for which a put of the
+//! observer would wait.
 //!
-//! Without an observer there is no thread and no queue. Each place that has an event looks at one
-//! `Option`; no put or get passes such a place, unless it freezes a memtable or waits.
+//! Without an observer there is no thread and no queue. Each place that reports an event checks one
+//! `Option`. A put passes such a place only when it checks the size of the memtable; a get never
+//! does.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,7 +31,7 @@ pub(crate) use deliver::Observing;
 ///
 /// Every `Fn(&Event)` that threads can share is an observer.
 pub trait Observer: Send + Sync + 'static {
-    /// Takes note of an event. The database calls it for one event after the other, in order.
+    /// Receives an event. The database calls it for one event at a time, in order.
     fn event(&self, event: &Event);
 }
 
@@ -40,7 +41,7 @@ impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// The observer that a program gave.
+/// The observer supplied by the program.
 #[derive(Clone)]
 pub(crate) struct Observed(pub(crate) Arc<dyn Observer>);
 
@@ -58,13 +59,12 @@ pub struct Event {
     pub number: u64,
     /// Time since the database was opened, in microseconds. It never goes back.
     pub micros: u64,
-    /// What happened.
+    /// The kind of the event, with its details.
     pub kind: EventKind,
 }
 
-/// What happened in an open database. The changes of its tables are complete: the tables of
-/// [`Opened`](EventKind::Opened), with what the later events remove and add, are the tables of the
-/// database.
+/// Kinds of events in an open database. The changes of its tables are complete: the tables of
+/// [`Opened`](EventKind::Opened), changed as the later events say, are the tables of the database.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -76,7 +76,7 @@ pub enum EventKind {
         /// All tables.
         tables: Vec<TableInfo>,
     },
-    /// The memtable has grown: told about every 256 KiB, or four times for each small one.
+    /// The memtable has grown. Reported about every 256 KiB, or four times for each small memtable.
     #[non_exhaustive]
     MemtableGrew {
         /// Number of entries in the memtable, including tombstones and older versions.
@@ -111,11 +111,11 @@ pub enum EventKind {
     /// A flush ended.
     #[non_exhaustive]
     FlushEnded {
-        /// Number that it began with.
+        /// Number of the flush or compaction, as in the event of its beginning.
         job: u64,
         /// The new table; `None` if the memtable was empty, or the flush failed.
         table: Option<TableInfo>,
-        /// How long it took, in microseconds.
+        /// Duration, in microseconds.
         micros: u64,
         /// The error of a flush that failed. No table was changed.
         error: Option<Error>,
@@ -125,7 +125,7 @@ pub enum EventKind {
     CompactionBegan {
         /// Number of the flush or compaction since the open.
         job: u64,
-        /// What is to become of the inputs.
+        /// The way in which it disposes of the inputs.
         kind: CompactionKind,
         /// The tables that it takes, from the upper levels to the lower ones.
         inputs: Vec<TableInfo>,
@@ -135,9 +135,9 @@ pub enum EventKind {
     /// A compaction ended: its outputs take the place of its inputs.
     #[non_exhaustive]
     CompactionEnded {
-        /// Number that it began with.
+        /// Number of the flush or compaction, as in the event of its beginning.
         job: u64,
-        /// What became of the inputs.
+        /// The way in which it disposed of the inputs.
         kind: CompactionKind,
         /// The tables that it took.
         inputs: Vec<TableInfo>,
@@ -147,7 +147,7 @@ pub enum EventKind {
         outputs: Vec<TableInfo>,
         /// Number of entries that a merge left out.
         entries_dropped: u64,
-        /// How long it took, in microseconds.
+        /// Duration, in microseconds.
         micros: u64,
         /// The error of a compaction that failed. No table was changed.
         error: Option<Error>,
@@ -164,24 +164,24 @@ pub enum EventKind {
     /// A writer began to wait.
     #[non_exhaustive]
     StallBegan {
-        /// What it waits for.
+        /// The cause of the wait.
         cause: StallCause,
     },
-    /// A writer goes on.
+    /// A writer continues.
     #[non_exhaustive]
     StallEnded {
-        /// What it waited for in the end.
+        /// The cause of the wait; the last one if there were several.
         cause: StallCause,
-        /// How long it waited, in microseconds.
+        /// Duration of the wait, in microseconds.
         micros: u64,
     },
     /// The database was closed: the last event.
     #[non_exhaustive]
     Closed {
-        /// The statistics of the database, which now stay.
+        /// The final statistics of the database.
         stats: Box<Stats>,
-        /// Keys that gets looked up, oldest first: all if they were few, otherwise a sample of some
-        /// thousands.
+        /// Keys that gets looked up, oldest first: all if they were few, otherwise a sample of a
+        /// few thousand.
         looked_up: Vec<Box<[u8]>>,
     },
 }
@@ -233,8 +233,8 @@ impl TableInfo {
 }
 
 impl Engine {
-    /// Tells the observer, if there is one. Events about the tables or the memtables are told with
-    /// the state locked.
+    /// Reports an event to the observer, if there is one. Events about changes of the tables and
+    /// about frozen memtables are reported with the state lock held.
     pub(crate) fn observe(&self, kind: impl FnOnce() -> EventKind) {
         if let Some(observing) = &self.observing {
             observing.push(kind());
@@ -246,8 +246,8 @@ impl Engine {
         self.observing.as_ref().map_or(0, Observing::next_job)
     }
 
-    /// Starts the thread that calls the observer, if there is one, and tells it what there is. The
-    /// background must not have begun.
+    /// Starts the thread that calls the observer, if there is one, and reports the tables of the
+    /// open. Background work must not have begun.
     ///
     /// # Errors
     /// An I/O error if the system cannot start a thread.

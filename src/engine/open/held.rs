@@ -23,8 +23,8 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 /// Open files by their paths.
 pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
-/// Makes `held` the tables of a version: opens those that it lacks and drops all others. A table
-/// that cannot be held open is in `held` too, but is opened again for each read.
+/// Makes `held` contain exactly the tables of a version: opens those that it lacks and drops all
+/// others. A table that cannot be held open is in `held` too, but is opened again for each read.
 pub(crate) fn hold_tables(
     fs: &dyn Fs,
     dir: &Path,
@@ -142,8 +142,8 @@ impl HeldFs {
         self.unheld
     }
 
-    /// Gives the tables of `version` in `dir` their files, as far as these are held here and the
-    /// tables have none yet.
+    /// Gives each table of `version` in `dir` its file, if the file is held here and the table has
+    /// none yet.
     pub(crate) fn give_to(&self, version: &Version, dir: &Path) {
         for (_, table) in version.files().filter(|(_, table)| !table.slot.has_file()) {
             let names = [name::table_name, name::legacy_table_name].map(|name| name(table.number));

@@ -112,8 +112,8 @@ impl Engine {
 }
 
 impl Options {
-    /// Checks against the options whether a database may exist in `dir`, given that it does
-    /// (`exists`) or does not. Returns `exists`.
+    /// Checks that the options allow `dir` to contain a database, if `exists`, or to contain none.
+    /// Returns `exists`.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], according to the options.
@@ -248,8 +248,8 @@ impl Opening {
             self.keep_lost_logs(&replayed.recovery)?;
         }
         // Later logs must not depend on a damaged one: the next replay would stop at the damage
-        // again, and leave out everything written since. Nor may a second log, which comes before
-        // the first one, stay needed: the logs in between are not needed any more.
+        // again, and leave out everything written since. Nor may the previous log of the MANIFEST
+        // stay needed: the logs between it and the first one are not needed any more.
         if has_lost || self.recovered.prev_log_number != 0 {
             replayed.last_log = None;
             while !replayed.memtables.is_empty() {
@@ -371,9 +371,8 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Returns the logs before `first_log` that the options keep for readers of changes.
-    /// A log that was not replayed completely is not among them: its sequence numbers are handed
-    /// out again.
+    /// Returns the logs before `first_log` that the options keep for readers of changes. A log that
+    /// was not replayed completely is left out: its sequence numbers are handed out again.
     fn kept_logs(&self, first_log: u64, recovery: &Recovery) -> KeptLogs {
         let Some(limits) = KeepLimits::of(&self.options) else { return KeptLogs::default() };
         let is_lost = |number: u64| {
@@ -430,7 +429,7 @@ struct CurrentLog {
 
 impl CurrentLog {
     /// Returns the commit state with this log, its memtable `mem`, and the last sequence number
-    /// that was given to a write.
+    /// assigned to a write.
     fn into_commit_state(self, mem: Arc<Memtable>, last_seq: SeqNo) -> CommitState {
         CommitState {
             log_number: self.number,

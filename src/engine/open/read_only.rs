@@ -39,7 +39,7 @@ pub(crate) struct Opened {
     pub survey: Survey,
     /// The logs that were replayed.
     pub logs: Vec<u64>,
-    /// The last of them; `None` if records were left out, or there is no log.
+    /// The last log that was replayed; `None` if records were left out, or there is no log.
     pub last_log: Option<LastLog>,
 }
 
@@ -81,10 +81,10 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
     retried(dir, options, is_whole, || open_once(dir, options, &mut held))
 }
 
-/// Returns what `attempt` returns for the database in `dir`.
+/// Returns the result of `attempt` for the database in `dir`.
 ///
-/// Retries a failed attempt, or one whose result is not `whole`, until the directory did not change
-/// between two attempts, because a failure may be due to what a writer did meanwhile.
+/// Retries a failed attempt, or one whose result is not whole, until the directory has not changed
+/// between two attempts: a failure may be due to changes that a writer made meanwhile.
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`], and those of the last attempt.
@@ -129,7 +129,7 @@ pub(crate) fn state_of(
     Some((names, end.0, end.1))
 }
 
-/// Reads the MANIFEST, and makes `held` the tables that it names.
+/// Reads the MANIFEST, and makes `held` contain exactly the tables that it names.
 ///
 /// # Errors
 /// Corruption, also of a database that lacks a file; [`Error::Unsupported`] for another comparator;
@@ -143,7 +143,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
         manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
-    // Tables may be newer than what is in a log that was created meanwhile.
+    // Listed again: a log may have been created meanwhile whose writes are older than the tables.
     files.extend(directory::list(fs, dir)?);
     Ok(Survey { files, manifest_name, manifest, recovered })
 }

@@ -254,7 +254,7 @@ enum LogEnd {
     Misplaced {
         /// Offset in the log from which nothing was replayed.
         offset: u64,
-        /// The numbers that show it, as text.
+        /// Description of the gap.
         gap: String,
     },
     /// A bad record ended the replay.

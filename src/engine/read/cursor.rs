@@ -146,7 +146,7 @@ impl Cursor {
     /// Returns the key of the entry.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     #[inline]
     pub fn key(&self) -> &[u8] {
         match self.place {
@@ -159,7 +159,7 @@ impl Cursor {
     /// Returns the value of the entry.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     #[inline]
     pub fn value(&self) -> &[u8] {
         match self.place {
@@ -169,12 +169,12 @@ impl Cursor {
         }
     }
 
-    /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moved. It
-    /// shares the memory of its block and keeps that alive; after a step backward, a value of up to
-    /// 1 KiB is a copy.
+    /// Returns the value of the entry as [`Bytes`], which stays valid after the cursor has moved.
+    /// It shares the memory of its block and keeps the block alive; after a step backward, a value
+    /// of up to 1 KiB is a copy.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     pub fn value_bytes(&self) -> Bytes {
         match self.place {
             Place::AtEntry => self.merge.value_bytes(),
@@ -298,9 +298,9 @@ impl Cursor {
         }
     }
 
-    /// Finds the next visible entry from the merge's position on. With `skipping`, skips all
-    /// versions of keys up to the saved key. `valid` is whether the merge is at an entry. Returns
-    /// whether there is one.
+    /// Finds the next visible entry from the merge's position on, and returns whether there is one.
+    /// With `skipping`, skips all versions of keys up to the saved key. `valid` is whether the
+    /// merge is at an entry.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
         let (mut tombstones, mut steps) = (0, 0);
@@ -365,8 +365,8 @@ impl Cursor {
     }
 
     /// Finds the previous visible entry from the merge's position on, walking backward. Returns
-    /// whether there is one. Versions of a key come from the oldest to the newest, so the last
-    /// visible one counts.
+    /// whether there is one. The walk meets the versions of a key from the oldest to the newest, so
+    /// the last visible one counts.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
         let (mut tombstones, mut steps) = (0, 0);

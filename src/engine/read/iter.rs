@@ -82,7 +82,7 @@ impl Iter {
         Iter { front, back, lower, upper, space, done: false, source }
     }
 
-    /// Returns the iterator with keys as they are within `space`, in which its bounds must be.
+    /// Returns the iterator with keys as they are within `space`, which must contain its bounds.
     pub(crate) fn in_space(self, space: Space) -> Iter {
         Iter { space, ..self }
     }
@@ -91,8 +91,8 @@ impl Iter {
     /// bound `from`.
     ///
     /// # Errors
-    /// Invalid argument for another order than byte order, in which keys with the same prefix need
-    /// not be neighbours.
+    /// Invalid argument if the database is not in byte order: in another order, keys with the same
+    /// prefix need not be neighbours.
     pub(crate) fn with_prefix(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -208,7 +208,7 @@ impl Iter {
         }
     }
 
-    /// Returns the entry that `cursor` is at, as it is yielded; `None` if it has expired.
+    /// Returns the entry that `cursor` is at, as the iterator yields it; `None` if it has expired.
     #[inline]
     fn entry(&self, cursor: &Cursor) -> Result<Option<(Bytes, Bytes)>> {
         let now = || self.source.clock().now_millis();
@@ -274,8 +274,8 @@ pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// `from`.
 ///
 /// # Errors
-/// Invalid argument for another order than byte order, in which keys with the same prefix need not
-/// be neighbours.
+/// Invalid argument if the database is not in byte order: in another order, keys with the same
+/// prefix need not be neighbours.
 pub(crate) fn prefix_bounds(
     order: &UserComparator,
     prefix: &[u8],

@@ -1,8 +1,8 @@
 //! Reads: what a reader sees, and how gets and cursors find it.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! | --- | --- |
-//! | `view` | what there is to read at one moment, and the sequence numbers that snapshots hold |
+//! | `view` | the sources to read at one moment, and the sequence numbers that snapshots hold |
 //! | `reader` | the reads of all handles: get, multi-get, cursor, iterator, approximate size |
 //! | `get` | the search for one key, from the newest source to the oldest |
 //! | `iter` | cursors and iterators over the newest visible versions |

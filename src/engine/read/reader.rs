@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the view and the sequence number to read at. `current` is the current view, which
-    /// must be loaded before: see [`view`](crate::engine::read::view).
+    /// must be loaded first: see [`view`](crate::engine::read::view).
     #[inline]
     fn moment<'v>(
         &self,
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
         let current = self.state.view();
         let (view, seq) = self.moment(options, &current)?;
-        get::counted_get(self.state, view, seq, key, &options.block_options())
+        get::counted_get(self.state, view, seq, key, &options.blocks)
     }
 
     /// Returns the value of `key`, and counts of the work that it took to find it.
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         let current = self.state.view();
         let (view, seq) = self.moment(options, &current)?;
         let mut trace = ReadTrace::default();
-        let options = &options.block_options();
+        let options = &options.blocks;
         let value = get::traced_get(self.state, view, seq, key, options, &mut trace)?;
         Ok((value, trace))
     }
@@ -95,13 +95,13 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<Option<Bytes>>> {
         let current = self.state.view();
         let (view, seq) = self.moment(options, &current)?;
-        get::multi_get(self.state, view, seq, keys, &options.block_options())
+        get::multi_get(self.state, view, seq, keys, &options.blocks)
     }
 
     /// Returns a cursor, at no entry.
     pub(crate) fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
         let (view, seq) = self.read_point(options)?;
-        Cursor::new(self.state.clone(), view, seq, options.block_options(), None)
+        Cursor::new(self.state.clone(), view, seq, options.blocks, None)
     }
 
     /// Returns an iterator over the keys in `range`.
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         range: impl RangeBounds<K>,
     ) -> Result<Iter> {
         let (view, seq) = self.read_point(options)?;
-        Ok(Iter::new(self.state.clone(), view, seq, options.block_options(), range))
+        Ok(Iter::new(self.state.clone(), view, seq, options.blocks, range))
     }
 
     /// Returns an iterator over the keys that start with `prefix` and are not before the lower
@@ -123,10 +123,10 @@ impl<'a> Reader<'a> {
         from: Bound<&[u8]>,
     ) -> Result<Iter> {
         let (view, seq) = self.read_point(options)?;
-        Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix, from)
+        Iter::with_prefix(self.state.clone(), view, seq, options.blocks, prefix, from)
     }
 
-    /// Returns the view to read, to keep, and the sequence number to read at.
+    /// Returns the view to read, as an owned reference, and the sequence number to read at.
     pub(crate) fn read_point(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
         let current = self.state.view_owned();
         let (view, seq) = self.moment(options, &current)?;

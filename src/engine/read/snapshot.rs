@@ -8,10 +8,9 @@ use crate::engine::read::view::{ReadSeq, ReadState};
 ///
 /// A snapshot holds a sequence number, and shows the writes up to that one. While it exists,
 /// compactions keep all versions that it shows, so a snapshot held for long costs disk space. After
-/// a range delete, and after a compaction filter has done something, it keeps the tables and
-/// memtables from before.
-/// Clones are cheap and share the sequence number. A snapshot borrows nothing, and may outlive
-/// every other handle of the database.
+/// a range delete, and after a compaction filter has changed something, it keeps the tables and
+/// memtables from before the change. Clones are cheap and share the sequence number. A snapshot
+/// borrows nothing, and may outlive every other handle of the database.
 ///
 /// ```
 /// # use minikv::{Db, Options, ReadOptions};

@@ -1,5 +1,5 @@
-//! The part of the engine that reads use. They share nothing else with it, and never wait for the
-//! rest.
+//! The part of the engine that reads use. Reads share nothing else with the engine, and never wait
+//! for the rest of it.
 //!
 //! A reader loads the current [`ReadView`] (one atomic load, no lock) and *then* the visible
 //! sequence number. In this order the sequence number may be newer than the view, which is
@@ -8,10 +8,10 @@
 //! dropped versions that the older sequence number needs.
 //!
 //! A snapshot reads the current view, too, at its own sequence number: compactions keep what it
-//! shows. A change that does not, such as a range delete that drops whole tables, leaves the
-//! snapshots the view from before ([`ReadState::show_view`]). A reader looks for such a view after
-//! it has loaded the current one. So if the current one comes after the change, the reader finds
-//! the other.
+//! shows. A change that drops entries which snapshots show, such as a range delete that drops whole
+//! tables, leaves these snapshots the view from before the change ([`ReadState::show_view`]). A
+//! reader looks for such a view after it has loaded the current one. So if the current one is from
+//! after the change, the reader finds the earlier one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,7 @@ use crate::fs::FileLock;
 use crate::table::block_cache::BlockCache;
 use crate::table::table_cache::TableCache;
 
-/// Everything there is to read at one moment. It keeps its memtables and tables alive.
+/// Everything that can be read at one moment. A view keeps its memtables and tables alive.
 #[derive(Debug)]
 pub(crate) struct ReadView {
     /// The memtable that writes go to.
@@ -81,7 +81,7 @@ pub(crate) struct ReadState {
     pub trash: Arc<Trash>,
     /// Ranges deleted by a change of the tables, for the checks of transactions.
     pub deleted_ranges: DeletedRanges,
-    /// Given when there may be background work.
+    /// Signal that there may be background work.
     pub work: WorkSignal,
     view: ArcSwap<ReadView>,
     /// Sequence number of the last visible write. Never decreases.
@@ -138,7 +138,7 @@ impl ReadState {
         ReadState { clock, ..self }
     }
 
-    /// Returns a state whose view stays the current one, with the same tables and cache, and with
+    /// Returns a state that stays at the current view, with the same tables and cache, and with
     /// counters of its own. For a database opened for reading only, where no lock is held.
     pub(crate) fn frozen(&self) -> Arc<ReadState> {
         let ReadView { mem, imm, version } = &*self.view_owned();
@@ -172,8 +172,8 @@ impl ReadState {
         self.view.store(Arc::new(view));
     }
 
-    /// Like [`set_view`](ReadState::set_view), for a view that needs more to change with it. Reads
-    /// and snapshots see the whole change or nothing of it.
+    /// Like [`set_view`](ReadState::set_view), for a change of more than the view. Reads and
+    /// snapshots see the whole change or none of it.
     ///
     /// With `lost_after`, the view lacks entries that snapshots after this sequence number show.
     /// These snapshots keep the view from before. With `seq`, writes up to this sequence number

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::sync::{Instant, LockRank, Mutex};
 use crate::engine::resources::pool::Lane;
 
-/// A limit of bytes a second. Thread-safe.
+/// A limit in bytes per second. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct IoLimit {
     bytes_per_second: u64,

@@ -1,6 +1,6 @@
-//! A budget of memory that several databases share.
+//! A memory budget that several databases share.
 //!
-//! The block cache counts what is taken of the budget and has what is left
+//! The block cache keeps count of what others take from the budget, and has the rest
 //! ([`budget`](crate::table::block_cache::budget)). This module is about the memtables' part: it
 //! decides which memtable is flushed early because all of them together have become too large.
 
@@ -13,34 +13,34 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::resources::signal::WorkSignal;
 use crate::table::block_cache::BlockCache;
 
-/// Smallest budget, in bytes. With less, memtables would be flushed every few entries, as only the
-/// scenes of schedules do.
+/// Smallest budget, in bytes. With less, memtables would be flushed every few entries, which only
+/// tests under shuttle need.
 const LEAST_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
 
 /// Part of the budget that one write buffer may have (one eighth). With a larger divisor, flushes
 /// are smaller and more frequent.
 const WRITE_BUFFER_PART: u64 = 8;
 
-/// Part of the budget from which on the largest memtable is flushed (one quarter). With a larger
+/// Part of the budget (one quarter) at which the largest memtable is flushed. With a larger
 /// divisor, memtables are flushed earlier and more is left to blocks.
 const FLUSH_PART: u64 = 4;
 
-/// Part of the budget from which on writes are slowed down (one half). With a larger divisor, they
+/// Part of the budget (one half) above which writes are slowed down. With a larger divisor, they
 /// are slowed down earlier.
 const SLOWDOWN_PART: u64 = 2;
 
-/// How a writer must react to the memory that memtables take.
+/// The reaction required of a writer to the memory that memtables take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
-    /// Not at all.
+    /// No reaction.
     None,
-    /// By writing more slowly.
+    /// Write more slowly.
     SlowDown,
-    /// By freezing its memtable.
+    /// Freeze the memtable.
     Freeze,
 }
 
-/// A budget of memory. Thread-safe.
+/// A memory budget. Thread-safe.
 pub(crate) struct Memory {
     cache: Arc<BlockCache>,
     /// The memtables of the databases.
@@ -115,9 +115,9 @@ impl MemtableShare {
         self.active.load(Relaxed).saturating_add(self.frozen.load(Relaxed))
     }
 
-    /// Records that the memtable that writes go to has grown to `bytes`, and returns how its writer
-    /// must react. If another database's memtable is the larger one, that database is asked to
-    /// freeze it.
+    /// Records that the memtable that writes go to has grown to `bytes`. Returns the reaction
+    /// required of its writer. If another database's memtable is the larger one, that database is
+    /// asked to freeze it.
     pub(crate) fn grown_to(self: &Arc<MemtableShare>, bytes: u64) -> Pressure {
         self.active.store(bytes, Relaxed);
         let (total, largest) = self.memory.weigh();

@@ -1,5 +1,5 @@
-//! What several databases of a process may share: a block cache, a budget of memory, threads, and a
-//! limit of background I/O.
+//! Resources that several databases of a process may share: a block cache, a memory budget,
+//! threads, and a limit of background I/O.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ pub(crate) mod memory;
 pub(crate) mod pool;
 pub(crate) mod signal;
 
-/// A block cache or a budget of memory, background threads and a limit of background I/O that
-/// several databases share.
+/// A block cache or a memory budget, background threads and a limit of background I/O that several
+/// databases share.
 ///
-/// A clone stands for the same resources. What is not set stays as it is without: each database
-/// has its own block cache ([`Options::block_cache_bytes`]) and its own three threads, and no
+/// A clone stands for the same resources. A resource that is not set is not shared: each database
+/// then has its own block cache ([`Options::block_cache_bytes`]), its own three threads, and no
 /// limit. Threads and cache live until the last clone and the last database are dropped.
 ///
 /// ```
@@ -41,7 +41,7 @@ pub(crate) mod signal;
 pub struct Resources {
     /// The shared cache: `Some(None)` if the databases have none.
     pub(crate) block_cache: Option<Option<Arc<BlockCache>>>,
-    /// The budget of memory; its block cache is the shared one.
+    /// The memory budget; its block cache is the shared one.
     pub(crate) memory: Option<Arc<Memory>>,
     pub(crate) pool: Option<Arc<Pool>>,
     pub(crate) limit: Option<Arc<IoLimit>>,
@@ -65,9 +65,9 @@ impl Resources {
     /// - **Tables**: once the indexes and filters of open tables take a quarter, tables are closed,
     ///   first those of the database whose tables take the most.
     ///
-    /// What reads still hold, a memtable under an iterator for example, may exceed the budget.
-    /// Setting the budget sets the block cache: [`block_cache_bytes`](Self::block_cache_bytes) has
-    /// no effect beside it.
+    /// Memory that reads still hold, a memtable under an iterator for example, may exceed the
+    /// budget. Setting the budget sets the block cache:
+    /// [`block_cache_bytes`](Self::block_cache_bytes) then has no effect.
     ///
     /// ```
     /// use minikv::{Db, Options, Resources};
@@ -85,7 +85,7 @@ impl Resources {
         self
     }
 
-    /// Returns the number of bytes in use of the budget of memory; 0 without a budget.
+    /// Returns the number of bytes of the memory budget that are in use; 0 without a budget.
     pub fn memory_used_bytes(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
     }
@@ -110,7 +110,7 @@ impl Resources {
         self
     }
 
-    /// Largest number of bytes a second that flushes and compactions of all databases together
+    /// Largest number of bytes per second that flushes and compactions of all databases together
     /// read and write; at least 1. Flushes go first: they wait only for other flushes. Writes are
     /// held back if flushes or compactions do not keep up with them at this rate.
     #[must_use]

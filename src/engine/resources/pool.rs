@@ -47,7 +47,7 @@ pub(crate) enum Next {
 
 /// A database that has its background work done by a pool.
 pub(crate) trait Member: Send + Sync {
-    /// Returns what there is to do in `lane`. Does not panic, nor does the work.
+    /// Returns the next piece of work in `lane`. Neither this function nor the work panics.
     fn next(self: Arc<Self>, lane: Lane) -> Next;
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Membership {
     id: u64,
 }
 
-/// The queues of both lanes, and who is in them.
+/// The queues of both lanes, and the databases in them.
 struct Queues {
     waiting: Mutex<Waiting>,
     /// Notified when a database enters the queue of flushes, and at the end.
@@ -91,7 +91,7 @@ struct Waiting {
 #[derive(Default)]
 struct Queue {
     due: VecDeque<u64>,
-    /// Those that are due at a later time.
+    /// Databases that are due at a later time.
     later: BTreeMap<u64, Instant>,
 }
 
@@ -149,7 +149,7 @@ impl Pool {
     /// Adds a database, and starts the threads if they do not run yet.
     ///
     /// # Errors
-    /// The system's, if it cannot start a thread.
+    /// The system's error, if it cannot start a thread.
     pub(crate) fn join(&self, member: Arc<dyn Member>) -> io::Result<Membership> {
         self.start()?;
         let mut waiting = self.queues.waiting.lock();
@@ -232,8 +232,8 @@ impl Queues {
         self.put(id, Lane::Compaction, |queue| queue.push(id));
     }
 
-    /// Calls `put` with the queue of `lane`, unless the database has left. A thread of the lane
-    /// looks at the queue then.
+    /// Calls `put` with the queue of `lane` and wakes a thread of the lane, unless the database has
+    /// left.
     fn put(&self, id: u64, lane: Lane, put: impl FnOnce(&mut Queue)) {
         let mut waiting = self.waiting.lock();
         if waiting.members.contains_key(&id) {
@@ -242,7 +242,7 @@ impl Queues {
         }
     }
 
-    /// The condition variable of a lane's threads.
+    /// Returns the condition variable of a lane's threads.
     fn due(&self, lane: Lane) -> &Condvar {
         match lane {
             Lane::Flush => &self.flush_due,
@@ -275,7 +275,7 @@ impl Queues {
         match member.next(lane) {
             Next::Run(work) => {
                 self.put(id, lane, |queue| queue.push(id));
-                // Even if the database has left meanwhile: the work is begun.
+                // Even if the database has left meanwhile: the work is already claimed.
                 work();
             }
             Next::Wait(Some(time)) => self.put(id, lane, |queue| queue.push_at(id, time)),

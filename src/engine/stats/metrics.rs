@@ -29,7 +29,7 @@ pub(crate) struct Metrics {
     pub user_bytes: AtomicU64,
     /// Number of bytes written to logs since the database was opened.
     pub wal_bytes: AtomicU64,
-    /// Number of the `wal_bytes` that were written to logs before the current one.
+    /// Part of `wal_bytes` that was written to logs before the current one.
     pub wal_bytes_before: AtomicU64,
     /// Number of syncs of the log.
     pub syncs: AtomicU64,
@@ -58,7 +58,7 @@ pub(crate) struct LevelMetrics {
     pub bytes_read: AtomicU64,
     /// Size of the output tables, in bytes.
     pub bytes_written: AtomicU64,
-    /// Number of entries dropped: versions and tombstones that no reader can see.
+    /// Number of entries that the merges left out.
     pub entries_dropped: AtomicU64,
     /// Time taken by these compactions, in microseconds.
     pub micros: AtomicU64,

@@ -14,7 +14,7 @@ use crate::format::edit::NUM_LEVELS;
 ///
 /// The counters are read one after another, so a read in progress may be counted in part. The work
 /// of a cursor or iterator is counted when it is dropped. Counters only grow; sizes and numbers of
-/// tables are those of the moment.
+/// tables are current values.
 ///
 /// ```
 /// # use minikv::{Db, Options};

@@ -1,6 +1,6 @@
 //! A sample of the keys that gets look up, and one of the ranges that scans read, at bounded cost.
 //!
-//! Which get is sampled is decided in advance: a thread compares its count of gets with the count
+//! The next get to sample is chosen in advance: a thread compares its count of gets with the count
 //! at which the next one is sampled, and only that get takes the lock. At first every get is
 //! sampled. Whenever the sample is full, half of it is dropped and the gaps double, so that every
 //! kept key stands for equally many gets. Once the gaps average 256, the oldest keys are dropped
@@ -77,7 +77,7 @@ impl ScanSample {
     #[cold]
     fn keep(&self, from: &[u8], to: Bound<&[u8]>, tally: &ReadTally) {
         let (Bound::Included(end) | Bound::Excluded(end)) = to else { return };
-        // As in a database, a key is preceded by its length.
+        // The lower bound is preceded by its length, so that the two can be told apart.
         let is_included = matches!(to, Bound::Included(_));
         let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
         let range = [&[u8::from(is_included)][..], &len.to_le_bytes(), from, end].concat();

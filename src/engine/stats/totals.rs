@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 
-/// Number of living threads that get a tally of their own; all others share one, under a lock. Each
-/// tally takes about 2 KiB in each database that its thread reads.
+/// Number of living threads that get a tally of their own; all others share one, under a lock.
+/// Raising it takes about 2 KiB per thread in each database that the thread reads.
 const OWN_TALLIES: usize = 64;
 
 /// Counts of all reads. Thread-safe. The counters are read one after another, so a sum may include

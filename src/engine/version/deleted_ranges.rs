@@ -6,7 +6,7 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
 use crate::format::key::SeqNo;
 
-/// The ranges deleted since the oldest snapshot, at least. Thread-safe.
+/// At least the ranges deleted since the oldest snapshot. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct DeletedRanges {
     list: Mutex<Vec<(SeqNo, Span)>>,
@@ -22,7 +22,7 @@ impl DeletedRanges {
     }
 
     /// Adds the range `span`, which is about to be deleted at the sequence number `seq`. Forgets
-    /// those that everything from `oldest_read` on shows as deleted.
+    /// the ranges that every read at `oldest_read` or later sees as deleted.
     pub(crate) fn add(&self, seq: SeqNo, span: &Span, oldest_read: SeqNo) {
         let mut list = self.list.lock();
         list.retain(|(deleted_at, _)| *deleted_at > oldest_read);

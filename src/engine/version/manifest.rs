@@ -1,6 +1,6 @@
 //! The files MANIFEST and `CURRENT`: how they are read and written.
 //!
-//! A MANIFEST is a log of version edits. `CURRENT` names the one that counts.
+//! A MANIFEST is a log of version edits. `CURRENT` names the one in use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,8 +44,8 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Returns the first file number that may be handed out. Like LevelDB, it takes the numbers of
-    /// logs for used, even if the MANIFEST says that later numbers are free.
+    /// Returns the first file number that may be handed out. Like LevelDB, it counts the numbers of
+    /// logs as used, even if the MANIFEST says that they are free.
     pub(crate) fn next_number(&self) -> u64 {
         let logs = self.log_number.max(self.prev_log_number);
         self.next_file_number.max(logs.saturating_add(1))
@@ -234,7 +234,7 @@ pub(crate) fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
     set_current(fs, dir, 1)
 }
 
-/// Writes the MANIFEST `number` of one edit and syncs it. The caller syncs the directory.
+/// Writes the MANIFEST `number` with one edit and syncs it. The caller syncs the directory.
 ///
 /// # Errors
 /// I/O errors.

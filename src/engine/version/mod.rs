@@ -1,4 +1,4 @@
-//! A `Version`: which tables hold the database at one moment. Immutable.
+//! A `Version`: the tables that hold the database at one moment. Immutable.
 //!
 //! - Level 0 holds flushed memtables, newest first, which may overlap.
 //! - In every level below, tables are sorted and disjoint ([`Version::check`]).
@@ -37,8 +37,8 @@ pub(crate) mod obsolete;
 pub(crate) mod set;
 pub(crate) mod tombstones;
 
-/// A table of the database. Shared by every version that names it; when the last of them goes and
-/// the file is obsolete, it is removed.
+/// A table of the database, shared by every version that names it. When the last of them is
+/// dropped, the file is removed if it is obsolete.
 pub(crate) struct TableFile {
     /// File number.
     pub number: u64,
@@ -52,7 +52,7 @@ pub(crate) struct TableFile {
     pub slot: Arc<TableSlot>,
     /// Counts of the table's tombstones.
     pub tombstones: Tombstones,
-    /// When the entries expire; empty before that is known, `None` if the table does not say.
+    /// Record of when the entries expire; empty until it is known, `None` if the table has none.
     pub expiry: OnceLock<Option<TableExpiry>>,
     /// Set once the edit that drops the file is durable.
     obsolete: AtomicBool,
@@ -84,7 +84,7 @@ impl TableFile {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// Returns whether the table may have entries that expire, and it is not known when they do.
+    /// Returns whether the table may have entries that expire at a time that is not known yet.
     pub(crate) fn lacks_expiry(&self) -> bool {
         self.expiry.get().is_none() && may_hold_expiring(self.first_key(), self.last_key())
     }
@@ -289,8 +289,8 @@ impl Version {
         Ok(Version { fences: fences(&levels, order.user()), bytes, levels })
     }
 
-    /// Checks the invariants of every version that edits of this engine make from a sound one.
-    /// Returns the first broken one. (A damaged MANIFEST may break any of them.)
+    /// Checks the invariants of a version, which all edits of this engine preserve. Returns the
+    /// first broken one. (A damaged MANIFEST may break any of them.)
     pub(crate) fn check(&self, order: &InternalComparator) -> std::result::Result<(), String> {
         let mut numbers = BTreeSet::new();
         for (level, file) in self.files() {

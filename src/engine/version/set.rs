@@ -1,4 +1,4 @@
-//! The current version, and how a change of it becomes durable.
+//! The current version, and how a change to it becomes durable.
 //!
 //! 1. The caller makes the tables that an edit adds durable, with their names.
 //! 2. The edit is appended to the MANIFEST and synced ([`VersionSet::commit`]).

@@ -1,4 +1,4 @@
-//! Counts of the tombstones in tables, and the rule that says when they earn a compaction.
+//! Counts of the tombstones in tables, and the rule that says when they justify a compaction.
 //!
 //! A scan steps over every tombstone in its way, and a level within its target would keep them for
 //! ever. LevelDB's tables and MANIFESTs have no field for a count, so there are two sources, both
@@ -28,7 +28,7 @@ use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 pub(crate) const LEAST_TOMBSTONES: u64 = 256;
 
 /// Number of tombstones in a row, in one step of a cursor, above which the step is a crawl.
-/// Stepping over so many takes some tenths of a millisecond. A higher number leaves slower scans
+/// Stepping over that many takes a few tenths of a millisecond. A higher number leaves slower scans
 /// unnoticed.
 pub(crate) const CRAWL_TOMBSTONES: u64 = 1024;
 
@@ -49,8 +49,8 @@ pub(crate) struct EntryCounts {
     pub newest: SeqNo,
     /// Number of entries with an expiry.
     pub expiring: u64,
-    /// Latest expiry of the entries that are no tombstones, in milliseconds since the Unix epoch; 0
-    /// if there is none.
+    /// Latest expiry of the entries that are not tombstones, in milliseconds since the Unix epoch;
+    /// 0 if there is none.
     pub last_expiry: u64,
 }
 
@@ -61,7 +61,7 @@ impl EntryCounts {
         debug_assert!(self.tombstones > 0 || self.newest_tombstone == 0, "{self:?}");
     }
 
-    /// Counts an entry with the expiry `expiry`, which does not count if it is a tombstone.
+    /// Counts an entry. `expiry` is when it expires, and is ignored if the entry is a tombstone.
     pub(crate) fn add(&mut self, entry: &ParsedKey<'_>, expiry: u64) {
         self.entries += 1;
         self.newest = self.newest.max(entry.seq);
@@ -131,8 +131,9 @@ impl Tombstones {
         self.counts.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |counts| counts.entries)
     }
 
-    /// Returns whether the tombstones earn a compaction: they are at least half of all entries, or
-    /// a cursor crawled over them; and all readers, even one at `oldest_read`, see them.
+    /// Returns whether the tombstones justify a compaction: they are numerous and at least half of
+    /// all entries, or a cursor crawled over them; and all readers, even one at `oldest_read`, see
+    /// them.
     pub(crate) fn are_many(&self, oldest_read: SeqNo) -> bool {
         let crawled = self.crawled.load(Relaxed);
         match self.counts.get() {

@@ -16,17 +16,18 @@
 //!   after `s` stays. If it was taken later, all entries of the inputs were visible by then, and
 //!   none of them is after `s`.
 //!
-//! # What need not be searched
+//! # Parts that need no search
 //! - A memtable whose last entry is not after the horizon.
-//! - A table whose newest entry is not ([`Tombstones::newest`]). The writer of a table counts that;
-//!   tables that this process did not write are older than every snapshot.
+//! - A table whose newest entry is not after the horizon ([`Tombstones::newest`]). The writer of a
+//!   table records its newest entry; tables that this process did not write are older than every
+//!   snapshot.
 //! - All tables, if the version is the one that the horizon was taken with.
 //!
-//! # When it is done
+//! # When the check runs
 //! A transaction checks everything once before it enters the queue of writers, and moves the
 //! horizon to that moment ([`Check::advance`]). The leader of its group checks again, under the
-//! commit lock, so that nothing comes in between; that check looks only at what was written while
-//! the transaction was in the queue, which the memtable has at its end.
+//! commit lock, so that nothing comes in between. The second check looks only at what was written
+//! while the transaction was in the queue, which is at the end of the memtable.
 //!
 //! [`Tombstones::newest`]: crate::engine::version::tombstones::Tombstones::newest
 
@@ -37,7 +38,6 @@ use bytes::Bytes;
 use crate::base::hash::KeyHash;
 use crate::base::{Error, Result};
 use crate::engine::memtable::Memtable;
-use crate::engine::options::ReadOptions;
 use crate::engine::read::get::LookupKey;
 use crate::engine::read::snapshot::Snapshot;
 use crate::engine::read::view::{ReadState, ReadView};
@@ -50,28 +50,30 @@ use crate::format::key::{
     KIND_FOR_SEEK, MAX_SEQ_NO, ParsedKey, SeqNo, UserComparator, internal_key,
 };
 use crate::format::keyspace;
+use crate::table::reader::BlockReadOptions;
 use crate::table::sink::NoSink;
 
-/// Number of entries of a memtable that are compared to all keys read in about the time in which
-/// one key is looked up there. A higher number makes the check of long transactions look up keys
-/// less often and go through the newest entries instead.
+/// Number of memtable entries that can be compared with the keys read in about the time of one
+/// lookup in the memtable. Raising it makes the check of a long transaction scan the newest entries
+/// more often, instead of looking up each key.
 const ENTRIES_PER_LOOKUP: u64 = 2;
 
-/// A moment up to which nothing that was read had been written.
+/// A moment up to which the reads of a transaction are known to hold: only later writes can
+/// conflict with them.
 #[derive(Clone, Debug)]
 pub(crate) struct Horizon {
     /// Sequence number of the last write that need not be checked.
     seq: SeqNo,
     /// A version whose tables need not be checked. A weak reference keeps its address from being
-    /// used again, and none of its tables.
+    /// reused, but none of its tables.
     version: Weak<Version>,
 }
 
 impl Horizon {
-    /// Returns a snapshot of the database as it is now, and the horizon of what is read from it.
+    /// Returns a snapshot of the database as it is now, and the horizon for reads from it.
     pub(crate) fn begin(state: &Arc<ReadState>) -> (Snapshot, Horizon) {
-        // The version comes first: then no table of it has an entry that the snapshot does not
-        // show.
+        // The version is taken first: then none of its tables has an entry that the snapshot does
+        // not show.
         let version = Arc::downgrade(&state.view().version);
         let snapshot = Snapshot::now(state);
         let seq = snapshot.sequence();
@@ -79,7 +81,7 @@ impl Horizon {
     }
 }
 
-/// What must not have been written since a horizon, for a write to be applied.
+/// A condition of a write: nothing in its read set may have been written since its horizon.
 #[derive(Debug)]
 pub(crate) struct Check {
     reads: ReadSet,
@@ -98,7 +100,7 @@ impl Check {
     /// # Errors
     /// [`Error::Conflict`]; corruption and I/O errors of tables.
     pub(crate) fn advance(&mut self, state: &ReadState) -> Result<()> {
-        // The sequence number comes first: then the view has every write up to it.
+        // The sequence number is taken first: then the view has every write up to it.
         let seq = state.visible_seq();
         let view = state.view_owned();
         // A memtable may hold a write that is not visible yet. It is left to the second check: a
@@ -170,7 +172,7 @@ impl Check {
     fn check_key_in_tables(&self, state: &ReadState, view: &ReadView, key: &[u8]) -> Result<()> {
         let order = state.order.user();
         let (lookup, hash) = (LookupKey::new(key, MAX_SEQ_NO), KeyHash::new(key));
-        let options = &ReadOptions::default().block_options();
+        let options = &BlockReadOptions::default();
         let range = KeyRange { from: Some(key), to: Some(key) };
         let level0 = view.version.level(0).iter().filter(|file| range.overlaps(order, file));
         let deeper = (1..NUM_LEVELS).filter_map(|level| view.version.find_table(level, order, key));
@@ -200,7 +202,7 @@ impl Check {
     fn check_span_in_table(&self, state: &ReadState, file: &TableFile, span: &Span) -> Result<()> {
         let order = state.order.user();
         let table = state.tables.table(&file.slot)?;
-        let mut cursor = table.cursor(ReadOptions::default().block_options());
+        let mut cursor = table.cursor(BlockReadOptions::default());
         let mut valid = match span.hull().from {
             Some(from) => cursor.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
             None => cursor.seek_to_first()?,
@@ -219,7 +221,7 @@ impl Check {
     }
 }
 
-/// Returns the error for a key of the database that was written.
+/// Returns the conflict error for `key`, a key as the database stores it.
 fn conflict(key: &[u8]) -> Error {
     let (keyspace, key) = match keyspace::split(key) {
         Some((name, key)) => (Some(Bytes::copy_from_slice(name)), key),

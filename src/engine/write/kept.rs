@@ -2,8 +2,8 @@
 //!
 //! Kept logs have lower numbers than the MANIFEST's log number, so that no open replays them.
 //! LevelDB and goleveldb remove them when they open the database; a reader of the changes in them
-//! then gets an error. A log is made durable before the edit that makes it one of these, so that a
-//! crash does not damage it.
+//! then gets an error. A log is synced before the edit that makes it a kept log, so that a crash
+//! does not damage it.
 //!
 //! [`Changes`]: crate::engine::follow::changes::Changes
 
@@ -18,12 +18,12 @@ use crate::format::name;
 use crate::format::record::HEADER_BYTES;
 use crate::fs::Fs;
 
-/// The limits up to which logs are kept.
+/// Limits on the kept logs. A log stays while either limit keeps it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeepLimits {
-    /// Total size of the kept logs, in bytes.
+    /// Total size, in bytes, up to which the newest logs are kept.
     pub bytes: u64,
-    /// Age of a kept log.
+    /// Age below which a log is kept.
     pub age: Duration,
 }
 
@@ -51,7 +51,7 @@ impl KeepLimits {
 }
 
 impl KeptLog {
-    /// Returns the log `number`, durable; `None` if it has no record.
+    /// Syncs the log `number` and returns it; `None` if it has no record.
     ///
     /// # Errors
     /// I/O errors.
@@ -65,7 +65,7 @@ impl KeptLog {
         Ok(log)
     }
 
-    /// Returns the log `number` as it is in the directory; `None` if it has no record.
+    /// Returns the log `number` without syncing it; `None` if it has no record.
     fn found(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Option<KeptLog>> {
         let path = dir.join(name::log_name(number));
         let failed = |error| Error::io("read", &path, error);
@@ -93,9 +93,9 @@ impl KeptLogs {
         KeptLogs(numbers.iter().filter_map(look).collect())
     }
 
-    /// Adds logs that are newer than all others, and takes out those that the limits no longer keep
-    /// at the time `now`: the newest one that neither limit keeps, and all before it. Returns their
-    /// numbers.
+    /// Adds the `newest` logs, which are newer than all others. Then takes out the newest log that
+    /// neither limit keeps at the time `now`, and all logs before it. Returns the numbers of the
+    /// logs taken out.
     pub(crate) fn renew(
         &mut self,
         newest: Vec<KeptLog>,
@@ -124,8 +124,8 @@ impl KeptLogs {
 }
 
 impl Engine {
-    /// Makes the logs of the `oldest` memtable durable, which is about to be flushed, if logs are
-    /// kept. Returns the logs to keep. A log that cannot be synced is not among them.
+    /// If logs are kept, syncs the logs of the `oldest` memtable, which is about to be flushed.
+    /// Returns the logs to keep. A log that cannot be synced is left out.
     pub(crate) fn logs_to_keep(&self, oldest: &Frozen) -> Vec<KeptLog> {
         if KeepLimits::of(&self.options).is_none() {
             return Vec::new();
@@ -144,8 +144,8 @@ impl Engine {
         logs.iter().filter_map(durable).collect()
     }
 
-    /// Removes the logs `done`, whose records are all in tables, except those to keep, and the kept
-    /// logs that exceed the limits by now.
+    /// Removes the logs `done`, whose records are all in tables, except those in `keep`. Also
+    /// removes the kept logs that the limits no longer keep.
     pub(crate) fn remove_logs(&self, done: impl Iterator<Item = u64>, keep: Vec<KeptLog>) {
         let mut gone: BTreeSet<u64> = done.collect();
         if let Some(limits) = KeepLimits::of(&self.options) {
@@ -163,8 +163,8 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Returns the numbers of those of some logs that stay. Each has 100 bytes and is a minute
-    /// younger than the one before it. The oldest is 5, and the newest has the age 0.
+    /// Returns the numbers of the logs that stay of `logs` logs. Each has 100 bytes and is a minute
+    /// younger than the one before it. The oldest has the number 5; the newest has the age 0.
     fn kept(logs: u64, bytes: u64, minutes: u64) -> Vec<u64> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         let log = |at| KeptLog {
@@ -199,7 +199,7 @@ mod tests {
     fn kept_logs_have_no_gap() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         let old = now - Duration::from_secs(99);
-        // The clock was put back: the log in the middle looks older than the first one.
+        // The clock was set back: the log in the middle looks older than the first one.
         let log = |number, modified| KeptLog { number, bytes: 1, modified };
         let logs = vec![log(3, now), log(4, old), log(7, now + Duration::from_secs(9))];
         let mut kept = KeptLogs::default();

@@ -3,19 +3,20 @@
 //! 1. The writer enters the [`queue`]. The one at its head leads; the others wait for its result.
 //! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
 //!    and begin a new log ([`wal`]).
-//! 3. It takes the next waiters into its group and merges their batches. A write that carries a
-//!    [`check`] is left out, with an error, if the check fails; that holds for its own, too.
+//! 3. It takes the next waiters into its group and merges their batches. A write whose [`check`]
+//!    fails is left out and gets an error. If the leader's own check fails, it takes no group.
 //! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
 //!    that.
 //! 5. It inserts the entries into the memtable and makes them visible, all at once.
 //! 6. It hands the lead to the next waiter, and the result to its group.
 //!
-//! A group is one record, so each of its batches survives a crash whole or not at all. If the log
-//! fails in 4, the record may be in the file in part: no record may follow, so writes stop until
+//! A group is one record, so each of its batches survives a crash whole or not at all. If step 4
+//! fails, part of the record may be in the file. No record may follow it, so writes stop until
 //! [`Engine::resume`]. A writer that is alone takes two uncontended locks and allocates nothing.
 //!
 //! Every log begins with an empty batch that carries the next sequence number. LevelDB and
-//! goleveldb replay it without effect; recovery learns from it that the log before lost its end.
+//! goleveldb replay it without effect; recovery can tell from it whether the previous log lost its
+//! end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,55 +42,55 @@ pub(crate) mod read_set;
 pub(crate) mod wal;
 
 /// Largest buffer, in bytes, that is kept for the next group; a larger one is freed. Raising it
-/// saves allocations of large groups and keeps more memory.
+/// saves allocations for large groups but retains more memory.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
-/// The working set of the leader of a group: the log under way and the memtable it fills. Guarded
-/// by [`Engine::commit`](Engine).
+/// The state that the leader of a group works on: the current log and its memtable. Guarded by
+/// [`Engine::commit`](Engine).
 #[derive(Debug)]
 pub(crate) struct CommitState {
     /// File number of the log.
     pub log_number: u64,
     /// Path of the log, for errors.
     pub log_path: PathBuf,
-    /// The log under way.
+    /// The current log.
     pub log: LogWriter,
-    /// Whether the log's name is durable.
+    /// Whether the log's directory entry is durable.
     pub name_synced: bool,
     /// Earlier logs with unsynced records, oldest first. They are synced before a synced write to
-    /// this log is acknowledged, so that a crash loses no write before one that it keeps.
+    /// this log is acknowledged, so that a crash never loses a write but keeps a later one.
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
-    /// acknowledged, the background writes its records to a table. Syncing the log would not be
-    /// enough: a sync that failed before this process began may have dropped pages that can still
-    /// be read.
+    /// acknowledged, the background flushes its records to a table. Syncing the log would not be
+    /// enough: a sync that failed before this process began may have left pages that can be read
+    /// but are not on disk.
     pub replayed_log: Option<u64>,
-    /// The memtable of the log's records.
+    /// The memtable that holds the log's records.
     pub mem: Arc<Memtable>,
     /// Allocator of the memtable's keys and values.
     pub arena: Arena,
-    /// Size of the memtable, in bytes, at which the leader checks next whether it is full or grows
-    /// too fast.
+    /// Size of the memtable, in bytes, at which the leader next checks whether the memtable is full
+    /// or is growing too fast.
     pub look_at: usize,
-    /// The last sequence number that was given to an entry.
+    /// The last sequence number assigned to an entry.
     pub last_seq: SeqNo,
     /// Whether the log holds records that are not synced.
     pub unsynced: bool,
     /// Set while a batch is inserted and while the memtable is replaced. If a panic leaves it set,
-    /// only the next open helps: it replays the log.
+    /// the database must be opened again, which replays the log.
     pub half_done: bool,
-    /// Buffer in which groups are put together.
+    /// Buffer in which the batches of a group are merged.
     pub group: WriteBatch,
     /// Duration of the last sync.
     pub last_sync: Duration,
 }
 
 impl Engine {
-    /// Applies `write`, all or nothing.
+    /// Applies `write` atomically.
     ///
     /// # Errors
     /// I/O errors of the log, after which the database takes no more writes; [`Error::ReadOnly`]
-    /// from then on, and after a failure of the background.
+    /// from then on, and after background work has failed.
     pub(crate) fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
         let write = match self.queue.enter(write, options.sync) {
             Turn::Lead(write) => write,
@@ -113,7 +114,11 @@ impl Engine {
         write: Write<'_>,
         group: &mut Group,
     ) -> Result<()> {
-        self.make_room(commit, false)?;
+        if commit.mem.bytes() >= commit.look_at {
+            self.make_room(commit, false)?;
+        } else if self.has_failed.load(Relaxed) {
+            return Err(self.read_only_error());
+        }
         if let Write::Checked(_, check) = &write {
             check.run(&self.reads, &self.reads.view_owned())?;
         }
@@ -121,7 +126,8 @@ impl Engine {
         self.refuse_conflicts(&write, group);
         let mut batch = merge_group(write, &group.members, &mut commit.group);
         let result = self.commit_batch(commit, sync, &mut batch);
-        // The batch, whether merged or a single writer's own, becomes the buffer of the next group.
+        // The batch, whether merged or a single writer's own, becomes the buffer for the next
+        // group.
         if batch.contents().len() <= KEEP_BUFFER_BYTES {
             commit.group = batch;
         }
@@ -139,7 +145,8 @@ impl Engine {
             };
             match passed {
                 Ok(()) => at += 1,
-                // A panic of a comparator would have left the waiter in the group.
+                // Removed only after the check: if a comparator panics, the waiter is still in the
+                // group.
                 Err(error) => group.refused.push((group.members.remove(at), error)),
             }
         }

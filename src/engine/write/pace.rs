@@ -1,15 +1,15 @@
 //! Back-pressure: how writes are held back when flushes or compactions do not keep up.
 //!
-//! A writer that is faster than the background must wait in the end. It waits a little and often,
-//! so that no single write waits long:
+//! A writer that is faster than the background has to wait sooner or later. It waits briefly and
+//! often, so that no single write waits long:
 //! 1. each time the memtable has grown by [`STEP_BYTES`], a writer waits for as long as the flush
 //!    needs to catch up, at most [`MAX_WAIT`] (`keep_pace`);
 //! 2. a full memtable is frozen only while fewer than [`MAX_FROZEN`] wait for their flush and level
 //!    0 has fewer than [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables (`wait_for_room`).
 //!
-//! With a budget of memory ([`memory`](crate::engine::resources::memory)), each of these steps also
+//! With a memory budget ([`memory`](crate::engine::resources::memory)), each of these steps also
 //! looks at the memtables of all databases together: the largest one is frozen before it is full,
-//! and writers wait for as long as all of them take too much.
+//! and writers wait while the total is too large.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,20 +25,20 @@ use crate::engine::stats::metrics::{StallCause, micros_of};
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, State};
 
-/// Growth of the memtable, in bytes, between two checks of the pace. That is more than a thousand
-/// small entries, so that waits stay out of the 99.9th percentile. A larger step makes waits rarer
-/// and longer.
+/// Growth of the memtable, in bytes, between two checks of the pace. The step holds more than a
+/// thousand small entries, so that waits stay out of the 99.9th percentile. Raising it makes waits
+/// rarer and longer.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
 
-/// Number of frozen memtables at which writes wait instead of freezing another. Each one more takes
-/// the memory of another write buffer.
+/// Number of frozen memtables at which writes wait instead of freezing another. Raising it by one
+/// makes writes wait later and takes the memory of one more write buffer.
 const MAX_FROZEN: usize = 2;
 
 /// Assumed duration of a flush, in microseconds per mebibyte, until the first flush is timed. A
 /// higher value makes the first waits longer.
 const FIRST_MICROS_PER_MIB: u64 = 4000;
 
-/// Longest wait at one step. A longer one would let the background catch up sooner, but show as
+/// Longest wait at one step. Raising it lets the background catch up sooner, but shows in the
 /// latency of single writes.
 const MAX_WAIT: Duration = Duration::from_micros(2500);
 
@@ -49,7 +49,7 @@ const MIN_WAIT: Duration = Duration::from_micros(200);
 /// The progress of flushes, as writers see it. Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// The memtables' part of a budget of memory, if there is one.
+    /// The memtables' share of the memory budget, if there is one.
     share: Option<Arc<MemtableShare>>,
     /// Bytes of frozen memtables that are not in a table yet.
     unflushed: AtomicU64,
@@ -60,12 +60,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Creates the pace of a database whose memory counts in the budget `memory`.
+    /// Creates the pace of a database whose memtables count against the budget `memory`, if any.
     pub(crate) fn new(memory: Option<&Arc<Memory>>) -> Pace {
         Pace { share: memory.map(Memory::join), ..Pace::default() }
     }
 
-    /// Returns the memtables' part of the budget of memory, if there is one.
+    /// Returns the memtables' share of the memory budget, if there is one.
     pub(crate) fn share(&self) -> Option<&Arc<MemtableShare>> {
         self.share.as_ref()
     }
@@ -94,8 +94,8 @@ impl Pace {
     }
 
     /// Returns the time that the flush of earlier memtables needs to catch up with a memtable of
-    /// `mem_bytes`. The flush is to end when the memtable is half full, so that memory holds no
-    /// more than one and a half memtables.
+    /// `mem_bytes`. The flush should end by the time the memtable is half full, so that memory
+    /// holds at most one and a half memtables.
     fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
         let unflushed = self.unflushed.load(Relaxed).saturating_sub(self.written.load(Relaxed));
         if unflushed == 0 {
@@ -171,8 +171,8 @@ impl Engine {
         self.freeze(commit).inspect_err(|error| self.fail(error.clone()))
     }
 
-    /// Freezes the memtable, because another database asked for its memory, unless writers are busy
-    /// with it, who look at the budget themselves.
+    /// Freezes the memtable because another database asked for its memory. Does nothing while a
+    /// writer holds the commit lock: writers look at the budget themselves.
     pub(crate) fn give_up_memtable(&self) -> Result<()> {
         let Some(mut commit) = self.commit.try_lock() else { return Ok(()) };
         let may_freeze = {
@@ -224,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Records that the writer goes on.
+    /// Records that the writer continues.
     fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
         state.lifecycle.stall = None;
         self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });
@@ -246,8 +246,8 @@ impl Engine {
         }
     }
 
-    /// Holds a writer back for as long as it is ahead of the background, within [`MAX_WAIT`], which
-    /// it waits if memtables take too much of a budget of memory.
+    /// Holds a writer back for as long as it is ahead of the background, at most [`MAX_WAIT`]. It
+    /// waits [`MAX_WAIT`] if memtables take too much of the memory budget.
     fn keep_pace(&self, mem_bytes: usize, pressure: Pressure) {
         let mut wait = match pressure {
             Pressure::SlowDown => MAX_WAIT,
@@ -278,8 +278,8 @@ fn grew_event(commit: &CommitState) -> EventKind {
     }
 }
 
-/// Returns the wait at each step while level 0 has this number of tables. It grows with each table
-/// from the first one over the limit on, up to [`MAX_WAIT`].
+/// Returns the wait at each step while level 0 has `level0` tables. The wait grows with each table
+/// from [`LEVEL0_SLOWDOWN_FILES`](pick::LEVEL0_SLOWDOWN_FILES) on, up to [`MAX_WAIT`].
 fn slowdown(level0: usize) -> Duration {
     match level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
         Some(over) => MAX_WAIT / 8 * (over as u32 + 1).min(8),

@@ -1,6 +1,7 @@
 //! The queue of writers: who leads the next group, and who joins it.
 //!
-//! 1. A writer enters. If nobody leads, it leads; otherwise it waits, with its write in a batch.
+//! 1. A writer enters. If there is no leader, it leads; otherwise it waits, with its write in a
+//!    batch.
 //! 2. The leader of a synced group may wait a moment for the writers of the last group to return
 //!    ([`WriteQueue::gather`]).
 //! 3. It takes waiters from the front of the queue as long as they fit ([`WriteQueue::group`]),
@@ -32,8 +33,8 @@ const SMALL_WRITE_BYTES: usize = 128 << 10;
 const GATHER_DIVISOR: u32 = 2;
 
 /// Largest exponent of the back-off for gathering: after the n-th timeout in a row the next 2^n
-/// groups do not wait, with n at most this. Raising it makes leaders wait in vain less often, and
-/// notice later that writers return again.
+/// groups do not wait, with n at most this. Raising it makes leaders wait in vain less often, but
+/// take longer to notice that writers return again.
 const MAX_TIMEOUTS: u32 = 8;
 
 /// Longest duration of the last sync for which followers spin instead of parking: waking a parked
@@ -51,7 +52,7 @@ pub(crate) enum Write<'a> {
     Put(&'a [u8], &'a [u8]),
     /// Removes a key.
     Delete(&'a [u8]),
-    /// Applies any number of both, all or nothing.
+    /// Applies any number of puts and deletes atomically.
     Batch(WriteBatch),
     /// Applies a batch if the check passes when its turn comes.
     Checked(WriteBatch, Arc<Check>),
@@ -104,16 +105,15 @@ impl Write<'_> {
     }
 }
 
-/// What a writer does after it has entered the queue.
+/// The next step of a writer that has entered the queue.
 pub(super) enum Turn<'a> {
     /// Lead a group that begins with this write.
     Lead(Write<'a>),
-    /// Return this result: another writer led, and the write was part of its group; or the write is
-    /// invalid.
+    /// Return this result: another leader has handled the write, or the write is invalid.
     Done(Result<()>),
 }
 
-/// The writers that want to write, in order of arrival. Thread-safe.
+/// The queue of writers, in order of arrival. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     line: Mutex<Line>,
@@ -136,14 +136,14 @@ struct Line {
     waiting: VecDeque<Arc<Waiter>>,
     /// Number of waiting writers at which the leader stops gathering; 0 if it is not gathering.
     wanted: usize,
-    /// Number of writers that may soon write again: those of the last group, and those that waited
-    /// meanwhile.
+    /// Number of writers that may soon write again: those of the last group, and those that were
+    /// waiting when it ended.
     expected: usize,
     /// Number of consecutive gathers that timed out.
     timeouts: u32,
     /// Number of groups still to commit without gathering (the back-off).
     ungathered: u32,
-    /// How long a follower of a synced group spins before it parks.
+    /// Time for which a follower of a synced group spins before it parks.
     spin: Duration,
 }
 
@@ -164,7 +164,7 @@ pub(super) struct Waiter {
     sync: bool,
     bytes: usize,
     pub(super) batch: Mutex<WriteBatch>,
-    /// What must hold for the batch to be applied.
+    /// Check that must pass for the batch to be applied.
     pub(super) check: Option<Arc<Check>>,
     signal: Mutex<Signal>,
     signalled: Condvar,
@@ -179,7 +179,7 @@ enum Signal {
 }
 
 impl Waiter {
-    /// Waits for a signal, spinning for `spin` before it parks. Returns the signal.
+    /// Waits for a signal and returns it. Spins for `spin` before parking.
     fn wait(&self, spin: Duration) -> Signal {
         yield_until(spin, || !matches!(*self.signal.lock(), Signal::Wait));
         let mut signal = self.signal.lock();
@@ -201,16 +201,16 @@ impl Waiter {
 /// The waiters that a leader took from the queue.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// Those whose writes are committed with the leader's.
+    /// Waiters whose writes are committed with the leader's.
     pub members: Vec<Arc<Waiter>>,
-    /// Those whose checks failed, with their errors. They wait for the end of the group, too: a
-    /// transaction that is run again then sees the write it conflicts with.
+    /// Waiters whose checks failed, with their errors. They, too, wait for the end of the group: a
+    /// transaction that is run again then sees the write that it conflicts with.
     pub refused: Vec<(Arc<Waiter>, Error)>,
 }
 
 impl WriteQueue {
-    /// Takes the lead, or waits until it is handed over or another leader has done the work.
-    /// Returns what the writer has to do next. A write with a key or value that is too long is
+    /// Takes the lead, or waits until the lead is handed over or another leader has handled the
+    /// write. Returns the writer's next step. A write with a key or value that is too long is
     /// refused.
     pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
         if let Err(error) = write.check() {
@@ -265,9 +265,9 @@ impl WriteQueue {
         self.group(write.bytes(), sync, group);
     }
 
-    /// Waits a while for the writers of the last group to write again: with them a group is twice
-    /// as large, and one sync, which last took `last_sync`, serves them all. Each time they do not
-    /// come, more groups go without the wait.
+    /// Waits briefly for the writers of the last group to write again: with them the group is about
+    /// twice as large, and one sync serves them all. The last sync took `last_sync`. Each time the
+    /// writers do not come, more of the following groups skip the wait.
     fn gather(&self, last_sync: Duration) {
         let mut line = self.line.lock();
         debug_assert!(line.led, "the leader gathers");
@@ -346,8 +346,8 @@ impl WriteQueue {
     }
 }
 
-/// Returns the batches of a group as one. It reuses the memory of `buffer`, unless the leader is
-/// alone with a batch of its own.
+/// Returns the merged batches of a group. Reuses the memory of `buffer`, unless the leader is alone
+/// and its write is already a batch.
 pub(super) fn merge_group(
     write: Write<'_>,
     group: &[Arc<Waiter>],

@@ -1,5 +1,5 @@
-//! What a transaction has read: keys and ranges of keys, sorted, so that a key is found among them
-//! in a logarithmic number of steps.
+//! The read set of a transaction: keys and ranges of keys, sorted, so that a key is found among
+//! them in logarithmic time.
 
 use std::ops::Bound;
 
@@ -32,7 +32,7 @@ pub(crate) fn merge_keys(order: &UserComparator, keys: &mut Vec<Vec<u8>>) {
 pub(crate) struct ReadSet {
     /// Keys, ascending.
     pub(super) keys: Vec<Vec<u8>>,
-    /// Ranges, ascending and apart from each other.
+    /// Ranges, ascending; no two overlap or touch.
     pub(super) spans: Vec<Span>,
 }
 
@@ -58,8 +58,8 @@ impl ReadSet {
         self.has_key(order, key) || self.has_in_range(order, key)
     }
 
-    /// Returns a key that was read and is in `span`; if a range was read that may have one, a bound
-    /// of their common part.
+    /// Returns a key in `span` that was read. If there is none, but a range that was read
+    /// intersects `span`, returns a bound of the intersection.
     pub(super) fn key_in(&self, order: &UserComparator, span: &Span) -> Option<Vec<u8>> {
         let at = self.keys.partition_point(|key| !span.begins_by(order, key));
         let key = self.keys.get(at).filter(|key| !span.ends_before(order, key));

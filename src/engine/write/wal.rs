@@ -1,7 +1,7 @@
 //! The files of the write-ahead log.
 //!
 //! The life of a log:
-//! 1. *spare*: created ahead by the background, once the memtable is half full
+//! 1. *spare*: created ahead of its use by the background, once the memtable is half full
 //!    ([`Engine::create_spare_log`]);
 //! 2. *current*: begins with an empty batch that carries the next sequence number, and takes a
 //!    record for each group of writes;
@@ -42,7 +42,7 @@ pub(crate) struct OutgoingLog {
 }
 
 /// Returns the error of a writer whose sync of `log` failed. Appends an empty batch at `next_seq`
-/// as the log's last record, which tells an open not to continue the log.
+/// as the log's last record, which tells the next open not to append to the log.
 pub(crate) fn failed_sync(
     log: &mut LogWriter,
     path: &Path,
@@ -53,20 +53,20 @@ pub(crate) fn failed_sync(
     Error::io("sync", path, error)
 }
 
-/// Returns the event of the freeze of `mem`, with which the log `log` of `log_bytes` ended.
+/// Returns the event for the freeze of `mem`, which ended the log `log` at `log_bytes` bytes.
 fn frozen_event(mem: &Memtable, log: u64, log_bytes: u64) -> EventKind {
     let (entries, memtable_bytes) = (mem.len() as u64, mem.bytes() as u64);
     EventKind::MemtableFrozen { entries, memtable_bytes, log, log_bytes }
 }
 
-/// Returns a batch without effect, which says that `next_seq` comes next.
+/// Returns an empty batch, which records that `next_seq` is the next sequence number.
 pub(crate) fn empty_batch(next_seq: SeqNo) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.set_sequence(next_seq);
     batch
 }
 
-/// A log created before it is needed: creating a file can take long while others are synced.
+/// A log created before it is needed, because creating a file can be slow while others are synced.
 #[derive(Debug)]
 pub(crate) struct SpareLog {
     /// File number of the log.
@@ -76,7 +76,7 @@ pub(crate) struct SpareLog {
 }
 
 impl SpareLog {
-    /// Creates the empty log `number` in `dir`. A `plain` log is never longer than its records.
+    /// Creates the empty log `number` in `dir`. A `plain` log is not preallocated.
     ///
     /// # Errors
     /// I/O errors of the creation.
@@ -144,7 +144,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the records of the log `number` and of those before it are in tables.
+    /// Waits until the records of the log `number` and of all earlier logs are in tables.
     fn wait_for_flush_of(&self, number: u64) -> Result<()> {
         let mut state = self.state.lock();
         while state.frozen.front().is_some_and(|frozen| frozen.first_log <= number) {
@@ -256,8 +256,8 @@ mod tests {
     use crate::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
     use crate::log::LogReader;
 
-    /// Opens a database in which the next sync of a log fails, `change`s it, and returns the
-    /// sequence number of the last record of each log, if that is a mark without operations.
+    /// Opens a database in which the next sync of a log fails, and applies `change`. Returns the
+    /// sequence number of the last record of each log, or `None` if that record has operations.
     fn marks(change: impl FnOnce(&Arc<Engine>)) -> Vec<Option<SeqNo>> {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));

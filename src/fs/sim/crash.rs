@@ -62,43 +62,44 @@ impl CrashPlan {
         }
     }
 
-    /// The process is killed, but the system keeps running: everything written survives. Unsynced
-    /// changes are still not durable, and a power loss in the image may undo them.
+    /// Returns a plan in which the process is killed, but the system keeps running: everything
+    /// written survives. Unsynced changes are still not durable, and a power loss in the image may
+    /// undo them.
     pub fn process_kill() -> CrashPlan {
         CrashPlan::new(Survival::ProcessKill, 0)
     }
 
-    /// Power is lost, and no unsynced change survives.
+    /// Returns a plan in which power is lost, and no unsynced change survives.
     pub fn strict() -> CrashPlan {
         CrashPlan::new(Survival::Strict, 0)
     }
 
-    /// Power is lost, but all changes had already reached the disk.
+    /// Returns a plan in which power is lost, but all changes had already reached the disk.
     pub fn everything() -> CrashPlan {
         CrashPlan::new(Survival::Everything, 0)
     }
 
-    /// Power is lost, and the first `count` unsynced changes survive in the order they were made,
-    /// out of [`SimFs::pending_ops`](super::SimFs::pending_ops).
+    /// Returns a plan in which power is lost, and the first `count` unsynced changes survive, in
+    /// the order in which they were made, out of [`SimFs::pending_ops`](super::SimFs::pending_ops).
     pub fn prefix(count: u64) -> CrashPlan {
         CrashPlan::new(Survival::Prefix(count), 0)
     }
 
-    /// Power is lost, and a random prefix of the unsynced changes survives. The next write may be
-    /// torn at a sector boundary.
+    /// Returns a plan in which power is lost, and a random prefix of the unsynced changes survives.
+    /// The next write may be torn at a sector boundary.
     pub fn random_prefix(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::RandomPrefix, seed)
     }
 
-    /// Power is lost, and any subset of the unsynced changes survives: for each file, any of its
-    /// dirty sectors, each as it was after one of its writes, and any of the lengths it had; and
-    /// any creations, renames and removals of names.
+    /// Returns a plan in which power is lost, and any subset of the unsynced changes survives: for
+    /// each file, any of its dirty sectors, each as it was after one of its writes, and any of the
+    /// lengths it had; and any creations, renames and removals of names.
     pub fn random(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::Random, seed)
     }
 
-    /// Makes the crash happen right after operation `number`; before the first one if it is 0.
-    /// Default: now. The filesystem must have recorded its history.
+    /// Makes the crash happen right after operation `number`; before the first one if `number` is
+    /// 0. Default: now. The filesystem must have recorded its history.
     #[must_use]
     pub fn at_op(mut self, number: u64) -> CrashPlan {
         self.at_op = Some(number);
@@ -164,7 +165,7 @@ impl fmt::Display for CrashPlan {
     }
 }
 
-/// Returns the state that a crash leaves of `state`.
+/// Returns the state that a crash of `state` leaves.
 pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     if plan.survival == Survival::ProcessKill {
         let mut image = state.clone();

@@ -1,9 +1,8 @@
-//! A budget of memory: the capacity of a block cache, from which memtables and the indexes and
-//! filters of open tables take their part.
+//! A memory budget: the capacity of a block cache, from which memtables and the indexes and filters
+//! of open tables take their part.
 //!
-//! The cache has what the others leave. Memtables keep to their part by being flushed
-//! (`engine::resources::memory`), and tables by being closed: at most a quarter of the budget is
-//! theirs.
+//! The cache has what the others leave. Memtables are flushed to stay within their part
+//! (`engine::resources::memory`). Tables are closed to stay within theirs, a quarter of the budget.
 
 use std::fmt;
 use std::sync::Weak;
@@ -16,8 +15,8 @@ use crate::base::sync::{LockRank, Mutex};
 /// divisor, more is left to blocks, and tables are closed and opened more often.
 const TABLES_PART: u64 = 4;
 
-/// Changes of what is taken are passed on to the shards of the cache in steps of this part of the
-/// budget. With a larger divisor, the shards change their capacity more often.
+/// Part of the budget (one 64th) in steps of which the shards of the cache follow what others take.
+/// With a larger divisor, the shards change their capacity more often.
 const STEP_PART: u64 = 64;
 
 /// Open tables that can be closed.
@@ -30,7 +29,7 @@ pub trait OpenTables: Send + Sync {
     fn close_some(&self, bytes: u64) -> u64;
 }
 
-/// What is taken of a budget. Thread-safe.
+/// The amounts taken from a budget. Thread-safe.
 pub(super) struct Budget {
     /// The whole budget, in bytes.
     bytes: u64,
@@ -82,7 +81,7 @@ impl Budget {
         self.reserved.load(Relaxed)
     }
 
-    /// Makes the cache leave to others what they take. Returns whether that has changed by a step.
+    /// Updates the size that the cache leaves to others, in steps. Returns whether it has changed.
     pub(super) fn reserve(&self) -> bool {
         let step = (self.bytes / STEP_PART).max(1);
         let reserve = self.taken().div_ceil(step).saturating_mul(step).min(self.bytes);
@@ -184,7 +183,7 @@ mod tests {
         budget.add_table(1);
         assert!(budget.reserve());
         assert_eq!(budget.reserved(), 200);
-        // More than there is leaves nothing.
+        // If more is taken than there is, nothing is left.
         budget.set_memtables(u64::MAX);
         assert!(budget.reserve());
         assert_eq!(budget.reserved(), 6400);

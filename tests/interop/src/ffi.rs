@@ -1,8 +1,8 @@
 //! LevelDB's C API behind safe types.
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
-//! never null, and never used after they were destroyed. Slices are passed as pointer and length,
-//! and the library copies them before it returns.
+//! never null and never used after the object is destroyed. Slices are passed as pointer and
+//! length, and the library copies them before it returns.
 #![allow(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -18,7 +18,7 @@ unsafe extern "C" {
     fn interop_set_reuse_logs(o: *mut COptions, on: u8);
 }
 
-/// LevelDB's options, and whether to use another comparator than byte order.
+/// LevelDB's options, and whether to use a comparator other than byte order.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub create_if_missing: bool,
@@ -184,7 +184,7 @@ impl LevelDb {
     pub fn open(path: &Path, settings: &Settings) -> Result<LevelDb, String> {
         let options = Options::new(settings);
         let name = c_path(path);
-        // SAFETY: options and name live through the call; the options also as long as `LevelDb`.
+        // SAFETY: the name outlives the call, and the options live as long as `LevelDb`.
         let db = checked(|error| unsafe { leveldb_open(options.options, name.as_ptr(), error) })?;
         // SAFETY: made here, destroyed in `drop`.
         unsafe {
@@ -197,7 +197,7 @@ impl LevelDb {
     /// Writes one entry.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
         let (db, write) = (self.db, self.write);
-        // SAFETY: the database is open; slices as the module says.
+        // SAFETY: the database is open; slices are passed as described above.
         checked(|error| unsafe {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(db, write, key, key_len, value.as_ptr(), value.len(), error);
@@ -216,7 +216,7 @@ impl LevelDb {
 
     /// Writes all of `batch` or none of it.
     pub fn write(&self, batch: &[Op]) -> Result<(), String> {
-        // SAFETY: the batch is made, used and destroyed here; slices as the module says.
+        // SAFETY: the batch is made, used and destroyed here; slices are passed as described above.
         unsafe {
             let c_batch = leveldb_writebatch_create();
             for op in batch {
@@ -283,7 +283,8 @@ impl LevelDb {
         // An empty slice is a valid key, so its pointer must not be null.
         let parts = |key: Option<&[u8]>| key.map_or((null(), 0), |key| (key.as_ptr(), key.len()));
         let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
-        // SAFETY: the database is open; slices as the module says, and a null key means no bound.
+        // SAFETY: the database is open; slices are passed as described above; a null key means no
+        // bound.
         unsafe { leveldb_compact_range(self.db, start, start_len, limit, limit_len) }
     }
 
@@ -318,6 +319,6 @@ impl Drop for LevelDb {
 pub fn repair(path: &Path, settings: &Settings) -> Result<(), String> {
     let options = Options::new(settings);
     let name = c_path(path);
-    // SAFETY: options and name live through the call.
+    // SAFETY: the options and the name outlive the call.
     checked(|error| unsafe { leveldb_repair_db(options.options, name.as_ptr(), error) })
 }

@@ -41,7 +41,7 @@ fn last_number(db: &ReadOnlyDb) -> u64 {
     last
 }
 
-/// The files that a writer has removed or added, by the end of their names.
+/// Returns the names of the files in `dir` that end with `end`.
 fn numbers(dir: &Path, end: &str) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     names.filter_map(|name| name.into_string().ok()).filter(|name| name.ends_with(end)).collect()
@@ -84,7 +84,7 @@ impl Reader {
         Reader { db, changes, last: None, read: 0, lost: 0 }
     }
 
-    /// Reads what there is. Numbers are put one by one, so none may be missing in between.
+    /// Reads the available changes. Numbers are put one by one, so none may be missing in between.
     fn read(&mut self, name: &str) {
         while let Some(batch) = self.changes.next() {
             let batch = match batch {
@@ -110,7 +110,8 @@ impl Reader {
     }
 }
 
-/// Follows writers that are killed. `command` makes a writer of the numbers from the given one on.
+/// Follows writers that are killed. `command` returns a writer of the numbers from the given one
+/// on.
 fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command) {
     let kills: u64 =
         std::env::var("MINIKV_FOLLOW_KILLS").map_or(6, |text| text.parse().expect("a number"));
@@ -202,7 +203,7 @@ fn keeping() -> Options {
     Options::default().create_if_missing(true).keep_logs_bytes(1 << 30)
 }
 
-/// Makes a database with kept logs, whose entries were overwritten since. Returns the entries.
+/// Makes a database with kept logs, whose entries have since been overwritten. Returns the entries.
 fn with_kept_logs(dir: &Path) -> Vec<Entry> {
     let db = Db::open(dir, keeping()).unwrap();
     for value in ["first", "second", "last"] {
@@ -223,9 +224,8 @@ fn with_kept_logs(dir: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Checks that the other engine, which `opens` the database, `skips` sequence numbers and puts
-/// `more` entries, sees the right data in spite of kept logs, and that changes from before are lost
-/// then.
+/// Checks that kept logs do not mislead another engine, which `opens` the database, `skips`
+/// sequence numbers and puts `more` entries, and that earlier changes are lost afterwards.
 fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Vec<Entry>) {
     let entries = with_kept_logs(dir);
     let follower = Db::open_read_only(dir, keeping()).unwrap();
@@ -242,7 +242,7 @@ fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Ve
     let error = follower.changes_since(last - 1).unwrap().next().unwrap().unwrap_err();
     assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
     if skips > 0 {
-        // They could as well be writes that are lost.
+        // The skipped numbers could just as well be lost writes.
         let error = follower.changes_since(last).unwrap().next().unwrap().unwrap_err();
         assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
     }
@@ -270,7 +270,7 @@ fn leveldb_sees_no_kept_logs_and_removes_them() {
 fn goleveldb_sees_no_kept_logs_and_removes_them() {
     let home = Home::new();
     let Some(goleveldb) = goleveldb(home.dir.path()) else { return };
-    // It does not use the sequence number after those of the log that it replays.
+    // goleveldb does not use the sequence number after those of the log that it replays.
     check_kept(&home.dir.path().join("db"), 1, 2, |dir| {
         let entries = dump(&goleveldb, dir, "default").unwrap();
         let mut write = Command::new(&goleveldb);

@@ -1,5 +1,5 @@
-//! Who reads whose files: each engine opens a copy of what each program wrote and lists it. What
-//! they find is a table of `docs/compatibility.md`, which `MINIKV_MATRIX=write` writes.
+//! The matrix of compatibility: each engine opens a copy of each program's database and lists it.
+//! The results are a table of `docs/compatibility.md`, which `MINIKV_MATRIX=write` rewrites.
 //!
 //! Without goleveldb (Debian's package), its row and column are not compared.
 
@@ -20,7 +20,7 @@ use minikv_interop::{LevelDb, Settings};
 /// length. The hash that follows there is compared by tests/golden.
 type Contents = BTreeMap<Vec<u8>, String>;
 
-/// A database, and what is in it.
+/// A database and its contents.
 struct Written {
     by: &'static str,
     dir: PathBuf,
@@ -41,8 +41,8 @@ fn contents(entries: &[Entry]) -> Contents {
     entries.iter().map(|(key, value)| (key.clone(), shown(value))).collect()
 }
 
-/// Returns the entries of `create` of `goleveldb.go`, with the numbers from 1 to 5000: what `n`
-/// wrote last under each of 500 keys.
+/// Returns the entries that `create` of `goleveldb.go` writes for the numbers from 1 to 5000: the
+/// last value under each of 500 keys.
 fn cycled() -> Vec<Entry> {
     let entry = |n: u64| {
         let value = format!("{n}:{}", "v".repeat(n as usize % 900));
@@ -134,7 +134,7 @@ fn read_by_goleveldb(goleveldb: &Path, dir: &Path) -> Result<Vec<Entry>, String>
     others::dump(goleveldb, dir, "strict")
 }
 
-/// Returns a cell: what a reader found.
+/// Returns the cell for the result of a reader.
 fn cell(written: &Written, found: Result<Vec<Entry>, String>) -> String {
     match found {
         Ok(entries) if contents(&entries) == written.contents => "all entries".to_string(),
@@ -145,7 +145,7 @@ fn cell(written: &Written, found: Result<Vec<Entry>, String>) -> String {
     }
 }
 
-/// Returns a message without what differs from run to run: directories, files, offsets.
+/// Returns a message without the parts that differ from run to run: directories, files, offsets.
 fn shortened(message: &str, dir: &Path) -> String {
     let mut text = message.trim().to_string();
     for prefix in ["refused: ", "panic: "] {

@@ -13,10 +13,10 @@ const FOLDERS: &[&str] = &["format", "log", "filter", "table", "block", "engine"
 /// Test programs, as arguments of `cargo test`.
 const PROGRAMS: &[&str] = &["--lib", "--test=golden", "--test=engine", "--test=damage"];
 
-/// Test programs build faster without these.
+/// Settings that make the test programs build faster.
 const PROFILE: &[(&str, &str)] = &[("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "0")];
 
-/// Appended to the library.
+/// Code appended to the library.
 const SWITCH: &str = include_str!("switch.rs");
 
 pub struct Copy {
@@ -38,7 +38,7 @@ impl Copy {
         self.rewritten(&BTreeSet::new()).into_iter().flat_map(|(_, found, _)| found).collect()
     }
 
-    /// Returns each file, its mutants, and its text with those that are wanted.
+    /// Returns each file, its mutants, and its text with the `wanted` ones.
     fn rewritten(&self, wanted: &BTreeSet<u32>) -> Vec<(String, Vec<Mutant>, String)> {
         let mut files = Vec::new();
         for folder in FOLDERS {
@@ -159,7 +159,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Adds the path of a file, or of each file below a folder, but not of what a build made.
+/// Adds the path of a file, or of each file below a folder, except build output.
 fn add_files(root: &Path, name: &str, files: &mut Vec<String>) {
     let path = root.join(name);
     if !path.is_dir() {
@@ -175,7 +175,7 @@ fn add_files(root: &Path, name: &str, files: &mut Vec<String>) {
     }
 }
 
-/// Leaves a file alone that is right already, so that cargo need not build it again.
+/// Writes a file unless it already has these bytes, so that cargo need not build it again.
 fn write_if_changed(path: &Path, bytes: &[u8]) {
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return;

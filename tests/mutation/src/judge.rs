@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use crate::rewrite::Mutant;
 
-/// A run of tests is ended after this time, and a mutant that makes it so long is caught.
+/// Time after which a run of tests is ended. A mutant that makes it take so long is caught.
 const MAX_RUN: Duration = Duration::from_secs(120);
 
 /// Seconds that the first tests of a mutant may take together. Each further run takes twice the
 /// tests of the one before.
 const FIRST_RUN_SECONDS: f64 = 0.4;
 
-/// Seconds of tests in one run, at most.
+/// Longest run of tests, in seconds.
 const MAX_RUN_SECONDS: f64 = 8.0;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Verdict {
     Survived,
 }
 
-/// A test, and what is known of it.
+/// A test and its measurements.
 pub struct Test {
     program: PathBuf,
     name: String,
@@ -36,12 +36,12 @@ pub struct Test {
     reached: HashSet<u32>,
 }
 
-/// How a run of tests ended.
+/// The outcome of a run of tests.
 #[derive(PartialEq)]
 enum End {
     Passed,
     Failed,
-    /// It was ended because it took too long.
+    /// Ended because it took too long.
     Hung,
 }
 
@@ -143,8 +143,8 @@ fn judge_one(copy: &Path, tests: &[Test], mutant: &Mutant, seconds: f64) -> Verd
     Verdict::Survived
 }
 
-/// Returns the tests that reach a mutant in the order in which to run them, with their seconds:
-/// short ones and those of the same module first, a few at a time, each time of one program.
+/// Returns the tests that reach a mutant as a series of runs, each with its seconds. Short tests
+/// and those of the same module come first. Each run has tests of a single program.
 fn runs<'a>(tests: &'a [Test], mutant: &Mutant, max_seconds: f64) -> Vec<(Vec<&'a Test>, f64)> {
     let path = mutant.file.trim_start_matches("src/").trim_end_matches(".rs").replace('/', "::");
     let module = format!("{}::", path.trim_end_matches("::mod"));

@@ -3,8 +3,8 @@
 //!
 //! A copy of the source is written in which each drawn mutant is a branch, taken if an environment
 //! variable has its number: `a < b` becomes `if mutated(7) { a <= b } else { a < b }`. So the tests
-//! are built once for all mutants. They are run once without a mutant to learn which of them come
-//! past which branch; then, for each mutant, those that do are run until one fails.
+//! are built once for all mutants. They are run once without a mutant to learn which of them reach
+//! which branch. Then, for each mutant, the tests that reach it are run until one fails.
 
 mod copy;
 mod judge;
@@ -42,7 +42,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Returns `None` if an argument is not one of the usage.
+    /// Returns `None` if an argument is not described by the usage text.
     fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let only = String::new();

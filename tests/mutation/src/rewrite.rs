@@ -1,8 +1,8 @@
-//! Finds the mutants of a file, and writes those that are wanted into it as branches.
+//! Finds the mutants of a file, and inserts the wanted ones into it as branches.
 //!
-//! Mutants: another operator, a `!` or `-` left out, a condition turned round, an arm of a `match`
-//! left out or its guard constant, and a function that returns a constant at once. Left out are
-//! tests, `Debug` output, macros, and constants, which are computed by the compiler.
+//! Mutants: a different operator, a removed `!` or `-`, a negated condition, a removed arm of a
+//! `match` or a constant guard, and a function that returns a constant at once. Tests, `Debug`
+//! output, macros and constants, which the compiler computes, get no mutants.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,8 +33,7 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// Returns the mutants of a file, numbered from `first_id`, and its text with those that are
-/// wanted.
+/// Returns the mutants of a file, numbered from `first_id`, and its text with the `wanted` ones.
 pub fn rewrite(
     file: &str,
     text: &str,
@@ -51,7 +50,7 @@ struct Rewriter<'a> {
     file: &'a str,
     first_id: u32,
     wanted: &'a BTreeSet<u32>,
-    /// Type and function around the place.
+    /// The enclosing type and function.
     names: Vec<String>,
     found: Vec<Mutant>,
 }
@@ -65,7 +64,7 @@ impl Rewriter<'_> {
         self.wanted.contains(&id).then_some(id)
     }
 
-    /// Lets a function return constants at once.
+    /// Adds the mutants in which a function returns a constant at once.
     fn visit_body(&mut self, signature: &Signature, block: &mut Block) {
         if signature.constness.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What may stand in the place of an operator, and of a function's result.
+//! Replacements for an operator, and for the result of a function.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};

@@ -1,5 +1,5 @@
 
-/// Returns whether the mutant of this number is on, which the variable `MUTANT` says. If `REACHED`
+/// Returns whether the mutant of this number is on, as the variable `MUTANT` says. If `REACHED`
 /// names a file, the number is added to it.
 #[inline]
 pub(crate) fn mutated(id: u32) -> bool {

@@ -1,4 +1,4 @@
-/* LevelDB's C API, and what minikv has beside it. Errors and memory: see leveldb/c.h. */
+/* LevelDB's C API, and minikv's additions. Errors and memory: see leveldb/c.h. */
 #ifndef MINIKV_H_
 #define MINIKV_H_
 
@@ -27,7 +27,7 @@ void minikv_resume(leveldb_t* db, char** errptr);
 /* Like leveldb_compact_range, with an error. NULL stands for no bound. */
 void minikv_compact_range(leveldb_t* db, const char* start_key, size_t start_key_len,
                           const char* limit_key, size_t limit_key_len, char** errptr);
-/* Deletes the keys from start_key up to and without limit_key. NULL stands for no bound. */
+/* Deletes the keys from start_key up to but excluding limit_key. NULL stands for no bound. */
 void minikv_delete_range(leveldb_t* db, const leveldb_writeoptions_t* options,
                          const char* start_key, size_t start_key_len, const char* limit_key,
                          size_t limit_key_len, char** errptr);
@@ -59,13 +59,13 @@ void minikv_options_set_filter_at_level(leveldb_options_t*, int level, int layou
 void minikv_options_set_reuse_logs(leveldb_options_t*, uint8_t);
 /* Lets the log that is being written end in zeros. Default: 1. */
 void minikv_options_set_preallocate_logs(leveldb_options_t*, uint8_t);
-/* Says that keys that compare equal have equal bytes, so that filters may be used. Call it before
-   a database is opened with the comparator. Default: 0. */
+/* Declares that keys that compare equal have equal bytes, so that filters may be used. Call it
+   before a database is opened with the comparator. Default: 0. */
 void minikv_comparator_set_equal_means_same_bytes(leveldb_comparator_t*, uint8_t);
 
-/* Transactions: reads of one moment and of own writes. The commit returns 1, or 0 and an error; one
-   that begins with "Conflict: " says that something that was read has changed. Destroy a
-   transaction also after its commit, and before its database is closed. */
+/* Transactions read the state of one moment and their own writes. The commit returns 1, or 0 and an
+   error; one that begins with "Conflict: " means that something that was read has changed. Destroy
+   a transaction even after its commit, and before its database is closed. */
 typedef struct minikv_transaction_t minikv_transaction_t;
 minikv_transaction_t* minikv_transaction_begin(leveldb_t* db, char** errptr);
 char* minikv_transaction_get(minikv_transaction_t*, const char* key, size_t keylen,

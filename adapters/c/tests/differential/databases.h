@@ -15,7 +15,7 @@ struct snapshot {
   const leveldb_snapshot_t* of[2];
 };
 
-/* A database of each library with the same contents, open or not, there or not. */
+/* A database of each library with the same contents, open or not, existing or not. */
 struct slot {
   char path[2][PATH_BYTES];
   leveldb_t* db[2];
@@ -120,7 +120,7 @@ static void get(struct slot* slot) {
   free_both((void**)value);
 }
 
-/* Compares where the iterators stand, and their errors. */
+/* Compares the positions of the iterators, and their errors. */
 static void look(struct iterator* it) {
   uint8_t valid[2];
   size_t length[2];
@@ -208,7 +208,7 @@ static void compare_all(struct slot* slot) {
   note("all compared");
 }
 
-/* What an iteration has shown: a hash, and the number of operations. */
+/* A summary of an iteration: a hash, and the number of operations. */
 struct shown {
   uint64_t hash;
   unsigned long operations;

@@ -1,12 +1,12 @@
 /* Everything in which the two libraries may differ in this program.
 
-   Errors are listed below, by patterns of fnmatch. Other differences stand where they are met:
+   Errors are listed below, by patterns of fnmatch. Other differences are handled where they occur:
    - numbers in properties, and approximate sizes, because tables differ (`keep_comparable`,
      `sizes`);
    - LevelDB overwrites the key of its own that it seeks after a step backwards (`move`);
    - a repair of LevelDB's may change contents (`repair`), and its `lost` survives `destroy`;
    - a failed open of LevelDB's leaves a directory (`wrong_open`);
-   - after damage, iterators of LevelDB's may go on (`open_damaged`).
+   - after damage, iterators of LevelDB's may continue (`open_damaged`).
    Left out, because LevelDB then does something undefined or loses data: an unknown compression
    that is not replaced, a repair of an open database, a missing CURRENT with create_if_missing,
    null pointers other than c.h allows, and filters that tell keys apart which are equal. */

@@ -1,4 +1,4 @@
-/* What happens to whole directories: destroy, repair, opens that fail, and damage. */
+/* Operations on whole directories: destroy, repair, opens that fail, and damage. */
 #ifndef DIRECTORIES_H_
 #define DIRECTORIES_H_
 
@@ -133,7 +133,7 @@ static void change_byte(const char* path, long offset, int by) {
   fclose(file);
 }
 
-/* Damages the database in the directory. The same numbers do the same. */
+/* Damages the database in the directory. The same numbers do the same damage. */
 static void damage(const char* directory, int kind, unsigned number, unsigned place, int by) {
   const char* patterns[] = {"CURRENT",   "CURRENT", "CURRENT",    "CURRENT",    "MANIFEST-*",
                             "MANIFEST-*", "*.ldb",   "*.ldb", "*.ldb", "*.log", "*.log"};

@@ -61,7 +61,7 @@ static uint64_t seed;
 #define INTO(place, function) \
   for (int at = begin(NUMBER_##function); at < 2; at++) place[at] = library[at].function
 
-/* The last notes, which tell what led to a failure. */
+/* The last notes, which show what led to a failure. */
 enum { NOTES = 40, NOTE_BYTES = 160 };
 static char notes[NOTES][NOTE_BYTES];
 static unsigned long noted = 0;
@@ -104,7 +104,7 @@ static void print_bytes(const char* whose, const char* bytes, size_t length) {
   fprintf(stderr, bytes == NULL ? "\n" : "\"\n");
 }
 
-/* Both are null, or both have the same bytes. */
+/* Checks that both are null, or that both have the same bytes. */
 static void same_bytes(const char* const bytes[2], const size_t length[2]) {
   int same = length[THEIRS] == length[OURS] && (bytes[THEIRS] == NULL) == (bytes[OURS] == NULL);
   if (same && (length[OURS] == 0 || !memcmp(bytes[THEIRS], bytes[OURS], length[OURS]))) return;

@@ -24,7 +24,7 @@ struct bytes {
 
 enum { MAX_KEY = 4096, MAX_VALUE = 100000 };
 
-/* Returns a random key, which the next call but seven overwrites. */
+/* Returns a random key, which the eighth call after this one overwrites. */
 static struct bytes random_key(void) {
   static char memory[8][MAX_KEY];
   static unsigned turn = 0;

@@ -145,7 +145,7 @@ test('the garbage collector may take what was not closed', async (t) => {
       const wait = setInterval(() => globalThis.gc(), 10)
       await collected
       clearInterval(wait)
-      // Nobody closed it, so a thread does.
+      // Nobody closed the database, so a thread does.
       for (;;) {
         const again = new MinikvLevel(location)
         try {

@@ -36,7 +36,7 @@ test('reads beside a writer in another process', async (t) => {
   assert.deepStrictEqual(await reader.getMany(['a1', 'none', 'first']), ['1', undefined, '1'])
   assert.strictEqual((await reader.keys().all()).length, 1001)
   assert.strictEqual((await reader.sublevel('none').keys().all()).length, 0)
-  // What exists goes on to show its moment.
+  // Existing snapshots and iterators still show the earlier state.
   assert.strictEqual(await reader.get('a7', { snapshot }), undefined)
   assert.deepStrictEqual(await iterator.all(), ['first'])
 
@@ -211,7 +211,7 @@ test('sync, resume and getProperty', async (t) => {
 
 test('methods of a database that is not open', async (t) => {
   const db = new MinikvLevel(place(t))
-  // While it opens, they wait.
+  // Calls wait while the database opens.
   await Promise.all([db.compactRange('a', 'z'), db.stats(), db.explain('a'), db.sync()])
   assert.strictEqual(await db.approximateSize('a', 'z'), 0)
   await db.close()

@@ -143,7 +143,7 @@ test('writes make groups, in their order', async () => {
   }
   ;(await next(['write', ['first'], false]))()
   await first
-  // One that wants to be durable makes its group so.
+  // A synced write makes its whole group synced.
   ;(await next(['write', ['a', 'b', 'c'], true]))()
   await Promise.all(some)
   ;(await next(['clear', undefined, undefined]))('cleared')

@@ -61,7 +61,7 @@ test('wrong arguments of the native module are errors', async (t) => {
   iterator.close()
   await assert.rejects(iterator.read(1, 1), /closed/)
 
-  // What is there, is as it was.
+  // The existing entry is unchanged.
   assert.deepStrictEqual(await database.getMany(key, 0), Buffer.from([1, 0, 0, 0, 0x62]))
   await database.close()
   await database.close()

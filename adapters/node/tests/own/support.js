@@ -6,7 +6,8 @@ const path = require('path')
 const { spawn } = require('child_process')
 const { MinikvLevel } = require('../..')
 
-// What a test has opened and created, which is closed and then removed after it.
+// The databases that a test opened and the directories that it created. After the test, they are
+// closed and removed.
 const leftovers = new WeakMap()
 
 function leftoversOf (t) {

@@ -26,7 +26,7 @@ pub struct Etcd {
     leader: std::sync::atomic::AtomicUsize,
 }
 
-/// A field of bytes of a protobuf message.
+/// Appends a field of bytes to a protobuf message.
 fn field(number: u8, bytes: &[u8], message: &mut Vec<u8>) {
     message.push(number << 3 | 2);
     let mut length = bytes.len();
@@ -38,7 +38,7 @@ fn field(number: u8, bytes: &[u8], message: &mut Vec<u8>) {
     message.extend_from_slice(bytes);
 }
 
-/// The value of a numeric field of a protobuf message.
+/// Returns the value of a numeric field of a protobuf message.
 fn number(mut message: &[u8], wanted: u64) -> Option<u64> {
     let varint = |message: &mut &[u8]| {
         let (mut value, mut shift) = (0, 0);
@@ -144,7 +144,7 @@ impl Cluster for Etcd {
         panic!("etcd has no leader");
     }
 
-    /// Puts by the leader, as minikv's clients do; other nodes of etcd would pass it on.
+    /// Sends a put to the leader, as minikv's clients do; other nodes of etcd would forward it.
     async fn put(&self, client: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), String> {
         use std::sync::atomic::Ordering::Relaxed;
         let mut message = Vec::new();
@@ -160,8 +160,8 @@ impl Cluster for Etcd {
         result.map(|_| ())
     }
 
-    /// The node that is the leader: `StatusResponse` has the leader in field 4, and the answering
-    /// member in field 2 of its header, field 1.
+    /// Returns the node that is the leader: `StatusResponse` has the leader in field 4, and the
+    /// answering member in field 2 of its header, field 1.
     async fn leader(&self) -> Option<usize> {
         for node in 0..self.nodes {
             let status = self.call(&self.connections[0], node, "Maintenance/Status", b"").await;

@@ -1,7 +1,7 @@
-//! Synced puts of a cluster on this machine, how long it is without a leader after a kill, and how
-//! long a node that missed much takes to catch up. With `--etcd`, etcd is measured beside it, in
-//! turns, on the same disk; with `--rocksdb FILE`, openraft's own RocksDB store is, too, whose
-//! followers confirm before they sync.
+//! Measures synced puts of a cluster on this machine, the time that it is without a leader after a
+//! kill, and the time that a node which missed much takes to catch up. With `--etcd`, etcd is
+//! measured beside it, in turns, on the same disk; with `--rocksdb FILE`, openraft's own RocksDB
+//! store is, too, whose followers confirm before they sync.
 //!
 //! ```sh
 //! cargo bench --bench cluster -- --nodes 1,3,5 --clients 1,16,128 --seconds 10 --rounds 3 --etcd
@@ -33,7 +33,7 @@ use crate::usage::Usage;
 /// Bytes of the key and the value of a put.
 const PUT_BYTES: u64 = 116;
 
-// Clients take time from the nodes, which they share a machine with.
+// Clients share the machine with the nodes, so they should take little of its time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -78,7 +78,7 @@ struct Args {
 trait Cluster: Sized + Send + Sync + 'static {
     /// Starts `nodes` nodes below `dir`, and waits for a leader.
     fn start(name: &str, nodes: usize, dir: &std::path::Path) -> impl Future<Output = Self>;
-    /// Puts an entry by the connection of a client.
+    /// Puts an entry over the connection of a client.
     fn put(
         &self,
         client: usize,
@@ -87,21 +87,21 @@ trait Cluster: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), String>> + Send;
     /// Starts a node, for the first time or again.
     fn restart(&self, node: usize);
-    /// Returns the place of the leader.
+    /// Returns the position of the leader.
     fn leader(&self) -> impl Future<Output = Option<usize>>;
     /// Returns the index of the last entry that a node has applied; `None` if it does not answer.
     fn applied(&self, node: usize) -> impl Future<Output = Option<u64>> + Send;
     /// Returns the nodes' processes.
     fn processes(&self) -> &Processes;
 
-    /// Kills the leader, and returns its place.
+    /// Kills the leader, and returns its position.
     async fn kill_leader(&self) -> usize {
         let node = self.leader().await.expect("a leader");
         self.processes().kill(node);
         node
     }
 
-    /// Kills a node that is not the leader, and returns its place.
+    /// Kills a node that is not the leader, and returns its position.
     async fn kill_follower(&self) -> usize {
         let leader = self.leader().await.expect("a leader");
         let node = (leader + 1) % self.processes().len();
@@ -148,7 +148,7 @@ pub fn main() {
     });
 }
 
-/// Measures what the loss of a node costs.
+/// Measures the cost of losing a node.
 async fn outages<C: Cluster>(name: &str, args: &Args) {
     if args.kills > 0 {
         outages::failovers::<C>(name, args).await;
@@ -176,7 +176,7 @@ async fn puts<C: Cluster>(name: &str, nodes: usize, clients: usize, args: &Args)
     let cluster = Arc::new(C::start(name, nodes, home.path()).await);
     let before = Usage::of(&cluster.processes().ids());
     let start = Instant::now();
-    // A fifth more than is measured, to warm up.
+    // The warm-up takes a fifth of the measured time.
     let length = Duration::from_secs(args.seconds);
     let warm = length / 5;
     let tasks: Vec<_> = (0..clients)

@@ -1,15 +1,16 @@
-//! What the loss of a node costs: the time without a leader, and the time to catch up.
+//! The cost of losing a node: the time without a leader, and the time to catch up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::{Args, Cluster, home, key};
 
-/// Bytes of each value that a node misses.
+/// Size of each value that a node misses, in bytes.
 const VALUE_BYTES: u64 = 10_000;
 const WRITERS: usize = 32;
 
-/// The longest time between two acknowledged puts of one client around each kill of a leader.
+/// Measures the longest time between two acknowledged puts of one client around each kill of a
+/// leader.
 pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
     let home = home(args);
     let cluster = C::start(name, 3, home.path()).await;
@@ -33,7 +34,7 @@ pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
     println!("failover, 3 nodes, {name:<8} ms from the kill to the next put: {gaps:?}");
 }
 
-/// How long a node of three takes, from its start, to apply all that it missed.
+/// Measures the time that a node of three takes, from its start, to apply everything it missed.
 pub async fn catch_up<C: Cluster>(name: &str, args: &Args) {
     let home = home(args);
     let cluster = Arc::new(C::start(name, 3, home.path()).await);

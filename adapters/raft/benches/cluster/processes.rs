@@ -3,7 +3,7 @@
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Processes of the nodes, by their places; killed when dropped.
+/// Processes of the nodes, by position; killed when dropped.
 #[derive(Default)]
 pub struct Processes(Mutex<Vec<Child>>);
 
@@ -12,7 +12,7 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the process of a node to its place: that of a killed node or the next one.
+    /// Stores the process of a node at its position: that of a killed node, or the next one.
     pub fn set(&self, node: usize, child: Child) {
         let mut children = self.lock();
         match children.get_mut(node) {

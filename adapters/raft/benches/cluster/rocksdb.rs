@@ -21,7 +21,7 @@ use crate::processes::Processes;
 
 const PORT: u16 = 17_401;
 
-/// That of minikv's clients.
+/// Deadline of a put, the same as in minikv's clients.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The binary of the node.
@@ -115,7 +115,8 @@ impl Cluster for RocksDb {
         cluster
     }
 
-    /// Puts by the leader, and as minikv's client does, by the next one when it changes.
+    /// Sends a put to the leader and, like minikv's client, to the next one when the leader
+    /// changes.
     async fn put(&self, client: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), String> {
         let http = &self.connections[client % self.connections.len()];
         let path = format!("/v1/kv/{}", String::from_utf8(key).map_err(|e| e.to_string())?);
@@ -133,8 +134,8 @@ impl Cluster for RocksDb {
         }
     }
 
-    /// The node that takes itself for the leader, in the latest term: one that was killed may do so
-    /// until it hears of the other.
+    /// Returns the node that takes itself for the leader in the latest term: a node that was killed
+    /// may do so until it hears of the new leader.
     async fn leader(&self) -> Option<usize> {
         let mut latest = None;
         for node in 0..self.addresses.len() {

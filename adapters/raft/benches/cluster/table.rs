@@ -1,4 +1,4 @@
-//! What was measured.
+//! The table of results.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub struct Row {
     nodes: usize,
     clients: usize,
     per_second: f64,
-    /// Half of the puts took at most this long, 99 %, 99.9 %, and all.
+    /// Latencies that 50 %, 99 %, 99.9 % and all of the puts did not exceed.
     latencies: [Duration; 4],
     /// Bytes that a node wrote to its disk for each byte of keys and values.
     written: f64,
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// The run with the median of puts a second.
+/// Returns the run with the median of puts per second.
 pub fn median(mut runs: Vec<Row>) -> Option<Row> {
     runs.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
     let middle = runs.len() / 2;

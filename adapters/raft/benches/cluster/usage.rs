@@ -1,10 +1,10 @@
-//! What processes have used, as the kernel counts it.
+//! Resources used by processes, as the kernel counts them.
 
-/// What processes have used up to now.
+/// Resources that processes have used so far.
 pub struct Usage {
     /// Bytes that the processes made the kernel write to the disk.
     pub written: u64,
-    /// The most memory that one of them had at a time, in bytes.
+    /// Highest peak memory of one process, in bytes.
     pub peak_memory: u64,
 }
 

@@ -42,7 +42,7 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
     if args.to.exists() {
         return Err(format!("{}: exists already", args.to.display()));
     }
-    // It gets its name when it is whole.
+    // The directory gets its final name once it is complete.
     let mut building = args.to.clone().into_os_string();
     building.push(".incomplete");
     let building = PathBuf::from(building);

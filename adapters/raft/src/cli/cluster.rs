@@ -46,7 +46,7 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
     let client = Client::new(&first, &Trust::default(), Duration::from_secs(20));
     let client = client.map_err(|e| e.to_string())?;
     match client.init(&members).await {
-        // It was made by an earlier run.
+        // The cluster was created by an earlier run.
         Ok(_) | Err(ClientError::Refused(409, _)) => {}
         Err(error) => return Err(error.to_string()),
     }
@@ -69,7 +69,7 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until all nodes have ended: one that is killed leaves the others.
+/// Waits until all nodes have ended: if one is killed, the others continue.
 async fn all_end(children: &mut [Child]) -> Result<ExitCode, String> {
     for child in children {
         child.wait().await.map_err(|e| e.to_string())?;

@@ -31,7 +31,7 @@ pub struct GetArgs {
     #[command(flatten)]
     target: Target,
     key: String,
-    /// How fresh the value is.
+    /// Freshness of the value.
     #[arg(long, value_enum, default_value = "linearizable")]
     read: Read,
 }
@@ -53,7 +53,7 @@ pub struct ScanArgs {
     /// At most this many entries.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// How fresh each page is.
+    /// Freshness of each page.
     #[arg(long, value_enum, default_value = "linearizable")]
     read: Read,
 }

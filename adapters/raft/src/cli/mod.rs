@@ -1,4 +1,4 @@
-//! Subcommands, a file for those that do more than ask a node.
+//! Subcommands. Those that do more than ask a node have files of their own.
 
 mod backup;
 mod cluster;
@@ -49,7 +49,7 @@ enum Command {
     Restore(backup::RestoreArgs),
 }
 
-/// Which cluster is asked.
+/// The cluster to ask.
 #[derive(Clone, clap::Args)]
 pub struct Target {
     /// Addresses of nodes; one is enough.

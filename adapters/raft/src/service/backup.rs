@@ -19,7 +19,7 @@ pub(crate) const CHUNK_BYTES: u64 = 4 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Listing {
     pub(crate) id: String,
-    /// The last entry of the log in it.
+    /// The index of the last log entry in the snapshot.
     pub(crate) index: Option<u64>,
     pub(crate) files: Vec<SnapshotFile>,
 }

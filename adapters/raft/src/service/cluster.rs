@@ -18,11 +18,11 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::service::http::json;
 use crate::service::node::Node;
 
-/// For a new node to catch up.
+/// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A new node that gets in less time what the leader had before has caught up. With a longer one,
-/// writes may wait for as long once it votes.
+/// Time within which a new node must get what the leader had before, to count as caught up. Raising
+/// it may make writes wait for as long once the node votes.
 const CATCH_UP_ROUND: Duration = Duration::from_millis(300);
 
 /// Nodes by number, with their addresses. Empty: this node alone.
@@ -46,14 +46,14 @@ pub(crate) struct LeaveBody {
     pub(crate) id: u64,
 }
 
-/// What a node knows of the cluster.
+/// The status of the cluster, as one node knows it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// This node.
+    /// The number of this node.
     pub id: u64,
-    /// Its address.
+    /// The address of this node.
     pub address: String,
-    /// What it is: `Leader`, `Follower`, `Candidate`, `Learner`.
+    /// The role of this node: `Leader`, `Follower`, `Candidate`, `Learner`.
     pub role: String,
     /// The term.
     pub term: u64,
@@ -71,11 +71,11 @@ pub struct Status {
     pub voters: Vec<BTreeSet<u64>>,
     /// All nodes, with their addresses.
     pub nodes: BTreeMap<u64, String>,
-    /// Up to where each node has the log, if this is the leader.
+    /// The index of the last log entry that each node has, if this is the leader.
     pub replicated: BTreeMap<u64, Option<u64>>,
-    /// Where log and state are.
+    /// The layout of log and state.
     pub layout: String,
-    /// Why Raft has stopped, if it has.
+    /// The reason why Raft has stopped, if it has.
     pub failure: Option<String>,
 }
 

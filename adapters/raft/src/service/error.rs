@@ -24,7 +24,7 @@ pub(crate) enum ApiError {
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// The leader that an answer leads to; the router makes the address of it.
+/// The leader that an answer redirects to; the router makes a URL of the address.
 #[derive(Clone)]
 pub(crate) struct Leader(pub(crate) String);
 
@@ -32,7 +32,7 @@ pub(crate) struct Leader(pub(crate) String);
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ErrorBody {
     pub(crate) error: String,
-    /// The address of the leader, if another node is.
+    /// The address of the leader, if it is another node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) leader: Option<String>,
 }
@@ -50,7 +50,7 @@ impl ApiError {
         ApiError::Internal(what.to_string())
     }
 
-    /// What is wrong, in words.
+    /// Returns a description of the error.
     pub(crate) fn message(&self) -> String {
         match self {
             ApiError::NotLeader(Some(leader)) => format!("the leader is {leader}"),

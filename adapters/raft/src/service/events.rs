@@ -49,7 +49,7 @@ pub(crate) async fn watch(
     let query = Query::parse(&uri, &["prefix", "after"])?;
     let mut wake = node.hub.subscribe();
     let applied = *wake.borrow_and_update();
-    // A browser that connects again says what it has seen.
+    // A browser that connects again sends the id of the last event that it has seen.
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let seen = last.or(query.parsed("after")?).unwrap_or(applied);
     let prefix = query.bytes("prefix").unwrap_or_default();

@@ -13,7 +13,7 @@ use axum::response::Response;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 
-/// What goes wrong in a node.
+/// The faults of a node.
 #[derive(Default)]
 pub struct Faults {
     ignored: Mutex<BTreeSet<u64>>,
@@ -31,7 +31,7 @@ impl Faults {
         *self.ignored.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
     }
 
-    /// From here on, nothing leaves the node: neither answers nor messages.
+    /// Lets nothing leave the node any more: neither answers nor messages.
     pub fn lose_power(&self) {
         self.is_off.store(true, Ordering::SeqCst);
     }
@@ -42,7 +42,7 @@ impl Faults {
         }
     }
 
-    /// Whether reads by lease are served by whoever believes to be the leader.
+    /// Returns whether reads by lease are served by any node that believes it is the leader.
     pub(crate) fn trusts_lease(&self) -> bool {
         self.trusts_lease.load(Ordering::Relaxed)
     }

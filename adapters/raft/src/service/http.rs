@@ -25,7 +25,7 @@ use crate::service::{backup, cluster, events, report, rpc};
 pub(crate) const SESSION: &str = "minikv-session";
 pub(crate) const SEQUENCE: &str = "minikv-sequence";
 
-/// After this the outcome of a write is not known.
+/// Time after which the outcome of a write is unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_KEY_BYTES: usize = 32 << 10;
 const MAX_PAGE: usize = 10_000;
@@ -37,7 +37,7 @@ const PREFIX: &str = "/v1/kv/";
 pub(crate) struct Written {
     /// Whether the conditions held.
     pub(crate) succeeded: bool,
-    /// The index of the entry of the log.
+    /// The index of the log entry.
     pub(crate) index: u64,
 }
 
@@ -76,7 +76,8 @@ pub(crate) struct CompareBody {
     pub(crate) value: Option<Text>,
 }
 
-/// A field that may be null, but not be left out: a misspelt condition must not pass for none.
+/// Parses a field that may be null, but not be left out: a misspelt condition must not pass for
+/// none.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
     Option::deserialize(deserializer)
 }
@@ -131,7 +132,7 @@ pub fn routes(node: &Arc<Node>) -> Router {
     all.with_state(node.clone())
 }
 
-/// Checks the token, leads to the leader, and counts answers.
+/// Checks the token, redirects to the leader, and counts answers.
 async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     if let Some(token) = &node.token {
         let given = request.headers().get(header::AUTHORIZATION);
@@ -194,7 +195,7 @@ impl Query {
     pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> ApiResult<Option<T>> {
         let Some(value) = self.bytes(name) else { return Ok(None) };
         let text = String::from_utf8_lossy(&value).into_owned();
-        // A number as it is, a word as a string.
+        // A number stays as it is; a word becomes a string.
         serde_json::from_str(&text)
             .or_else(|_| serde_json::from_value(text.clone().into()))
             .map(Some)
@@ -229,7 +230,7 @@ fn key_of(uri: &Uri) -> ApiResult<Bytes> {
     }
 }
 
-/// The id of a request, which its headers may have.
+/// Returns the id of a request, if its headers have one.
 fn request_id(headers: &HeaderMap) -> ApiResult<Option<RequestId>> {
     let number = |name: &str| match headers.get(name) {
         None => Ok(None),

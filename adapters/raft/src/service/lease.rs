@@ -1,11 +1,11 @@
-//! Until when no other node can be leader.
+//! The time until which no other node can be leader.
 //!
 //! A node that has accepted a message of a leader refuses to vote for another one for the lease,
 //! openraft's `election_timeout_max`, counted from when it got the message. If a quorum has
 //! accepted messages that were sent after a moment, no other leader is elected before that moment
 //! plus the lease: every other quorum has one of these nodes. Moments are of this node's monotonic
-//! clock, which goes on while the process is stopped; a tenth of the lease is left for clocks that
-//! run at different speeds. A node that restarts counts a new lease before it votes.
+//! clock, which continues while the process is stopped; a tenth of the lease is left for clocks
+//! that run at different speeds. A node that restarts counts a new lease before it votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use openraft::Vote;
 
-/// When each node last accepted a message of this one as leader.
+/// The times at which each node last accepted a message of this one as leader.
 pub(crate) struct Lease {
     length: Duration,
     seen: Mutex<Seen>,
@@ -34,7 +34,7 @@ impl Lease {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node `target` has accepted a message of `vote` that was sent at `sent`.
+    /// Records that the node `target` has accepted a message of `vote` that was sent at `sent`.
     pub(crate) fn accepted(&self, vote: &Vote<u64>, target: u64, sent: Instant) {
         let mut seen = self.lock();
         if seen.vote != *vote {
@@ -47,8 +47,8 @@ impl Lease {
         *last = sent.max(*last);
     }
 
-    /// Until when the node `own`, whose vote is `vote`, is the only leader. `configs` are the sets
-    /// of voters of which each has to have a quorum.
+    /// Returns the time until which the node `own`, whose vote is `vote`, is the only leader. Each
+    /// of `configs`, which are sets of voters, must have a quorum.
     pub(crate) fn until(
         &self,
         vote: &Vote<u64>,
@@ -95,7 +95,7 @@ mod tests {
         lease.accepted(&vote, 4, at(4));
         assert_eq!(lease.until(&vote, 1, &[old.clone(), new], at(9)), Some(at(4 + 9)));
 
-        // A new term begins without any.
+        // A new term begins without a lease.
         let next = Vote::new_committed(3, 1);
         assert_eq!(lease.until(&next, 1, std::slice::from_ref(&old), at(9)), None);
         lease.accepted(&next, 2, at(8));

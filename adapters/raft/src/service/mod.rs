@@ -5,7 +5,7 @@
 //! | `node` | a node: Raft, store, and what runs beside them |
 //! | `writes` | requests of many clients, gathered into entries of the log |
 //! | `reads` | linearizable reads, gathered into rounds; reads by lease; stale reads |
-//! | `lease` | until when no other node can be leader |
+//! | `lease` | the time until which no other node can be leader |
 //! | `network` | messages to other nodes, and sending snapshots |
 //! | `rpc` | messages from other nodes |
 //! | `stream` | the connection for entries of the log |

@@ -27,35 +27,35 @@ use crate::service::wire::{Answer, Call, Wire};
 use crate::store::transfer::Position;
 use crate::store::{SnapshotDir, SnapshotFile, Store};
 
-/// The node that sends, so that another can ignore it in tests.
+/// Header with the number of the sending node, so that another can ignore it in tests.
 pub(crate) const FROM: HeaderName = HeaderName::from_static("raft-from");
-/// The CRC-32C of a chunk.
+/// Header with the CRC-32C of a chunk.
 pub(crate) const CRC: HeaderName = HeaderName::from_static("chunk-crc32c");
 
 const CHUNK_BYTES: usize = 1 << 20;
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(20);
-/// For the receiver to install a snapshot.
+/// Time limit for the receiver to install a snapshot.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
 const CHUNK_RETRIES: u32 = 8;
 
 type RpcResult<T> = Result<T, RPCError<u64, BasicNode, RaftError<u64>>>;
 type Streaming = StreamingError<TypeConfig, Fatal<u64>>;
 
-/// What goes before the files of a snapshot.
+/// The message before the files of a snapshot.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Offer {
     pub(crate) id: String,
     pub(crate) files: Vec<SnapshotFile>,
 }
 
-/// What ends a transfer.
+/// The message that ends a transfer.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Finish {
     pub(crate) vote: Vote<u64>,
     pub(crate) meta: SnapshotMeta<u64, BasicNode>,
 }
 
-/// Makes connections to nodes.
+/// Creates connections to nodes.
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(crate) own: u64,
@@ -73,8 +73,8 @@ pub(crate) struct Peer {
     address: String,
     /// Whether entries or heartbeats were sent before: openraft also makes peers for one message.
     is_in_use: bool,
-    /// Carries entries and heartbeats after the first. It is away while a message is under way, so
-    /// that one that ends early takes the stream with it. The mutex is never waited for.
+    /// Carries entries and heartbeats after the first. Taken out while a message is under way, so
+    /// that a call that ends early drops the stream. The mutex is never waited for.
     stream: Mutex<Option<Stream>>,
 }
 
@@ -204,7 +204,7 @@ impl Peer {
                 Err(_) if failures < CHUNK_RETRIES => {
                     failures += 1;
                     tokio::time::sleep(Duration::from_millis(50 << failures.min(5))).await;
-                    // The receiver knows how far it has come, even if its answer was lost.
+                    // The receiver knows the position of the transfer, even if its answer was lost.
                     if let Ok(known) = self.offer(id, &files).await {
                         at = known;
                     }
@@ -259,7 +259,7 @@ impl Peer {
     }
 }
 
-/// Whether a follower has accepted entries, or a heartbeat.
+/// Returns whether a follower has accepted entries, or a heartbeat.
 pub(crate) fn is_accepted(answer: &AppendEntriesResponse<u64>) -> bool {
     matches!(answer, AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_))
 }

@@ -22,7 +22,7 @@ use crate::service::writes::Writes;
 use crate::store::{Layout, LogStore, StateMachine, Store, StoreOptions};
 use crate::watch::Hub;
 
-/// How a node runs.
+/// The options of a node.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NodeOptions {
     /// Number of this node, which no other node of the cluster has or had.
@@ -119,7 +119,7 @@ impl Node {
         Node::start_on(options, Arc::new(DiskFs)).await
     }
 
-    /// What goes wrong in the node.
+    /// Returns the faults of the node.
     #[cfg(feature = "faults")]
     pub fn faults(&self) -> &super::Faults {
         &self.faults
@@ -217,8 +217,8 @@ impl Node {
         result
     }
 
-    /// Waits until Raft stops because of an error, of the disk for example. Looks now and then: to
-    /// be woken by each change of the metrics would cost every write.
+    /// Waits until Raft stops because of an error, of the disk for example. Polls, because waking
+    /// up at each change of the metrics would slow every write.
     async fn failure(&self) -> String {
         loop {
             tokio::time::sleep(FAILURE_INTERVAL).await;
@@ -255,7 +255,7 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
         snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
         max_in_snapshot_log_to_keep: options.keep_entries,
         replication_lag_threshold: options.snapshot_every.max(options.keep_entries),
-        // A purge is a range delete: rare and large is better than often and small.
+        // A purge is a range delete: few large ones are better than many small ones.
         purge_batch_size: (options.snapshot_every / 2).max(1),
         ..Config::default()
     };

@@ -1,4 +1,4 @@
-//! When a read may be served.
+//! The conditions under which a read may be served.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::kv::TypeConfig;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 
-/// How fresh a read is.
+/// The freshness of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Read {
@@ -22,11 +22,11 @@ pub enum Read {
     /// The same, but the leader relies on its lease, that is on clocks that run at the same speed
     /// within a tenth. No messages.
     Lease,
-    /// What this node has, whichever it is.
+    /// The state of the node that is asked, however old.
     Stale,
 }
 
-/// Longer rounds fail, so that one lost message does not hold up all reads.
+/// Time limit of a round, so that one lost message does not hold up all reads.
 const ROUND: Duration = Duration::from_secs(2);
 const QUEUE: usize = 65536;
 

@@ -14,8 +14,8 @@ use crate::service::cluster::status;
 use crate::service::error::ApiError;
 use crate::service::node::Node;
 
-/// Whether the header `given` has the token of `expected`, `Bearer <token>`; a browser may send it
-/// as the password of any user. Takes as long for a wrong token as for the right one.
+/// Returns whether the header `given` has the token of `expected`, `Bearer <token>`; a browser may
+/// send it as the password of any user. Takes as long for a wrong token as for the right one.
 pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
     let equals = |given: &[u8], expected: &[u8]| {
         given.len() == expected.len()
@@ -32,7 +32,7 @@ pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
     equals(given, expected)
 }
 
-/// 200 if the node runs and knows a leader.
+/// Returns 200 if the node runs and knows a leader.
 pub(crate) async fn health(State(node): State<Arc<Node>>) -> Response {
     let status = status(&node);
     match (status.failure, status.leader) {
@@ -84,7 +84,7 @@ pub(crate) async fn metrics(State(node): State<Arc<Node>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// The lines of a second database: help and type of a metric may be there only once.
+/// Returns the lines of a second database without help and type, which a metric may have only once.
 fn without_heads(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }

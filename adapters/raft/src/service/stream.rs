@@ -24,7 +24,7 @@ use crate::service::network::sender;
 use crate::service::node::Node;
 use crate::service::rpc::{MESSAGE_LIMIT_BYTES, append};
 
-/// The protocol that the connection changes to.
+/// The protocol that the connection switches to.
 pub(crate) const PROTOCOL: HeaderValue = HeaderValue::from_static("minikv-raft");
 const OK: u8 = 0;
 const FAILED: u8 = 1;
@@ -40,7 +40,7 @@ impl Stream {
     }
 
     /// Sends a message and returns the answer. After an error, or if the caller stops waiting, the
-    /// stream is of no more use.
+    /// stream must not be used again.
     pub(crate) async fn call(&mut self, message: &[u8]) -> io::Result<Vec<u8>> {
         self.send(&[message]).await?;
         let Some(mut answer) = self.receive().await? else {
@@ -77,7 +77,7 @@ impl Stream {
         if length > MESSAGE_LIMIT_BYTES {
             return Err(io::Error::other(format!("a message of {length} bytes")));
         }
-        // Grows with what comes, whatever the length claims.
+        // Grows with the bytes received, whatever the length claims.
         let mut content = Vec::new();
         let read = (&mut self.io).take(length as u64).read_to_end(&mut content).await?;
         if read < length {
@@ -87,7 +87,7 @@ impl Stream {
     }
 }
 
-/// The route: changes the protocol, and answers messages until the other side ends.
+/// The route: switches the protocol, and answers messages until the other side ends.
 pub(crate) async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
     if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
         let what = "this path needs `Upgrade: minikv-raft`";
@@ -96,7 +96,7 @@ pub(crate) async fn accept(State(node): State<Arc<Node>>, request: Request) -> R
     let from = sender(request.headers());
     tokio::spawn(async move {
         if let Ok(upgraded) = hyper::upgrade::on(request).await {
-            // The sender finds out by itself, and connects anew.
+            // The sender notices by itself, and connects anew.
             let _ = answer_all(&node, from, Stream::new(upgraded)).await;
         }
     });

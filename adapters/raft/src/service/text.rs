@@ -66,7 +66,7 @@ pub fn decode_percent(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Encodes what may not stand in a path as it is.
+/// Percent-encodes the bytes that cannot stand in a path as they are.
 pub fn encode_percent(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -33,7 +33,7 @@ pub struct Security {
     pub trust: Trust,
 }
 
-/// What a client needs.
+/// The files that a client needs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Trust {
     /// Certificate authority of the nodes, in PEM; with it, connections use TLS.
@@ -87,7 +87,7 @@ impl Trust {
     }
 }
 
-/// A configuration that trusts nobody, for connections without TLS.
+/// Returns a configuration that trusts nobody, for connections without TLS.
 pub(crate) fn no_authorities() -> ClientConfig {
     config_with(RootCertStore::empty())
 }

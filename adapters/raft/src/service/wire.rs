@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio_rustls::rustls::ClientConfig;
 
-/// A longer answer is an error. Larger than a page of a range and a chunk of a snapshot.
+/// Maximum size of an answer, in bytes; larger than a page of a range and a chunk of a snapshot.
 const ANSWER_LIMIT_BYTES: usize = 256 << 20;
 
 /// A client of nodes, with their certificate authority and token. Clones share connections.
@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 pub(crate) struct WireError(String);
 
@@ -55,7 +55,7 @@ impl fmt::Display for WireError {
 impl std::error::Error for WireError {}
 
 impl Wire {
-    /// A client that speaks TLS if `tls` is there.
+    /// Creates a client, which uses TLS if there is a `tls`.
     pub(crate) fn new(tls: Option<ClientConfig>, token: Option<Arc<HeaderValue>>) -> Wire {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let mut http = HttpConnector::new();
@@ -94,7 +94,7 @@ impl Wire {
         Ok(request)
     }
 
-    /// Opens a connection that changes to the protocol `protocol`.
+    /// Opens a connection that switches to the protocol `protocol`.
     pub(crate) async fn upgrade(
         &self,
         to: &str,

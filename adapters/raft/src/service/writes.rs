@@ -11,11 +11,11 @@ use crate::kv::{Command, Outcome, Request, TypeConfig};
 use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Entries under way at a time: while one is replicated, the next is written.
+/// Maximum number of entries under way: while one is replicated, the next is written.
 const IN_FLIGHT: usize = 2;
 const MAX_REQUESTS: usize = 1024;
 const MAX_BYTES: usize = 1 << 20;
-/// Requests that wait; more are refused.
+/// Maximum number of requests that wait; more are refused.
 const QUEUE: usize = 8192;
 
 type Reply = oneshot::Sender<ApiResult<(u64, Outcome)>>;
@@ -33,7 +33,7 @@ impl Writes {
         Writes { queue }
     }
 
-    /// Applies a request; returns the index of its entry, and what became of it.
+    /// Applies a request; returns the index of its entry, and its outcome.
     pub(crate) async fn apply(&self, request: Request) -> ApiResult<(u64, Outcome)> {
         let (reply, outcome) = oneshot::channel();
         self.queue

@@ -1,4 +1,4 @@
-//! What one call of `apply` writes. Every command sees the writes of the ones before it; all of
+//! The writes of one call of `apply`. Every command sees the writes of the ones before it; all of
 //! them, with the id of the last entry, become one batch.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::store::home::State;
 pub enum Space {
     /// The user's entries.
     Data,
-    /// What the machine remembers of its clients.
+    /// The machine's records of its clients.
     Sessions,
 }
 
@@ -60,7 +60,7 @@ impl<'s> Changes<'s> {
         self.pending.insert((space, key), None);
     }
 
-    /// The state without the changes.
+    /// Returns the state without the changes.
     pub fn state(&self) -> &State {
         self.state
     }

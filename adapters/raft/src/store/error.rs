@@ -24,7 +24,7 @@ pub enum Error {
     Format {
         /// The file or the key.
         place: String,
-        /// What is wrong with it.
+        /// A description of the fault.
         what: String,
     },
     /// An earlier write of the log has failed, so that nothing is written to it any more.
@@ -49,7 +49,7 @@ impl Error {
         move |source| Error::File { op, path, source }
     }
 
-    /// The error as openraft's, about `subject`.
+    /// Returns the error as openraft's, about `subject`.
     pub(crate) fn into_storage(
         self,
         subject: ErrorSubject<u64>,

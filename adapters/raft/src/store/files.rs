@@ -33,7 +33,7 @@ pub(crate) fn write(fs: &dyn Fs, path: &Path, content: &[u8]) -> Result<()> {
     write().map_err(Error::file("write", path))
 }
 
-/// Replaces a file of the directory `dir` by one with `content`: all or nothing, and durable.
+/// Replaces a file of the directory `dir` with one with `content`, atomically and durably.
 pub(crate) fn replace(fs: &dyn Fs, dir: &Path, name: &str, content: &[u8]) -> Result<()> {
     let (new, path) = (dir.join(format!("{name}.new")), dir.join(name));
     write(fs, &new, content)?;

@@ -29,14 +29,14 @@ use crate::store::writer::Writer;
 use crate::store::{files, install, keys, snapshot};
 
 const LIVE: &str = "LIVE";
-/// The file that says whose directory it is.
+/// The file with the number of the node that owns the directory.
 const OWNER: &str = "NODE";
 /// Present while a new node's directory is being made.
 const NEW: &str = "NEW";
 const FORMAT: u32 = 1;
 const SMALL_FILE_BYTES: u64 = 1 << 20;
 
-/// Where log and state are.
+/// The databases that hold log and state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
@@ -47,7 +47,7 @@ pub enum Layout {
     Two,
 }
 
-/// How a store is opened.
+/// The options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Options of the databases. `create_if_missing` is set as needed.
@@ -71,14 +71,14 @@ pub(crate) struct LiveFile {
     state: String,
 }
 
-/// The database with the state. The directory goes with the last reader, once another one has taken
-/// its place.
+/// The database with the state. The directory is removed with the last reader, once another state
+/// has replaced this one.
 pub struct State {
     fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
     pub(crate) number: u64,
     obsolete: AtomicBool,
-    /// Always there, but while it is dropped.
+    /// `None` only while it is dropped.
     spaces: Option<Spaces>,
 }
 
@@ -107,22 +107,22 @@ impl State {
         self.spaces.as_ref().expect("a state has its database until it is dropped")
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn db(&self) -> &Db {
         &self.spaces().db
     }
 
-    /// The user's entries.
+    /// Returns the user's entries.
     pub fn data(&self) -> &Keyspace {
         &self.spaces().data
     }
 
-    /// What the machine remembers of its clients.
+    /// Returns the machine's records of its clients.
     pub fn sessions(&self) -> &Keyspace {
         &self.spaces().sessions
     }
 
-    /// The id of the last entry that was applied.
+    /// Returns the id of the last entry that was applied.
     ///
     /// # Errors
     /// Errors of the database, or of the format.
@@ -146,7 +146,7 @@ impl Drop for State {
     fn drop(&mut self) {
         self.spaces = None;
         if self.obsolete.load(Ordering::Acquire) {
-            // What is left is removed by the next open.
+            // The next open removes what is left.
             let _ = files::remove_tree(&*self.fs, &self.dir);
         }
     }
@@ -181,7 +181,7 @@ pub(crate) struct Home {
     pub(crate) layout: Layout,
 }
 
-/// What is at present.
+/// The present state and log.
 pub(crate) struct Current {
     pub(crate) state: Arc<State>,
     pub(crate) log: Log,
@@ -198,7 +198,7 @@ pub struct Store {
     pub(crate) writer: Writer,
     /// The current snapshot; locked while one is made or installed.
     snapshot: Mutex<Option<SnapshotDir>>,
-    /// What is being received; before `snapshot` in lock order.
+    /// The transfer under way; before `snapshot` in lock order.
     pub(crate) incoming: Mutex<Option<Incoming>>,
 }
 
@@ -219,7 +219,7 @@ impl Home {
         self.dir.join("incoming")
     }
 
-    /// Makes the state of this number the one that the next open takes.
+    /// Makes the state of this number the one that the next open uses.
     pub(crate) fn set_live(&self, number: u64) -> Result<()> {
         let live = LiveFile { format: FORMAT, layout: self.layout, state: state_name(number) };
         let content = serde_json::to_vec(&live).map_err(|e| Error::format(LIVE, e.to_string()))?;
@@ -289,8 +289,8 @@ impl Store {
         Ok(!fs.exists(&path).map_err(Error::file("query", &path))?)
     }
 
-    /// Makes the store that of the node `id`, for ever: with another number, its votes would count
-    /// twice.
+    /// Makes the store that of the node `id`, permanently: with another number, its votes would
+    /// count twice.
     ///
     /// # Errors
     /// [`Error::Refused`] if it is that of another node; errors of the file.
@@ -311,17 +311,17 @@ impl Store {
         }
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.home.dir
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub fn layout(&self) -> Layout {
         self.home.layout
     }
 
-    /// The state at present. It stays readable, as it is, when a snapshot takes its place.
+    /// Returns the present state. It stays readable, unchanged, when a snapshot takes its place.
     pub fn state(&self) -> Arc<State> {
         self.current().state.clone()
     }
@@ -343,7 +343,7 @@ impl Store {
         self.writer.durable_part(committed)
     }
 
-    /// The database that holds the log.
+    /// Returns the database that holds the log.
     pub fn log_db(&self) -> Db {
         self.current().log.db.clone()
     }
@@ -397,8 +397,8 @@ fn read_live(home: &Home) -> Result<Option<LiveFile>> {
     Ok(Some(live))
 }
 
-/// Makes the databases of a new node. `NEW` is there until `LIVE` is, and says that whatever else
-/// is there may go: a node whose `LIVE` is lost must not start anew, because it has voted.
+/// Makes the databases of a new node. `NEW` exists until `LIVE` does, and means that everything
+/// else may be removed: a node whose `LIVE` is lost must not start anew, because it has voted.
 fn create(home: &Home) -> Result<u64> {
     let fs = &*home.fs;
     let names = files::list(fs, &home.dir)?;

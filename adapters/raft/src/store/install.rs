@@ -1,11 +1,11 @@
-//! How a snapshot takes the place of the state.
+//! Replacing the state with a snapshot.
 //!
 //! 1. The snapshot, whole and durable, is renamed into `snapshots/`. From here on an open installs
 //!    it.
 //! 2. A database is made from it: tables are linked, nothing of the snapshot is changed. If the log
 //!    is in the same database, the log of this node takes the place of the one that came with it.
 //! 3. `LIVE` names the new database, by a rename.
-//! 4. Readers get the new one. The old one goes with its last reader.
+//! 4. Readers get the new one. The old one is removed with its last reader.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::store::files;
 use crate::store::home::{Current, Layout, Log, State, Store, state_name};
 use crate::store::snapshot::{self, DB, SnapshotDir};
 
-/// Entries of the log that are copied at once.
+/// Size of the log entries copied at a time, in bytes.
 const COPY_BATCH_BYTES: usize = 1 << 20;
 
 /// Installs a snapshot that has been received.
@@ -56,7 +56,7 @@ pub(crate) fn install<N: Node>(
     Ok(())
 }
 
-/// Copies a snapshot of another place into `incoming/`, with hard links where it can.
+/// Copies a snapshot from elsewhere into `incoming/`, with hard links where possible.
 fn copy<N: Node>(
     store: &Store,
     from: &SnapshotDir,
@@ -105,7 +105,7 @@ fn swap(store: &Store, current: &mut Current, state: Arc<State>) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the log that came with the snapshot by the log of this node, durably.
+/// Replaces the log that came with the snapshot with the log of this node, durably.
 fn take_over_log(from: &Log, to: &Log) -> Result<()> {
     to.entries.clear()?;
     to.meta.clear()?;

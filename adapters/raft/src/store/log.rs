@@ -5,7 +5,7 @@
 //! openraft 0.9 waits for the callback of one append before it does anything else: a leader sends
 //! entries to its followers only when they are durable on its own disk, and no node reads messages
 //! while it syncs. [`LogStore::pipelined`] calls back at once, so that disks work side by side.
-//! What follows from entries waits instead, until they are durable:
+//! The consequences of entries wait instead, until the entries are durable:
 //!
 //! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and with it answers clients,
 //!    when it is durable on this node.
@@ -34,7 +34,7 @@ use crate::store::recent::Recent;
 use crate::store::writer::{Job, committed_meta};
 use crate::store::{StoreConfig, keys};
 
-/// A reader stops after this many bytes of entries, so that a message stays small.
+/// Size of the entries after which a reader stops, in bytes, so that a message stays small.
 const READ_BYTES: usize = 4 << 20;
 
 /// openraft's log, and its reader. Clones share it.
@@ -62,7 +62,7 @@ impl<C: StoreConfig> Clone for LogStore<C> {
 }
 
 impl<C: StoreConfig> LogStore<C> {
-    /// The log in `store`. Entries are durable before their callback is called.
+    /// Returns the log in `store`. Entries are durable before their callback is called.
     ///
     /// # Errors
     /// Errors of the database, or of the format of the last committed id.
@@ -70,8 +70,8 @@ impl<C: StoreConfig> LogStore<C> {
         LogStore::open(store, false)
     }
 
-    /// The log in `store`. The callback of an append is called at once; followers and leaders have
-    /// to wait for the disk where they answer (see the head of `log.rs`, above).
+    /// Returns the log in `store`. The callback of an append is called at once; followers and
+    /// leaders have to wait for the disk where they answer (see the head of `log.rs`, above).
     ///
     /// # Errors
     /// As [`LogStore::new`].
@@ -85,10 +85,10 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogStore { store, is_ahead, shared, config: PhantomData })
     }
 
-    /// Makes a node that was the leader when it stopped begin as a follower. openraft would go on
-    /// as the leader in the same term; but after a loss of power its state may be older than what
-    /// it has acknowledged, and only a new term makes reads wait until the state has caught up.
-    /// Call it before `Raft::new`.
+    /// Makes a node that was the leader when it stopped begin as a follower. openraft would
+    /// continue as the leader in the same term; but after a loss of power its state may be older
+    /// than what it has acknowledged, and only a new term makes reads wait until the state has
+    /// caught up. Call it before `Raft::new`.
     ///
     /// # Errors
     /// Errors of the database, or of the format of the vote.
@@ -149,7 +149,7 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogState { last_purged_log_id: purged, last_log_id: last.or(purged) })
     }
 
-    /// Returns the entries in `[start, end)` that are there, and no more once they have
+    /// Returns the entries in `[start, end)` that exist, but none after they have reached
     /// `max_bytes`: the latest from memory, those before from the database.
     async fn entries(&self, start: u64, end: u64, max_bytes: usize) -> Stored<Vec<C::Entry>> {
         let (first, latest) = {
@@ -297,8 +297,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         .await
     }
 
-    /// First the id, durably, then the entries: those up to the id are not read any more. The next
-    /// open deletes what a crash leaves.
+    /// Writes the id first, durably, and then deletes the entries up to it, which are not read any
+    /// more. The next open deletes what a crash leaves.
     async fn purge(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {

@@ -15,22 +15,23 @@ use crate::store::home::Store;
 use crate::store::snapshot::{self, SnapshotDir};
 use crate::store::{StoreConfig, install, keys};
 
-/// What commands do. The same commands must do the same on every node: nothing may depend on the
-/// time, on chance, or on how entries are grouped into calls.
+/// The effect of commands. The same commands must have the same effect on every node: nothing may
+/// depend on the time, on chance, or on how entries are grouped into calls.
 pub trait Machine<C: StoreConfig>: Send + 'static {
     /// Applies the command of the entry `id`.
     ///
     /// # Errors
-    /// Errors of the database, which stop the node. What a client may do wrong is a response.
+    /// Errors of the database, which stop the node. A mistake of a client is a response, not an
+    /// error.
     fn apply(&mut self, id: &LogId<u64>, command: C::D, changes: &mut Changes<'_>) -> Result<C::R>;
 
     /// Returns the response to an entry without a command.
     fn no_command(&self) -> C::R;
 
-    /// Is called when the changes of all entries up to `id` can be read.
+    /// Called when the changes of all entries up to `id` can be read.
     fn written(&mut self, _id: &LogId<u64>) {}
 
-    /// Is called when a snapshot has taken the place of the state.
+    /// Called when a snapshot has taken the place of the state.
     fn replaced(&mut self, _id: Option<&LogId<u64>>) {}
 }
 
@@ -49,7 +50,7 @@ impl<C: StoreConfig, M> Clone for StateMachine<C, M> {
 }
 
 impl<C: StoreConfig, M: Machine<C>> StateMachine<C, M> {
-    /// A state machine in `store`.
+    /// Creates a state machine in `store`.
     pub fn new(store: Arc<Store>, machine: M) -> Self {
         StateMachine { store, machine: Arc::new(Mutex::new(machine)), config: PhantomData }
     }

@@ -10,7 +10,7 @@
 //! | `machine` | `RaftStateMachine`, and the trait that a program implements |
 //! | `changes` | what one call of `apply` writes, as one batch |
 //! | `snapshot` | snapshots: checkpoints of the database |
-//! | `install` | how a snapshot takes the place of the database |
+//! | `install` | replacing the database with a snapshot |
 //! | `transfer` | receiving the files of a snapshot, chunk by chunk |
 //! | `restore` | a new cluster from a backup |
 //! | `files`, `error` | files beside the databases; errors |
@@ -39,8 +39,9 @@ pub use machine::{Machine, StateMachine};
 pub use snapshot::{SnapshotDir, SnapshotFile};
 pub use transfer::Position;
 
-/// What the store needs of openraft's type configuration. Every configuration that fits has it. A
-/// command is cloned for each reader of the latest entries, and so had better be cheap to clone.
+/// The store's requirements on openraft's type configuration. Every configuration that meets them
+/// implements this trait. A command is cloned for each reader of the latest entries, so it should
+/// be cheap to clone.
 pub trait StoreConfig:
     RaftTypeConfig<D: Clone, NodeId = u64, Entry = Entry<Self>, SnapshotData = SnapshotDir>
 {

@@ -7,7 +7,7 @@ use openraft::RaftLogId;
 
 use crate::store::StoreConfig;
 
-/// Entries that are durable are kept up to this many bytes, as they are on disk.
+/// Maximum size on disk of the durable entries that are kept, in bytes.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// Consecutive entries up to the last one of the log.
@@ -60,7 +60,7 @@ impl<C: StoreConfig> Recent<C> {
     }
 
     /// Returns the entries from `start`, which must not be before the first one, up to `end`,
-    /// exclusive, and at least one of them but no more once they have `max_bytes`.
+    /// exclusive: at least one of them, but none after they have reached `max_bytes`.
     pub(crate) fn read(&self, start: u64, end: u64, max_bytes: usize) -> Vec<C::Entry> {
         let Some(first) = self.first() else { return Vec::new() };
         let (from, to) = (start.saturating_sub(first) as usize, end.saturating_sub(first) as usize);

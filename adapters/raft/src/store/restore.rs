@@ -41,7 +41,7 @@ impl Store {
         let last = keys::decode_log_id(keys::APPLIED, &applied)?;
         drop(copy);
 
-        // The store is made beside the place, and gets its name when it is whole.
+        // The store is made beside `dir`, and gets that name once it is complete.
         let mut building = dir.as_os_str().to_os_string();
         building.push(".restoring");
         let building = Path::new(&building);

@@ -1,7 +1,7 @@
 //! Snapshots. One is a directory with a checkpoint of the database, whose tables are hard links to
 //! those of the live one, and the file `SNAPSHOT`, which is written last and says what is in it.
 //!
-//! A snapshot is made beside writes, in a directory that no snapshot is looked for in, and renamed
+//! A snapshot is made beside writes, in a directory that is not searched for snapshots, and renamed
 //! when it is whole and durable.
 
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Whether the name is one that a snapshot may have: a hostile one could lead anywhere.
+    /// Returns whether the name is one that a snapshot may have: a hostile one could lead anywhere.
     pub(crate) fn has_good_name(&self) -> bool {
         matches!(
             FileName::parse(&self.name),
@@ -47,7 +47,7 @@ impl SnapshotFile {
     }
 }
 
-/// What the file `SNAPSHOT` holds.
+/// The contents of the file `SNAPSHOT`.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "N: Node")]
 pub(crate) struct Head<N: Node> {
@@ -69,8 +69,8 @@ struct AnyMeta {
     last_log_id: Option<LogId<u64>>,
 }
 
-/// A whole snapshot on disk: openraft's `SnapshotData`. Clones share the directory, which goes with
-/// the last of them once the snapshot is superseded, so that one can be sent to the end.
+/// A whole snapshot on disk: openraft's `SnapshotData`. Clones share the directory, which is
+/// removed with the last of them once the snapshot is superseded, so that a transfer can finish.
 #[derive(Clone, Debug)]
 pub struct SnapshotDir(Option<Arc<Dir>>);
 
@@ -84,7 +84,7 @@ struct Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            // What is left is removed by the next open.
+            // The next open removes what is left.
             let _ = files::remove_tree(&*self.fs, &self.path);
         }
     }
@@ -96,7 +96,7 @@ impl SnapshotDir {
         SnapshotDir(Some(Arc::new(Dir { fs: fs.clone(), path, obsolete })))
     }
 
-    /// The snapshot before anything is received.
+    /// Returns the snapshot before anything is received.
     pub(crate) fn none() -> SnapshotDir {
         SnapshotDir(None)
     }
@@ -105,7 +105,7 @@ impl SnapshotDir {
         self.0.as_deref().ok_or_else(|| Error::Refused("a snapshot without files".into()))
     }
 
-    /// The directory.
+    /// Returns the directory.
     ///
     /// # Errors
     /// [`Error::Refused`] if nothing has been received yet.
@@ -113,7 +113,7 @@ impl SnapshotDir {
         Ok(&self.dir()?.path)
     }
 
-    /// The files of the database, in the order in which they are sent.
+    /// Returns the files of the database, in the order in which they are sent.
     ///
     /// # Errors
     /// Errors of reading `SNAPSHOT`.
@@ -188,7 +188,7 @@ impl SnapshotDir {
     }
 }
 
-/// The id of the last entry in a snapshot.
+/// Returns the id of the last entry in a snapshot.
 pub(crate) fn read_last_log_id(snapshot: &SnapshotDir) -> Result<Option<LogId<u64>>> {
     Ok(snapshot.any_head()?.meta.last_log_id)
 }
@@ -275,7 +275,7 @@ pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, Sna
     Ok((meta, snapshot))
 }
 
-/// The files of a checkpoint that are part of the database.
+/// Returns the files of a checkpoint that are part of the database.
 fn database_files(fs: &dyn Fs, db: &Path) -> Result<Vec<SnapshotFile>> {
     let mut found = Vec::new();
     for name in files::list(fs, db)? {
@@ -290,8 +290,8 @@ fn database_files(fs: &dyn Fs, db: &Path) -> Result<Vec<SnapshotFile>> {
     Ok(found)
 }
 
-/// A name that no other snapshot has, not even that of another node at the same entry: a transfer
-/// that was cut must not go on with another node's files.
+/// Returns a name that no other snapshot has, not even that of another node at the same entry: an
+/// interrupted transfer must not continue with another node's files.
 fn snapshot_id(last: Option<&LogId<u64>>) -> Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)

@@ -1,6 +1,6 @@
-//! Receiving the files of a snapshot, chunk by chunk, in the order of their list. A transfer that
-//! was cut goes on where it ended, as long as the receiver runs; the next open removes what has
-//! come. An incomplete transfer touches nothing else.
+//! Receiving the files of a snapshot, chunk by chunk, in the order of their list. An interrupted
+//! transfer continues where it ended, as long as the receiver runs; the next open removes what was
+//! received. An incomplete transfer touches nothing else.
 
 use minikv::fs::WriteFile;
 use openraft::{Node, SnapshotMeta};
@@ -10,30 +10,30 @@ use crate::store::files;
 use crate::store::home::Store;
 use crate::store::snapshot::{self, DB, SnapshotDir, SnapshotFile};
 
-/// More files than a database of terabytes has.
+/// Maximum number of files: more than a database of terabytes has.
 const MAX_FILES: usize = 1 << 20;
 
 /// A transfer under way.
 pub(crate) struct Incoming {
     id: String,
     files: Vec<SnapshotFile>,
-    /// The file that comes next, and how much of it has come.
+    /// The position of the next chunk.
     at: Position,
     open: Option<Box<dyn WriteFile>>,
 }
 
-/// How far a transfer has come: a file by its place in the list, and an offset in it.
+/// The position of a transfer: a file by its place in the list, and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
     /// The place of the file in the list.
     pub file: usize,
-    /// The bytes of it that have come.
+    /// The number of bytes received of this file.
     pub offset: u64,
 }
 
 impl Store {
-    /// Begins or continues the transfer of the snapshot `id`; returns how far it has come. A
-    /// transfer of another snapshot ends.
+    /// Begins or continues the transfer of the snapshot `id`; returns its position. A transfer of
+    /// another snapshot ends.
     ///
     /// # Errors
     /// [`Error::Refused`] if the id or a name is not one of ours; I/O errors.
@@ -63,8 +63,8 @@ impl Store {
         Ok(started.at)
     }
 
-    /// Adds a chunk at its place; returns how far the transfer has come. A chunk for another place
-    /// is ignored, and the sender goes on from the returned one.
+    /// Adds a chunk at its position; returns that of the next chunk. A chunk for another position
+    /// is ignored, and the sender continues from the returned one.
     ///
     /// # Errors
     /// [`Error::Refused`] if no such transfer is under way, or the chunk does not fit into the
@@ -108,7 +108,7 @@ impl Store {
         Ok(incoming.at)
     }
 
-    /// Makes a file that is complete durable, and goes on to the next that is not empty.
+    /// Makes a file that is complete durable, and continues with the next that is not empty.
     fn finish_files(&self, incoming: &mut Incoming) -> Result<()> {
         while let Some(file) = incoming.files.get(incoming.at.file) {
             if incoming.at.offset < file.bytes {

@@ -1,6 +1,6 @@
 //! Writing the log: one thread, which takes all that waits and writes it as one synced batch.
 //!
-//! What is pushed has a ticket; tickets become durable in their order.
+//! Each job has a ticket; tickets become durable in their order.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use crate::store::keys;
 /// Called when a job is durable, or cannot be.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// What is to be written.
+/// Entries and values to be written.
 #[derive(Default)]
 pub(crate) struct Job {
     /// Indices and values of entries, in order.
@@ -30,7 +30,7 @@ pub(crate) struct Job {
     pub(crate) done: Option<Done>,
 }
 
-/// The thread that writes the log, and what it has to write.
+/// The thread that writes the log, and its queue.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -40,7 +40,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Wakes the thread.
     wake: Condvar,
-    /// Wakes those who wait for a ticket.
+    /// Wakes the threads and tasks that wait for a ticket.
     progress: watch::Sender<Progress>,
 }
 
@@ -141,7 +141,7 @@ impl Writer {
         self.shared.lock().pending.iter().map(|pending| pending.first).min()
     }
 
-    /// The entries from `index` on are gone.
+    /// Records that the entries from `index` on are gone.
     pub(crate) fn truncated(&self, index: u64) {
         let mut queue = self.shared.lock();
         queue.durable = queue.durable.filter(|durable| durable.index < index);
@@ -174,7 +174,7 @@ impl Shared {
     }
 
     fn run(&self, current: &RwLock<Current>) {
-        // If the thread panics, those who wait must not wait for ever.
+        // If the thread panics, those who wait must not wait forever.
         let _guard = FailOnPanic(self);
         loop {
             let mut queue = self.lock();

@@ -1,4 +1,4 @@
-//! What users send, good and bad, and what they get.
+//! Requests of users, good and bad, and their answers.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn a_cluster_serves_every_kind_of_request() {
     assert!(status == 200 && page.contains("leader"));
     assert_eq!(http(address, "GET", "/health", &[], b"").await.unwrap().0, 200);
 
-    // Another node leads to the leader.
+    // Another node redirects to the leader.
     let other = cluster.nodes.iter().find(|node| node.id != leader).unwrap();
     let (status, body) = http(&other.address, "GET", "/v1/kv/cas", &[], b"").await.unwrap();
     assert_eq!(status, 307);
@@ -97,7 +97,7 @@ async fn bad_and_oversized_requests_get_answers_that_say_so() {
         assert_eq!(got, *status, "{method} {path}: {text}");
         assert!(text.contains(words), "{method} {path}: {text}");
     }
-    // Nothing of this has harmed the node.
+    // None of this has harmed the node.
     cluster.client(5).put("k", "v").await.unwrap();
 }
 

@@ -9,16 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::faults::Rng;
 use crate::processes::{Cluster, wait_for};
 
-/// In seconds.
+/// An hour, in seconds.
 const HOUR: i64 = 3600;
 
-/// What the clocks of the nodes show.
+/// The clocks of the nodes.
 pub struct Clocks {
     library: PathBuf,
     /// Directory of the files that say how far a node's wall clock is off.
     dir: PathBuf,
-    /// Speed of the clocks of each node in percent of the machine's; of those with 100 the wall
-    /// clock can be set.
+    /// Speed of the clocks of each node, in percent of the machine's. The wall clock can only be
+    /// set at a speed of 100.
     speeds: [u64; 6],
 }
 

@@ -1,8 +1,8 @@
 //! Clients beside kills, pauses and partitions, and what they saw checked for linearizability.
 //!
 //! A run is made from its seed: the number of nodes, what each client does, and which faults come.
-//! `MINIKV_RAFT_SEEDS=7` runs one, `MINIKV_RAFT_SEEDS=0..100` a hundred; processes and the network
-//! have a will of their own, so that a seed repeats the plan and not every interleaving.
+//! `MINIKV_RAFT_SEEDS=7` runs one, `MINIKV_RAFT_SEEDS=0..100` a hundred. Processes and the network
+//! are not deterministic, so a seed repeats the plan but not every interleaving.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// One fault, from its start to its end. `members` are the nodes of the cluster; one is replaced
-/// once at most, so that clients know one that is left.
+/// Makes one fault, from its start to its end. `members` are the nodes of the cluster. At most one
+/// is replaced, so that clients still know one that is left.
 async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> &'static str {
     let pause = Duration::from_millis(200 + rng.next(1500));
     let leader = cluster.leader().await;
@@ -126,8 +126,7 @@ async fn histories_beside_faults_are_linearizable() {
     }
 }
 
-/// The checker sees what it is there for: with reads of whatever a cut-off node has, the history
-/// is refused.
+/// The checker can fail: if reads show whatever a cut-off node has, the history is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_stale_reads_is_refused() {
     let cluster = Cluster::start(3, &[]).await;

@@ -1,4 +1,4 @@
-//! What clients did and saw, and whether a single copy of the data could have answered so.
+//! Operations and results of clients, and whether a single copy of the data could have given them.
 
 use std::fmt::Debug;
 use std::sync::Mutex;
@@ -52,7 +52,7 @@ impl SequentialSpec for Register {
 /// outcome is not known.
 #[derive(Clone, Debug)]
 pub struct Event<S: SequentialSpec> {
-    /// Which object it is on; objects do not depend on each other.
+    /// The object of the operation; objects do not depend on each other.
     pub key: usize,
     pub client: usize,
     pub op: S::Op,

@@ -19,7 +19,7 @@ use crate::processes::client_of;
 /// Number of clients that append.
 pub const APPENDERS: usize = 3;
 const LISTS: usize = 3;
-/// Number of appends to a group before the clients go on with the next one, which keeps lists
+/// Number of appends to a group before the clients continue with the next one, which keeps lists
 /// short.
 const APPENDS: u64 = 30;
 

@@ -13,11 +13,13 @@ use crate::history::{History, Op, Register, Ret};
 use crate::lists::{APPENDERS, Lists, appender, check};
 use crate::processes::client_of;
 
-// Histories of many operations at once take the checker too long: so many registers, and pauses.
+// Histories with many concurrent operations take the checker too long. Hence many registers, and
+// pauses.
 const REGISTERS: usize = 12;
 const REGISTERS_OF_READERS: u64 = 2;
 const CLIENTS: usize = 6;
-/// Clients that only read, and so stay with a leader that is cut off: a write would tell them.
+/// Number of clients that only read, and so stay with a leader that is cut off: a write would make
+/// them leave it.
 const READERS: usize = 3;
 
 /// Running clients of registers and of lists.
@@ -54,7 +56,7 @@ impl Load {
         Load { seed, registers, lists, over, clients }
     }
 
-    /// Number of operations on registers so far.
+    /// Returns the number of operations on registers so far.
     pub fn operations(&self) -> usize {
         self.registers.events.lock().unwrap().len()
     }
@@ -67,8 +69,8 @@ impl Load {
         }
     }
 
-    /// Stops the clients and asserts that their histories are linearizable. Returns what was
-    /// checked.
+    /// Stops the clients and asserts that their histories are linearizable. Returns a summary of
+    /// the checks.
     pub async fn end(self) -> String {
         self.over.store(true, Ordering::Relaxed);
         for client in self.clients {
@@ -82,7 +84,7 @@ impl Load {
     }
 }
 
-/// Operations of one client until `over`.
+/// Runs the operations of one client until `over`.
 async fn client(
     number: usize,
     seed: u64,

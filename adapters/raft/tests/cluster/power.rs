@@ -29,7 +29,7 @@ struct Options {
 struct Machine {
     options: NodeOptions,
     disk: SimFs,
-    /// How long a sync takes, in milliseconds.
+    /// Duration of a sync, in milliseconds.
     sync: Arc<AtomicU64>,
     running: Option<(Runtime, Arc<Node>)>,
 }
@@ -177,7 +177,7 @@ impl Site {
         }
     }
 
-    /// All nodes lose power; `late` comes back when the others have run for a while.
+    /// Makes all nodes lose power; `late` comes back when the others have run for a while.
     async fn lose_all_power(&mut self, rng: &mut Rng, late: usize, pause: Duration) {
         let nodes = self.machines.len();
         let first = rng.next(nodes as u64) as usize;
@@ -241,7 +241,7 @@ async fn run(seed: u64) {
         tokio::time::sleep(Duration::from_millis(300 + rng.next(300))).await;
         faults.push(site.fault(&mut rng).await);
     }
-    // What was lost shows at the latest here.
+    // Lost data is found here at the latest.
     load.read_all(&site.client(30)).await;
     let checked = load.end().await;
     site.compare().await;

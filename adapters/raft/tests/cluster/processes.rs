@@ -14,7 +14,7 @@ use crate::clocks::Clocks;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_minikv-raft");
 
-/// Free ports below those that the system gives out by itself.
+/// Returns a free port below those that the system assigns by itself.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
@@ -70,7 +70,7 @@ impl Cluster {
         self.home.path().join(name)
     }
 
-    /// Starts one node more, which is not part of the cluster yet.
+    /// Starts one more node, which is not part of the cluster yet.
     pub fn add(&mut self) -> (u64, String) {
         let id = self.nodes.len() as u64 + 1;
         let address = format!("127.0.0.1:{}", free_port());
@@ -92,7 +92,7 @@ impl Cluster {
         node.child.is_some() && !node.is_stopped
     }
 
-    /// kill -9.
+    /// Kills a node, as by `kill -9`.
     pub fn kill(&mut self, id: u64) {
         let node = &mut self.nodes[id as usize - 1];
         if let Some(mut child) = node.child.take() {
@@ -102,7 +102,7 @@ impl Cluster {
         node.is_stopped = false;
     }
 
-    /// SIGSTOP or SIGCONT.
+    /// Stops a node by SIGSTOP, or continues it by SIGCONT.
     pub fn set_stopped(&mut self, id: u64, is_stopped: bool) {
         let node = &mut self.nodes[id as usize - 1];
         let Some(child) = &node.child else { return };
@@ -215,7 +215,7 @@ pub async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() ->
     None
 }
 
-/// A request by hand; returns status and body.
+/// Sends a request by hand; returns status and body.
 pub async fn http(
     address: &str,
     method: &str,

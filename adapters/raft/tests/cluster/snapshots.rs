@@ -9,7 +9,7 @@ use minikv_raft::service::Read;
 
 use crate::processes::{Cluster, PROGRAM, client_of, wait_for};
 
-/// Enough for several snapshots, so that the first entries are purged.
+/// Puts enough for several snapshots, so that the first entries are purged.
 async fn fill(client: &Client, count: usize) {
     for n in 0..count {
         client.put(format!("key/{n:05}"), format!("value {n}")).await.unwrap();

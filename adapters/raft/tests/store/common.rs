@@ -1,5 +1,5 @@
-//! What the tests of the store share: commands that every store applies alike, so that its state
-//! follows from the last entry that it has.
+//! Code that the tests of the store share: commands that every store applies alike, so that its
+//! state follows from the last entry that it has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn id(term: u64, index: u64) -> LogId<u64> {
     LogId::new(CommittedLeaderId::new(term, 1), index)
 }
 
-/// The members after the entry `index`: one node more every 20 entries.
+/// Returns the members after the entry `index`: one node more every 20 entries.
 pub fn members(index: u64) -> BTreeSet<u64> {
     (1..=1 + index / 20).collect()
 }
@@ -55,7 +55,7 @@ fn ops(index: u64) -> Vec<Op> {
     ops
 }
 
-/// The entry of this index: the same in every store, but for the term.
+/// Returns the entry of this index: the same in every store, but for the term.
 pub fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
     let payload = if index.is_multiple_of(20) {
         let nodes: BTreeMap<u64, BasicNode> =
@@ -70,7 +70,7 @@ pub fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
     Entry { log_id: id(term, index), payload }
 }
 
-/// The data after the entry `last`.
+/// Returns the data after the entry `last`.
 pub fn data_after(last: Option<u64>) -> Data {
     let mut data = Data::new();
     for index in 0..last.map_or(0, |last| last + 1) {

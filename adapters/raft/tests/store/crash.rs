@@ -24,7 +24,7 @@ use crate::common::{Data, LAYOUTS, Opened, data_after, entry, id, members, open}
 const NODE: &str = "/node";
 const OTHER: &str = "/other";
 
-/// What a store has promised.
+/// The promises of a store.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Promise {
     vote: Option<Vote<u64>>,
@@ -36,7 +36,7 @@ struct Promise {
     snapshot: Option<u64>,
 }
 
-/// The workload: the store, what it has promised, and after which operation of the filesystem.
+/// The workload: the store, and its promises after each operation of the filesystem.
 struct Workload {
     fs: SimFs,
     /// The operation before the first of the store.
@@ -100,7 +100,7 @@ impl Workload {
         self.promise();
     }
 
-    /// Begins to receive the snapshot of the other store; returns its meta when all has come.
+    /// Receives the snapshot of the other store, or about half of it if `cut`. Returns its meta.
     async fn receive(
         &mut self,
         other: &Opened,
@@ -137,7 +137,7 @@ impl Workload {
 }
 
 async fn run(fs: &SimFs, layout: Layout) -> Workload {
-    // The other store first: its operations are none of the crash points.
+    // The other store comes first, so that its operations are not crash points.
     let mut other = open(Arc::new(fs.clone()), Path::new(OTHER), layout).unwrap();
     other.2.apply((0..90).map(|index| entry(1, index))).await.unwrap();
     other.2.build_snapshot().await.unwrap();
@@ -171,8 +171,8 @@ async fn run(fs: &SimFs, layout: Layout) -> Workload {
     w
 }
 
-/// Opens what a crash has left, and compares it with what was promised before and what the
-/// interrupted operation would have promised.
+/// Opens what a crash has left, and compares it with the promises before the interrupted operation
+/// and after it.
 async fn check(
     image: &SimFs,
     layout: Layout,
@@ -254,7 +254,7 @@ async fn check(
     let mut helper = StorageHelper::<TypeConfig, _, _>::new(&mut log, &mut machine);
     helper.get_initial_state().await.map_err(|e| format!("openraft does not start: {e}"))?;
 
-    // It goes on, too.
+    // The store also continues to work.
     let next = log.get_log_state().await.map_err(failed)?.last_log_id.map_or(0, |id| id.index + 1);
     log.blocking_append([entry(9, next)]).await.map_err(failed)?;
     store.log_durable().await.map_err(|e| e.to_string())?;

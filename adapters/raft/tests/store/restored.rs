@@ -1,4 +1,4 @@
-//! What a node that is made from a backup begins with.
+//! The initial state of a node that is made from a backup.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ const PANEL_WIDTH: u32 = 250;
 const HEAD_HEIGHT: u32 = 64;
 const ROW_HEIGHT: u32 = 34;
 const BAR_HEIGHT: u32 = 12;
-/// Width that is left beside the longest bar, for its number.
+/// Width left beside the longest bar for its number, in pixels.
 const NUMBER_WIDTH: u32 = 56;
 /// Share of the colour in the second bar of a row; the rest is white.
 const PALE: f64 = 0.45;
@@ -168,7 +168,7 @@ mod tests {
         for part in ["leveldb, block:10", "leveldb, none", "0.012", "1.050", "4.32", "0.90"] {
             assert!(svg.contains(part), "{part}");
         }
-        // The count of writes by the engine in both rows, and the blocks in the second.
+        // Not told: the engine's count of writes in both rows, and the blocks in the second.
         assert_eq!(svg.matches("not told").count(), 4);
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of an engine.
+//! The interface to the counters of an engine.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::engines::Engine;
 pub trait Counted {
     fn store(&self) -> &dyn Store;
 
-    /// Adds what the engine tells of its levels and its log.
+    /// Adds the engine's own counts for its levels and its log.
     fn tell_writes(&self, measured: &mut Measured) -> Result<()>;
 
     /// Returns the number of data blocks that gets have searched so far, from a cache or from
     /// files, or `None` if the engine does not count them.
     fn data_blocks(&self) -> Option<u64>;
 
-    /// Closes the database, and adds what can be learned from its directory.
+    /// Closes the database, and adds the counts that its directory gives.
     fn close(self: Box<Self>, lookups: &Lookups, measured: &mut Measured) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! What fjall tells.
+//! The counts of fjall.
 
 use std::path::Path;
 

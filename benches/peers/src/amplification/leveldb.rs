@@ -1,4 +1,4 @@
-//! What LevelDB tells, and what minikv finds in its directory.
+//! The counts of LevelDB, and those that minikv takes from its directory.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};

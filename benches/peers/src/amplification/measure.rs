@@ -50,8 +50,8 @@ fn written() -> Result<u64> {
     written_bytes().ok_or_else(|| "this system does not count written bytes".into())
 }
 
-/// Puts every key once, which is in random order, and then as many random ones of them again.
-/// Returns the number of puts.
+/// Puts every key once, in random order, and then as many randomly chosen keys again. Returns the
+/// number of puts.
 fn load(store: &dyn Store, plan: &Plan, keys: &Keys, values: &Values) -> Result<u64> {
     let mut value = Vec::new();
     let mut put = |entry: u64, generation: u32| {
@@ -68,16 +68,17 @@ fn load(store: &dyn Store, plan: &Plan, keys: &Keys, values: &Values) -> Result<
     Ok(2 * plan.entries)
 }
 
-/// Waits until background work is done. Not every engine that says so counts all of it.
+/// Waits until background work is done. Not every engine that reports to be idle has finished all
+/// of it.
 fn rest(store: &dyn Store) -> Result<()> {
     store.wait_idle()?;
     wait_until_quiet();
     Ok(())
 }
 
-/// Gets every key of `lookups`, checks the values, and returns the numbers of data blocks. If the
-/// engine does not count them, it gets nothing: LevelDB compacts tables that gets search in vain,
-/// so that its levels would not be those that were counted.
+/// Gets every key of `lookups`, checks the values, and returns the numbers of data blocks. Makes no
+/// gets if the engine does not count blocks: LevelDB compacts tables that gets search in vain,
+/// which would change the levels that were counted.
 fn look_up(db: &dyn Counted, lookups: &Lookups, values: &Values) -> Result<Option<Blocks>> {
     if db.data_blocks().is_none() {
         return Ok(None);
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
     use crate::engines::ENGINES;
 
-    /// Returns what is counted of a database of a few levels.
+    /// Returns the counts of a database with a few levels.
     fn small(case: Case) -> Measured {
         let home = tempfile::tempdir().unwrap();
         let plan = Plan {

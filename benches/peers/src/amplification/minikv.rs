@@ -1,4 +1,4 @@
-//! What minikv tells.
+//! The counts of minikv.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

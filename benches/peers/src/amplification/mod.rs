@@ -2,8 +2,8 @@
 //! filters: the same puts and gets for each, counted.
 //!
 //! - `measure`: the process of one engine, which loads, settles and looks up
-//! - `counted`: what is asked of an engine; a file for each engine answers
-//! - `told`: the texts in which LevelDB and RocksDB tell their counts
+//! - `counted`: the interface to the counters of an engine, with one file for each engine
+//! - `told`: the texts in which LevelDB and RocksDB report their counts
 //! - `replay`: gets that minikv makes in the files of a closed database, traced
 //! - `table`, `chart`: the results
 
@@ -40,7 +40,7 @@ pub struct Case {
     pub filters: bool,
 }
 
-/// What was counted of one case.
+/// The counts of one case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
     /// The engine's description of itself.
@@ -71,14 +71,14 @@ pub struct Blocks {
     pub present: u64,
 }
 
-/// What is in a level, and what was written to it.
+/// The contents of a level, and the bytes written to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     pub level: usize,
     pub tables: u64,
     /// Size of the tables, in bytes.
     pub bytes: u64,
-    /// Number of bytes of the tables that were written to this level.
+    /// Number of bytes of tables written to this level.
     pub written_bytes: Option<u64>,
     pub blocks: Option<Blocks>,
 }

@@ -10,7 +10,7 @@ use crate::report::machine;
 
 const MIB: f64 = 1048576.0;
 
-/// Where the figures come from.
+/// The sources of the figures.
 const SOURCES: &str = "
 - Written per byte put: /proc/self/io of the engine's process, from the first put until background \
 work has settled. Memtables are not flushed at the end.
@@ -24,10 +24,10 @@ LevelDB: such traces, of gets by minikv in LevelDB's directory. RocksDB: its tic
 blocks in the block cache, hit and missed. fjall: its metrics, if built with `--features metrics`.
 ";
 
-/// What no counter told.
+/// The cell of a figure that no counter reports.
 const UNTOLD: &str = "–";
 
-/// Returns both tables, and above them what was run.
+/// Returns both tables, below a description of the run.
 pub fn markdown(plan: &Plan, results: &[(Case, Measured)]) -> String {
     let lookups = results.first().map_or(0, |(_, measured)| measured.lookups);
     let mut text = format!(
@@ -115,7 +115,7 @@ fn of_level(measured: &Measured, level: &Level) -> Vec<String> {
     [&cells[..], &reads(measured, level.blocks)].concat()
 }
 
-/// Returns the counts, and what they come to per byte and per get.
+/// Returns the counts, and their ratios per byte and per get.
 pub fn json(results: &[(Case, Measured)]) -> Value {
     let cases = results.iter().map(|(case, measured)| {
         let own = measured.own_written_bytes();

@@ -1,4 +1,5 @@
-//! The texts in which LevelDB and RocksDB tell what is in their levels and what was written there.
+//! The texts in which LevelDB and RocksDB report the contents of their levels and the bytes
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +7,10 @@ use minikv_workloads::Result;
 
 use super::Level;
 
-/// By level, the number of its tables, and their size in bytes.
+/// Number of tables and their size in bytes, by level.
 pub type Tables = BTreeMap<usize, (u64, u64)>;
 
-/// By level, the number of bytes of the tables that were written to it.
+/// Number of bytes of tables written, by level.
 pub type Written = BTreeMap<usize, u64>;
 
 const MIB: u64 = 1 << 20;
@@ -51,7 +52,7 @@ pub fn leveldb_written(text: &str) -> Result<Written> {
     Ok(written)
 }
 
-/// Reads the events in RocksDB's `LOG`. A compaction tells its level and the size of its tables
+/// Reads the events in RocksDB's `LOG`. A compaction reports its level and the size of its tables
 /// when it has finished. Other jobs that create tables are flushes.
 #[cfg(any(feature = "rocksdb", test))]
 pub fn rocksdb_written(text: &str) -> Result<Written> {
@@ -80,7 +81,7 @@ pub fn rocksdb_written(text: &str) -> Result<Written> {
     Ok(written)
 }
 
-/// Joins what is in the levels with what was written there.
+/// Joins the contents of the levels with the bytes written to them.
 pub fn joined(tables: &Tables, written: &Written) -> Vec<Level> {
     let levels: BTreeSet<usize> = tables.keys().chain(written.keys()).copied().collect();
     let level = |level: usize| {

@@ -117,7 +117,7 @@ fn ranks_of_keys_follow_the_power_law() {
     assert_eq!(law.inverse(0.0), 1);
 }
 
-/// Returns how often each of the 30 key ranges was asked for.
+/// Returns the number of requests for each of the 30 key ranges.
 fn asked(profile: Profile) -> Vec<u64> {
     let mut counts = vec![0; 30];
     for request in requests(profile) {
@@ -135,7 +135,7 @@ fn key_ranges_have_the_weights_of_the_two_exponentials() {
     let in_order = counts.clone();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     assert_ne!(counts, in_order, "the ranges are shuffled");
-    // The formula again, so that a mistake in the code's is none here.
+    // The formula again, so that the test does not share a mistake with the code.
     let weights = |TwoTermExponential { a, b, c, d }| -> Vec<f64> {
         (1..=30).map(f64::from).map(|x| a * (b * x).exp() + c * (d * x).exp()).collect()
     };

@@ -13,7 +13,7 @@ const SHARED_DATABASES: usize = 4;
 const KEYSPACES: usize = 16;
 /// Number of entries put for each time that a follower catches up.
 const FOLLOWED_PUTS: u64 = 1000;
-/// The least and the most times that a follower catches up.
+/// Minimum and maximum number of times that a follower catches up.
 const FOLLOWED_ROUNDS: (u64, u64) = (10, 200);
 
 impl Current {
@@ -36,7 +36,7 @@ impl Current {
 
     pub(super) fn shared(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
         self.stage = Stage::Spent;
-        // Whatever is in the database's directory goes with it.
+        // Files in the database's directory are removed with the database.
         let home = dir.join("shared");
         std::fs::create_dir(&home)?;
         let dirs: Vec<PathBuf> = (0..SHARED_DATABASES).map(|n| home.join(n.to_string())).collect();

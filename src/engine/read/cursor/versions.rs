@@ -7,8 +7,8 @@ use crate::format::key::{
 };
 
 /// Number of versions of one key after which a cursor seeks past the rest. A seek costs as much as
-/// some dozen steps: a lower number makes short runs of versions slower, a higher number makes long
-/// runs slower.
+/// a few dozen steps. Lowering it makes short runs of versions slower; raising it makes long runs
+/// slower.
 const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
@@ -39,7 +39,7 @@ impl Cursor {
     /// whether the merge is at an entry.
     ///
     /// `visible` is whether the reader sees the version that the merge is at. If so, the newest
-    /// visible version is saved first. If not, all visible versions were passed already, or come
+    /// visible version is saved first. If not, all visible versions were passed already, or lie
     /// after the start of the walk, because newer versions can be added at any time.
     pub(super) fn pass_versions(&mut self, visible: bool, kind: &mut KeyKind) -> Result<bool> {
         let key = self.seek_key.clone();

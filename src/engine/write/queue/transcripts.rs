@@ -10,7 +10,7 @@ use crate::base::transcript::{
 use crate::engine::write::queue::{Group, Signal, Waiter, WriteQueue};
 use crate::format::batch::WriteBatch;
 
-/// Returns a waiting write of as many bytes as `text` says, synced if `text` ends in `s`.
+/// Returns a waiting write of the size in bytes given by `text`, synced if `text` ends in `s`.
 fn waiter(text: &str) -> Arc<Waiter> {
     let size = text.strip_suffix('s');
     Arc::new(Waiter {
@@ -37,8 +37,8 @@ fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(" ") }
 }
 
-/// Lets the leaders of `groups` groups gather, all in vain. Returns how many groups went without a
-/// wait between each two waits.
+/// Lets the leaders of `groups` groups gather, all in vain. Returns how many groups skipped the
+/// wait between one wait and the next.
 fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;

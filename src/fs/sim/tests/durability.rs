@@ -195,8 +195,8 @@ fn sync_all_makes_everything_durable() {
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
-/// A second implementation of the same rules, with full copies in the place of shared pages and
-/// lists of changes.
+/// A second implementation of the same rules, with full copies instead of shared pages and lists of
+/// changes.
 #[derive(Default)]
 struct Naive {
     live_names: BTreeMap<String, usize>,

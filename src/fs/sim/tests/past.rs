@@ -7,7 +7,7 @@ use super::*;
 use crate::base::random::Rng;
 use crate::fs::LockHolder;
 
-/// Runs a few hundred operations of all mutating kinds, enough for several kept states in the
+/// Runs a few hundred operations of all mutating kinds, enough for several saved states in the
 /// history.
 fn workload(fs: &SimFs, mut after_each: impl FnMut()) {
     let mut rng = Rng::new(5);

@@ -302,7 +302,7 @@ fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
         let [folder, restored] = ["backups", "restored"].map(|name| dir.with_extension(name));
         db.backup(&folder).unwrap();
         scene.write(&db, 200);
-        // It shares tables with the first.
+        // The second backup shares tables with the first.
         db.backup(&folder).unwrap();
         let backups = minikv::Backups::open(&folder, &scene.shape.options()).unwrap();
         backups.restore(None, &restored, |_| {}).unwrap();
@@ -325,7 +325,7 @@ fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
     }
 }
 
-/// Lets both sides read the database in `dir`. Then LevelDB goes on in a copy, which both read.
+/// Lets both sides read the database in `dir`. Then LevelDB continues in a copy, which both read.
 fn check_and_continue(scene: &mut Scene, dir: &Path) {
     let continued = dir.with_extension("continued");
     copy(dir, &continued);
@@ -372,12 +372,12 @@ fn leveldb_reads_and_continues_what_was_ingested() {
     }
 }
 
-/// LevelDB reads and continues a database whose compactions asked a filter.
+/// LevelDB reads and continues a database whose compactions used a filter.
 #[test]
 fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
     let seed = rng::seed();
-    // Removes a third of the values and changes a third, by their lengths. What is changed is kept
-    // when the filter is asked again.
+    // Removes a third of the values and changes a third, by their lengths. A changed value is kept
+    // when the filter sees it again.
     let rule = |value: &[u8]| match value.len() % 3 {
         0 => CompactionDecision::Remove,
         1 => CompactionDecision::Change([value, b"+"].concat()),

@@ -109,7 +109,7 @@ void leveldb_options_set_max_file_size(leveldb_options_t*, size_t);
 enum { leveldb_no_compression = 0, leveldb_snappy_compression = 1 };
 void leveldb_options_set_compression(leveldb_options_t*, int);
 
-/* Comparators. The callbacks may come from any thread. */
+/* Comparators. The callbacks may be called from any thread. */
 leveldb_comparator_t* leveldb_comparator_create(
      void* state, void (*destructor)(void*), int (*compare)(void*, const char* a, size_t alen,
     const char* b, size_t blen), const char* (*name)(void*));

@@ -3,14 +3,14 @@
 //! `raft-kv-rocksdb`. `../cluster` measures clusters of it beside `minikv-raft serve`.
 //!
 //! ```sh
-//! cargo build --release        # in this folder; minutes, for RocksDB is compiled from C++
+//! cargo build --release        # in this folder; takes minutes to compile RocksDB's C++ code
 //! target/release/openraft-rocksdb --id 1 --listen 127.0.0.1:17401 --dir DIR
 //! curl --json '{"1": "127.0.0.1:17401"}' 127.0.0.1:17401/init
 //! ```
 //!
 //! On Debian, this needs `clang`, `libclang-dev` and `g++`.
 //!
-//! # What is durable
+//! # Durability
 //!
 //! Less than in minikv-raft and etcd. `append_to_log` and `save_vote` of the store (0.9.21) put
 //! into RocksDB without a sync, and openraft takes entries for flushed once the first returns. Only
@@ -24,10 +24,10 @@
 //!
 //! A put survives killed processes, and the loss of power of a cluster of one. In a larger one, a
 //! follower that loses power may forget what it had confirmed, and then elect a leader without it.
-//! An acknowledgement waits for one sync, the leader's; in minikv-raft and etcd, a follower's is
-//! waited for, too. Figures beside each other have to say so.
+//! An acknowledgement waits for one sync, the leader's; in minikv-raft and etcd, it waits for a
+//! follower's, too. A comparison of figures has to say so.
 //!
-//! # Where it differs from the example
+//! # Differences from the example
 //!
 //! Raft's settings are those of `minikv-raft serve`. Messages between nodes are postcard's, over
 //! HTTP connections that stay open, as minikv-raft's are; openraft sends snapshots in chunks. As in

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 type Http = Client<HttpConnector, Full<Bytes>>;
 type RpcResult<A, E = RaftError<u64>> = Result<A, RPCError<u64, BasicNode, E>>;
 
-/// Makes connections to nodes, which share a pool.
+/// Creates connections to nodes, which share a pool.
 pub struct Network {
     http: Http,
 }

@@ -19,9 +19,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// After this the outcome of a write is not known.
+/// Time after which the outcome of a write is unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Larger than any message.
+/// Maximum size of a message, in bytes; larger than any that is sent.
 const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
 
 pub struct Node {
@@ -50,8 +50,8 @@ fn internal(error: impl Display) -> Failure {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
-/// Leads to the leader, if another node is; else the request may be sent again later, unless Raft
-/// has stopped.
+/// Redirects to the leader, if it is another node. Otherwise the request may be sent again later,
+/// unless Raft has stopped.
 fn refused<E>(error: &RaftError<u64, E>, uri: &Uri) -> Response
 where
     E: std::error::Error + TryAsRef<ForwardToLeader<u64, BasicNode>>,
@@ -94,7 +94,7 @@ async fn get_entry(State(node): State<Arc<Node>>, Path(key): Path<String>, uri: 
     }
 }
 
-/// Makes the nodes of the body, `{"id": "address"}`, a new cluster.
+/// Creates a cluster of the nodes in the body, `{"id": "address"}`.
 async fn init(
     State(node): State<Arc<Node>>,
     Json(members): Json<BTreeMap<u64, String>>,
