@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::sync::{Condvar, Instant, LockRank, Mutex, yield_until};
+use crate::base::sync::{Condvar, Instant, LockRank, Mutex, MutexGuard, yield_until};
 use crate::base::{Error, Result};
 use crate::engine::write::check::Check;
 use crate::format::batch::WriteBatch;
@@ -77,6 +77,7 @@ impl Write<'_> {
         (batch, None)
     }
 
+    #[inline]
     fn check(&self) -> Result<()> {
         let fits = |bytes: &[u8]| bytes.len() <= MAX_KEY_OR_VALUE_BYTES;
         match self {
@@ -88,6 +89,7 @@ impl Write<'_> {
     }
 
     /// Returns the size of the write, in bytes.
+    #[inline]
     fn bytes(&self) -> usize {
         match self {
             Write::Put(key, value) => key.len() + value.len(),
@@ -96,6 +98,7 @@ impl Write<'_> {
         }
     }
 
+    #[inline]
     fn append_to(&self, group: &mut WriteBatch) {
         match self {
             Write::Put(key, value) => group.put(key, value),
@@ -208,10 +211,24 @@ pub(super) struct Group {
     pub refused: Vec<(Arc<Waiter>, Error)>,
 }
 
+impl Group {
+    /// Gives `result` to the members, and their errors to the waiters that were refused.
+    #[inline(never)]
+    fn give(self, result: &Result<()>) {
+        for waiter in self.members {
+            waiter.give(Signal::Done(result.clone()));
+        }
+        for (waiter, error) in self.refused {
+            waiter.give(Signal::Done(Err(error)));
+        }
+    }
+}
+
 impl WriteQueue {
     /// Takes the lead, or waits until the lead is handed over or another leader has handled the
     /// write. Returns the writer's next step. A write with a key or value that is too long is
     /// refused.
+    #[inline]
     pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
         if let Err(error) = write.check() {
             return Turn::Done(Err(error));
@@ -222,6 +239,17 @@ impl WriteQueue {
             line.led = true;
             return Turn::Lead(write);
         }
+        self.wait_in(line, write, sync)
+    }
+
+    /// Waits in `line` until the write is done, or leads.
+    #[inline(never)]
+    fn wait_in<'a>(
+        &self,
+        mut line: MutexGuard<'_, Line>,
+        write: Write<'a>,
+        sync: bool,
+    ) -> Turn<'a> {
         let (batch, check) = write.into_batch();
         let waiter = Arc::new(Waiter {
             sync,
@@ -252,6 +280,7 @@ impl WriteQueue {
 
     /// Moves the other members of the group that `write` leads from the queue to `group`, and waits
     /// for more of them first if the group is synced. `last_sync` is the duration of the last sync.
+    #[inline]
     pub(super) fn take_group(
         &self,
         write: &Write<'_>,
@@ -306,6 +335,7 @@ impl WriteQueue {
 
     /// Moves the waiters that fit into a group led by a write of `bytes` from the front of the
     /// queue to `group`.
+    #[inline]
     fn group(&self, bytes: usize, sync: bool, group: &mut Vec<Arc<Waiter>>) {
         let limit =
             if bytes <= SMALL_WRITE_BYTES { bytes + SMALL_WRITE_BYTES } else { MAX_GROUP_BYTES };
@@ -324,6 +354,7 @@ impl WriteQueue {
     }
 
     /// Hands the lead to the next waiter, and the result to the members of the group.
+    #[inline]
     pub(super) fn leave(&self, group: Group, result: &Result<()>) {
         let next = {
             let mut line = self.line.lock();
@@ -337,17 +368,15 @@ impl WriteQueue {
         if let Some(next) = next {
             next.give(Signal::Lead);
         }
-        for waiter in group.members {
-            waiter.give(Signal::Done(result.clone()));
-        }
-        for (waiter, error) in group.refused {
-            waiter.give(Signal::Done(Err(error)));
+        if !group.members.is_empty() || !group.refused.is_empty() {
+            group.give(result);
         }
     }
 }
 
 /// Returns the merged batches of a group. Reuses the memory of `buffer`, unless the leader is alone
 /// and its write is already a batch.
+#[inline]
 pub(super) fn merge_group(
     write: Write<'_>,
     group: &[Arc<Waiter>],
