@@ -123,7 +123,7 @@ impl WriteBatch {
 
     /// Sets the sequence number of the first operation. The following operations take the following
     /// numbers.
-    pub fn set_sequence(&mut self, seq: SeqNo) {
+    pub(crate) fn set_sequence(&mut self, seq: SeqNo) {
         self.reserve(0);
         self.contents[..COUNT_OFFSET].copy_from_slice(&seq.to_le_bytes());
     }
@@ -148,7 +148,7 @@ impl WriteBatch {
     ///
     /// # Errors
     /// Invalid argument, if a key or value in it is too long, or if it has too many operations.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match &self.invalid {
             Some(what) => Err(Error::invalid(what.clone())),
             None => Ok(()),
@@ -239,14 +239,6 @@ impl<'a> BatchOp<'a> {
     pub fn key(&self) -> &'a [u8] {
         match self {
             BatchOp::Put { key, .. } | BatchOp::Delete { key } => key,
-        }
-    }
-
-    /// Returns the kind of the internal key this operation writes.
-    pub fn kind(&self) -> KeyKind {
-        match self {
-            BatchOp::Put { .. } => KeyKind::Value,
-            BatchOp::Delete { .. } => KeyKind::Deletion,
         }
     }
 }

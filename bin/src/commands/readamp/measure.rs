@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use minikv::files::NUM_LEVELS;
+use minikv::internals::base::Damage;
 use minikv::{ReadOnlyDb, ReadOptions, ReadTrace};
 use serde::Serialize;
 
