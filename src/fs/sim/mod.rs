@@ -92,8 +92,6 @@ use history::History;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 pub use journal::{JournalEntry, OpCounts};
-#[cfg(not(any(test, feature = "internals")))]
-use journal::{JournalEntry, OpCounts};
 pub use journal::{OpKind, Operation};
 use state::{Effect, FileId, State};
 
@@ -124,7 +122,7 @@ struct Inner {
     /// The value of `seq` when this filesystem was created.
     base_seq: u64,
     next_file: FileId,
-    counts: OpCounts,
+    counts: journal::OpCounts,
     faults: Faults,
     capacity_bytes: Option<u64>,
     /// Number of handles to each open file.
@@ -147,7 +145,7 @@ impl SimFs {
             seq,
             base_seq: seq,
             next_file,
-            counts: OpCounts::default(),
+            counts: journal::OpCounts::default(),
             faults: Faults::default(),
             capacity_bytes: None,
             open: BTreeMap::new(),
@@ -334,7 +332,7 @@ impl SimFs {
             && let Some(history) = &mut inner.history
         {
             let error = result.as_ref().err().map(ToString::to_string);
-            history.journal.push(JournalEntry::new(number, &op, error));
+            history.journal.push(journal::JournalEntry::new(number, &op, error));
         }
         // Dropping a file or lock that a failed operation acquired takes the lock on `inner`.
         drop(inner);
