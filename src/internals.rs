@@ -28,6 +28,7 @@ pub mod base {
     use std::path::Path;
 
     use crate::base::Error;
+    pub use crate::base::size::Size;
     pub use crate::base::{hash, random};
 
     /// Makes errors of corruption, and says where the damage is.

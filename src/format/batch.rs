@@ -271,7 +271,7 @@ pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     }
 }
 
-/// Iterator over the operations of an encoded batch, created by [`decode_ops`].
+/// Iterator over the operations of an encoded batch, created by [`WriteBatch::iter`].
 #[derive(Clone, Debug)]
 pub struct BatchOps<'a> {
     operations: Decoder<'a>,

@@ -65,7 +65,7 @@ fn items(sources: &Sources, src: &Path, file: &Path) -> BTreeMap<String, PathBuf
         }
     }
     for (at, _) in text.match_indices("\npub use ") {
-        if is_internal(&text[..at]) {
+        if is_internal(&text[..=at]) {
             continue;
         }
         let statement = text[at + "\npub use ".len()..].split(';').next().unwrap();
@@ -163,7 +163,7 @@ fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Returns whether the attributes at the end of `before` are those of an item that needs the
 /// feature `internals`.
 fn is_internal(before: &str) -> bool {
-    let attributes = before.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    let attributes = before.rsplit("\n\n").next().unwrap_or_default();
     let last = attributes.rsplit(";\n").next().unwrap_or_default();
     last.lines().any(is_gate)
 }
@@ -307,4 +307,35 @@ fn the_public_surface_is_the_one_that_is_listed() {
         gone.join("\n"),
         new.join("\n"),
     );
+}
+
+#[test]
+fn what_needs_the_feature_internals_is_left_out() {
+    let text = "
+pub struct Disk {
+    /// Its name.
+    pub name: String,
+    size: u64,
+}
+
+/// For tests.
+#[cfg(any(test, feature = \"internals\"))]
+#[doc(hidden)]
+impl Disk {
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Disk {
+    #[cfg(any(test, feature = \"internals\"))]
+    #[doc(hidden)]
+    pub fn break_down(&self) {}
+
+    pub fn sync(&self) {}
+}
+";
+    let members: BTreeSet<String> =
+        blocks(text).flat_map(|(_, body)| public_members(body, false)).collect();
+    assert_eq!(members, ["name", "sync"].map(str::to_string).into());
 }
