@@ -15,8 +15,9 @@ pub struct Module {
 /// Longest line of the listing, in characters.
 const WIDTH: usize = 100;
 
+/// The first line, which explains the form.
 const NOTATION: &str = "\
-    Types that share members are listed together first. `put[_with]` is `put` and `put_with`.\n";
+    A type has what stands under its name, alone or with others; `put[_with]`: put, put_with.\n";
 
 /// Begins the list of functions, and of types with at most one member.
 const ALONE: &str = "and";
