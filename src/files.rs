@@ -8,38 +8,76 @@
 //! The layouts are described in `docs/format.md`.
 //!
 //! ```
-//! use minikv::files::{LogReader, live_logs, list_files, recover_manifest};
+//! use minikv::files::{FileName, LogReader, ParsedKey, TableCursor};
+//! use minikv::files::{list_files, live_logs, recover_manifest};
 //! use minikv::fs::{DiskFs, Fs};
-//! use minikv::{Db, Options};
+//! use minikv::{Db, Options, WriteBatch};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let dir = dir.path();
-//! let db = Db::open(dir, Options::default().create_if_missing(true))?;
+//! let options = Options::default().create_if_missing(true);
+//! let db = Db::open(dir, options.clone())?;
 //! db.put("apple", "red")?;
+//! db.delete("apple")?;
+//! db.flush()?;
+//! db.put("banana", "yellow")?;
 //! db.close()?;
 //!
 //! let recovered = recover_manifest(&DiskFs, dir, "leveldb.BytewiseComparator")?;
-//! let mut records = 0;
-//! for number in live_logs(&list_files(&DiskFs, dir)?, &recovered) {
-//!     let path = dir.join(minikv::files::log_name(number));
-//!     let mut log = LogReader::new(DiskFs.open(&path)?, &path)?;
-//!     while log.next()?.is_some() {
-//!         records += 1;
+//! for table in &recovered.edit.new_files {
+//!     let name = FileName::Table { number: table.number, legacy_sst: false };
+//!     let mut cursor = TableCursor::open(dir.join(name.to_string()), &options)?;
+//!     let mut valid = cursor.seek_to_first()?;
+//!     while valid {
+//!         let key = ParsedKey::parse(cursor.key())?;
+//!         println!("{:?} {:?} = {:?}", key.user_key, key.kind, cursor.value());
+//!         valid = cursor.next()?;
 //!     }
 //! }
-//! assert!(records > 0);
+//! let mut puts = 0;
+//! for number in live_logs(&list_files(&DiskFs, dir)?, &recovered) {
+//!     let path = dir.join(FileName::Log(number).to_string());
+//!     let mut log = LogReader::new(DiskFs.open(&path)?, &path)?;
+//!     while let Some(record) = log.next()? {
+//!         puts += WriteBatch::from_contents(record)?.len();
+//!     }
+//! }
+//! assert_eq!(puts, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
 pub use crate::engine::open::directory::{list as list_files, live_logs};
+use crate::engine::options::Options;
 pub use crate::engine::version::manifest::{Recovered, recover as recover_manifest};
-pub use crate::filter::whole_table::TableFilter;
-pub use crate::format::batch::{BatchOp, BatchOps, decode_header, decode_ops};
 pub use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
-pub use crate::format::handle::{BlockHandle, Footer};
-pub use crate::format::key::{
-    InternalComparator, KeyKind, KeyOrder, ParsedKey, SeqNo, UserComparator, internal_key, user_key,
-};
-pub use crate::format::name::{FileName, legacy_table_name, log_name, manifest_name, table_name};
+use crate::format::key::InternalComparator;
+pub use crate::format::key::{KeyKind, ParsedKey, SeqNo};
+pub use crate::format::name::FileName;
+use crate::fs::absolute;
 pub use crate::log::{LogReader, Tail};
-pub use crate::table::{BlockReadOptions, Found, Table, TableContext, TableCursor};
+pub use crate::table::iter::TableCursor;
+use crate::table::{BlockReadOptions, Table};
+
+impl TableCursor {
+    /// Opens the table in the file `path`, and returns a cursor over its entries, not yet
+    /// positioned. In a table of a database, keys are internal keys: [`ParsedKey::parse`] takes
+    /// them apart, and [`ParsedKey::encode`] makes one to seek.
+    ///
+    /// Of the options, the comparator and the filesystem count.
+    ///
+    /// # Errors
+    /// Corruption, if the footer or the index is damaged; an I/O error.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<TableCursor> {
+        let path = &absolute(&*options.fs, path.as_ref())?;
+        let file = options.fs.open(path).map_err(|error| Error::io("open", path, error))?;
+        let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+        let order = InternalComparator::new(options.comparator.clone());
+        let context = options.table_context(&order, None);
+        let table = Table::open(file, file_bytes, path.clone(), &context)?;
+        Ok(Arc::new(table).cursor(BlockReadOptions::default()))
+    }
+}

@@ -24,7 +24,40 @@ pub mod advice {
 }
 
 pub mod base {
+    use std::fmt::Display;
+    use std::path::Path;
+
+    use crate::base::Error;
+    pub use crate::base::size::Size;
     pub use crate::base::{hash, random};
+
+    /// Makes errors of corruption, and says where the damage is.
+    pub trait Damage {
+        fn corruption(what: impl Into<String>) -> Self;
+        fn mismatch(what: impl Into<String>, expected: impl Display, found: impl Display) -> Self;
+        #[must_use]
+        fn in_file(self, file: &Path) -> Self;
+        #[must_use]
+        fn at(self, base: u64) -> Self;
+    }
+
+    impl Damage for Error {
+        fn corruption(what: impl Into<String>) -> Error {
+            Error::corruption(what)
+        }
+
+        fn mismatch(what: impl Into<String>, expected: impl Display, found: impl Display) -> Error {
+            Error::mismatch(what, expected, found)
+        }
+
+        fn in_file(self, file: &Path) -> Error {
+            self.in_file(file)
+        }
+
+        fn at(self, base: u64) -> Error {
+            self.at(base)
+        }
+    }
 }
 
 pub mod block {
@@ -51,17 +84,52 @@ pub mod filter {
 }
 
 pub mod format {
-    pub use crate::format::{batch, block_builder, coding, compress, crc, handle, record};
+    pub use crate::format::{block_builder, coding, compress, crc, handle, record};
+    pub mod batch {
+        use crate::base::Result;
+        pub use crate::format::batch::*;
+        use crate::format::key::SeqNo;
+
+        pub fn set_sequence(batch: &mut WriteBatch, seq: SeqNo) {
+            batch.set_sequence(seq);
+        }
+
+        pub fn check(batch: &WriteBatch) -> Result<()> {
+            batch.check()
+        }
+    }
+    pub mod edit {
+        use crate::format::edit::VersionEdit;
+
+        pub fn encode(edit: &VersionEdit, dst: &mut Vec<u8>) {
+            edit.encode(dst);
+        }
+    }
     pub mod key {
-        pub use crate::format::key::KIND_FOR_SEEK;
+        pub use crate::format::key::{
+            InternalComparator, KIND_FOR_SEEK, KeyOrder, UserComparator, internal_key, user_key,
+        };
     }
     pub mod name {
-        pub use crate::format::name::{CURRENT, current_contents, parse_current};
+        pub use crate::format::name::{
+            CURRENT, current_contents, legacy_table_name, log_name, manifest_name, parse_current,
+            table_name,
+        };
     }
 }
 
 pub mod log {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use crate::base::Result;
+    use crate::fs::ReadFile;
+    use crate::log::LogReader;
     pub use crate::log::LogWriter;
+
+    pub fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
+        LogReader::of_batches(file, path)
+    }
 }
 
 pub mod table {
@@ -69,5 +137,5 @@ pub mod table {
     pub use crate::table::builder::{TableBuilder, TableOptions, TableSummary};
     pub use crate::table::filters::FILTER_PREFIX;
     pub use crate::table::table_cache::{TableCache, TableSlot};
-    pub use crate::table::{block_cache, counts};
+    pub use crate::table::{BlockReadOptions, Found, Table, TableContext, block_cache, counts};
 }

@@ -120,7 +120,6 @@ pub use admin::verify::{VerifyReport, verify, verify_with};
 pub use advice::FilterAdvice;
 pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Result};
-pub use base::size::Size;
 pub use bulk::sorted::{Ingested, SortedTable};
 pub use bulk::writer::TableWriter;
 /// A key or value that was read: bytes that share their memory when cloned. From the `bytes` crate.

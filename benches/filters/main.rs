@@ -11,11 +11,10 @@ use std::fmt::Debug;
 use std::hint::black_box;
 use std::time::Instant;
 
-use minikv::files::TableFilter;
 use minikv::internals::base::hash::key_hash;
 use minikv::internals::base::random::Rng;
 use minikv::internals::filter::bloom::may_match_hash;
-use minikv::internals::filter::whole_table::TableFilterBuilder;
+use minikv::internals::filter::whole_table::{TableFilter, TableFilterBuilder};
 use minikv::{BloomFilterPolicy, FilterPolicy};
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
 

@@ -200,6 +200,8 @@ fn one_line(message: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
+    use minikv::internals::base::Damage;
+
     use super::*;
 
     fn code(error: DbError) -> u8 {

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use minikv::files::{
-    BatchOp, FileName, KeyKind, LogReader, NewFile, ParsedKey, Recovered, decode_header,
-    decode_ops, legacy_table_name, log_name, table_name,
-};
+use minikv::files::{FileName, KeyKind, LogReader, NewFile, ParsedKey, Recovered};
 use minikv::fs::{DiskFs, Fs};
-use minikv::{BytewiseComparator, Comparator, Error, VerifyReport, files};
+use minikv::internals::base::Damage;
+use minikv::internals::format::batch::{decode_header, decode_ops};
+use minikv::internals::format::name::{legacy_table_name, log_name, table_name};
+use minikv::{BatchOp, BytewiseComparator, Comparator, Error, VerifyReport, files};
 
 use crate::comparator;
 use crate::error::{CliError, Result};

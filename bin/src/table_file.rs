@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::files::{InternalComparator, KeyOrder, Table, TableContext};
 use minikv::fs::{DiskFs, Fs};
+use minikv::internals::format::key::{InternalComparator, KeyOrder};
+use minikv::internals::table::{Table, TableContext};
 use minikv::{BloomFilterPolicy, BytewiseComparator};
 
 use crate::error::{CliError, Result};

@@ -1,12 +1,12 @@
 //! Correcting the checksums of a modified input. Lengths and offsets are kept, so that nothing
 //! moves.
 
-use minikv::files::{BlockHandle, Footer};
 use minikv::internals::block::Block;
 use minikv::internals::format::coding::Decoder;
 use minikv::internals::format::compress::{Method, decompress_into};
-use minikv::internals::format::handle::FOOTER_BYTES;
-use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, TABLE_MAGIC, block_trailer};
+use minikv::internals::format::handle::{
+    BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, TABLE_MAGIC, block_trailer,
+};
 use minikv::internals::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
 
 use crate::files::{self, Kind};

@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::files::VersionEdit;
-use minikv::files::{BatchOp, decode_header, decode_ops};
-use minikv::files::{InternalComparator, KeyOrder, UserComparator};
-use minikv::files::{LogReader, Tail};
+use minikv::files::{LogReader, Tail, VersionEdit};
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::block::Block;
 use minikv::internals::block::cursor::BlockCursor;
 use minikv::internals::dialect::indexed_db::describe;
+use minikv::internals::format::batch::{self, decode_header, decode_ops};
+use minikv::internals::format::edit::encode;
+use minikv::internals::format::key::{InternalComparator, KeyOrder, UserComparator};
 use minikv::internals::format::record::HEADER_BYTES;
 use minikv::internals::log::LogWriter;
-use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
+use minikv::{BatchOp, BytewiseComparator, Comparator, IndexedDbComparator};
 use minikv::{Result, WriteBatch};
 
 /// Returns the order of plain keys and that of internal keys.
@@ -93,7 +93,7 @@ pub fn edit(data: &[u8]) {
     match VersionEdit::decode(data) {
         Ok(edit) => {
             let mut encoded = Vec::new();
-            edit.encode(&mut encoded);
+            encode(&edit, &mut encoded);
             assert_eq!(VersionEdit::decode(&encoded).unwrap(), edit);
         }
         Err(error) => drop(error.to_string()),
@@ -184,11 +184,11 @@ pub fn batch(data: &[u8]) {
             BatchOp::Delete { key } => again.delete(key),
         }
     }
-    again.set_sequence(seq);
+    batch::set_sequence(&mut again, seq);
     let both: Vec<_> = again.iter().map(|op| op.unwrap()).collect();
     assert_eq!(both, ops);
     again.append(&batch);
-    again.check().unwrap();
+    batch::check(&again).unwrap();
     assert_eq!(again.len(), 2 * ops.len());
 }
 

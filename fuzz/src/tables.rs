@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::files::{BlockReadOptions, Table, TableContext, TableCursor};
+use minikv::files::TableCursor;
 use minikv::fs::{Fs, MemFs};
+use minikv::internals::table::{BlockReadOptions, Table, TableContext};
 use minikv::{BloomFilterPolicy, DelimitedPrefix, LevelTrace, Result};
 
 use crate::parts::orders;

@@ -1,5 +1,6 @@
 //! The order of user keys.
 
+use std::any::Any;
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
@@ -39,7 +40,7 @@ use crate::base::prefix::common_prefix;
 /// assert_eq!(db.iter()?.next().unwrap()?.0, "b");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Comparator: Send + Sync + Debug + 'static {
+pub trait Comparator: Any + Send + Sync + Debug {
     /// Returns the name on disk, such as `leveldb.BytewiseComparator`.
     fn name(&self) -> &str;
 
@@ -61,12 +62,6 @@ pub trait Comparator: Send + Sync + Debug + 'static {
     /// so they are neither written nor queried with a comparator for which different bytes can be
     /// the same key. Default: false, which is always correct.
     fn equal_means_same_bytes(&self) -> bool {
-        false
-    }
-
-    /// Returns whether this is plain byte order, which the engine compares without a virtual call.
-    #[doc(hidden)]
-    fn is_bytewise(&self) -> bool {
         false
     }
 }
@@ -108,10 +103,6 @@ impl Comparator for BytewiseComparator {
     }
 
     fn equal_means_same_bytes(&self) -> bool {
-        true
-    }
-
-    fn is_bytewise(&self) -> bool {
         true
     }
 }

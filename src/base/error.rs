@@ -128,12 +128,12 @@ impl Error {
 
     /// Creates a corruption error without a location, which callers add with [`Error::in_file`] and
     /// [`Error::at`].
-    pub fn corruption(what: impl Into<String>) -> Error {
+    pub(crate) fn corruption(what: impl Into<String>) -> Error {
         Error::Corruption(Box::new(Corruption { what: what.into(), ..Corruption::default() }))
     }
 
     /// Creates a corruption error that says what was expected and what was found.
-    pub fn mismatch(
+    pub(crate) fn mismatch(
         what: impl Into<String>,
         expected: impl fmt::Display,
         found: impl fmt::Display,
@@ -167,7 +167,7 @@ impl Error {
 
     /// Adds the file, unless the error already names one.
     #[must_use]
-    pub fn in_file(mut self, file: &Path) -> Error {
+    pub(crate) fn in_file(mut self, file: &Path) -> Error {
         match &mut self {
             Error::Corruption(c) => {
                 c.path.get_or_insert_with(|| file.to_path_buf());
@@ -183,7 +183,7 @@ impl Error {
     /// Adds the offset in the file. If the error already has an offset, that is taken to be
     /// relative to `base`.
     #[must_use]
-    pub fn at(mut self, base: u64) -> Error {
+    pub(crate) fn at(mut self, base: u64) -> Error {
         if let Error::Corruption(c) = &mut self {
             c.offset = Some(base.saturating_add(c.offset.unwrap_or(0)));
         }

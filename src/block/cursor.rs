@@ -122,6 +122,7 @@ impl BlockCursor {
     }
 
     /// Returns the block.
+    #[cfg(any(test, feature = "internals"))]
     pub fn block(&self) -> &Block {
         &self.block
     }

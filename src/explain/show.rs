@@ -8,7 +8,7 @@ use crate::explain::{
     BlockSource, Entry, Explanation, FilterState, FilterUse, SearchedTable, Step, Verdict,
 };
 use crate::format::key::KeyKind;
-use crate::table::counts::LevelTrace;
+use crate::table::counts::{AllFilters, LevelTrace};
 
 /// Maximum number of characters shown of a key. Longer keys are shortened in the middle, because
 /// their ends are more informative.
@@ -174,13 +174,12 @@ struct Told<'a>(&'a LevelTrace);
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (right, wrong) =
-            (self.0.all_filter_true_positives(), self.0.all_filter_false_positives());
+        let AllFilters { checks, negatives, true_positives: right, false_positives: wrong } =
+            AllFilters::of(self.0);
         write!(
             f,
-            "{} queried: {} \"not here\", {right} \"maybe\" correctly, {wrong} wrongly",
-            Count(self.0.all_filter_checks(), "filter"),
-            self.0.all_filter_negatives(),
+            "{} queried: {negatives} \"not here\", {right} \"maybe\" correctly, {wrong} wrongly",
+            Count(checks, "filter"),
         )
     }
 }

@@ -138,11 +138,13 @@ impl FilterBlockReader {
     }
 
     /// Returns the number of filters, including empty ones.
+    #[cfg(any(test, feature = "internals"))]
     pub(crate) fn filter_count(&self) -> usize {
         self.filters
     }
 
     /// Returns the number of empty filters: spans of the file in which no data block starts.
+    #[cfg(any(test, feature = "internals"))]
     pub(crate) fn empty_filter_count(&self) -> usize {
         let end = |i: usize| get_fixed32(&self.contents, self.array_offset + i * 4);
         (0..self.filters).filter(|&i| end(i) == end(i + 1)).count()

@@ -214,6 +214,7 @@ impl TableFilter {
     }
 
     /// Returns the number of keys that the filter was built from.
+    #[cfg(any(test, feature = "internals"))]
     pub fn keys(&self) -> u64 {
         self.keys
     }
@@ -224,6 +225,7 @@ impl TableFilter {
     }
 
     /// Returns the false-positive rate.
+    #[cfg(any(test, feature = "internals"))]
     pub fn false_positive_rate(&self) -> f64 {
         if self.keys == 0 { 0.0 } else { (-f64::from(self.width)).exp2() }
     }

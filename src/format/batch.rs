@@ -123,7 +123,7 @@ impl WriteBatch {
 
     /// Sets the sequence number of the first operation. The following operations take the following
     /// numbers.
-    pub fn set_sequence(&mut self, seq: SeqNo) {
+    pub(crate) fn set_sequence(&mut self, seq: SeqNo) {
         self.reserve(0);
         self.contents[..COUNT_OFFSET].copy_from_slice(&seq.to_le_bytes());
     }
@@ -148,7 +148,7 @@ impl WriteBatch {
     ///
     /// # Errors
     /// Invalid argument, if a key or value in it is too long, or if it has too many operations.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match &self.invalid {
             Some(what) => Err(Error::invalid(what.clone())),
             None => Ok(()),
@@ -241,14 +241,6 @@ impl<'a> BatchOp<'a> {
             BatchOp::Put { key, .. } | BatchOp::Delete { key } => key,
         }
     }
-
-    /// Returns the kind of the internal key this operation writes.
-    pub fn kind(&self) -> KeyKind {
-        match self {
-            BatchOp::Put { .. } => KeyKind::Value,
-            BatchOp::Delete { .. } => KeyKind::Deletion,
-        }
-    }
 }
 
 /// Decodes the header of an encoded batch. Returns the sequence number of the first operation and
@@ -279,7 +271,7 @@ pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     }
 }
 
-/// Iterator over the operations of an encoded batch, created by [`decode_ops`].
+/// Iterator over the operations of an encoded batch, created by [`WriteBatch::iter`].
 #[derive(Clone, Debug)]
 pub struct BatchOps<'a> {
     operations: Decoder<'a>,

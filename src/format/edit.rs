@@ -74,7 +74,7 @@ pub struct NewFile {
 
 impl VersionEdit {
     /// Appends the encoded edit to `dst`. Lists keep their order.
-    pub fn encode(&self, dst: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
         if let Some(name) = &self.comparator {
             put_varint32(dst, COMPARATOR);
             put_slice(dst, name.as_bytes());

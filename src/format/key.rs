@@ -9,6 +9,7 @@
 //! `(key, snapshot, Value)` lands on the newest version visible to the snapshot. Defined by
 //! LevelDB's `db/dbformat.h`.
 
+use std::any::Any;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub const KIND_FOR_SEEK: KeyKind = KeyKind::Value;
 impl KeyKind {
     /// Returns the kind with this number on disk, or `None` if there is none.
     #[inline]
-    pub fn from_u8(byte: u8) -> Option<KeyKind> {
+    pub(crate) fn from_u8(byte: u8) -> Option<KeyKind> {
         match byte {
             0 => Some(KeyKind::Deletion),
             1 => Some(KeyKind::Value),
@@ -117,6 +118,11 @@ impl<'a> ParsedKey<'a> {
             None => Err(Error::mismatch("unknown kind of key", "0 or 1", trailer as u8)),
         }
     }
+
+    /// Returns the internal key as it is in a table.
+    pub fn encode(&self) -> Vec<u8> {
+        internal_key(self.user_key, self.seq, self.kind)
+    }
 }
 
 /// The order of user keys. Plain byte order is compared directly, without a virtual call.
@@ -129,7 +135,8 @@ pub struct UserComparator {
 impl UserComparator {
     /// Wraps `comparator`.
     pub fn new(comparator: Arc<dyn Comparator>) -> UserComparator {
-        UserComparator { custom: (!comparator.is_bytewise()).then_some(comparator) }
+        let any: &dyn Any = &*comparator;
+        UserComparator { custom: (!any.is::<BytewiseComparator>()).then_some(comparator) }
     }
 
     /// Returns the wrapped comparator.
@@ -213,6 +220,7 @@ pub enum KeyOrder {
     /// Internal keys.
     Internal(InternalComparator),
     /// Plain keys, in user-key order.
+    #[cfg_attr(not(any(test, feature = "internals")), expect(dead_code, reason = "for tests"))]
     User(UserComparator),
 }
 

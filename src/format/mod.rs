@@ -3,7 +3,7 @@
 //! The documentation of a structure says if its layout is fixed by existing files. Decoding never
 //! panics on foreign bytes: it returns an error that says what was expected.
 
-pub mod batch;
+pub(crate) mod batch;
 pub mod block_builder;
 pub mod coding;
 pub mod compress;

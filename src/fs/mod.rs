@@ -23,6 +23,7 @@ mod open;
 pub(crate) mod ordered;
 mod retry;
 #[cfg(any(test, feature = "sim"))]
+#[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "our own tests see more of it"))]
 pub mod sim;
 #[cfg(test)]
 mod suite;

@@ -154,7 +154,7 @@ impl LogReader {
 
     /// Sets whether another process may be writing the log. If so, zeros that become a record
     /// during reading are the log's end, not damage. Default: false.
-    pub fn beside_writer(self, beside_writer: bool) -> LogReader {
+    pub(crate) fn beside_writer(self, beside_writer: bool) -> LogReader {
         LogReader { beside_writer, ..self }
     }
 
@@ -163,7 +163,7 @@ impl LogReader {
     ///
     /// # Errors
     /// As [`LogReader::new`].
-    pub fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
+    pub(crate) fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
         let mut reader = LogReader::new(file, path)?;
         reader.continuing = Some(Continuing { next_seq: None, is_over: false });
         Ok(reader)

@@ -29,7 +29,9 @@ macro_rules! level_counters {
                 $(self.$counter += other.$counter;)*
             }
 
-            /// Returns every counter with its name, for programs that print them all.
+            /// Returns every counter with its name, for the command and for tests.
+            #[cfg(any(test, feature = "internals"))]
+            #[doc(hidden)]
             pub fn counters(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($counter), self.$counter),)*]
             }
@@ -101,25 +103,30 @@ impl LevelTrace {
     pub fn data_blocks(&self) -> u64 {
         self.data_blocks_from_cache + self.data_blocks_from_file
     }
+}
 
-    /// Returns the number of block and table filters queried.
-    pub fn all_filter_checks(&self) -> u64 {
-        self.filter_checks + self.table_filter_checks
-    }
+/// Counts of block filters and table filters together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllFilters {
+    /// Number of filters queried.
+    pub checks: u64,
+    /// Number of filters that answered "no".
+    pub negatives: u64,
+    /// Number of filters that correctly answered "maybe".
+    pub true_positives: u64,
+    /// Number of filters that wrongly answered "maybe".
+    pub false_positives: u64,
+}
 
-    /// Returns the number of block and table filters that answered "no".
-    pub fn all_filter_negatives(&self) -> u64 {
-        self.filter_negatives + self.table_filter_negatives
-    }
-
-    /// Returns the number of block and table filters that correctly answered "maybe".
-    pub fn all_filter_true_positives(&self) -> u64 {
-        self.filter_true_positives + self.table_filter_true_positives
-    }
-
-    /// Returns the number of block and table filters that wrongly answered "maybe".
-    pub fn all_filter_false_positives(&self) -> u64 {
-        self.filter_false_positives + self.table_filter_false_positives
+impl AllFilters {
+    /// Adds up the counts of the two kinds of filters.
+    pub fn of(trace: &LevelTrace) -> AllFilters {
+        AllFilters {
+            checks: trace.filter_checks + trace.table_filter_checks,
+            negatives: trace.filter_negatives + trace.table_filter_negatives,
+            true_positives: trace.filter_true_positives + trace.table_filter_true_positives,
+            false_positives: trace.filter_false_positives + trace.table_filter_false_positives,
+        }
     }
 }
 
@@ -168,9 +175,8 @@ mod tests {
             ..LevelTrace::default()
         };
         assert_eq!(trace.data_blocks(), 21);
-        assert_eq!(trace.all_filter_checks(), 32);
-        assert_eq!(trace.all_filter_negatives(), 43);
-        assert_eq!(trace.all_filter_true_positives(), 54);
-        assert_eq!(trace.all_filter_false_positives(), 65);
+        let AllFilters { checks, negatives, true_positives, false_positives } =
+            AllFilters::of(&trace);
+        assert_eq!((checks, negatives, true_positives, false_positives), (32, 43, 54, 65));
     }
 }

@@ -8,7 +8,7 @@ use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::format::handle::{BlockHandle, block_trailer};
 use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key};
 use crate::table::builder::TableOptions;
-use crate::table::counts::LevelTrace;
+use crate::table::counts::{AllFilters, LevelTrace};
 use crate::table::testing::*;
 use crate::table::*;
 
@@ -73,7 +73,7 @@ fn the_whole_table_filter_is_asked_before_the_index() {
         assert!(sum.table_filter_false_positives < 15, "{sum:?}");
 
         let (found, trace) = get(&table, &lookup_key(1), false);
-        assert_eq!((found, trace.all_filter_checks(), trace.data_blocks()), (None, 0, 1));
+        assert_eq!((found, AllFilters::of(&trace).checks, trace.data_blocks()), (None, 0, 1));
     }
 }
 

@@ -19,6 +19,7 @@ use crate::table::settings::TableContext;
 pub const FILTER_PREFIX: &str = "filter.";
 
 /// Facts about the filter block of an open table.
+#[cfg(any(test, feature = "internals"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterInfo {
@@ -102,6 +103,7 @@ impl Filters {
     }
 
     /// Returns facts about the filter block, if there is one.
+    #[cfg(any(test, feature = "internals"))]
     pub(crate) fn block_info(&self) -> Option<FilterInfo> {
         self.block.as_ref().map(|(name, filter)| FilterInfo {
             name: name.clone(),

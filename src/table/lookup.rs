@@ -20,6 +20,7 @@ use crate::block::{Block, BlockView, ByHeads, LooseBlock};
 use crate::format::key::{KeyKind, KeyOrder, ParsedKey, pack_trailer, trailer};
 use crate::table::answers::Answers;
 use crate::table::block_cache::{CachedBlock, TableBlocks};
+#[cfg(any(test, feature = "internals"))]
 use crate::table::counts::LevelTrace;
 use crate::table::index::IndexSpot;
 use crate::table::reader::Table;
@@ -53,6 +54,7 @@ impl Table {
     ///
     /// # Errors
     /// Corruption, if the index, the data block or the entry is damaged; an I/O error.
+    #[cfg(any(test, feature = "internals"))]
     pub fn get(
         &self,
         key: &[u8],

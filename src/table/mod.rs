@@ -24,9 +24,12 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use iter::TableCursor;
 pub use reader::Table;
-pub use settings::{BlockReadOptions, TableContext};
-pub use sink::{BlockSource, Found};
+pub use settings::BlockReadOptions;
+#[cfg(any(test, feature = "internals"))]
+pub use settings::TableContext;
+pub use sink::BlockSource;
+#[cfg(any(test, feature = "internals"))]
+pub use sink::Found;
 pub(crate) use sink::{IndexEntry, TableSink};
 pub(crate) use table_cache::TableSlot;

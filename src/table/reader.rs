@@ -18,7 +18,9 @@ use crate::format::handle::{BlockHandle, FOOTER_BYTES, Footer};
 use crate::format::key::KeyOrder;
 use crate::fs::ReadFile;
 use crate::table::block_cache::TableBlocks;
-use crate::table::filters::{FilterInfo, Filters};
+#[cfg(any(test, feature = "internals"))]
+use crate::table::filters::FilterInfo;
+use crate::table::filters::Filters;
 use crate::table::index::Index;
 pub(crate) use crate::table::settings::{BlockReadOptions, TableContext};
 use crate::table::sink::NoSink;
@@ -233,11 +235,6 @@ impl Table {
         Ok(blocks)
     }
 
-    /// Returns the names and handles in the metaindex; empty if it is damaged.
-    pub fn meta(&self) -> &[(Vec<u8>, BlockHandle)] {
-        &self.meta
-    }
-
     /// Returns the table's record of when its entries expire, read from the file; `None` if it has
     /// none.
     ///
@@ -257,11 +254,6 @@ impl Table {
     /// Returns the footer.
     pub fn footer(&self) -> &Footer {
         &self.footer
-    }
-
-    /// Returns facts about the filter block, if the table has one of a known kind.
-    pub fn filter(&self) -> Option<FilterInfo> {
-        self.filters.block_info()
     }
 
     /// Returns the filter block, if the table has one of a known kind.
@@ -290,21 +282,11 @@ impl Table {
         self.filters.error.as_ref()
     }
 
-    /// Returns the memory that the filters take while the table is open, in bytes.
-    pub fn filter_memory_bytes(&self) -> usize {
-        self.filters.memory_bytes()
-    }
-
     /// Returns the memory that the index, the filters and the block slots take while the table is
     /// open, in bytes.
     pub fn pinned_bytes(&self) -> usize {
         let slots = self.blocks.as_ref().map_or(0, TableBlocks::slot_bytes);
         self.index.memory_bytes() + self.filters.memory_bytes() + slots
-    }
-
-    /// Returns the size of the file, in bytes.
-    pub fn file_bytes(&self) -> u64 {
-        self.file_bytes
     }
 
     /// Returns the path of the file.
@@ -319,6 +301,30 @@ impl Table {
 
     pub(crate) fn index(&self) -> &Index {
         &self.index
+    }
+}
+
+/// Facts for the command and for tests.
+#[cfg(any(test, feature = "internals"))]
+impl Table {
+    /// Returns the names and handles in the metaindex; empty if it is damaged.
+    pub fn meta(&self) -> &[(Vec<u8>, BlockHandle)] {
+        &self.meta
+    }
+
+    /// Returns facts about the filter block, if the table has one of a known kind.
+    pub fn filter(&self) -> Option<FilterInfo> {
+        self.filters.block_info()
+    }
+
+    /// Returns the memory that the filters take while the table is open, in bytes.
+    pub fn filter_memory_bytes(&self) -> usize {
+        self.filters.memory_bytes()
+    }
+
+    /// Returns the size of the file, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
     }
 }
 

@@ -14,6 +14,7 @@ use crate::format::key::{KeyKind, KeyOrder, MAX_SEQ_NO, internal_key, user_key};
 use crate::table::block_cache::BlockCache;
 use crate::table::builder::{TableBuilder, TableOptions};
 use crate::table::counts::LevelTrace;
+use crate::table::iter::TableCursor;
 use crate::table::testing::*;
 use crate::table::*;
 

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::files::{BlockHandle, Footer, KeyKind, internal_key};
+use minikv::files::KeyKind;
 use minikv::fs::MemFs;
 use minikv::internals::format::coding::{put_varint32, put_varint64};
+use minikv::internals::format::handle::{BlockHandle, Footer};
+use minikv::internals::format::key::internal_key;
 use minikv::{Db, Error, Options, RepairOptions};
 
 use crate::forge::{

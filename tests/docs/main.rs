@@ -1,6 +1,7 @@
 //! The documentation checked against the code: bytes, figures, names and links.
 
 mod figures;
+mod listing;
 mod names;
 mod public;
 mod tour;

@@ -2,23 +2,21 @@
 //!
 //! It is read from the source in rustfmt's layout: the public modules, what they define or
 //! re-export, and the public methods, fields, variants and associated constants of each type,
-//! whether rustdoc shows them or not. What needs the feature `internals` is left out, and a type
-//! with a single member is listed as `Type::member`.
+//! whether rustdoc shows them or not. What needs the feature `internals` is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LISTING: &str = "docs/public-api.txt";
+use super::listing::{Module, Types, listing};
 
-/// Longest line of the listing, in characters.
-const WIDTH: usize = 100;
+const LISTING: &str = "docs/public-api.txt";
 
 /// The environment variable that, set to `write`, makes the test rewrite the listing.
 const REWRITE: &str = "MINIKV_PUBLIC_API";
 
-/// Types with the same methods for reading, which are listed once.
-const READERS: [&str; 3] = ["Db", "ReadOnlyDb", "Snapshot"];
+/// Most lines of the listing: two screens.
+const MAX_LINES: usize = 120;
 
 struct Sources(BTreeMap<PathBuf, String>);
 
@@ -66,8 +64,12 @@ fn items(sources: &Sources, src: &Path, file: &Path) -> BTreeMap<String, PathBuf
             found.insert(name.to_string(), file.to_path_buf());
         }
     }
-    for statement in text.split("\npub use ").skip(1) {
-        let statement = statement.split(';').next().unwrap().replace('\n', " ");
+    for (at, _) in text.match_indices("\npub use ") {
+        if is_internal(&text[..=at]) {
+            continue;
+        }
+        let statement = text[at + "\npub use ".len()..].split(';').next().unwrap();
+        let statement = statement.replace('\n', " ");
         let (path, names) = statement.rsplit_once("::").expect("a path");
         let (path, names) = match statement.split_once("::{") {
             Some((path, names)) => (path, names.trim_end_matches('}')),
@@ -120,7 +122,9 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
     // A higher layer can add methods to a type that it imports.
     let path = file.strip_prefix(src).unwrap().with_extension("");
     let path = path.iter().map(|step| step.to_str().unwrap()).filter(|step| *step != "mod");
-    let import = format!("\nuse crate::{}::{name};\n", path.collect::<Vec<_>>().join("::"));
+    let import = format!("use crate::{}::{name};\n", path.collect::<Vec<_>>().join("::"));
+    let imports =
+        |text: &str| ["\n", "\npub "].iter().any(|at| text.contains(&(at.to_string() + &import)));
     let mut members = BTreeSet::new();
     for (path, text) in &sources.0 {
         for (call, body) in macro_bodies(text) {
@@ -128,8 +132,11 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
                 members.extend(public_members(body, false));
             }
         }
+        if path == file {
+            members.extend(declared_by_macro(text, name));
+        }
         for (header, body) in blocks(text) {
-            let is_impl = (near(path) || text.contains(&import)) && is_inherent(header, name);
+            let is_impl = (near(path) || imports(text)) && is_inherent(header, name);
             let defines = path == file && public_item(header) == Some(name);
             let all = defines && (header.contains("enum ") || header.contains("trait "));
             if is_impl || defines {
@@ -143,15 +150,27 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
 /// Returns the blocks of a file that begin at the left margin, each with its first line. Leaves out
 /// those that need the feature `internals`.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let is_public = |block: &&str| !block.contains("feature = \"internals\"))]\n");
-    text.split("\n}\n").filter(is_public).filter_map(|block| {
-        let at = block.match_indices(" {\n").find_map(|(at, _)| {
+    text.split("\n}\n").filter_map(|block| {
+        let (line, at) = block.match_indices(" {\n").find_map(|(at, _)| {
             let line = block[..at].rfind('\n').map_or(0, |n| n + 1);
             let header = &block[line..at];
             (!header.starts_with([' ', '/', '#'])).then_some((line, at))
         })?;
-        Some((&block[at.0..at.1], &block[at.1..]))
+        (!is_internal(&block[..line])).then(|| (&block[line..at], &block[at..]))
     })
+}
+
+/// Returns whether the attributes at the end of `before` are those of an item that needs the
+/// feature `internals`.
+fn is_internal(before: &str) -> bool {
+    let attributes = before.rsplit("\n\n").next().unwrap_or_default();
+    let last = attributes.rsplit(";\n").next().unwrap_or_default();
+    last.lines().any(is_gate)
+}
+
+fn is_gate(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("#[cfg(") && line.contains("feature = \"internals\"")
 }
 
 /// Returns the `impl $type` blocks of macros, with the macros' names.
@@ -174,22 +193,57 @@ fn is_inherent(header: &str, name: &str) -> bool {
 /// Returns the names of the public members of a block, or with `all` of all its members.
 fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
-    let member = |line: &str| {
+    let mut gated = false;
+    let mut members = BTreeSet::new();
+    for line in body.lines() {
         let code = line.trim_start();
-        if line.len() - code.len() != indent || code.starts_with(['/', '#', '}', ')']) {
-            return None;
+        if line.len() - code.len() != indent || code.starts_with(['/', '}', ')']) {
+            continue;
         }
-        let code = match code.strip_prefix("pub ") {
-            Some(code) => code,
-            None if all => code,
-            None => return None,
-        };
-        let kinds = ["const fn ", "fn ", "const ", "type "];
-        let code = kinds.iter().find_map(|kind| code.strip_prefix(kind)).unwrap_or(code);
-        let name = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
-        (!name.is_empty()).then(|| name.to_string())
+        if code.starts_with('#') {
+            gated |= is_gate(code);
+            continue;
+        }
+        let name = member(code, all).filter(|_| !gated);
+        members.extend(name.map(str::to_string));
+        gated = false;
+    }
+    members
+}
+
+/// Returns the name of the member that `code` begins, if it is public or `all` members are.
+fn member(code: &str, all: bool) -> Option<&str> {
+    let code = match code.strip_prefix("pub ") {
+        Some(code) => code,
+        None if all => code,
+        None => return None,
     };
-    body.lines().filter_map(member).collect()
+    let kinds = ["const fn ", "fn ", "const ", "type "];
+    let code = kinds.iter().find_map(|kind| code.strip_prefix(kind)).unwrap_or(code);
+    let name = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// Returns the public members of the type `name`, if a macro of this file declares it from a list
+/// of names, one a line.
+fn declared_by_macro(text: &str, name: &str) -> BTreeSet<String> {
+    let mut members = BTreeSet::new();
+    for (call, body) in macro_bodies(text) {
+        for block in body.split("\n        }\n") {
+            let heads =
+                [format!("        pub struct {name} {{\n"), format!("        impl {name} {{\n")];
+            let Some(own) = heads.iter().find_map(|head| block.split_once(head)) else { continue };
+            members.extend(public_members(&own.1.replace("\n            ", "\n    "), false));
+            if own.1.contains("pub $")
+                && let Some((_, list)) = text.split_once(&format!("\n{call}! {{\n"))
+            {
+                let names = list.split("\n}\n").next().unwrap().lines();
+                let names = names.filter_map(|line| line.trim().strip_suffix(','));
+                members.extend(names.map(str::to_string));
+            }
+        }
+    }
+    members
 }
 
 /// Returns the paths of the public modules below `file`.
@@ -209,81 +263,40 @@ fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     found
 }
 
-fn wrapped(head: &str, names: &BTreeSet<String>) -> String {
-    let mut text = String::new();
-    let mut line = head.to_string();
-    for (n, name) in names.iter().enumerate() {
-        let piece = if n == 0 { format!(": {name}") } else { format!(", {name}") };
-        if line.chars().count() + piece.chars().count() >= WIDTH {
-            text += &format!("{},\n", line.trim_end());
-            line = format!("    {name}");
-        } else {
-            line += &piece;
-        }
-    }
-    text + &line + "\n"
-}
-
-/// Removes the members that all of the [`READERS`] have from `types`. Returns them.
-fn take_shared(types: &mut BTreeMap<String, BTreeSet<String>>) -> Option<BTreeSet<String>> {
-    let of = |name: &&str| types.get(*name).cloned();
-    let sets = READERS.iter().map(of).collect::<Option<Vec<_>>>()?;
-    let shared = sets.into_iter().reduce(|a, b| &a & &b)?;
-    for name in READERS {
-        types.get_mut(name)?.retain(|member| !shared.contains(member));
-    }
-    Some(shared)
-}
-
-fn listing(src: &Path) -> String {
+/// Returns the public modules, each with the types and functions that it is the first to show.
+pub fn surface(src: &Path) -> Vec<Module> {
     let sources = Sources::read(src);
-    let mut text = String::new();
     // An item that several modules re-export is listed once.
     let mut listed = BTreeSet::new();
     let mut modules = modules(&sources, src, &[]);
     // Modules that need a feature come last.
     modules.sort_by_key(|module| module.ends_with(&["sim".to_string()]));
+    let mut found = Vec::new();
     for module in modules {
         let path: Vec<&str> = module.iter().map(String::as_str).collect();
         let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, &path) };
-        let shown: Vec<&str> = [&["minikv"], &path[..]].concat();
-        let mut types = BTreeMap::new();
+        let mut types = Types::new();
         for (name, file) in items(&sources, src, &file) {
             if listed.insert((name.clone(), file.clone())) {
                 let members = members(&sources, src, &file, &name);
                 types.insert(name, members);
             }
         }
-        if let Some(shared) = take_shared(&mut types) {
-            types.insert(READERS.join(", "), shared);
-        }
-        if types.is_empty() {
-            continue;
-        }
-        text += &format!("\n{}\n", shown.join("::"));
-        for (name, members) in types.iter().filter(|(_, members)| members.len() > 1) {
-            text += &wrapped(&format!("  {name}"), members);
-        }
-        let plain = types.into_iter().filter(|(_, members)| members.len() <= 1);
-        let with_member = |(name, members): (String, BTreeSet<String>)| match members.first() {
-            Some(member) => format!("{name}::{member}"),
-            None => name,
-        };
-        let plain: BTreeSet<String> = plain.map(with_member).collect();
-        if !plain.is_empty() {
-            text += &wrapped("  and", &plain);
+        if !types.is_empty() {
+            found.push(Module { path: [&["minikv"], &path[..]].concat().join("::"), types });
         }
     }
-    text.trim_start().to_string()
+    found
 }
 
 #[test]
 fn the_public_surface_is_the_one_that_is_listed() {
     let root = super::root();
-    let now = listing(&root.join("src"));
+    let now = listing(&surface(&root.join("src")));
     if std::env::var(REWRITE).is_ok_and(|value| value == "write") {
         fs::write(root.join(LISTING), &now).unwrap();
     }
+    assert!(now.lines().count() <= MAX_LINES, "{} lines", now.lines().count());
     let kept = fs::read_to_string(root.join(LISTING)).unwrap_or_default();
     let gone: Vec<&str> = kept.lines().filter(|line| !now.lines().any(|l| l == *line)).collect();
     let new: Vec<&str> = now.lines().filter(|line| !kept.lines().any(|l| l == *line)).collect();
@@ -294,4 +307,35 @@ fn the_public_surface_is_the_one_that_is_listed() {
         gone.join("\n"),
         new.join("\n"),
     );
+}
+
+#[test]
+fn what_needs_the_feature_internals_is_left_out() {
+    let text = "
+pub struct Disk {
+    /// Its name.
+    pub name: String,
+    size: u64,
+}
+
+/// For tests.
+#[cfg(any(test, feature = \"internals\"))]
+#[doc(hidden)]
+impl Disk {
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Disk {
+    #[cfg(any(test, feature = \"internals\"))]
+    #[doc(hidden)]
+    pub fn break_down(&self) {}
+
+    pub fn sync(&self) {}
+}
+";
+    let members: BTreeSet<String> =
+        blocks(text).flat_map(|(_, body)| public_members(body, false)).collect();
+    assert_eq!(members, ["name", "sync"].map(str::to_string).into());
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use minikv::files::{InternalComparator, KeyOrder};
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
+use minikv::internals::format::key::{InternalComparator, KeyOrder};
 use minikv::internals::table::{TableBuilder, TableOptions};
 use minikv::{
     BytewiseComparator, Compression, Db, Error, Options, SortedTable, TableWriter, WriteOptions,

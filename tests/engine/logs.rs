@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use minikv::files::{LogReader, Tail};
+use minikv::files::Tail;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, FileLock, Fs, LockHolder, MemFs, ReadFile, WriteFile};
+use minikv::internals::log::of_batches;
 use minikv::{Db, WriteOptions};
 
 use crate::small;
@@ -173,7 +174,7 @@ fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
 /// Reads a log that others may be writing. Returns the number of its records, and the kind of its
 /// end.
 fn read(path: &Path) -> (usize, Tail) {
-    let mut reader = LogReader::of_batches(DiskFs.open(path).unwrap(), path).unwrap();
+    let mut reader = of_batches(DiskFs.open(path).unwrap(), path).unwrap();
     let mut records = 0;
     while reader.next().unwrap().is_some() {
         records += 1;

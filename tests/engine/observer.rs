@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use minikv::files::user_key;
 use minikv::fs::sim::{Fault, OpKind};
 use minikv::fs::{DiskFs, Fs, MemFs, SimFs};
+use minikv::internals::format::key::user_key;
 use minikv::{
     CompactionKind, Db, Error, Event, EventKind, HealthState, Options, SortedTable, StallCause,
     Stats, TableInfo, TableWriter,

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::fs::sim::{Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs, MemFs};
+use minikv::internals::format::edit::encode;
 use minikv::{Db, Error, Options, WriteBatch, WriteOptions};
 
 use crate::comparators::Order;
@@ -572,7 +573,7 @@ fn append_edit(dir: &Path, edit: &minikv::files::VersionEdit) {
     let len = fs::metadata(&manifest).unwrap().len();
     let mut log = minikv::internals::log::LogWriter::new(DiskFs.append(&manifest).unwrap(), len);
     let mut record = Vec::new();
-    edit.encode(&mut record);
+    encode(edit, &mut record);
     log.add_record(&record).unwrap();
 }
 

@@ -3,12 +3,13 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use minikv::files::{
-    BlockHandle, BlockReadOptions, InternalComparator, KeyKind, KeyOrder, Table, TableContext,
-    UserComparator, internal_key, user_key,
-};
+use minikv::files::KeyKind;
 use minikv::fs::WriteFile;
-use minikv::internals::table::{TableBuilder, TableOptions};
+use minikv::internals::format::handle::BlockHandle;
+use minikv::internals::format::key::{
+    InternalComparator, KeyOrder, UserComparator, internal_key, user_key,
+};
+use minikv::internals::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
 use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy, LevelTrace};
 use serde_json::Value;
 

@@ -4,13 +4,17 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use minikv::files::{BatchOp, LogReader, NewFile, Tail, VersionEdit};
+use minikv::files::{LogReader, NewFile, Tail, VersionEdit};
 use minikv::fs::WriteFile;
 use minikv::internals::filter::bloom::{bloom_hash, may_match_hash};
+use minikv::internals::format::batch::set_sequence;
 use minikv::internals::format::crc;
+use minikv::internals::format::edit::encode;
 use minikv::internals::format::record::{RecordHeader, RecordType};
 use minikv::internals::log::LogWriter;
-use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, FilterPolicy, WriteBatch};
+use minikv::{
+    BatchOp, BloomFilterPolicy, BytewiseComparator, Comparator, FilterPolicy, WriteBatch,
+};
 use serde_json::Value;
 
 use crate::{bytes, file_of, hex, items, number, read_fixture, read_json, sha256, text};
@@ -124,7 +128,7 @@ fn batch_of(record: &Value) -> WriteBatch {
         let value: Vec<u8> = (0..len).map(|i| ((i * 7 + fill) % 251) as u8).collect();
         batch.put(crate::unhex(key), value);
     }
-    batch.set_sequence(number(&record["sequence"]));
+    set_sequence(&mut batch, number(&record["sequence"]));
     batch
 }
 
@@ -215,7 +219,7 @@ fn manifests() {
             let edit = VersionEdit::decode(&encoded).unwrap();
             assert_eq!(edit, edit_of(items(case, "fields")), "{name}");
             let mut again = Vec::new();
-            edit.encode(&mut again);
+            encode(&edit, &mut again);
             assert_eq!(hex(&again), hex(&encoded), "{name}");
         }
     }

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use minikv::files::{KeyKind, NewFile, VersionEdit, internal_key};
+use minikv::files::{KeyKind, NewFile, VersionEdit};
 use minikv::fs::MemFs;
 use minikv::internals::format::batch;
 use minikv::internals::format::coding::{put_varint32, put_varint64};
+use minikv::internals::format::key::internal_key;
 use minikv::{Db, Options, RepairOptions};
 use peak_alloc::PeakAlloc;
 

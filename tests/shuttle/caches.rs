@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::files::{
-    BlockReadOptions, InternalComparator, KeyKind, KeyOrder, TableContext, internal_key,
-};
+use minikv::files::KeyKind;
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::block::Block;
 use minikv::internals::format::block_builder::BlockBuilder;
+use minikv::internals::format::key::{InternalComparator, KeyOrder, internal_key};
 use minikv::internals::table::block_cache::{ENTRY_BYTES, TableBlocks};
-use minikv::internals::table::{BlockCache, TableCache, TableSlot};
-use minikv::internals::table::{TableBuilder, TableOptions};
+use minikv::internals::table::{
+    BlockCache, BlockReadOptions, TableBuilder, TableCache, TableContext, TableOptions, TableSlot,
+};
 use minikv::{BytewiseComparator, Compression, LevelTrace};
 use shuttle::thread;
 
@@ -104,7 +104,7 @@ fn open_tables() -> (TableCache, Vec<Arc<TableSlot>>) {
 fn number_in(cache: &TableCache, slot: &Arc<TableSlot>) -> u64 {
     let key = internal_key(b"number", 1, KeyKind::Value);
     let get = |table: &Arc<_>| {
-        let table: &minikv::files::Table = table;
+        let table: &minikv::internals::table::Table = table;
         table.get(&key, &BlockReadOptions::default(), &mut LevelTrace::default())
     };
     u64::from(cache.with(slot, get).unwrap().unwrap().value[0])

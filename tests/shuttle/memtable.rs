@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use minikv::files::{ParsedKey, SeqNo, UserComparator, internal_key};
+use minikv::files::{ParsedKey, SeqNo};
 use minikv::internals::base::hash::key_hash;
 use minikv::internals::engine::memtable::{Arena, Memtable};
-use minikv::internals::format::key::KIND_FOR_SEEK;
+use minikv::internals::format::key::{KIND_FOR_SEEK, UserComparator, internal_key};
 use minikv::{BytewiseComparator, WriteBatch};
 use shuttle::thread;
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use minikv::files::{BlockHandle, Footer, KeyKind, NewFile, VersionEdit, internal_key};
+use minikv::files::{KeyKind, NewFile, VersionEdit};
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::format::coding::put_varint32;
-use minikv::internals::format::handle::block_trailer;
+use minikv::internals::format::edit::encode;
+use minikv::internals::format::handle::{BlockHandle, Footer, block_trailer};
+use minikv::internals::format::key::internal_key;
 use minikv::internals::log::LogWriter;
 
 pub const DIR: &str = "/db";
@@ -51,7 +53,7 @@ pub fn with_edits(edits: Vec<VersionEdit>) -> Files {
         .into_iter()
         .map(|edit| {
             let mut record = Vec::new();
-            edit.encode(&mut record);
+            encode(&edit, &mut record);
             record
         })
         .collect();

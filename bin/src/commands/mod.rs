@@ -36,7 +36,8 @@ mod watch;
 use std::path::Path;
 
 use clap::Subcommand;
-use minikv::{Db, ReadOnlyDb, Recovery, Size};
+use minikv::internals::base::Size;
+use minikv::{Db, ReadOnlyDb, Recovery};
 
 use crate::args::{Cli, Global};
 use crate::error::{CliError, Result};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::ValueHint;
-use minikv::files::{FileName, NUM_LEVELS, NewFile, user_key};
+use minikv::files::{FileName, NUM_LEVELS, NewFile};
+use minikv::internals::format::key::user_key;
 
 use super::{count, size};
 use crate::args::Global;
@@ -200,7 +201,8 @@ fn ends(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use minikv::files::{KeyKind, internal_key};
+    use minikv::files::KeyKind;
+    use minikv::internals::format::key::internal_key;
 
     fn table(number: u64, level: usize, first: &str, last: &str) -> NewFile {
         let key = |key: &str| internal_key(key.as_bytes(), 1, KeyKind::Value).to_vec();

@@ -33,7 +33,7 @@ pub struct Recovered {
     /// Offset in the MANIFEST of the end of its last whole record.
     pub valid_end: u64,
     /// Whether the file ends at `valid_end`.
-    pub clean: bool,
+    pub(crate) clean: bool,
     /// Whether the last record says that a sync of the MANIFEST failed, so that it must not be
     /// continued.
     pub(crate) sync_failed: bool,

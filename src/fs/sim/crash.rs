@@ -15,10 +15,10 @@ use crate::base::random::Rng;
 /// line, from which a failure can be replayed.
 ///
 /// ```
-/// use minikv::fs::sim::{CrashPlan, Holes};
+/// use minikv::fs::sim::CrashPlan;
 ///
-/// let plan = CrashPlan::random(17).at_op(42).sector_bytes(4096).holes(Holes::Garbage);
-/// assert_eq!(plan.to_string(), "random seed 17 at op 42, 4096-byte sectors, garbage holes");
+/// let plan = CrashPlan::random(17).at_op(42);
+/// assert_eq!(plan.to_string(), "random seed 17 at op 42, 512-byte sectors");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashPlan {
@@ -79,18 +79,6 @@ impl CrashPlan {
         CrashPlan::new(Survival::Everything, 0)
     }
 
-    /// Returns a plan in which power is lost, and the first `count` unsynced changes survive, in
-    /// the order in which they were made, out of [`SimFs::pending_ops`](super::SimFs::pending_ops).
-    pub fn prefix(count: u64) -> CrashPlan {
-        CrashPlan::new(Survival::Prefix(count), 0)
-    }
-
-    /// Returns a plan in which power is lost, and a random prefix of the unsynced changes survives.
-    /// The next write may be torn at a sector boundary.
-    pub fn random_prefix(seed: u64) -> CrashPlan {
-        CrashPlan::new(Survival::RandomPrefix, seed)
-    }
-
     /// Returns a plan in which power is lost, and any subset of the unsynced changes survives: for
     /// each file, any of its dirty sectors, each as it was after one of its writes, and any of the
     /// lengths it had; and any creations, renames and removals of names.
@@ -104,6 +92,23 @@ impl CrashPlan {
     pub fn at_op(mut self, number: u64) -> CrashPlan {
         self.at_op = Some(number);
         self
+    }
+}
+
+/// Other disks and crashes, for this repository's own tests.
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+impl CrashPlan {
+    /// Returns a plan in which power is lost, and the first `count` unsynced changes survive, in
+    /// the order in which they were made, out of [`SimFs::pending_ops`](super::SimFs::pending_ops).
+    pub fn prefix(count: u64) -> CrashPlan {
+        CrashPlan::new(Survival::Prefix(count), 0)
+    }
+
+    /// Returns a plan in which power is lost, and a random prefix of the unsynced changes survives.
+    /// The next write may be torn at a sector boundary.
+    pub fn random_prefix(seed: u64) -> CrashPlan {
+        CrashPlan::new(Survival::RandomPrefix, seed)
     }
 
     /// Sets the sector size, in bytes: the unit that the disk writes atomically. Default: 512.
@@ -133,7 +138,9 @@ impl CrashPlan {
         self.sync_persists_names = yes;
         self
     }
+}
 
+impl CrashPlan {
     pub(super) fn op(&self) -> Option<u64> {
         self.at_op
     }

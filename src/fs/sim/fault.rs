@@ -72,12 +72,6 @@ impl Fault {
         Fault::new(Action::Fail(code), &[])
     }
 
-    /// Creates a fault: the operation is done completely, but fails with an error number of the
-    /// system.
-    pub fn os_error_after(code: i32) -> Fault {
-        Fault::new(Action::FailAfter(code), &[])
-    }
-
     /// Creates a fault: the operation fails with an I/O error.
     pub fn io_error() -> Fault {
         Fault::os_error(Errno::IO.raw_os_error())
@@ -88,23 +82,6 @@ impl Fault {
         Fault::os_error(Errno::NOSPC.raw_os_error())
     }
 
-    /// Creates a fault: the operation fails because too many files are open.
-    pub fn too_many_open_files() -> Fault {
-        Fault::os_error(Errno::MFILE.raw_os_error())
-    }
-
-    /// Creates a fault: the operation is interrupted before it has any effect. Reads and writes are
-    /// retried internally, as on a disk; other operations fail.
-    pub fn interrupted() -> Fault {
-        Fault::os_error(Errno::INTR.raw_os_error())
-    }
-
-    /// Creates a fault: a write takes at most `bytes` bytes, and the writer continues with the
-    /// rest.
-    pub fn short_write(bytes: u64) -> Fault {
-        Fault::new(Action::ShortWrite { bytes, then: None }, &[OpKind::Write])
-    }
-
     /// Creates a fault: a write takes at most `bytes` bytes and then fails because no space is
     /// left.
     pub fn torn_write(bytes: u64) -> Fault {
@@ -112,27 +89,10 @@ impl Fault {
         Fault::new(Action::ShortWrite { bytes, then }, &[OpKind::Write])
     }
 
-    /// Creates a fault: a read returns at most `bytes` bytes, and the reader continues with the
-    /// rest. With 0 bytes the file seems to end early.
-    pub fn short_read(bytes: u64) -> Fault {
-        Fault::new(Action::ShortRead { bytes }, &[OpKind::Read])
-    }
-
     /// Creates a fault: a sync of a file fails and drops the unsynced pages, as on Linux: reads
     /// still return the bytes, but no later successful sync writes them.
     pub fn lost_sync() -> Fault {
         Fault::new(Action::LoseSync, &[OpKind::Sync])
-    }
-
-    /// Creates a fault: a read returns one wrong bit, and the disk is intact.
-    pub fn bit_flip() -> Fault {
-        Fault::new(Action::FlipBit { persistent: false }, &[OpKind::Read])
-    }
-
-    /// Creates a fault: a read returns one wrong bit, and from then on every read and every crash
-    /// image has it.
-    pub fn bit_rot() -> Fault {
-        Fault::new(Action::FlipBit { persistent: true }, &[OpKind::Read])
     }
 
     /// Restricts the fault to operations of these kinds. Default: every kind that the fault can
@@ -170,7 +130,54 @@ impl Fault {
         self.is_sticky = true;
         self
     }
+}
 
+/// Faults that the library handles or reports itself, for its own tests.
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+impl Fault {
+    /// Creates a fault: the operation is done completely, but fails with an error number of the
+    /// system.
+    pub fn os_error_after(code: i32) -> Fault {
+        Fault::new(Action::FailAfter(code), &[])
+    }
+
+    /// Creates a fault: the operation fails because too many files are open.
+    pub fn too_many_open_files() -> Fault {
+        Fault::os_error(Errno::MFILE.raw_os_error())
+    }
+
+    /// Creates a fault: the operation is interrupted before it has any effect. Reads and writes are
+    /// retried internally, as on a disk; other operations fail.
+    pub fn interrupted() -> Fault {
+        Fault::os_error(Errno::INTR.raw_os_error())
+    }
+
+    /// Creates a fault: a write takes at most `bytes` bytes, and the writer continues with the
+    /// rest.
+    pub fn short_write(bytes: u64) -> Fault {
+        Fault::new(Action::ShortWrite { bytes, then: None }, &[OpKind::Write])
+    }
+
+    /// Creates a fault: a read returns at most `bytes` bytes, and the reader continues with the
+    /// rest. With 0 bytes the file seems to end early.
+    pub fn short_read(bytes: u64) -> Fault {
+        Fault::new(Action::ShortRead { bytes }, &[OpKind::Read])
+    }
+
+    /// Creates a fault: a read returns one wrong bit, and the disk is intact.
+    pub fn bit_flip() -> Fault {
+        Fault::new(Action::FlipBit { persistent: false }, &[OpKind::Read])
+    }
+
+    /// Creates a fault: a read returns one wrong bit, and from then on every read and every crash
+    /// image has it.
+    pub fn bit_rot() -> Fault {
+        Fault::new(Action::FlipBit { persistent: true }, &[OpKind::Read])
+    }
+}
+
+impl Fault {
     fn matches(&self, op: &Operation<'_>, number: u64) -> bool {
         let at_op = self.at_op.is_none_or(|at| match self.is_sticky {
             true => number >= at,

@@ -45,7 +45,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// All kinds.
-    pub const ALL: [OpKind; 17] = [
+    pub(super) const ALL: [OpKind; 17] = [
         OpKind::Open,
         OpKind::Read,
         OpKind::Len,
@@ -67,7 +67,7 @@ impl OpKind {
 
     /// Returns whether the operation changes files or names, or makes them durable. Only such
     /// operations are numbered.
-    pub fn is_mutating(self) -> bool {
+    pub(super) fn is_mutating(self) -> bool {
         self >= OpKind::Create
     }
 }

@@ -82,11 +82,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, io};
 
-pub use crash::{CrashPlan, Holes};
+pub use crash::CrashPlan;
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+pub use crash::Holes;
 pub use fault::Fault;
 use fault::{Action, Faults, os_error};
 use history::History;
-pub use journal::{JournalEntry, OpCounts, OpKind, Operation};
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+pub use journal::{JournalEntry, OpCounts};
+pub use journal::{OpKind, Operation};
 use state::{Effect, FileId, State};
 
 use crate::base::random::Rng;
@@ -116,7 +122,7 @@ struct Inner {
     /// The value of `seq` when this filesystem was created.
     base_seq: u64,
     next_file: FileId,
-    counts: OpCounts,
+    counts: journal::OpCounts,
     faults: Faults,
     capacity_bytes: Option<u64>,
     /// Number of handles to each open file.
@@ -139,7 +145,7 @@ impl SimFs {
             seq,
             base_seq: seq,
             next_file,
-            counts: OpCounts::default(),
+            counts: journal::OpCounts::default(),
             faults: Faults::default(),
             capacity_bytes: None,
             open: BTreeMap::new(),
@@ -160,27 +166,10 @@ impl SimFs {
         self.shared.inner.lock().op_number()
     }
 
-    /// Returns the number of operations so far, by kind.
-    pub fn counts(&self) -> OpCounts {
-        self.shared.inner.lock().counts.clone()
-    }
-
-    /// Returns the number of changes that are not durable, which a crash now may undo.
-    pub fn pending_ops(&self) -> u64 {
-        self.shared.inner.lock().state.pending_seqs().len() as u64
-    }
-
-    /// Starts to record every operation, for [`CrashPlan::at_op`] and [`SimFs::journal`]. Discards
-    /// an earlier record.
+    /// Starts to record every operation, for [`CrashPlan::at_op`]. Discards an earlier record.
     pub fn record_history(&self) {
         let mut inner = self.shared.inner.lock();
         inner.history = Some(History::new(inner.seq, &inner.state));
-    }
-
-    /// Returns the mutating operations since [`SimFs::record_history`]; none if it was not called.
-    pub fn journal(&self) -> Vec<JournalEntry> {
-        let inner = self.shared.inner.lock();
-        inner.history.as_ref().map(|history| history.journal.clone()).unwrap_or_default()
     }
 
     /// Returns the filesystem that a crash would leave. This filesystem is not affected.
@@ -223,26 +212,10 @@ impl SimFs {
         self.shared.inner.lock().faults.clear();
     }
 
-    /// Returns how many times a fault has struck.
-    pub fn fault_count(&self) -> u64 {
-        self.shared.inner.lock().faults.strikes
-    }
-
-    /// Returns the number of faults that are waiting or sticky.
-    pub fn waiting_faults(&self) -> usize {
-        self.shared.inner.lock().faults.waiting()
-    }
-
     /// Sets the capacity for file contents in bytes, used in pages of 4096; `None` for no limit. A
     /// write that exceeds it writes the bytes that fit, and fails. Names and lengths take no space.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.inner.lock().capacity_bytes = bytes;
-    }
-
-    /// Returns the space that all files take, in bytes, in pages of 4096. A removed file takes
-    /// space while it is open.
-    pub fn used_bytes(&self) -> u64 {
-        self.shared.inner.lock().used_bytes()
     }
 
     /// Sets a hook that is called before every operation, in the operation's thread and without
@@ -250,11 +223,6 @@ impl SimFs {
     /// that continue after a fault, call it once per attempt.
     pub fn set_hook(&self, hook: impl Fn(&Operation<'_>) + Send + Sync + 'static) {
         *self.shared.hook.write() = Some(Arc::new(hook));
-    }
-
-    /// Removes the hook.
-    pub fn clear_hook(&self) {
-        *self.shared.hook.write() = None;
     }
 
     /// Flips the bits of `mask` in the byte at `offset` of a file, both on the disk and in later
@@ -268,6 +236,48 @@ impl SimFs {
         let file = inner.state.names.file(path)?;
         inner.commit(Effect::Damage { file, offset, mask });
         Ok(())
+    }
+}
+
+/// Views of the simulation for this repository's own tests.
+#[cfg(any(test, feature = "internals"))]
+#[doc(hidden)]
+impl SimFs {
+    /// Returns the number of operations so far, by kind.
+    pub fn counts(&self) -> OpCounts {
+        self.shared.inner.lock().counts.clone()
+    }
+
+    /// Returns the number of changes that are not durable, which a crash now may undo.
+    pub fn pending_ops(&self) -> u64 {
+        self.shared.inner.lock().state.pending_seqs().len() as u64
+    }
+
+    /// Returns the mutating operations since [`SimFs::record_history`]; none if it was not called.
+    pub fn journal(&self) -> Vec<JournalEntry> {
+        let inner = self.shared.inner.lock();
+        inner.history.as_ref().map(|history| history.journal.clone()).unwrap_or_default()
+    }
+
+    /// Returns how many times a fault has struck.
+    pub fn fault_count(&self) -> u64 {
+        self.shared.inner.lock().faults.strikes
+    }
+
+    /// Returns the number of faults that are waiting or sticky.
+    pub fn waiting_faults(&self) -> usize {
+        self.shared.inner.lock().faults.waiting()
+    }
+
+    /// Returns the space that all files take, in bytes, in pages of 4096. A removed file takes
+    /// space while it is open.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.inner.lock().used_bytes()
+    }
+
+    /// Removes the hook.
+    pub fn clear_hook(&self) {
+        *self.shared.hook.write() = None;
     }
 
     /// Returns a hash of the paths and contents of all files, as reads return them. Images with the
@@ -285,7 +295,9 @@ impl SimFs {
         }
         hash.0
     }
+}
 
+impl SimFs {
     /// Runs one operation: calls the hook, counts the operation, and either applies a fault that
     /// makes it fail or calls `work`, which handles the other faults. Returns the result of the
     /// operation.
@@ -320,7 +332,7 @@ impl SimFs {
             && let Some(history) = &mut inner.history
         {
             let error = result.as_ref().err().map(ToString::to_string);
-            history.journal.push(JournalEntry::new(number, &op, error));
+            history.journal.push(journal::JournalEntry::new(number, &op, error));
         }
         // Dropping a file or lock that a failed operation acquired takes the lock on `inner`.
         drop(inner);

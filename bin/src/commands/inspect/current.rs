@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use minikv::internals::base::Damage;
 use minikv::internals::format::name::{CURRENT, parse_current};
 use serde_json::json;
 

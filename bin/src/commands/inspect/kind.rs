@@ -6,8 +6,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use minikv::Error;
-use minikv::files::{FileName, LogReader, VersionEdit, decode_header, decode_ops};
+use minikv::files::{FileName, LogReader, VersionEdit};
 use minikv::fs::{DiskFs, Fs};
+use minikv::internals::format::batch::{decode_header, decode_ops};
 use minikv::internals::format::handle::TABLE_MAGIC;
 use minikv::internals::format::name::parse_current;
 

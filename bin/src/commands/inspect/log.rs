@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use minikv::files::{BatchOp, LogReader, Tail, decode_header, decode_ops};
+use minikv::BatchOp;
+use minikv::files::{LogReader, Tail};
 use minikv::fs::{DiskFs, Fs};
+use minikv::internals::base::Damage;
+use minikv::internals::format::batch::{decode_header, decode_ops};
 use serde_json::{Value, json};
 
 use super::Report;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use minikv::files::{NewFile, VersionEdit};
+use minikv::internals::base::Damage;
 use serde_json::{Value, json};
 
 use super::Report;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use minikv::files::ParsedKey;
+use minikv::internals::base::Damage;
 use serde_json::{Map, Value, json};
 
 use crate::codec::{Format, JsonBytes};

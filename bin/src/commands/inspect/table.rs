@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use minikv::files::{BlockHandle, KeyKind, ParsedKey, Table};
+use minikv::files::{KeyKind, ParsedKey};
+use minikv::internals::base::Damage;
 use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
+use minikv::internals::format::handle::BlockHandle;
+use minikv::internals::table::Table;
 use serde_json::{Value, json};
 
 use super::Report;

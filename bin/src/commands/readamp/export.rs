@@ -2,6 +2,7 @@
 
 use minikv::LevelTrace;
 use minikv::files::NUM_LEVELS;
+use minikv::internals::table::counts::AllFilters;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -11,12 +12,13 @@ use super::report::Report;
 
 /// Returns the counters of a level, or of all levels, and sums of them, with their names.
 fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
+    let all = AllFilters::of(trace);
     let sums = [
         ("data_blocks", trace.data_blocks()),
-        ("all_filter_checks", trace.all_filter_checks()),
-        ("all_filter_negatives", trace.all_filter_negatives()),
-        ("all_filter_true_positives", trace.all_filter_true_positives()),
-        ("all_filter_false_positives", trace.all_filter_false_positives()),
+        ("all_filter_checks", all.checks),
+        ("all_filter_negatives", all.negatives),
+        ("all_filter_true_positives", all.true_positives),
+        ("all_filter_false_positives", all.false_positives),
     ];
     trace.counters().into_iter().chain(sums).collect()
 }

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use minikv::files::NUM_LEVELS;
+use minikv::internals::base::Damage;
+use minikv::internals::table::counts::AllFilters;
 use minikv::{ReadOnlyDb, ReadOptions, ReadTrace};
 use serde::Serialize;
 
@@ -146,8 +148,8 @@ impl Work<'_> {
         let warm = self.count(&db, &read, |_, _| {})?;
         let rate_of = |levels: std::ops::Range<usize>| {
             let traces = tried.levels[levels.clone()].iter();
-            let wrong = traces.clone().map(|level| level.all_filter_false_positives()).sum();
-            let negatives = traces.map(|level| level.all_filter_negatives()).sum::<u64>();
+            let wrong = traces.clone().map(|level| AllFilters::of(level).false_positives).sum();
+            let negatives = traces.map(|level| AllFilters::of(level).negatives).sum::<u64>();
             Rate::of_filters(wrong + negatives, wrong, shadow, levels)
         };
         Ok(Measured {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use minikv::advice::LevelAdvice;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::shadow::TablesRead;
+use minikv::internals::table::counts::AllFilters;
 
 use super::advise::Rewritten;
 use super::control::Control;
@@ -115,7 +116,7 @@ impl Report {
             table.row([
                 &m.filters.to_string(),
                 &show(cold.per_get(c.tables_considered)),
-                &show(cold.per_get(c.all_filter_checks())),
+                &show(cold.per_get(AllFilters::of(&c).checks)),
                 &show(cold.per_get(c.data_blocks())),
                 &show(cold.per_get(c.data_blocks_from_file)),
                 &show(cold.per_get(c.data_blocks_from_cache)),

@@ -467,7 +467,8 @@ mod tests {
     use std::path::Path;
 
     use minikv::Options;
-    use minikv::files::{BlockReadOptions, user_key};
+    use minikv::internals::format::key::user_key;
+    use minikv::internals::table::BlockReadOptions;
 
     use super::super::lookups::Choice;
     use super::*;

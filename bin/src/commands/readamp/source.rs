@@ -4,10 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::files::{
-    BlockHandle, Footer, NUM_LEVELS, NewFile, Recovered, Table, UserComparator, VersionEdit,
-    user_key,
-};
+use minikv::files::{NUM_LEVELS, NewFile, Recovered, VersionEdit};
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::advice::scans::{ScanCounts, ScanReplay, ScannedRange};
 use minikv::internals::advice::shadow::{
@@ -16,9 +13,12 @@ use minikv::internals::advice::shadow::{
 use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::internals::format::block_builder::BlockBuilder;
 use minikv::internals::format::compress::ID_NONE;
-use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, block_trailer};
+use minikv::internals::format::edit::encode;
+use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
+use minikv::internals::format::key::{UserComparator, user_key};
+use minikv::internals::format::name::{legacy_table_name, log_name, manifest_name, table_name};
 use minikv::internals::log::LogWriter;
-use minikv::internals::table::FILTER_PREFIX;
+use minikv::internals::table::{FILTER_PREFIX, Table};
 use minikv::{
     BytewiseComparator, Comparator, Db, FilterLayout, Options, PrefixExtractor, ReadOnlyDb,
     Recovery, Stats, files,
@@ -91,9 +91,9 @@ impl Source {
     ) -> Result<Source> {
         let files = files::list_files(&DiskFs, dir)?;
         let names: HashSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        let named = |file: &NewFile| match files::table_name(file.number) {
+        let named = |file: &NewFile| match table_name(file.number) {
             name if names.contains(&name[..]) => name,
-            _ => files::legacy_table_name(file.number),
+            _ => legacy_table_name(file.number),
         };
         let new_files = &recovered.edit.new_files;
         let mut tables: Vec<_> = new_files.iter().map(|file| (file.clone(), named(file))).collect();
@@ -105,7 +105,7 @@ impl Source {
         });
         let mut logs = Vec::new();
         for number in files::live_logs(&files, &recovered) {
-            let name = files::log_name(number);
+            let name = log_name(number);
             let path = dir.join(&name);
             let bytes = std::fs::read(&path).map_err(|error| CliError::io("read", &path, error))?;
             logs.push((name, Arc::new(bytes)));
@@ -337,7 +337,7 @@ impl Source {
             ..VersionEdit::default()
         };
         let mut record = Vec::new();
-        edit.encode(&mut record);
+        encode(&edit, &mut record);
         let memory = MemFs::new();
         let path = Path::new("/m");
         let in_memory = |error| CliError::io("write", path, error);
@@ -350,7 +350,7 @@ impl Source {
         file.read_at(&mut manifest, 0).map_err(in_memory)?;
 
         let number = recovered.manifest_number;
-        overlay.file(&files::manifest_name(number), Content::Memory(Arc::new(manifest)));
+        overlay.file(&manifest_name(number), Content::Memory(Arc::new(manifest)));
         let current = minikv::internals::format::name::current_contents(number).into_bytes();
         overlay.file(minikv::internals::format::name::CURRENT, Content::Memory(Arc::new(current)));
         for (name, bytes) in &self.logs {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::vec;
 
 use minikv::Comparator;
-use minikv::files::{NUM_LEVELS, NewFile, recover_manifest, table_name, user_key};
+use minikv::files::{NUM_LEVELS, NewFile, recover_manifest};
 use minikv::fs::DiskFs;
+use minikv::internals::format::key::user_key;
+use minikv::internals::format::name::table_name;
 
 use crate::commands::range::Range;
 use crate::table_file::open_table;

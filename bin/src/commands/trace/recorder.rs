@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use minikv::explain::Explanation;
-use minikv::files::table_name;
 use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
+use minikv::internals::format::name::table_name;
 use minikv::internals::table::FILTER_PREFIX;
 use minikv::{Comparator, Event, EventKind, Options, Stats, TableInfo};
 

@@ -17,11 +17,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use minikv::files::{
-    LogReader, Tail, decode_header, list_files, live_logs, log_name, recover_manifest,
-};
+use minikv::files::{LogReader, Tail, list_files, live_logs, recover_manifest};
 use minikv::fs::sim::{Fault, SimFs};
 use minikv::fs::{DiskFs, Fs};
+use minikv::internals::format::batch::decode_header;
+use minikv::internals::format::name::log_name;
+use minikv::internals::log::of_batches;
 use minikv::{Db, Options, WriteOptions};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings, value_of};
@@ -127,7 +128,7 @@ impl Scene {
     /// Returns whether every log ends with its last record.
     fn ends_clean(&self) -> bool {
         let is_clean = |path: PathBuf| {
-            let mut reader = LogReader::of_batches(DiskFs.open(&path).unwrap(), &path).unwrap();
+            let mut reader = of_batches(DiskFs.open(&path).unwrap(), &path).unwrap();
             while reader.next().unwrap().is_some() {}
             reader.tail() == Tail::Clean
         };
@@ -245,7 +246,7 @@ fn manifest_covers_a_log(dir: &Path) -> bool {
     let logs = live_logs(&list_files(&DiskFs, dir).unwrap(), &recovered);
     logs.into_iter().any(|number| {
         let path = dir.join(log_name(number));
-        let mut log = LogReader::of_batches(DiskFs.open(&path).unwrap(), &path).unwrap();
+        let mut log = of_batches(DiskFs.open(&path).unwrap(), &path).unwrap();
         let record = log.next().unwrap();
         record.is_some_and(|record| decode_header(record).unwrap().0 <= recovered.last_seq)
     })
