@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use minikv::files::{LogReader, Tail, list_files, live_logs, recover_manifest};
+use minikv::files::{Tail, list_files, live_logs, recover_manifest};
 use minikv::fs::sim::{Fault, SimFs};
 use minikv::fs::{DiskFs, Fs};
 use minikv::internals::format::batch::decode_header;
