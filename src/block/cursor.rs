@@ -35,12 +35,15 @@ impl<'a> BlockView<'a> {
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.
-    pub fn get_ge(
+    pub fn get_ge<'k>(
         &self,
         order: &KeyOrder,
         target: &[u8],
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<Option<EntryRef<'a>>> {
+        scratch: &'k mut Vec<u8>,
+    ) -> Result<Option<EntryRef<'k, 'a>>>
+    where
+        'a: 'k,
+    {
         let mut position = Position::default();
         if !position.seek(*self, order, target, scratch)? {
             return Ok(None);

@@ -87,10 +87,10 @@ pub(super) struct RawEntry {
 
 /// An entry of a block.
 #[derive(Clone, Debug)]
-pub struct EntryRef<'a> {
-    /// The full key.
-    pub key: &'a [u8],
-    /// The value.
+pub struct EntryRef<'k, 'a> {
+    /// The full key, in the block or in a buffer that it was decoded into.
+    pub key: &'k [u8],
+    /// The value, in the block.
     pub value: &'a [u8],
 }
 
@@ -354,7 +354,7 @@ impl<'a> BlockView<'a> {
     /// # Errors
     /// Corruption, if the entry is malformed.
     #[inline]
-    pub fn entry_at_restart(&self, i: usize) -> Result<EntryRef<'a>> {
+    pub fn entry_at_restart(&self, i: usize) -> Result<EntryRef<'a, 'a>> {
         let at = self.restart(i);
         let entry = self.entry(at)?;
         if entry.shared != 0 {

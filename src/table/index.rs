@@ -75,20 +75,13 @@ impl Index {
             + self.fences.as_ref().map_or(0, Fences::memory_bytes)
     }
 
-    /// Returns the first data block whose separator is not less than `target`. `scratch` is for
-    /// keys decoded during the search; afterwards it holds the separator if [`IndexSpot::at`] is
-    /// `None`.
+    /// Returns the first data block whose separator is not less than `target`.
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.
     #[inline]
-    pub(crate) fn seek(
-        &self,
-        order: &KeyOrder,
-        target: &[u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<Option<IndexSpot>> {
-        let Some(handles) = &self.handles else { return self.seek_plain(order, target, scratch) };
+    pub(crate) fn seek(&self, order: &KeyOrder, target: &[u8]) -> Result<Option<IndexSpot>> {
+        let Some(handles) = &self.handles else { return self.seek_plain(order, target) };
         let (low, high) = match &self.fences {
             Some(fences) => match fences.around(order.user_key(target)) {
                 (low, high) if high + 1 == handles.len() => (low, high + 1),
@@ -107,26 +100,19 @@ impl Index {
 
     /// Like [`Index::seek`], but searches the index block itself.
     #[cold]
-    fn seek_plain(
-        &self,
-        order: &KeyOrder,
-        target: &[u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<Option<IndexSpot>> {
+    fn seek_plain(&self, order: &KeyOrder, target: &[u8]) -> Result<Option<IndexSpot>> {
         let mut cursor = self.block.cursor();
         if !cursor.seek(order, target)? {
             return Ok(None);
         }
-        scratch.clear();
-        scratch.extend_from_slice(cursor.key());
         Ok(Some(IndexSpot { at: None, handle: decode(cursor.value(), self.file_bytes)? }))
     }
 
-    /// Returns the separator of a spot that [`Index::seek`] returned. `scratch` must not have
-    /// changed since.
-    pub(crate) fn separator<'a>(&'a self, spot: &IndexSpot, scratch: &'a [u8]) -> &'a [u8] {
-        let Some(at) = spot.at else { return scratch };
-        self.block.view().entry_at_restart(at).map_or(&[], |entry| entry.key)
+    /// Returns the separator of the data block that [`Index::seek`] finds for `target`; empty if
+    /// there is none. Slower than the search itself: it decodes the separator.
+    pub(crate) fn separator(&self, order: &KeyOrder, target: &[u8]) -> Result<Vec<u8>> {
+        let mut cursor = self.block.cursor();
+        Ok(if cursor.seek(order, target)? { cursor.key().to_vec() } else { Vec::new() })
     }
 
     /// Returns a cursor over the data blocks, not yet positioned.
@@ -189,7 +175,7 @@ impl IndexCursor {
             IndexCursor::Plain(cursor) => cursor.seek(order, target),
             IndexCursor::Numbers(at) => {
                 *at = None;
-                *at = index.seek(order, target, &mut Vec::new())?.and_then(|spot| spot.at);
+                *at = index.seek(order, target)?.and_then(|spot| spot.at);
                 Ok(at.is_some())
             }
         }
@@ -306,13 +292,13 @@ mod tests {
             targets.extend(keys.iter().cloned());
             targets.extend([b"".to_vec(), b"all".to_vec(), b"alk".to_vec(), b"z".to_vec()]);
             for target in targets {
-                let (mut one, mut other) = (Vec::new(), Vec::new());
-                let fast = index.seek(&order, &target, &mut one).unwrap();
-                let plain = index.seek_plain(&order, &target, &mut other).unwrap();
-                let of = |spot: Option<IndexSpot>, scratch: &Vec<u8>| {
-                    spot.map(|spot| (spot.handle, index.separator(&spot, scratch).to_vec()))
-                };
-                assert_eq!(of(fast, &one), of(plain, &other), "round {round}, target {target:?}");
+                let fast = index.seek(&order, &target).unwrap();
+                let plain = index.seek_plain(&order, &target).unwrap();
+                let handle = |spot: Option<IndexSpot>| spot.map(|spot| spot.handle);
+                assert_eq!(handle(fast), handle(plain), "round {round}, target {target:?}");
+                let at = fast.and_then(|spot| spot.at).and_then(|at| keys.get(at));
+                let separator = index.separator(&order, &target).unwrap();
+                assert_eq!(separator, at.cloned().unwrap_or_default(), "target {target:?}");
             }
         }
     }
@@ -333,10 +319,9 @@ mod tests {
         let order = user(BytewiseComparator);
         let index = index(&keys, 16, &order);
         assert!(index.blocks().is_none() && index.fences.is_none());
-        let mut scratch = Vec::new();
-        let spot = index.seek(&order, b"k\x32", &mut scratch).unwrap().unwrap();
+        let spot = index.seek(&order, b"k\x32").unwrap().unwrap();
         assert_eq!((spot.at, spot.handle.offset), (None, 500));
-        assert_eq!(index.separator(&spot, &scratch), b"k\x32");
+        assert_eq!(index.separator(&order, b"k\x31\0").unwrap(), b"k\x32");
     }
 
     #[test]

@@ -100,27 +100,25 @@ impl Table {
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Option<Found>> {
-        with_scratch(|scratch| {
-            let Some(spot) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
-            let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
-            // The block is prefetched unless the filter is likely to answer "absent".
-            let fetches_first = filter.is_none() || Answers::promise_a_match();
-            let fetched = fetches_first.then(|| self.cached(spot));
-            if let Some((_, filter)) = filter {
-                let may_match = filter.key_may_match(spot.handle.offset, self.order.user_key(key));
-                sink.block_filter(may_match);
-                Answers::add(may_match);
-                if !may_match {
-                    return Ok(None);
-                }
+        let Some(spot) = self.index_seek(key, sink)? else { return Ok(None) };
+        let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
+        // The block is prefetched unless the filter is likely to answer "absent".
+        let fetches_first = filter.is_none() || Answers::promise_a_match();
+        let fetched = fetches_first.then(|| self.cached(spot));
+        if let Some((_, filter)) = filter {
+            let may_match = filter.key_may_match(spot.handle.offset, self.order.user_key(key));
+            sink.block_filter(may_match);
+            Answers::add(may_match);
+            if !may_match {
+                return Ok(None);
             }
-            let cached = fetched.unwrap_or_else(|| self.cached(spot));
-            let found = self.search_block(cached, spot, key, options, sink, scratch)?;
-            if filter.is_some() {
-                sink.block_filter_outcome(found.is_some());
-            }
-            Ok(found)
-        })
+        }
+        let cached = fetched.unwrap_or_else(|| self.cached(spot));
+        let found = self.search_block(cached, spot, key, options, sink)?;
+        if filter.is_some() {
+            sink.block_filter_outcome(found.is_some());
+        }
+        Ok(found)
     }
 
     /// Looks up `key` in the data block `cached`, or reads the block from the file if that is
@@ -133,15 +131,14 @@ impl Table {
         key: &[u8],
         options: &BlockReadOptions,
         sink: &mut S,
-        scratch: &mut Vec<u8>,
     ) -> Result<Option<Found>> {
         let found = match cached.as_ref().and_then(|block| Some((block, block.view()?))) {
             Some((block, view)) => {
                 sink.data_block(spot.handle, BlockSource::Cache);
                 let user_key = self.order.user_key(key);
-                self.find_in(view, key, user_key, scratch, || block.to_block())
+                self.find_in(view, key, user_key, || block.to_block())
             }
-            None => self.find_in_file(spot, key, options, sink, scratch),
+            None => self.find_in_file(spot, key, options, sink),
         };
         let found = found.map_err(|error| error.at(spot.handle.offset).in_file(&self.path))?;
         sink.block_searched(found.as_ref());
@@ -153,12 +150,11 @@ impl Table {
     /// # Errors
     /// As [`Table::get`].
     pub fn holds(&self, key: &[u8]) -> Result<bool> {
-        let scratch = &mut Vec::new();
-        let Some(spot) = self.index_seek(key, scratch, &mut NoSink)? else { return Ok(false) };
+        let Some(spot) = self.index_seek(key, &mut NoSink)? else { return Ok(false) };
         let handle = spot.handle;
         let (_, block) = self.read_block(handle, true)?;
         let found = self
-            .find_in(block.view(), key, self.order.user_key(key), scratch, || Some(block.clone()))
+            .find_in(block.view(), key, self.order.user_key(key), || Some(block.clone()))
             .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
         Ok(found.is_some())
     }
@@ -168,27 +164,21 @@ impl Table {
     /// # Errors
     /// Corruption, if the index is damaged.
     pub fn approximate_offset_of(&self, key: &[u8]) -> Result<u64> {
-        let spot = self.index_seek(key, &mut Vec::new(), &mut NoSink)?;
+        let spot = self.index_seek(key, &mut NoSink)?;
         Ok(spot.map_or(self.footer().metaindex.offset, |spot| spot.handle.offset))
     }
 
     /// Returns the data block that holds the first entry at or after `key`, if there is one.
     #[inline]
-    fn index_seek<S: TableSink>(
-        &self,
-        key: &[u8],
-        scratch: &mut Vec<u8>,
-        sink: &mut S,
-    ) -> Result<Option<IndexSpot>> {
-        let found = self.index.seek(&self.order, key, scratch);
-        let spot = found.map_err(|error| self.index_error(error))?;
-        sink.index_seek(spot.as_ref().map(|spot| IndexEntry {
-            separator: match S::HEARS_SEPARATORS {
-                true => self.index.separator(spot, scratch),
-                false => &[],
-            },
-            handle: spot.handle,
-        }));
+    fn index_seek<S: TableSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<IndexSpot>> {
+        let in_index = |error| self.index_error(error);
+        let spot = self.index.seek(&self.order, key).map_err(in_index)?;
+        let separator = match S::HEARS_SEPARATORS {
+            true => self.index.separator(&self.order, key).map_err(in_index)?,
+            false => Vec::new(),
+        };
+        let entry = |spot: IndexSpot| IndexEntry { separator: &separator, handle: spot.handle };
+        sink.index_seek(spot.map(entry));
         Ok(spot)
     }
 
@@ -200,13 +190,12 @@ impl Table {
         block: BlockView<'_>,
         key: &[u8],
         user_key: &[u8],
-        scratch: &mut Vec<u8>,
         owned: impl FnOnce() -> Option<Block>,
     ) -> Result<Option<Found>> {
         let (trailer, value) = match block.find_by_heads(user_key, trailer(key)) {
             ByHeads::Found(trailer, value) => (trailer, value),
             ByHeads::Absent => return Ok(None),
-            ByHeads::Unknown => match self.find_plain(block, key, user_key, scratch)? {
+            ByHeads::Unknown => match self.find_plain(block, key, user_key)? {
                 Some(found) => found,
                 None => return Ok(None),
             },
@@ -231,18 +220,19 @@ impl Table {
         block: BlockView<'a>,
         key: &[u8],
         user_key: &[u8],
-        scratch: &'a mut Vec<u8>,
     ) -> Result<Option<(u64, &'a [u8])>> {
-        let Some(entry) = block.get_ge(&self.order, key, scratch)? else { return Ok(None) };
-        let (found_key, trailer) = match &self.order {
-            KeyOrder::Internal(_) => {
-                let parsed = ParsedKey::parse(entry.key)?;
-                (parsed.user_key, trailer(entry.key))
-            }
-            KeyOrder::User(_) => (entry.key, pack_trailer(0, KeyKind::Value)),
-        };
-        let same = self.order.user().compare(found_key, user_key) == Ordering::Equal;
-        Ok(same.then_some((trailer, entry.value)))
+        with_scratch(|scratch| {
+            let Some(entry) = block.get_ge(&self.order, key, scratch)? else { return Ok(None) };
+            let (found_key, trailer) = match &self.order {
+                KeyOrder::Internal(_) => {
+                    let parsed = ParsedKey::parse(entry.key)?;
+                    (parsed.user_key, trailer(entry.key))
+                }
+                KeyOrder::User(_) => (entry.key, pack_trailer(0, KeyKind::Value)),
+            };
+            let same = self.order.user().compare(found_key, user_key) == Ordering::Equal;
+            Ok(same.then_some((trailer, entry.value)))
+        })
     }
 
     /// Returns a data block, if it is cached.
@@ -293,7 +283,6 @@ impl Table {
         key: &[u8],
         options: &BlockReadOptions,
         sink: &mut S,
-        scratch: &mut Vec<u8>,
     ) -> Result<Option<Found>> {
         let (verify, user_key) = (options.verify_checksums, self.order.user_key(key));
         sink.data_block(spot.handle, BlockSource::File);
@@ -301,11 +290,11 @@ impl Table {
             match self.keeper(spot, options, stored.contents.len()) {
                 Some(keeper) => {
                     let block = self.keep(keeper, stored)?;
-                    self.find_in(block.view(), key, user_key, scratch, || Some(block.clone()))
+                    self.find_in(block.view(), key, user_key, || Some(block.clone()))
                 }
                 None => {
                     let block = LooseBlock::new(stored.contents)?;
-                    self.find_in(block.view(), key, user_key, scratch, || None)
+                    self.find_in(block.view(), key, user_key, || None)
                 }
             }
         })
