@@ -1,7 +1,5 @@
 //! Fences: sorted keys reduced to one array of integers, so that a search touches few cache lines.
 
-use std::cmp::Ordering;
-
 use crate::base::prefix::{common_prefix, head};
 
 /// For each key of a sorted list, the first eight bytes after the prefix common to all keys.
@@ -44,21 +42,22 @@ impl Fences {
     /// `key`; the key at index `.1`, if there is one, is not.
     #[inline]
     pub(crate) fn around(&self, key: &[u8]) -> (usize, usize) {
-        let start = &key[..key.len().min(self.shared.len())];
-        match start.cmp(&self.shared[..]) {
-            Ordering::Less => (0, 0),
-            Ordering::Greater => (self.heads.len(), self.heads.len()),
-            Ordering::Equal => {
-                let head = head(&key[self.shared.len()..]);
-                let group = self.tops.partition_point(|&top| top < head) * GROUP;
-                let group = group.min(self.heads.len());
-                let end = self.heads.len().min(group + GROUP);
-                let below = |&fence: &u64| usize::from(fence < head);
-                let low = group + self.heads[group..end].iter().map(below).sum::<usize>();
-                let same = self.heads[low..].iter().take_while(|&&fence| fence == head).count();
-                (low, low + same)
-            }
-        }
+        let Some(rest) = key.strip_prefix(&self.shared[..]) else { return self.outside(key) };
+        let head = head(rest);
+        let group = self.tops.partition_point(|&top| top < head) * GROUP;
+        let group = group.min(self.heads.len());
+        let end = self.heads.len().min(group + GROUP);
+        let below = |&fence: &u64| usize::from(fence < head);
+        let low = group + self.heads[group..end].iter().map(below).sum::<usize>();
+        let same = self.heads[low..].iter().take_while(|&&fence| fence == head).count();
+        (low, low + same)
+    }
+
+    /// Returns the bounds for a key that lacks the shared prefix: all keys are after it, or before.
+    #[cold]
+    fn outside(&self, key: &[u8]) -> (usize, usize) {
+        let at = if key < &self.shared[..] { 0 } else { self.heads.len() };
+        (at, at)
     }
 
     /// Returns the size of the arrays in memory, in bytes.

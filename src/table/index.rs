@@ -330,7 +330,7 @@ mod tests {
         let order = user(BytewiseComparator);
         let mut index = index(&keys, 1, &order);
         index = Index::new(index.block, &order, 700);
-        let seek = |key: &[u8]| index.seek(&order, key, &mut Vec::new());
+        let seek = |key: &[u8]| index.seek(&order, key);
         assert!(seek(b"k\x32").unwrap().is_some());
         assert!(seek(b"k\x62").unwrap_err().is_corruption());
         let mut cursor = index.cursor();
