@@ -152,18 +152,16 @@ impl Walk<'_> {
         if shared < prefix_len && rest.get(..prefix_len - shared)? != &self.prefix[shared..] {
             return None;
         }
-        // If prefix compression shares part of the 8-byte trailer, the shared bytes belong to this
-        // key's trailer only when both user keys have the same length.
-        match rest.len().checked_sub(TRAILER_BYTES) {
-            Some(trailer) => drop(KeyKind::from_u8(rest[trailer])?),
-            None if user_len == self.user_len => {}
-            None => return None,
+        if let Some(trailer) = rest.len().checked_sub(TRAILER_BYTES) {
+            KeyKind::from_u8(rest[trailer])?;
         }
         let head = if shared <= prefix_len {
             head(&rest[prefix_len - shared..user_len - shared])
         } else if user_len == self.user_len && shared >= user_len.min(prefix_len + HEAD_BYTES) {
             self.head
         } else if shared > user_len || shared > self.user_len {
+            // If prefix compression shares part of the 8-byte trailer, the shared bytes belong to
+            // this key's trailer only when both user keys have the same length.
             return None;
         } else if shared >= prefix_len + HEAD_BYTES {
             self.head

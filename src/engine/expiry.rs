@@ -108,3 +108,54 @@ impl Engine {
         Some(Instant::now() + wait)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::engine::Options;
+    use crate::engine::version::testing::version;
+    use crate::format::expiry::TableExpiry;
+    use crate::fs::MemFs;
+
+    /// The background looks again when the first table will have expired, within its bounds.
+    #[test]
+    fn the_next_look_is_when_the_first_table_expires() {
+        const NOW: u64 = 1_000_000;
+        let cases: [(&[Option<u64>], Option<u64>); 8] = [
+            (&[], None),
+            (&[None, None], None),
+            (&[Some(NEVER)], None),
+            (&[Some(NOW + 5000)], Some(5000)),
+            (&[None, Some(NOW + 9000), Some(NEVER), Some(NOW + 7000)], Some(7000)),
+            (&[Some(NOW + 1)], Some(1000)),
+            (&[Some(5)], Some(1000)),
+            (&[Some(NOW + 10_000_000)], Some(60_000)),
+        ];
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.clock(|| UNIX_EPOCH + Duration::from_millis(NOW));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let mut state = engine.state.lock();
+        for (tables, expected) in cases {
+            let names = (0..tables.len()).map(|i| format!(" {}:[{i}-{i}]", i + 10));
+            let line = format!("L1:{}", names.collect::<String>());
+            state.version = version([line.as_str()]);
+            for ((_, file), last) in state.version.files().zip(tables) {
+                let expiry = last.map(|last| TableExpiry { last, entries: 1 });
+                file.expiry.set(expiry).unwrap();
+            }
+            let before = Instant::now();
+            let wait = engine.next_expiry(&state).map(|until| until - before);
+            let most = before.elapsed();
+            match (wait, expected.map(Duration::from_millis)) {
+                (Some(wait), Some(expected)) => {
+                    assert!(wait >= expected && wait <= expected + most, "{tables:?}: {wait:?}");
+                }
+                (wait, expected) => assert_eq!(wait, expected, "{tables:?}"),
+            }
+        }
+    }
+}

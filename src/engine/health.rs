@@ -369,6 +369,29 @@ mod tests {
     }
 
     #[test]
+    fn attempts_to_begin_a_manifest_leave_no_files_when_they_fail() {
+        let dir = Path::new("/db");
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        let engine = Engine::open(dir, options.fs(Arc::new(fs.clone()))).unwrap();
+        put(&engine, b"a").unwrap();
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*").sticky());
+        engine.flush().unwrap_err();
+        let mut counts = Vec::new();
+        for _ in 0..4 {
+            engine.resume().unwrap_err();
+            assert!(!engine.manifest.lock().is_in_doubt());
+            let names = fs.list(dir).unwrap();
+            let manifests = names.iter().filter(|name| name.starts_with("MANIFEST")).count();
+            assert!(manifests == 1 && !names.iter().any(|name| name.ends_with("tmp")), "{names:?}");
+            counts.push(names.len());
+        }
+        assert_eq!(counts[1..], [counts[1]; 3]);
+        fs.clear_faults();
+        engine.resume().unwrap();
+    }
+
+    #[test]
     fn a_back_off_ends_at_its_time() {
         let time = Instant::now();
         let mut state = CompactionState { not_before: Some(time), ..CompactionState::default() };

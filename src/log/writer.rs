@@ -207,6 +207,29 @@ mod tests {
         }
     }
 
+    /// Wherever a record begins, each of its fragments but the last ends where its block does.
+    #[test]
+    fn only_the_last_fragment_of_a_record_ends_within_a_block() {
+        for left in (0..20).chain([5000, BLOCK_BYTES - HEADER_BYTES - 1]) {
+            let record = vec![b'r'; 2 * BLOCK_BYTES];
+            let filler = vec![b'f'; BLOCK_BYTES - HEADER_BYTES - left];
+            let bytes = written(&[filler.as_slice(), record.as_slice()]);
+            let mut at = BLOCK_BYTES - left;
+            at += if left < HEADER_BYTES { left } else { 0 };
+            let mut found = Vec::new();
+            while at < bytes.len() {
+                let header = RecordHeader::decode(&bytes[at..]).unwrap();
+                at += HEADER_BYTES + usize::from(header.payload_bytes);
+                found.push((header.type_number, at % BLOCK_BYTES == 0));
+            }
+            let (last, before) = found.split_last().unwrap();
+            assert_eq!(*last, (RecordType::Last as u8, false), "{left} bytes left");
+            assert_eq!(before[0], (RecordType::First as u8, true), "{left} bytes left");
+            let middle = (RecordType::Middle as u8, true);
+            assert!(before[1..].iter().all(|fragment| *fragment == middle), "{found:?}");
+        }
+    }
+
     #[test]
     fn an_exact_fit_leaves_an_empty_first_fragment() {
         let filler = vec![b'f'; BLOCK_BYTES - 2 * HEADER_BYTES];

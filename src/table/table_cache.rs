@@ -383,6 +383,21 @@ mod tests {
         assert_eq!(dir.opens.load(Ordering::Relaxed), opens);
     }
 
+    #[test]
+    fn tables_are_closed_until_enough_memory_is_free_but_not_the_last_one() {
+        let (_, cache, slots) = cache(5);
+        for slot in &slots {
+            number_in(&cache, slot);
+        }
+        let tables: &dyn OpenTables = &cache;
+        let of_one = tables.pinned_bytes() / 5;
+        assert!(of_one > 1 && tables.pinned_bytes() == cache.pinned_bytes() as u64);
+        assert_eq!((tables.close_some(0), cache.open_tables()), (0, 5));
+        assert_eq!((tables.close_some(of_one + 1), cache.open_tables()), (2 * of_one, 3));
+        assert_eq!((tables.close_some(of_one), tables.pinned_bytes()), (of_one, 2 * of_one));
+        assert_eq!((tables.close_some(u64::MAX), tables.pinned_bytes()), (of_one, of_one));
+    }
+
     /// A filter policy that panics when it is asked its name.
     #[derive(Debug)]
     struct Nameless;

@@ -245,6 +245,39 @@ fn a_panic_of_the_filter_is_an_error_and_loses_nothing() {
     assert_eq!(contents(&db), after_rule(&before));
 }
 
+/// A compaction ends soon after the database is closed, or after one of its parts has failed. (Of
+/// each compaction of the whole database here, there are two parts, one after the other.)
+#[test]
+fn a_compaction_is_given_up_when_the_database_is_closed_and_when_a_part_fails() {
+    type Trap = fn(&Db);
+    let close: Trap = |db| db.clone().close().unwrap();
+    let fail: Trap = |_| std::panic::resume_unwind(Box::new("the filter panics"));
+    for (trap, most) in [(close, 2000), (fail, 1)] {
+        let own: Arc<OnceLock<Db>> = Arc::default();
+        let asked = Arc::new(AtomicU32::new(0));
+        let (db_of, count) = (own.clone(), asked.clone());
+        let options = small().fs(Arc::new(MemFs::new())).inline_background(Some(4));
+        let options = options.compaction_filter(move |_, _| {
+            if let Some(db) = db_of.get()
+                && count.fetch_add(1, Ordering::Relaxed) == 0
+            {
+                trap(db);
+            }
+            CompactionDecision::Keep
+        });
+        let db = Db::open("/db", options).unwrap();
+        fill(&db, 10_000);
+        db.flush().unwrap();
+        let before = contents(&db);
+        own.set(db.clone()).unwrap();
+        let error = db.compact_range::<&str>(..).unwrap_err();
+        assert!(matches!(error, Error::Closed | Error::Panicked { .. }), "{error}");
+        let asked = asked.load(Ordering::Relaxed);
+        assert!((1..=most).contains(&asked), "asked for {asked} entries");
+        assert_eq!(contents(&db), before);
+    }
+}
+
 #[test]
 fn after_a_crash_each_entry_is_as_it_was_put_or_as_the_filter_left_it() {
     let fs = SimFs::new(1);

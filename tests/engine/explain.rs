@@ -9,7 +9,7 @@ use minikv::files::KeyKind;
 use minikv::internals::table::counts::AllFilters;
 use minikv::{
     BloomFilterPolicy, Compression, Db, Explanation, FilterGenerator, FilterPolicy, Options,
-    ReadOptions, ReadTrace,
+    ReadOptions, ReadTrace, TableWriter,
 };
 
 use crate::recount;
@@ -369,14 +369,22 @@ fn keys_of_any_bytes_and_length_fit_their_lines() {
 
 #[test]
 fn scans_count_at_their_levels_even_where_they_stop_early() {
-    let (_dir, db) = layers(small().block_cache_bytes(0));
-    db.compact_range::<&str>(..).unwrap();
-    let level = db.stats().levels.iter().position(|level| level.files > 0).unwrap();
-    assert!(level > 0);
-    let before = db.stats().reads;
-    assert!(db.iter().unwrap().next().unwrap().is_ok());
-    let after = db.stats().reads;
-    assert_eq!(after.data_blocks() - before.data_blocks(), 1);
-    let at_level = |reads: &ReadTrace| reads.levels[level].data_blocks_from_file;
-    assert_eq!(at_level(&after) - at_level(&before), 1);
+    let options = small().block_cache_bytes(0);
+    let (dir, compacted) = layers(options.clone());
+    compacted.compact_range::<&str>(..).unwrap();
+    // Tables that are ingested into an empty database go to its last level.
+    let mut writer = TableWriter::create(dir.path().join("tables"), &options).unwrap();
+    writer.put("key", "value").unwrap();
+    let ingested = Db::open(dir.path().join("ingested"), options).unwrap();
+    ingested.ingest(&writer.finish().unwrap()).unwrap();
+    for (db, expected) in [(compacted, 1), (ingested, 6)] {
+        let level = db.stats().levels.iter().position(|level| level.files > 0).unwrap();
+        assert_eq!(level, expected);
+        let before = db.stats().reads;
+        assert!(db.iter().unwrap().next().unwrap().is_ok());
+        let after = db.stats().reads;
+        assert_eq!(after.data_blocks() - before.data_blocks(), 1);
+        let at_level = |reads: &ReadTrace| reads.levels[level].data_blocks_from_file;
+        assert_eq!(at_level(&after) - at_level(&before), 1);
+    }
 }

@@ -58,20 +58,25 @@ fn a_scan_over_a_deleted_range_reads_a_few_blocks_once_the_background_is_at_rest
     assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
 }
 
+/// Makes a database whose first half is tombstones, of which nobody knows when it is opened again.
+fn with_forgotten_tombstones(options: Options) {
+    let db = Db::open("db", options).unwrap();
+    (0..ENTRIES).for_each(|i| db.put(key(i), "value").unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    let snapshot = db.snapshot();
+    (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    // Nothing makes the background check the tables again after the snapshot is dropped.
+    drop(snapshot);
+    db.close().unwrap();
+}
+
 #[test]
 fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() {
     for backward in [false, true] {
         let fs = SimFs::new(1);
         let quiet = || small().fs(std::sync::Arc::new(fs.clone())).inline_background(Some(1));
-        let db = Db::open("db", quiet()).unwrap();
-        (0..ENTRIES).for_each(|i| db.put(key(i), "value").unwrap());
-        db.compact_range::<&str>(..).unwrap();
-        let snapshot = db.snapshot();
-        (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
-        db.flush().unwrap();
-        // Nothing makes the background check the tables again after the snapshot is dropped.
-        drop(snapshot);
-        db.close().unwrap();
+        with_forgotten_tombstones(quiet());
         let db = Db::open("db", quiet()).unwrap();
         db.wait_idle().unwrap();
         let scan = if backward { blocks_to_last } else { blocks_to_first };
@@ -79,6 +84,25 @@ fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() 
         db.wait_idle().unwrap();
         assert!(scan(&db) < FEW_BLOCKS);
         assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
+    }
+}
+
+#[test]
+fn a_crawl_is_enough_to_wake_the_background() {
+    for backward in [false, true] {
+        let fs = SimFs::new(1);
+        let options = small().fs(std::sync::Arc::new(fs));
+        with_forgotten_tombstones(options.clone().inline_background(Some(1)));
+        let db = Db::open("db", options).unwrap();
+        db.wait_idle().unwrap();
+        let before = compactions(&db);
+        let scan = if backward { blocks_to_last } else { blocks_to_first };
+        scan(&db);
+        let start = std::time::Instant::now();
+        while compactions(&db) == before {
+            assert!(start.elapsed().as_secs() < 10, "the background sleeps");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 }
 

@@ -164,6 +164,8 @@ fn a_long_transaction_is_checked_key_by_key_and_entry_by_entry() {
     (0..2000).for_each(|i| home.put(format!("{i:04}"), "old").unwrap());
     for (reads, writes) in [(3, 1000), (1000, 3), (1000, 1000)] {
         for conflicts in [false, true] {
+            // The last write before the transaction is not one after it.
+            home.put("0001", "new").unwrap();
             let mut tx = home.transaction();
             (0..reads).for_each(|i| assert!(tx.contains_key(format!("{i:04}")).unwrap()));
             tx.put("written", "");

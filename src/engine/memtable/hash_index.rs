@@ -320,10 +320,11 @@ mod tests {
     /// visible at a sequence number, or gives up for an old one. Arrays grow, and keys share tags.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
-        for keys in [1u64, 2, 3, 20, 150] {
+        // With 150 keys in one bucket, its chain is longer than what is tidied at once.
+        for (keys, buckets) in [(1u64, 40), (2, 40), (3, 40), (20, 40), (150, 40), (150, 1)] {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
-            // The keys fall into at most 40 buckets, and two keys share each tag.
-            let hash = |key: u64| ((key / 2) << 32) | (key / 2 % 40);
+            // Two keys share each tag.
+            let hash = |key: u64| ((key / 2) << 32) | (key / 2 % buckets);
             let mut rng = Rng::new(keys);
             let mut versions = vec![Vec::new(); keys as usize];
             let mut found_old = 0;
@@ -350,6 +351,44 @@ mod tests {
             assert!(index.newest.load(Ordering::Relaxed) >= 3, "it has grown");
             assert_eq!(index.bytes(), 4 * (64 + 256 + 1024 + 4096 + 16384));
             assert!(found_old > 1500, "{found_old}");
+        }
+    }
+
+    /// A lookup counts each entry that it examines, whether these are different keys or versions of
+    /// one, and gives up after the limit.
+    #[test]
+    fn entries_that_are_examined_are_counted_up_to_the_limit() {
+        for keys in [1, 2, 200u64] {
+            let (index, entries, mut arena) =
+                (HashIndex::new(300), Entries::new(), Arena::default());
+            for seq in 0..200 {
+                let key = seq % keys;
+                index.push(&entries, arena.store(b"key", seq << 8 | 1, b""), key << 32);
+            }
+            for key in 0..keys {
+                let mut before = 0;
+                for seq in (0..200).rev().filter(|seq| seq % keys == key) {
+                    let lookup = index.find(&entries, key << 32, |entry| entry.seq() == seq);
+                    // The newer versions of the key are examined, and with as many keys as entries
+                    // all newer entries.
+                    let newer = 200 - seq as u32;
+                    let steps = match keys {
+                        200 => newer..=newer,
+                        _ => before + 1..=before + MAX_UNTIDY + 3,
+                    };
+                    match lookup.found {
+                        Some(found) => {
+                            assert_eq!(found.seq(), seq);
+                            assert!(steps.contains(&lookup.steps), "{seq} of {keys}");
+                        }
+                        None => {
+                            assert!(lookup.gave_up() && *steps.end() > MAX_STEPS);
+                            assert_eq!(lookup.steps, MAX_STEPS + 1);
+                        }
+                    }
+                    before += 1;
+                }
+            }
         }
     }
 

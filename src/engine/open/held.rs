@@ -300,6 +300,34 @@ mod tests {
         assert_eq!(fs.list(Path::new("/other")).unwrap(), ["new"]);
     }
 
+    /// A database is held as it is at a moment at which its MANIFEST ends with a whole edit.
+    #[test]
+    fn a_database_is_held_whole_or_not_at_all() {
+        let (fs, dir) = (Arc::new(MemFs::new()), Path::new("/db"));
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(fs.clone());
+        let db = crate::Db::open(dir, options.clone()).unwrap();
+        db.put("a", "1").unwrap();
+        db.flush().unwrap();
+        db.put("b", "2").unwrap();
+        let hold = || HeldFs::of_database(dir, &options, &mut Files::new()).unwrap();
+        let held = hold().expect("a whole MANIFEST");
+        db.compact_range::<&str>(..).unwrap();
+        db.put("c", "3").unwrap();
+        db.close().unwrap();
+        let (manifest, _) = manifest::open_manifest(&*fs, dir).unwrap();
+        let mut file = fs.append(&dir.join(manifest)).unwrap();
+        file.write(b"the first bytes of an edit").unwrap();
+        assert!(hold().is_none());
+        for name in fs.list(dir).unwrap() {
+            fs.remove(&dir.join(name)).unwrap();
+        }
+        let options = options.fs(Arc::new(held));
+        let report = crate::verify(dir, &options).unwrap();
+        assert!(report.is_sound(), "{report:?}");
+        assert_eq!((report.tables, report.entries, report.batches), (1, 1, 1));
+    }
+
     #[test]
     fn a_removed_table_that_could_not_be_held_says_so() {
         let path = Path::new("/db/000005.ldb");

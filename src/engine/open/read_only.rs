@@ -191,3 +191,58 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let (dir, state) = (dir.to_path_buf(), Arc::new(state));
     Ok(Opened { dir, state, recovery, survey, logs, last_log })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+
+    /// An attempt that fails, or whose result is not whole, is repeated as long as something has
+    /// changed since the one before.
+    #[test]
+    fn attempts_are_repeated_while_the_files_change() {
+        let (fs, dir) = (Arc::new(MemFs::new()), Path::new("/db"));
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(fs.clone());
+        let db = crate::Db::open(dir, options.clone()).unwrap();
+        // Each change is an edit of the MANIFEST or a new name.
+        let changes = std::cell::Cell::new(0);
+        let change = || {
+            let number = changes.replace(changes.get() + 1);
+            match number % 2 {
+                0 => drop(fs.create(&dir.join(format!("other {number}"))).unwrap()),
+                _ => {
+                    db.put("key", "value").unwrap();
+                    db.flush().unwrap();
+                }
+            }
+        };
+        // Returns the result, and the number of attempts, of which `changing` are beside a change,
+        // and which succeed from `whole` on.
+        let attempts = |changing: usize, whole: usize, fails: bool| {
+            let mut tries = 0;
+            let attempt = || {
+                tries += 1;
+                if tries <= changing {
+                    change();
+                }
+                match tries < whole && fails {
+                    true => Err(Error::corruption("torn")),
+                    false => Ok(tries),
+                }
+            };
+            let result = retried(dir, &options, |&tries: &usize| tries >= whole, attempt);
+            (result.ok(), tries)
+        };
+        assert_eq!(attempts(0, 1, true), (Some(1), 1));
+        assert_eq!(attempts(7, 6, true), (Some(6), 6));
+        assert_eq!(attempts(7, 6, false), (Some(6), 6));
+        // The attempt after the last change is the last one whose failure may be due to it.
+        assert_eq!(attempts(7, usize::MAX, true), (None, 8));
+        assert_eq!(attempts(7, usize::MAX, false), (Some(8), 8));
+        assert_eq!(attempts(0, usize::MAX, true), (None, 2));
+        assert_eq!(attempts(usize::MAX, usize::MAX, true), (None, MAX_TRIES));
+        let missing = retried(Path::new("/none"), &options, |()| true, || Ok(()));
+        assert!(matches!(missing, Err(Error::DatabaseMissing { .. })), "{missing:?}");
+    }
+}

@@ -331,6 +331,21 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_to_read_what_follows_damage_is_not_the_end() {
+        use crate::format::record::{BLOCK_BYTES, HEADER_BYTES};
+        let fs = SimFs::new(1);
+        let path = Path::new("/log");
+        let mut file = fs.create(path).unwrap();
+        file.write(&[1; HEADER_BYTES]).unwrap();
+        file.write(&[7; BLOCK_BYTES]).unwrap();
+        let mut reader = LogReader::new(fs.open(path).unwrap(), path).unwrap();
+        let error = reader.next().unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        fs.inject(Fault::io_error().on(&[OpKind::Read]).sticky());
+        assert!(check_nothing_follows(&mut reader, &error).is_err());
+    }
+
+    #[test]
     fn a_manifest_may_name_tables_if_an_edit_does_or_cannot_be_read() {
         let fs = SimFs::new(1);
         fs.create_dir(Path::new(DIR)).unwrap();

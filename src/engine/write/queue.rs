@@ -424,6 +424,37 @@ mod tests {
         assert_eq!(queue.line.lock().expected, 3);
     }
 
+    /// A large write leads no group, in whatever form it comes, and a small one does.
+    #[test]
+    fn a_group_is_as_large_as_its_leader_allows() {
+        let large = vec![b'x'; MAX_GROUP_BYTES];
+        for (bytes, joined) in [(&b"x"[..], 1), (&large[..], 0)] {
+            let mut batch = WriteBatch::new();
+            batch.put(b"key", bytes);
+            let writes = [
+                Write::Put(b"", bytes),
+                Write::Put(bytes, b""),
+                Write::Delete(bytes),
+                Write::Batch(batch),
+            ];
+            for write in writes {
+                let queue = WriteQueue::default();
+                assert!(matches!(queue.enter(Write::Delete(b"lead"), false), Turn::Lead(_)));
+                queue.line.lock().waiting.push_back(Arc::new(Waiter {
+                    sync: false,
+                    bytes: 20,
+                    batch: Mutex::new(WriteBatch::new()),
+                    check: None,
+                    signal: Mutex::new(Signal::Wait),
+                    signalled: Condvar::new(),
+                }));
+                let mut group = Vec::new();
+                queue.take_group(&write, false, Duration::ZERO, &mut group);
+                assert_eq!(group.len(), joined, "{} bytes", bytes.len());
+            }
+        }
+    }
+
     #[test]
     fn a_leader_does_not_wait_again_and_again_for_those_who_do_not_come() {
         let queue = WriteQueue::default();

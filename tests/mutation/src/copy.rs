@@ -11,7 +11,14 @@ use crate::rewrite::{Mutant, rewrite};
 const FOLDERS: &[&str] = &["format", "log", "filter", "table", "block", "engine"];
 
 /// Test programs, as arguments of `cargo test`.
-const PROGRAMS: &[&str] = &["--lib", "--test=golden", "--test=engine", "--test=damage"];
+const PROGRAMS: &[&str] = &[
+    "--lib",
+    "--test=golden",
+    "--test=engine",
+    "--test=damage",
+    "--test=follow",
+    "--test=transactions",
+];
 
 /// Settings that make the test programs build faster.
 const PROFILE: &[(&str, &str)] = &[("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "0")];
