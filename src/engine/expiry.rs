@@ -118,7 +118,27 @@ mod tests {
     use crate::engine::Options;
     use crate::engine::version::testing::version;
     use crate::format::expiry::TableExpiry;
-    use crate::fs::MemFs;
+    use crate::fs::{MemFs, SimFs};
+
+    /// A table is looked into once, whatever comes of it.
+    #[test]
+    fn a_table_that_cannot_be_looked_into_is_not_looked_into_again() {
+        let fs = SimFs::new(1);
+        fs.set_hook(|operation| {
+            if operation.path.ends_with("000011.ldb") {
+                std::panic::resume_unwind(Box::new("no table is opened"));
+            }
+        });
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs))).unwrap();
+        let version = version(["L1: 10:[a-b] 11:[c-d]"]);
+        for (_, file) in version.files() {
+            engine.look_into(file);
+            assert_eq!(file.expiry.get(), Some(&None), "{}", file.number);
+        }
+        let failed = engine.health().error.map(|error| error.to_string());
+        assert!(failed.is_some_and(|error| error.contains("no table is opened")));
+    }
 
     /// The background looks again when the first table will have expired, within its bounds.
     #[test]

@@ -392,6 +392,40 @@ mod tests {
     }
 
     #[test]
+    fn a_new_log_that_fails_and_cannot_be_removed_is_removed_by_a_later_flush() {
+        let dir = Path::new("/db");
+        for (removal_fails, created) in [(false, true), (true, true), (false, false)] {
+            let fs = SimFs::new(1);
+            let options = Options::default().create_if_missing(true).inline_background(Some(1));
+            let engine = Engine::open(dir, options.fs(Arc::new(fs.clone()))).unwrap();
+            let logs = || {
+                let names = fs.list(dir).unwrap();
+                names.iter().filter(|name| name.ends_with(".log")).count()
+            };
+            put(&engine, b"a").unwrap();
+            let during = if created { OpKind::Write } else { OpKind::Create };
+            let current = engine.commit.lock().log_number;
+            let next = name::log_name(engine.numbers.next());
+            fs.inject(Fault::io_error().on(&[during]).path(&format!("*{next}")));
+            if removal_fails {
+                fs.inject(Fault::io_error().on(&[OpKind::Remove]).path(&format!("*{next}")));
+            }
+            engine.flush().unwrap_err();
+            assert_eq!(engine.commit.lock().log_number, current);
+            assert_eq!(logs(), 1 + usize::from(removal_fails));
+            // The log is not counted any more, unless it is there.
+            assert_eq!(engine.state.lock().logs.on_disk.len(), logs());
+            fs.clear_faults();
+            engine.resume().unwrap();
+            for _ in 0..2 {
+                put(&engine, b"a").unwrap();
+                engine.flush().unwrap();
+            }
+            assert_eq!(logs(), 1);
+        }
+    }
+
+    #[test]
     fn a_back_off_ends_at_its_time() {
         let time = Instant::now();
         let mut state = CompactionState { not_before: Some(time), ..CompactionState::default() };

@@ -262,6 +262,9 @@ mod tests {
         let solution = solve(often).unwrap();
         assert_eq!(solution.keys, 3_000);
         assert!(once.iter().all(|&hash| holds(&solution, hash)));
+        // The first seed is lost on them, and the second is tried without those that are equal.
+        assert_eq!(solution.geometry.seed, 0x9e37_79b9_7f4a_7c15);
+        assert_eq!(solution.geometry.slots(), Geometry::of(3_000).slots());
         assert_eq!(solve(vec![5; 1_000]).unwrap().keys, 1);
     }
 

@@ -87,4 +87,34 @@ mod tests {
         assert_eq!((&made, &generated), (&expected, &expected));
         assert!(alias.may_match(b"key", &made) && !made.is_empty());
     }
+
+    /// A policy that stores its last key.
+    #[derive(Debug)]
+    struct LastKey;
+
+    impl FilterPolicy for LastKey {
+        fn name(&self) -> &str {
+            "last key"
+        }
+
+        fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>) {
+            dst.extend(keys.last().copied().unwrap_or_default());
+        }
+
+        fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+            key == filter
+        }
+
+        fn generator(&self) -> Box<dyn FilterGenerator> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    #[test]
+    fn a_filter_under_an_alias_is_asked_like_any_other_unless_the_policy_says_otherwise() {
+        let alias = AliasedFilterPolicy(Arc::new(LastKey));
+        let mut filter = Vec::new();
+        alias.create(&[b"a", b"b"], &mut filter);
+        assert_eq!([&b"a"[..], b"b"].map(|key| alias.may_match(key, &filter)), [false, true]);
+    }
 }

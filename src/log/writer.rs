@@ -220,7 +220,7 @@ mod tests {
             while at < bytes.len() {
                 let header = RecordHeader::decode(&bytes[at..]).unwrap();
                 at += HEADER_BYTES + usize::from(header.payload_bytes);
-                found.push((header.type_number, at % BLOCK_BYTES == 0));
+                found.push((header.type_number, at.is_multiple_of(BLOCK_BYTES)));
             }
             let (last, before) = found.split_last().unwrap();
             assert_eq!(*last, (RecordType::Last as u8, false), "{left} bytes left");

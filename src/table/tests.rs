@@ -403,6 +403,55 @@ fn filters_are_taken_by_name_or_alias_only() {
     assert_eq!(get(&unknown, &lookup_key("key000001")).1.filter_checks, 0);
 }
 
+/// A filter under an alias is asked in the way of the alias, and under the policy's name in that of
+/// the policy: LevelDB's earlier filters have another hash for some keys.
+#[test]
+fn filters_are_asked_in_the_way_of_their_name() {
+    #[derive(Debug)]
+    struct Either {
+        by_name: bool,
+    }
+
+    impl FilterPolicy for Either {
+        fn name(&self) -> &str {
+            "leveldb.BuiltinBloomFilter2"
+        }
+
+        fn aliases(&self) -> &[&str] {
+            &["leveldb.BuiltinBloomFilter"]
+        }
+
+        fn create(&self, _: &[&[u8]], _: &mut Vec<u8>) {}
+
+        fn may_match(&self, _: &[u8], _: &[u8]) -> bool {
+            self.by_name
+        }
+
+        fn may_match_alias(&self, _: &[u8], _: &[u8]) -> bool {
+            !self.by_name
+        }
+
+        fn generator(&self) -> Box<dyn crate::filter::policy::FilterGenerator> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    let policy: Arc<dyn FilterPolicy> = Arc::new(OldName(BloomFilterPolicy::new(10)));
+    let new = small_blocks(internal_order());
+    let old = TableOptions { filter_policy: Some(policy), ..new.clone() };
+    let model = even_keys(100);
+    for (writer, is_alias) in [(&new, false), (&old, true)] {
+        for by_name in [false, true] {
+            let policy: Arc<dyn FilterPolicy> = Arc::new(Either { by_name });
+            let reader = TableOptions { filter_policy: Some(policy), ..new.clone() };
+            let table = open(build(writer, &model).0, &context_of(&reader)).unwrap();
+            let (found, trace) = get(&table, &lookup_key("key000002"));
+            assert_eq!(trace.filter_checks, 1);
+            assert_eq!(found.unwrap().is_some(), by_name != is_alias);
+        }
+    }
+}
+
 #[test]
 fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
     // Two entries, or only their handles, are in the wrong order, or a block is named twice or in

@@ -75,6 +75,20 @@ fn few_entries_are_deleted_by_a_batch_without_a_flush() {
     assert_eq!(levels(&db).iter().sum::<u64>(), 0);
 }
 
+/// Few keys with large values are not deleted one by one: their tables go, with their space.
+#[test]
+fn few_large_entries_go_with_their_tables() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", on(&fs).compression(minikv::Compression::None)).unwrap();
+    let value = "x".repeat(8 << 10);
+    fill(&db, 0..10, &value);
+    db.compact_range::<&str>(..).unwrap();
+    assert!(tables_on_disk(&fs) > 3);
+    let done = db.delete_range::<&str>(..).unwrap();
+    assert!(done.file_bytes > 10 * (8 << 10), "{done:?}");
+    assert_eq!((done.keys, tables_on_disk(&fs)), (0, 0));
+}
+
 /// Every kind of bounds, in random databases of many levels, in both orders of keys.
 #[test]
 fn ranges_of_all_kinds_delete_what_a_model_deletes() {

@@ -97,6 +97,42 @@ fn a_torn_log_ends_before_the_torn_batch_at_every_length() {
     }
 }
 
+/// A damaged log is not given up before it has its other name, which may be from an earlier open.
+#[test]
+fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", crate::on(&fs)).unwrap();
+    let logs = |dir: &str| {
+        let names = fs.list(Path::new(dir)).unwrap();
+        names.into_iter().filter(|name| name.ends_with(".log")).collect::<Vec<_>>()
+    };
+    db.put("a", "1").unwrap();
+    let path = Path::new("/db").join(&logs("/db")[0]);
+    let end_of_a = fs.len(&path).unwrap();
+    db.put("b", "2").unwrap();
+    db.put("c", "3").unwrap();
+    let mut bytes = vec![0; fs.len(&path).unwrap() as usize];
+    fs.open(&path).unwrap().read_at(&mut bytes, 0).unwrap();
+    drop(db);
+    bytes[end_of_a as usize + 8] ^= 1;
+    fs.create(&path).unwrap().write(&bytes).unwrap();
+    let damaged = logs("/db");
+    for _ in 0..2 {
+        fs.inject(Fault::io_error().on(&[OpKind::HardLink]));
+        let error = Db::open("/db", crate::on(&fs)).unwrap_err();
+        assert!(error.to_string().contains("keep aside"), "{error}");
+        assert_eq!((logs("/db"), logs("/db/lost").len()), (damaged.clone(), 0));
+    }
+    // The next attempt links the log, and fails later. The one after it finds the link.
+    fs.inject(Fault::io_error().on(&[OpKind::Create]).path("*.ldb"));
+    Db::open("/db", crate::on(&fs)).unwrap_err();
+    assert_eq!((logs("/db"), logs("/db/lost")), (damaged.clone(), damaged.clone()));
+    let db = Db::open("/db", crate::on(&fs)).unwrap();
+    assert_eq!(contents(&db), [("a".to_owned(), "1".to_owned())]);
+    assert_eq!(logs("/db/lost"), damaged);
+    assert_ne!(logs("/db"), damaged);
+}
+
 #[test]
 fn damage_inside_a_log_is_told_kept_aside_and_never_skipped() {
     let dir = tempfile::tempdir().unwrap();

@@ -205,6 +205,7 @@ fn sequence_numbers_may_be_lower_in_the_database_that_takes_the_place() {
     writer.put("1", "new").unwrap();
     let refreshed = follower.refresh().unwrap();
     assert_eq!((refreshed.restarted, refreshed.sequence), (true, 1));
+    assert_eq!(follower.sequence(), writer.sequence());
     let mut snapshots = Vec::new();
     for number in 2..200u64 {
         writer.put(number.to_string(), [7; 40]).unwrap();

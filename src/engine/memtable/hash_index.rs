@@ -366,8 +366,8 @@ mod tests {
                 index.push(&entries, arena.store(b"key", seq << 8 | 1, b""), key << 32);
             }
             for key in 0..keys {
-                let mut before = 0;
-                for seq in (0..200).rev().filter(|seq| seq % keys == key) {
+                let versions = (0..200).rev().filter(|seq| seq % keys == key);
+                for (before, seq) in (0..).zip(versions) {
                     let lookup = index.find(&entries, key << 32, |entry| entry.seq() == seq);
                     // The newer versions of the key are examined, and with as many keys as entries
                     // all newer entries.
@@ -386,7 +386,6 @@ mod tests {
                             assert_eq!(lookup.steps, MAX_STEPS + 1);
                         }
                     }
-                    before += 1;
                 }
             }
         }

@@ -399,10 +399,19 @@ mod tests {
         let dir = Path::new("/db");
         assert!(!has_database(&fs, dir).unwrap());
         fs.create_dir(dir).unwrap();
-        assert!(!has_database(&fs, dir).unwrap());
+        // The creation of a database begins with the first MANIFEST.
+        for name in ["LOCK", "LOG", "notes", "MANIFEST-000001", "000001.dbtmp"] {
+            fs.create(&dir.join(name)).unwrap();
+            assert!(!has_database(&fs, dir).unwrap(), "{name}");
+        }
+        for part in ["000005.ldb", "000005.sst", "000004.log", "MANIFEST-000002"] {
+            fs.create(&dir.join(part)).unwrap();
+            let error = has_database(&fs, dir).unwrap_err().to_string();
+            let reason = format!("there is no CURRENT, but {part} is there");
+            assert!(error.contains(&reason), "{error}");
+            fs.remove(&dir.join(part)).unwrap();
+        }
         fs.create(&dir.join("000005.ldb")).unwrap();
-        let error = has_database(&fs, dir).unwrap_err().to_string();
-        assert!(error.contains("there is no CURRENT, but 000005.ldb is there"), "{error}");
         fs.create(&dir.join("CURRENT")).unwrap();
         assert!(has_database(&fs, dir).unwrap());
     }

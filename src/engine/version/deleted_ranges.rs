@@ -46,3 +46,32 @@ impl DeletedRanges {
         spans.by_ref().map(|(_, span)| span).find_map(find)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_found_by_when_they_were_deleted_until_nobody_reads_from_before() {
+        let ranges = DeletedRanges::new();
+        let found = |after, last| {
+            let mut all = Vec::new();
+            ranges.find(after, last, |span| {
+                all.push(span.clone());
+                None::<()>
+            });
+            all.len()
+        };
+        assert_eq!(found(0, 100), 0);
+        for seq in [5, 9, 12] {
+            ranges.add(seq, &Span::new(&(seq.to_string()..)), 0);
+        }
+        let cases = [(0, 100, 3), (4, 12, 3), (5, 12, 2), (0, 9, 2), (0, 8, 1), (5, 9, 1)];
+        for (after, last, count) in cases.into_iter().chain([(5, 8, 0), (0, 4, 0), (12, 100, 0)]) {
+            assert_eq!(found(after, last), count, "after {after} and up to {last}");
+        }
+        assert_eq!(ranges.find(4, 12, |span| Some(span.clone())), Some(Span::new(&("5"..))));
+        ranges.add(20, &Span::ALL, 9);
+        assert_eq!(found(0, 100), 2);
+    }
+}
