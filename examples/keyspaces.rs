@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     assert!(!accounts.add("impostor", "ann@example.org")?);
     assert_eq!(accounts.users.prefix("an")?.count(), 2);
 
-    // One moment of all keyspaces.
+    // The snapshot shows all keyspaces as of one moment.
     let before = db.snapshot();
     accounts.remove("ann")?;
     assert!(!accounts.emails.contains_key("ann@example.org")?);

@@ -164,7 +164,7 @@ impl<'a> Runner<'a> {
     /// Runs one workload, after preparing its start. Returns the outcome.
     ///
     /// # Errors
-    /// Errors of the engine; a value read that was not written.
+    /// An error of the engine, or a value read that was not written.
     pub fn run(&mut self, workload: &Workload) -> Result<Outcome> {
         let plan = self.plan.of(workload.group);
         if workload.group == Group::Open {
@@ -491,7 +491,7 @@ impl Current {
         Ok(outcome)
     }
 
-    /// Puts over all entries while another thread compacts everything, again and again.
+    /// Overwrites all entries while another thread compacts everything, again and again.
     fn put_beside_compactions(&self, generation: u32) -> Result<Done> {
         let ended = AtomicBool::new(false);
         std::thread::scope(|threads| {

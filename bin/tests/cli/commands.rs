@@ -397,7 +397,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     place.run(&["verify"]).fails(6, &["acme_cmp", "--comparator ignore"]);
     assert_eq!(contents(&place.db()), before);
 
-    // The newest entry of a key counts, wherever older ones are.
+    // The newest entry of a key is shown, wherever older ones are.
     let place = Place::new();
     place.feed(&["load"], b"a\told\nb\tgone\nc\tkept\n").ok();
     place.ok(&["compact"]);
@@ -660,7 +660,7 @@ fn a_scan_on_several_threads_prints_the_same() {
     place.run(&["scan", "--threads", "2", "--keyspace", "a"]).fails(2, &["--keyspace"]);
     place.run(&["scan", "--threads", "2", "--comparator", "ignore"]).fails(2, &["--threads"]);
 
-    // A closed pipe ends it quietly.
+    // A closed pipe ends the scan quietly.
     let mut command = place.command(&["scan", "--threads", "2"]);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -670,7 +670,7 @@ fn a_scan_on_several_threads_prints_the_same() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
 
-    // Damage is met at the same entry.
+    // Several threads report damage at the same entry as one thread does.
     let table = largest_table(&place);
     let mut bytes = fs::read(&table).unwrap();
     let middle = bytes.len() / 2;

@@ -131,8 +131,8 @@ impl Sums {
     }
 }
 
-/// Writes operations in batches that make more than ten thousand events with small write buffers,
-/// with keys that would end a script if they were not escaped.
+/// Writes a file of operations that make more than ten thousand events if write buffers are small.
+/// Some keys would end a script if they were not escaped.
 fn write_many(file: &Path) {
     let mut text = String::new();
     for i in 0..4500u32 {

@@ -428,8 +428,8 @@ pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Re
 }
 
 impl Report {
-    /// Does `lookups` on `source`, which has `live` entries and bytes, with each of `filters`, and
-    /// returns the report.
+    /// Does `lookups` on `source` with each of `filters`, and returns the report. `live` is the
+    /// number of live entries and their size in bytes.
     fn of(
         data: String,
         live: (u64, u64),
