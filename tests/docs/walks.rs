@@ -25,7 +25,7 @@ impl Function {
     }
 }
 
-/// A mention of a function's name in a body, where a call or the function itself as a value stands.
+/// A mention of a function in a body: a call, or the function used as a value.
 struct Mention<'b> {
     /// The text before the name: `.`, `self.`, `Type::`, or nothing.
     receiver: &'b str,

@@ -371,8 +371,7 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         db.ingest(&written).unwrap();
         db.put("after", "1").unwrap();
         drop(db);
-        // The files as a concurrent reader sees them that reads the MANIFEST early and the logs
-        // late.
+        // The files as seen by a concurrent reader that reads the MANIFEST early and the logs late.
         fs.append(&manifest).unwrap().set_len(len).unwrap();
         let db = Db::open_read_only("/db", on(&fs)).unwrap();
         assert_eq!(db.get("after").unwrap(), None);

@@ -97,7 +97,7 @@ fn a_torn_log_ends_before_the_torn_batch_at_every_length() {
     }
 }
 
-/// A damaged log is not given up before it has its other name, which may be from an earlier open.
+/// A damaged log is removed only once it is linked into `lost`, possibly by an earlier open.
 #[test]
 fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
     let fs = SimFs::new(1);

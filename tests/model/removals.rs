@@ -34,7 +34,7 @@ type Plain = BTreeMap<Vec<u8>, Vec<u8>>;
 struct Run {
     home: Home,
     rng: Rng,
-    /// `None` only while it is opened again.
+    /// `None` only while the database is opened again.
     db: Option<Db>,
     /// Time of the clock, in milliseconds since the epoch.
     now: Arc<AtomicU64>,

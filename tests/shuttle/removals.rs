@@ -81,7 +81,8 @@ fn what_has_expired_goes_and_nothing_comes_back() {
     });
 }
 
-/// Tables whose entries have all expired are removed by themselves once the snapshot is dropped.
+/// Tables whose entries have all expired are removed in the background once the snapshot is
+/// dropped.
 #[test]
 fn expired_tables_go_beside_the_last_reader() {
     check(|| {

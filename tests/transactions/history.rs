@@ -25,7 +25,8 @@ type State = BTreeMap<Vec<u8>, u64>;
 #[derive(Clone, Debug)]
 enum Read {
     Key(Vec<u8>, Option<u64>),
-    /// All entries from the first key up to the second: excluded, or included if it was yielded.
+    /// All entries from the first key up to the second. The flag is set if the scan ended at the
+    /// second key, which is then included.
     Range(Vec<u8>, Vec<u8>, bool, Vec<(Vec<u8>, u64)>),
 }
 
