@@ -175,7 +175,7 @@ pub struct Progress {
 }
 
 /// Time to wait before a bar is shown whose total was not known at first. Earlier, the total grows
-/// by leaps, which would make the bar jump back and forth.
+/// by leaps, which would make the bar jump back and forth. A longer time shows the bar later.
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
 /// Minimum width of a terminal for a bar, in columns. A narrower terminal shows a counter.

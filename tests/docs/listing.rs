@@ -102,7 +102,7 @@ fn entry(head: &str, names: &[String]) -> String {
     text + &line
 }
 
-/// Puts entries of one line each on one line, as long as it is not full.
+/// Joins entries of one line each into lines of about [`WIDTH`] characters at most.
 fn joined(entries: Vec<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for entry in entries {

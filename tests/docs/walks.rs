@@ -138,7 +138,7 @@ impl Library {
     /// Returns the function that `mention` in `caller` calls, as far as names tell: a function of
     /// the path or of the caller's own type, or the only one of this name.
     fn target(&self, caller: &Function, mention: &Mention<'_>) -> Option<&Function> {
-        // A closure of the caller.
+        // The name may be that of a closure in the caller.
         if caller.body.contains(&format!("let {} = ", mention.name)) {
             return None;
         }

@@ -530,7 +530,7 @@ fn an_expired_table_above_older_versions_is_compacted() {
     db.wait_idle().unwrap();
     assert_eq!(space.iter().unwrap().count(), 500);
     assert_eq!(db.stats().expired_tables, 0);
-    // Not even setting the clock back restores them.
+    // Not even setting the clock back restores the expired entries.
     clock.set(1000);
     assert_eq!(space.iter().unwrap().count(), 500);
     assert!(space.iter().unwrap().all(|entry| entry.unwrap().1 == "never"));

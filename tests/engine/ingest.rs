@@ -48,7 +48,7 @@ fn tables_of_a_new_database_go_to_the_last_level_and_are_linked() {
     let mut model = Contents::new();
     add(&mut model, 0..5000, "first ");
     assert_eq!(contents(&db), model);
-    // Later writes are newer.
+    // Writes after the ingest hide the ingested entries.
     db.put(key(7), "late").unwrap();
     db.delete(key(8)).unwrap();
     model.insert(key(7).into(), b"late".to_vec());

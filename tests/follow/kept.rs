@@ -369,8 +369,8 @@ fn changes_outlive_the_database_that_they_are_of() {
     Db::open(DIR, options).unwrap();
 }
 
-/// Makes a database whose entries were all written twice: first to logs that are kept, then to one
-/// that is not flushed. Returns the entries and the kept logs.
+/// Makes a database whose entries were all written twice, to logs that are kept, and one of them a
+/// third time, to a log that is not flushed. Returns the entries, and the logs of the first writes.
 fn overwritten(fs: &SimFs, options: &Options) -> (crate::Entries, Vec<u64>) {
     let db = Db::open(DIR, options.clone()).unwrap();
     let logs = put_and_flush(&db, fs, 0..6);
@@ -390,7 +390,7 @@ fn kept_logs_are_no_part_of_the_database() {
     let fs = SimFs::new(1);
     let options = options(&fs, 1).keep_logs_bytes(1 << 20);
     let (entries, logs) = overwritten(&fs, &options);
-    // Even damage in one of them is noticed only by readers of changes.
+    // Even damage in a kept log is noticed only by readers of changes.
     let damaged = Path::new(DIR).join(format!("{:06}.log", logs[3]));
     fs.damage(&damaged, 30, 1).unwrap();
     let report = verify(DIR, &options).unwrap();

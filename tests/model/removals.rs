@@ -314,7 +314,7 @@ impl Run {
         }
     }
 
-    /// Compares all reads of everything.
+    /// Compares all entries of the database with the model.
     fn scan(&mut self) {
         assert_shows(&self.space(), &live(&self.expiring, self.now()), "the keyspace");
         // The keys outside of keyspaces are digits.

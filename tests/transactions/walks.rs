@@ -30,7 +30,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     (0..1 + rng.below(2)).map(|_| *rng.pick(letters)).collect()
 }
 
-/// A list that is sorted by an order, in which the last write of a key counts.
+/// A list of entries, sorted by `order`, that keeps only the last write of each key.
 #[derive(Clone)]
 struct Twin {
     order: Order,

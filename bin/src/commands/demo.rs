@@ -168,7 +168,7 @@ impl Tour {
     }
 }
 
-/// Loads the data. Between batches, looks up a word: sometimes the one loaded last, otherwise any
+/// Loads the data. After each batch, looks up a word: sometimes the one loaded last, otherwise any
 /// word of the data, loaded or not, or an absent one.
 fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     let mut rng = Rng::new(SEED);
