@@ -1,6 +1,7 @@
 //! Keeps users and an index of their emails in two keyspaces: `cargo run --example keyspaces`.
 //!
-//! A batch or a transaction writes to both at once, so that the index always matches the users.
+//! A batch or a transaction writes to both keyspaces at once, so that the index always matches the
+//! users.
 
 use minikv::{Db, FixedPrefix, Keyspace, Options, Result, WriteBatch};
 

@@ -211,7 +211,7 @@ fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     members
 }
 
-/// Returns the name of the member that begins with `code`, if the member is public or `all` is set.
+/// Returns the name of the member that `code` begins, if the member is public or `all` is set.
 fn member(code: &str, all: bool) -> Option<&str> {
     let code = match code.strip_prefix("pub ") {
         Some(code) => code,
@@ -263,7 +263,8 @@ fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     found
 }
 
-/// Returns the public modules, each with its types and functions, except those of an earlier module.
+/// Returns the public modules, each with its types and functions, except those of an earlier
+/// module.
 pub fn surface(src: &Path) -> Vec<Module> {
     let sources = Sources::read(src);
     // An item that several modules re-export is listed once.

@@ -319,7 +319,7 @@ fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
-    // From here on, both have files of the same names.
+    // From here on, both directories have files of the same names.
     let db = Db::open(&path, small()).unwrap();
     let other = Db::open(&copy, small()).unwrap();
     fs::rename(&path, home.path().join("away")).unwrap();

@@ -13,8 +13,8 @@ use crate::changes::{Write, read, write};
 use crate::rng::{Rng, seed};
 use crate::{DIR, of_iter, options};
 
-/// Returns the numbers of the logs in `dir` whose writes are all in tables, and of the others, each
-/// with the size of the file.
+/// Returns the numbers of the logs in `dir` whose writes are all in tables, and of the other logs,
+/// each with the size of the file.
 fn logs_in(fs: &dyn Fs, dir: &str) -> [Vec<(u64, u64)>; 2] {
     let dir = Path::new(dir);
     let recovered = files::recover_manifest(fs, dir, "leveldb.BytewiseComparator").unwrap();

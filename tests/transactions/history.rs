@@ -251,7 +251,7 @@ fn account(rng: &mut Rng) -> Vec<u8> {
     format!("account/{}", rng.below(12)).into_bytes()
 }
 
-/// A bank: transfers read two accounts and write both or one; audits read several.
+/// A bank: transfers read two accounts and write both accounts or one; audits read several.
 #[test]
 fn a_bank_is_serializable() {
     let transfer: Body = |rng, tx, reads| {

@@ -217,7 +217,7 @@ impl Store for Fjall {
     }
 }
 
-/// A keyspace beside the others.
+/// A keyspace that a workload creates, besides that of the [`Store`].
 struct Named(Keyspace);
 
 impl Space for Named {

@@ -29,7 +29,7 @@ pub fn key(number: u64) -> Key {
     key
 }
 
-/// Returns the number of a key, or `None` if it is not one of these keys.
+/// Returns the number of a key, or `None` if the key does not have the form of a [`Key`].
 pub fn number_of(key: &[u8]) -> Option<u64> {
     if key.len() != KEY_BYTES {
         return None;

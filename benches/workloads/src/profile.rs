@@ -9,7 +9,7 @@
 //!
 //! db_bench draws one number for each request and derives the kind of request, the key range, the
 //! key, and the sizes from it, so that they depend on each other: a put always goes to the same few
-//! keys. Here each component has a generator of its own, and all are independent.
+//! keys. Here each component has a random generator of its own, so they are independent.
 
 use std::fmt;
 use std::str::FromStr;

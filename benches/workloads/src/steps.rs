@@ -168,7 +168,8 @@ impl Loaded<'_> {
 
     /// Puts `puts` entries in each of `rounds` rounds, with a generation for each round, from
     /// `generation` on. After each round `follower` catches up and gets the last entry, which
-    /// counts as one operation. Some of the others are checked, untimed. Returns the work done.
+    /// counts as one operation. Some of the other entries are checked, untimed. Returns the work
+    /// done.
     pub fn follow(
         &self,
         follower: &dyn Follower,
@@ -286,8 +287,8 @@ impl Loaded<'_> {
         }
     }
 
-    /// Puts all entries in batches. An operation is an entry; a latency is that of a batch. Returns
-    /// the work done.
+    /// Puts all entries in batches. Each entry counts as an operation; latencies are those of
+    /// batches. Returns the work done.
     pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
         timed(self.entries, || {
             let mut timings = Timings::new();

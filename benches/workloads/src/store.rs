@@ -191,8 +191,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn sync(&self) -> Result<()>;
 
-    /// Creates `count` keyspaces. If each has a write buffer of its own, it gets its share of the
-    /// whole.
+    /// Creates `count` keyspaces. If each keyspace has a write buffer of its own, they divide
+    /// [`Settings::write_buffer_bytes`] among them.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -478,7 +478,7 @@ fn a_keyspace_has_keys_of_its_own() {
     let explained = String::from_utf8(in_users(&["explain", "bob"]).ok()).unwrap();
     assert!(explained.contains("usersbob\""), "{explained}");
     assert_eq!(in_users(&["explain", "ann"]).code, Some(1));
-    // A dump of a keyspace loads into another; a dump of everything has them all.
+    // A dump of a keyspace loads into another; a dump of everything has all keyspaces.
     let dump = in_users(&["dump"]).ok();
     assert_eq!(dump, b"bob\tBob\ncid\tCid\n");
     place.feed(&["load", "--keyspace", "copy \\\\ of"], &dump).ok();
@@ -517,7 +517,7 @@ fn values_of_an_expiring_keyspace_expire() {
     assert_eq!(within(&["get", "ann"]).ok(), b"A");
     within(&["get", "bob"]).fails(1, &["bob"]);
     assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
-    // The ordinary keyspace of that name is another one.
+    // The ordinary keyspace of that name is a different keyspace.
     assert_eq!(place.text(&["scan", "--keyspace", "s"]), "");
     place.ok(&["put", "--keyspace", "s", "ann", "ordinary"]);
     let listed = place.text(&["keyspaces"]);

@@ -566,7 +566,7 @@ mod tests {
         let work = work(&source, "3");
         let scans = work.measure(&source).unwrap();
         let blocks: Vec<_> = (0..source.tables.len()).map(|i| Blocks::of(&source, i)).collect();
-        // Tables of level 0 are runs of their own.
+        // Each table of level 0 is a run of its own.
         let levels: Vec<_> = source.tables.iter().map(|(file, _)| file.level).collect();
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
         for (i, &level) in levels.iter().enumerate() {
