@@ -1,5 +1,5 @@
-//! Bugs that engines of this format have or had, one test each. The comment before a test tells
-//! what happened elsewhere.
+//! Bugs that engines of this format have or had, one test each. The comment before a test says
+//! what happened in other engines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

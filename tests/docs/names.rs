@@ -1,5 +1,5 @@
-//! The names that source files define, by type and by module. This understands rustfmt's layout,
-//! not the language.
+//! The names that source files define, by type and by module. They are found by rustfmt's
+//! layout, not by parsing the language.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -89,7 +89,7 @@ fn few_large_entries_go_with_their_tables() {
     assert_eq!((done.keys, tables_on_disk(&fs)), (0, 0));
 }
 
-/// Every kind of bounds, in random databases of many levels, in both orders of keys.
+/// Tries every kind of bounds, in random databases of many levels, and in both orders of keys.
 #[test]
 fn ranges_of_all_kinds_delete_what_a_model_deletes() {
     let mut rng = rng::Rng::new(7);

@@ -76,7 +76,7 @@ fn number(value: impl AsRef<[u8]>) -> u64 {
     u64::from_le_bytes(value.as_ref()[..8].try_into().unwrap())
 }
 
-/// A value of 8 to 100 bytes, so that memtables fill at different times.
+/// Returns a value of 8 to 100 bytes, so that memtables fill at different times.
 fn bytes(number: u64) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.resize(8 + (number % 93) as usize, b'.');

@@ -287,7 +287,7 @@ impl Requests {
         Requests { profile, keys, kinds, misses, values, scans }
     }
 
-    /// Returns the number of an entry.
+    /// Returns the number of the next entry to request.
     pub fn next_number(&mut self) -> u64 {
         match &mut self.keys {
             Keys::Mixgraph { law, sums, entries, ranges, ranks } => {

@@ -426,7 +426,7 @@ impl Loaded<'_> {
     }
 
     /// One thread gets random entries, while another puts random entries until the first is done.
-    /// Returns the work of each.
+    /// Returns the work of each thread.
     pub fn gets_while_putting(&self, gets: u64, generation: u32) -> Result<(Done, Done)> {
         let is_over = AtomicBool::new(false);
         let barrier = Barrier::new(2);
@@ -478,7 +478,7 @@ impl Spread<'_> {
         (&*self.spaces[(number % count) as usize], key(number / count))
     }
 
-    /// Puts all entries, and then gets random ones. Returns the work of each.
+    /// Puts all entries, and then gets random ones. Returns the work of the puts and of the gets.
     pub fn put_and_get(&self, order: Order, gets: u64) -> Result<(Done, Done)> {
         let puts = timed(self.entries, || {
             let (mut timings, mut value) = (Timings::new(), Vec::new());

@@ -631,7 +631,7 @@ fn a_scan_on_several_threads_prints_the_same() {
         db.put(format!("{:05}", number * 7919 % 12_000), value(number)).unwrap();
     }
     db.compact_range::<&str>(..).unwrap();
-    // In level 0 and in the log.
+    // These writes are in level 0 and in the log.
     for number in (0..12_000).step_by(5) {
         db.delete(format!("{number:05}")).unwrap();
         db.put(format!("{number:05}+"), "new").unwrap();

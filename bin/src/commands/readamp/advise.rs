@@ -77,7 +77,7 @@ struct RewrittenLevel {
 }
 
 impl Rewritten {
-    /// Does `lookups` on a database that was loaded with the filters that `advice` gives to each
+    /// Runs `lookups` on a database that was loaded with the filters that `advice` gives to each
     /// level.
     pub fn of(source: &Source, lookups: &[Lookup], advice: &LevelAdvice) -> Result<Rewritten> {
         let db = source.open()?;

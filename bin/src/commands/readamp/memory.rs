@@ -330,7 +330,7 @@ fn divisions(
     Ok(each.map(division).collect())
 }
 
-/// Does the lookups with the filters and the cache of a division. Returns the number of reads from
+/// Runs the lookups with the filters and the cache of a division. Returns the number of reads from
 /// files per get.
 fn measured(
     source: &Source,

@@ -179,7 +179,7 @@ struct Grafite {
 }
 
 impl ScanWork {
-    /// Does the scans on a database as it is, and replays them table by table.
+    /// Runs the scans on a database as it is, and replays them table by table.
     pub fn measure(&self, source: &Source) -> Result<Scans> {
         let db = source.open()?;
         let entries = self.scan(&db)?;

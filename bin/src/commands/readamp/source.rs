@@ -365,8 +365,8 @@ fn order() -> UserComparator {
     UserComparator::new(Arc::new(BytewiseComparator))
 }
 
-/// Returns the part of `table` that follows its data blocks, with the filters `made`, and the
-/// offset of that part.
+/// Returns the part of `table` that follows its data blocks, with `made` as its filters,
+/// and the offset of that part.
 fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u8>)> {
     let data_end = table.blocks()?.iter().filter_map(|block| block.handle.end()).max();
     let data_end = data_end.unwrap_or(0);
