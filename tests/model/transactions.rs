@@ -24,8 +24,8 @@ pub struct Open {
     reads: Vec<Bounds>,
     /// The keys that others have written since its beginning.
     written: Vec<Vec<u8>>,
-    /// The ranges that others have deleted since. They may also conflict with reads that found
-    /// nothing there.
+    /// The ranges that others have deleted since its beginning. A deleted range may conflict with a
+    /// read of the range even if the read found nothing.
     deleted: Vec<Bounds>,
     savepoint: Option<Saved>,
 }

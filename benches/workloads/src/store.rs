@@ -13,8 +13,8 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 /// A key and its value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// The options that differ between workloads. Other options are the same for all: filters of 10 bits
-/// per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine has it.
+/// The options that differ between workloads. Other options are the same for all: filters of 10
+/// bits per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Size of a memtable, in bytes.

@@ -237,8 +237,8 @@ impl ScanWork {
     }
 }
 
-/// Scans grouped by range. Scans of one range all read the same, so they are not independent
-/// evidence.
+/// Scans grouped by range. All scans of one range read the same blocks, so they are not
+/// independent evidence.
 struct Clusters {
     /// The cluster of each scan.
     of_scan: Vec<usize>,
