@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     for entry in db.prefix("note/")? {
         db.delete(entry?.0)?; // a mistake
     }
-    db.backup(&folder)?; // it is in this backup, too
+    db.backup(&folder)?; // the mistake is in this backup, too
     db.close()?;
 
     let backups = Backups::open(&folder, &Options::default())?;

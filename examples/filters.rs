@@ -1,4 +1,4 @@
-//! Does the same lookups in the same tables with and without bloom filters, to show what they save:
+//! Runs the same lookups in the same tables with and without bloom filters, to show what they save:
 //! `cargo run --release --example filters`.
 //!
 //! A get of an absent key must search every table whose range includes the key. If the filter in

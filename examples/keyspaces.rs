@@ -1,6 +1,7 @@
 //! Keeps users and an index of their emails in two keyspaces: `cargo run --example keyspaces`.
 //!
-//! A batch or a transaction writes to both at once, so that the index always matches the users.
+//! A batch or a transaction writes to both keyspaces at once, so that the index always matches the
+//! users.
 
 use minikv::{Db, FixedPrefix, Keyspace, Options, Result, WriteBatch};
 
@@ -55,7 +56,7 @@ fn main() -> Result<()> {
     assert!(!accounts.add("impostor", "ann@example.org")?);
     assert_eq!(accounts.users.prefix("an")?.count(), 2);
 
-    // One moment of all keyspaces.
+    // The snapshot shows all keyspaces as of one moment.
     let before = db.snapshot();
     accounts.remove("ann")?;
     assert!(!accounts.emails.contains_key("ann@example.org")?);

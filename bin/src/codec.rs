@@ -231,7 +231,7 @@ impl<'de> Visitor<'de> for DatumVisitor {
     }
 }
 
-/// A line of JSON with both fields.
+/// A line of JSON with a key and a value.
 struct Entry {
     key: Vec<u8>,
     value: Vec<u8>,

@@ -19,8 +19,8 @@ pub fn named(name: &str) -> Option<Arc<dyn Comparator>> {
 }
 
 /// Returns the name of the comparator of the database in `dir`, from the first edit of its
-/// MANIFEST, or of the newest one if CURRENT is missing. Returns `None` if that is damaged: an open
-/// then reports the damage.
+/// MANIFEST, or of the newest MANIFEST if CURRENT is missing. Returns `None` if that edit is
+/// damaged: an open then reports the damage.
 pub fn name_in(dir: &Path) -> Option<String> {
     let manifest = current(dir).or_else(|| newest_manifest(dir))?;
     let mut log = LogReader::new(DiskFs.open(&manifest).ok()?, &manifest).ok()?;

@@ -42,8 +42,8 @@ pub struct LogFile {
 }
 
 impl Survey {
-    /// Returns a survey of the database in `dir`. With `any_order`, its comparator need not be
-    /// known.
+    /// Returns a survey of the database in `dir`. With `any_order`, this build need not know the
+    /// database's comparator.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
         if !minikv::internals::engine::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));

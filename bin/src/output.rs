@@ -174,11 +174,11 @@ pub struct Progress {
     _guard: Option<Guard>,
 }
 
-/// Time after which the total no longer grows by leaps, which would make a bar jump back and forth.
-/// A longer time shows the bar later.
+/// Time to wait before a bar is shown whose total was not known at first. Earlier, the total grows
+/// by leaps, which would make the bar jump back and forth. A longer time shows the bar later.
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
-/// Minimum width of a terminal for a bar, in columns. In a narrower one there is a counter.
+/// Minimum width of a terminal for a bar, in columns. A narrower terminal shows a counter.
 const COLUMNS_WITH_BAR: u16 = 80;
 
 impl Progress {

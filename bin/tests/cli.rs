@@ -54,7 +54,8 @@ fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) 
     master.write_all(typed.as_bytes()).unwrap();
     let end = || Stdio::from(terminal.try_clone().unwrap());
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-    // The terminal closes when no process has its other end open. From here on, only the child has.
+    // The terminal closes when no process has its other end open. From here on, only the child has
+    // it open.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     drop(terminal);
     let mut shown = Vec::new();

@@ -22,8 +22,8 @@ fn read_all(
 ) -> Result<Entries> {
     let forward: Vec<_> = iter()?.collect::<Result<_>>()?;
     let backward: Vec<_> = iter()?.rev().collect::<Result<_>>()?;
-    // If two tables hold one entry with different values, only the values differ, which `verify`
-    // does not notice.
+    // Only keys are compared: two tables may hold the same entry with different values, which
+    // `verify` does not notice.
     let keys = |(key, _): &(Bytes, Bytes)| key.clone();
     let is_same = forward.iter().map(keys).eq(backward.iter().rev().map(keys));
     assert!(is_same || !is_sound, "forward and backward are the same");

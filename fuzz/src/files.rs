@@ -3,7 +3,7 @@
 //! ```text
 //! file    1 byte kind | 1 byte number | 3 bytes length, little-endian | its bytes
 //! ```
-//! A length that exceeds the input stands for the rest of it.
+//! A length that exceeds the input stands for the rest of the input.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

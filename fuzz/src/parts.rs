@@ -156,8 +156,8 @@ pub fn block(data: &[u8]) {
             }
             let by_head = headed.view().get_ge(&order, target, &mut scratch);
             let by_head = by_head.map(|entry| entry.map(|entry| entry.key.to_vec()));
-            // Restart points may be wrong, so that a search and a walk differ; if each is an entry,
-            // every key must be found.
+            // Restart points may be wrong, so that a search and a walk differ. If each restart
+            // point is the start of an entry, every key must be found.
             if is_sound && at >= 3 && block.view().restarts_are_entries() {
                 assert_eq!(got.unwrap().as_ref(), Some(target));
                 assert_eq!(by_head.unwrap().as_ref(), Some(target), "by its head");
@@ -192,8 +192,9 @@ pub fn batch(data: &[u8]) {
     assert_eq!(again.len(), 2 * ops.len());
 }
 
-/// Orders three keys of an IndexedDB, and decodes them. The first two bytes are the lengths of the
-/// first two keys. Checks that the order is one: total, and the same from both sides.
+/// Compares three keys of an IndexedDB, and decodes them. The first two bytes are the lengths of
+/// the first two keys. Checks that the comparator is a total order: reflexive, antisymmetric and
+/// transitive.
 pub fn indexed_db(data: &[u8]) {
     let Some((lens, rest)) = data.split_first_chunk::<2>() else { return };
     let (a, rest) = rest.split_at(usize::from(lens[0]).min(rest.len()));

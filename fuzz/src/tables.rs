@@ -31,7 +31,7 @@ fn walk(
     Ok(seen)
 }
 
-/// Opens a table as one of plain keys and of internal keys, with and without paranoid checks; walks
+/// Opens a table with plain keys and with internal keys, with and without paranoid checks; walks
 /// it forward and backward; and looks up its keys with and without filters.
 pub fn table(data: &[u8]) {
     let fs = MemFs::new();

@@ -92,8 +92,8 @@ fn names(fs: &SimFs) -> BTreeSet<String> {
     fs.list(Path::new(DIR)).unwrap_or_default().into_iter().collect()
 }
 
-/// Checks that the directory holds every table in use and nothing superfluous: the current
-/// MANIFEST, the logs that it does not cover, and at most `kept_bytes` of kept logs.
+/// Checks that the directory holds every table in use, no other table, no old MANIFEST, no
+/// temporary file, and at most `kept_bytes` of logs that the MANIFEST covers.
 pub fn check_files(fs: &SimFs, mut kept_bytes: u64) -> Result<(), String> {
     let recovered = files::recover_manifest(fs, Path::new(DIR), "leveldb.BytewiseComparator")
         .map_err(|error| format!("the MANIFEST: {error}"))?;

@@ -71,8 +71,8 @@ fn make_copies(db: &Db, home: &Path, acked: &AtomicU64) {
     }
 }
 
-/// Checks that the puts, which are numbered and reuse their keys in turn, are there up to some
-/// number, without gaps. Returns that number.
+/// Checks that all puts up to the highest number are there, without gaps. Puts are numbered, and go
+/// to 500 keys in turn. Returns the highest number.
 pub fn check_numbers(entries: Iter) -> u64 {
     let mut found = BTreeMap::new();
     for entry in entries {
@@ -90,7 +90,7 @@ pub fn check_numbers(entries: Iter) -> u64 {
 }
 
 /// Starts the child and kills it after it has reported `lines` synced puts. Returns the last put it
-/// reported, which is also stored in `acked`. With `copies`, the child makes checkpoints there.
+/// reported, which is also stored in `acked`. The child makes checkpoints in `copies`, if given.
 pub fn run_and_kill(
     dir: &Path,
     first: u64,
@@ -172,7 +172,7 @@ fn run_mount(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// A filesystem that is mounted until this is dropped.
+/// A mounted filesystem, unmounted on drop.
 pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {

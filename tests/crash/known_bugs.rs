@@ -1,5 +1,5 @@
-//! Bugs that engines of this format have or had, one test each. The comment before a test tells
-//! what happened elsewhere.
+//! Bugs that engines of this format have or had, one test each. The comment before a test says
+//! what happened in other engines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,8 +128,8 @@ fn a_put_before_a_log_rotation_is_durable_when_a_later_one_is_synced() {
     }
 }
 
-/// Neither put is synced, and the disk happens to keep log B but not the end of log A. Engines
-/// replay both, and end in a state that the database was never in.
+/// Puts in two logs, A and B, are not synced, and the disk happens to keep log B but not the end of
+/// log A. Engines replay both, and end in a state that the database was never in.
 #[test]
 fn a_log_after_one_that_lost_its_end_is_not_replayed() {
     let fs = SimFs::new(5);
@@ -522,8 +522,8 @@ fn crashes_during_recovery_from_crashes_lose_nothing() {
     }
 }
 
-/// LevelDB's logs have no marker at their start. After damage in one log, the next log does not
-/// continue it, but LevelDB replays it over the hole.
+/// LevelDB's logs have no marker at their start. If one log is damaged, the next log does not
+/// continue it, but LevelDB replays the next log all the same.
 #[test]
 fn a_log_after_a_damaged_one_is_not_replayed_with_or_without_a_marker() {
     for has_marker in [true, false] {

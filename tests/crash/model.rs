@@ -27,8 +27,8 @@ pub struct Model {
     pub commits: Vec<Commit>,
     /// Hashes of the states, by the number of commits.
     states: Vec<u64>,
-    /// Numbers of operations that made commits durable other than by their own sync, each with the
-    /// number of commits.
+    /// Numbers of filesystem operations after which all commits so far were durable, even unsynced
+    /// ones, each with the number of these commits.
     barriers: Vec<(u64, usize)>,
     pub entries: Entries,
 }
@@ -79,7 +79,7 @@ impl Model {
     }
 }
 
-/// Returns the hash of what is left of an entry, or 0 if nothing is.
+/// Returns the hash of what is left of an entry, or 0 if nothing is left.
 fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
     let Some(value) = settled(key, value) else { return 0 };
     let mut hasher = DefaultHasher::new();

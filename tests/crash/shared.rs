@@ -1,5 +1,5 @@
-//! Databases that share a budget of memory, after a crash at any operation. A flush that one makes
-//! for the sake of the others loses no data of any of them.
+//! Databases that share a budget of memory, after a crash at any operation. A flush by which one
+//! database frees memory for the others loses no data of any of them.
 
 use std::sync::Arc;
 

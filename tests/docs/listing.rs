@@ -25,8 +25,8 @@ const ALONE: &str = "and";
 /// The optional ends of names.
 const ENDS: [&str; 2] = ["_in", "_with"];
 
-/// Types of one kind. The members that all of a family have are listed once, under all their
-/// names; an earlier family comes first.
+/// Families of types. The members that all types of a family have are listed once, under the names
+/// of all these types. An earlier family takes precedence.
 const FAMILIES: [&[&str]; 7] = [
     &["Db", "Keyspace", "ReadOnlyDb", "Snapshot"],
     &["Db", "ReadOnlyDb", "Snapshot"],
@@ -37,8 +37,8 @@ const FAMILIES: [&[&str]; 7] = [
     &["Cursor", "KeyspaceCursor", "TransactionCursor"],
 ];
 
-/// Moves the members that all types of a family have to an entry of their own. Leaves out types of
-/// which nothing else is left.
+/// Moves the members that all types of a family have to an entry of their own. Leaves out types
+/// that have no other members.
 fn share(types: &Types, families: &[&[&str]]) -> Types {
     let mut own = types.clone();
     let mut shared = Types::new();
@@ -102,7 +102,7 @@ fn entry(head: &str, names: &[String]) -> String {
     text + &line
 }
 
-/// Puts entries of one line each on one line, as long as it is not full.
+/// Joins entries of one line each into lines of about [`WIDTH`] characters at most.
 fn joined(entries: Vec<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for entry in entries {
@@ -179,7 +179,8 @@ fn module(types: &[(&str, &[&str])]) -> Module {
     Module { path: "minikv".to_string(), types: types.collect() }
 }
 
-/// Two types of a family, of which each has members that the other one lacks, and some others.
+/// Returns a module with two types of a family, each of which has members that the other lacks, and
+/// with some other types.
 fn example() -> Module {
     module(&[
         ("Backup", &["files", "number"]),

@@ -158,7 +158,7 @@ fn code_spans(markdown: &str) -> Vec<&str> {
     outside_fences.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Names of other libraries on the pages: what the bench of the peers calls.
+/// Names on the pages that belong to other libraries: the functions that the peers' bench calls.
 const FOREIGN_NAMES: [&str; 3] = ["flush_wal(true)", "persist(SyncData)", "Durability::None"];
 
 /// Packages whose pages name functions of another language than Rust.

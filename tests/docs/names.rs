@@ -1,5 +1,5 @@
-//! The names that source files define, by type and by module. This understands rustfmt's layout,
-//! not the language.
+//! The names that source files define, by type and by module. They are found by rustfmt's
+//! layout, not by parsing the language.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -54,8 +54,8 @@ impl Names {
         names
     }
 
-    /// Returns whether the last two names of `path` belong together; a single name must be a
-    /// function.
+    /// Returns whether the type or module that `path` names next to last defines its last name. A
+    /// single name must be a function.
     pub fn contain(&self, path: &[&str]) -> bool {
         match path {
             [.., owner, name] => {

@@ -190,7 +190,7 @@ fn is_inherent(header: &str, name: &str) -> bool {
     rest.split('<').next() == Some(name)
 }
 
-/// Returns the names of the public members of a block, or with `all` of all its members.
+/// Returns the names of the public members of a block, or of all members with `all`.
 fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
     let mut gated = false;
@@ -211,7 +211,7 @@ fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     members
 }
 
-/// Returns the name of the member that `code` begins, if it is public or `all` members are.
+/// Returns the name of the member that `code` begins, if the member is public or `all` is set.
 fn member(code: &str, all: bool) -> Option<&str> {
     let code = match code.strip_prefix("pub ") {
         Some(code) => code,
@@ -246,7 +246,7 @@ fn declared_by_macro(text: &str, name: &str) -> BTreeSet<String> {
     members
 }
 
-/// Returns the paths of the public modules below `file`.
+/// Returns the paths of the public module `path` and of the public modules below it.
 fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, path) };
     let mut found = vec![path.iter().map(|name| name.to_string()).collect()];
@@ -263,7 +263,8 @@ fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     found
 }
 
-/// Returns the public modules, each with the types and functions that it is the first to show.
+/// Returns the public modules, each with its types and functions, except those of an earlier
+/// module.
 pub fn surface(src: &Path) -> Vec<Module> {
     let sources = Sources::read(src);
     // An item that several modules re-export is listed once.

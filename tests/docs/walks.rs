@@ -25,7 +25,7 @@ impl Function {
     }
 }
 
-/// A mention of a function's name in a body, where a call or the function itself as a value stands.
+/// A mention of a function in a body: a call, or the function used as a value.
 struct Mention<'b> {
     /// The text before the name: `.`, `self.`, `Type::`, or nothing.
     receiver: &'b str,
@@ -138,7 +138,7 @@ impl Library {
     /// Returns the function that `mention` in `caller` calls, as far as names tell: a function of
     /// the path or of the caller's own type, or the only one of this name.
     fn target(&self, caller: &Function, mention: &Mention<'_>) -> Option<&Function> {
-        // A closure of the caller.
+        // The name may be that of a closure in the caller.
         if caller.body.contains(&format!("let {} = ", mention.name)) {
             return None;
         }

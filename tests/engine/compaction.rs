@@ -135,7 +135,8 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
         }
     });
     let beside = most_beside.load(Ordering::SeqCst);
-    // The manual compaction itself counts as one into level 1, and another may already be running.
+    // The manual compaction itself counts as a compaction into level 1, and another one may already
+    // be running.
     assert!(beside > 2, "{beside} beside {} puts", written.load(Ordering::SeqCst));
     for i in 0..10_000 {
         assert!(db.get(key(i)).unwrap().is_some());

@@ -115,7 +115,8 @@ fn older_versions_in_deeper_levels_do_not_come_back() {
         db.compact_range::<&str>(..).unwrap();
     }
     is_on.store(true, Ordering::Relaxed);
-    // Compactions of the upper levels remove these, far above the versions from before.
+    // Compactions of the upper levels remove these values, far above the older versions of the
+    // keys.
     for round in 0..8 {
         (0..300).for_each(|i| db.put(key(i * 10), format!("old {round} {i}")).unwrap());
         db.wait_idle().unwrap();
@@ -245,8 +246,8 @@ fn a_panic_of_the_filter_is_an_error_and_loses_nothing() {
     assert_eq!(contents(&db), after_rule(&before));
 }
 
-/// A compaction ends soon after the database is closed, or after one of its parts has failed. (Of
-/// each compaction of the whole database here, there are two parts, one after the other.)
+/// A compaction ends soon after the database is closed, or after one of its parts has failed. (Each
+/// compaction of the whole database here has two parts, which run one after the other.)
 #[test]
 fn a_compaction_is_given_up_when_the_database_is_closed_and_when_a_part_fails() {
     type Trap = fn(&Db);

@@ -46,7 +46,7 @@ fn whole_tables_go_at_once_and_keys_at_the_ends_one_by_one() {
     for i in [0, 1004, 1005, 10_000, 18_994, 18_995] {
         assert_eq!(db.get(key(i)).unwrap().is_some(), !(1005..18_995).contains(&i), "{i}");
     }
-    // Later writes are newer.
+    // Writes after the range delete are not affected by it.
     db.put(key(5000), "late").unwrap();
     assert_eq!(db.get(key(5000)).unwrap().as_deref(), Some(&b"late"[..]));
     drop(db);
@@ -89,7 +89,7 @@ fn few_large_entries_go_with_their_tables() {
     assert_eq!((done.keys, tables_on_disk(&fs)), (0, 0));
 }
 
-/// Every kind of bounds, in random databases of many levels, in both orders of keys.
+/// Tries every kind of bounds, in random databases of many levels, and in both orders of keys.
 #[test]
 fn ranges_of_all_kinds_delete_what_a_model_deletes() {
     let mut rng = rng::Rng::new(7);

@@ -103,7 +103,7 @@ fn assert_shows<H>(space: &Keyspace<H>, expected: &[(&str, &str)]) {
     }
 }
 
-/// Asserts the same of a transaction's reads.
+/// Asserts that every read in the transaction shows exactly `expected`, among the keys "a" to "z".
 fn assert_shows_in(space: &TransactionKeyspace<'_>, expected: &[(&str, &str)]) {
     let all: Texts = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let keys: Vec<String> = ('a'..='z').map(String::from).collect();
@@ -406,7 +406,7 @@ fn older_versions_do_not_come_back() {
     assert_eq!(space.iter().unwrap().count(), 1800);
 }
 
-/// A snapshot shows the older version from before, whatever has expired since.
+/// A snapshot keeps showing an older version, even after the newer one has expired.
 #[test]
 fn an_old_snapshot_keeps_the_version_that_it_shows() {
     let clock = TestClock::at(1000);
@@ -530,7 +530,7 @@ fn an_expired_table_above_older_versions_is_compacted() {
     db.wait_idle().unwrap();
     assert_eq!(space.iter().unwrap().count(), 500);
     assert_eq!(db.stats().expired_tables, 0);
-    // Not even setting the clock back restores them.
+    // Not even setting the clock back restores the expired entries.
     clock.set(1000);
     assert_eq!(space.iter().unwrap().count(), 500);
     assert!(space.iter().unwrap().all(|entry| entry.unwrap().1 == "never"));

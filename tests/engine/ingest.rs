@@ -48,7 +48,7 @@ fn tables_of_a_new_database_go_to_the_last_level_and_are_linked() {
     let mut model = Contents::new();
     add(&mut model, 0..5000, "first ");
     assert_eq!(contents(&db), model);
-    // Later writes are newer.
+    // Writes after the ingest hide the ingested entries.
     db.put(key(7), "late").unwrap();
     db.delete(key(8)).unwrap();
     model.insert(key(7).into(), b"late".to_vec());
@@ -371,8 +371,7 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         db.ingest(&written).unwrap();
         db.put("after", "1").unwrap();
         drop(db);
-        // The files as a concurrent reader sees them that reads the MANIFEST early and the logs
-        // late.
+        // The files as seen by a concurrent reader that reads the MANIFEST early and the logs late.
         fs.append(&manifest).unwrap().set_len(len).unwrap();
         let db = Db::open_read_only("/db", on(&fs)).unwrap();
         assert_eq!(db.get("after").unwrap(), None);

@@ -65,7 +65,7 @@ fn in_range(map: &Map, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Vec<Entry>
     entries.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Compares the entries of an iterator, taken from both ends in random turns.
+/// Compares the entries of an iterator with `expected`. Takes them from both ends in random turns.
 fn assert_yields(rng: &mut Rng, mut iter: minikv::Iter, expected: Vec<Entry>, what: &str) {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     let only = rng.below(3);
@@ -114,7 +114,7 @@ fn compare<H>(rng: &mut Rng, space: &Keyspace<H>, map: &Map) {
     compare_cursor(rng, space, &all);
 }
 
-/// Moves a cursor at random, comparing each entry with the list.
+/// Moves a cursor at random, comparing each entry with `all`.
 fn compare_cursor<H>(rng: &mut Rng, space: &Keyspace<H>, all: &[Entry]) {
     let mut cursor = space.cursor().unwrap();
     let mut at: Option<usize> = None;

@@ -227,7 +227,7 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
     assert_eq!(db.iter().unwrap().count(), 3);
 }
 
-/// Writers that write and sync while another sync runs need one more sync together.
+/// Writers that write and sync while another sync runs share one more sync.
 #[test]
 fn writers_that_wait_for_a_sync_share_the_next_one() {
     const WRITERS: usize = 12;

@@ -97,7 +97,7 @@ fn a_torn_log_ends_before_the_torn_batch_at_every_length() {
     }
 }
 
-/// A damaged log is not given up before it has its other name, which may be from an earlier open.
+/// A damaged log is removed only once it is linked into `lost`, possibly by an earlier open.
 #[test]
 fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
     let fs = SimFs::new(1);
@@ -319,7 +319,7 @@ fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
-    // From here on, both have files of the same names.
+    // From here on, both directories have files of the same names.
     let db = Db::open(&path, small()).unwrap();
     let other = Db::open(&copy, small()).unwrap();
     fs::rename(&path, home.path().join("away")).unwrap();

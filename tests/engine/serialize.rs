@@ -1,4 +1,4 @@
-//! Reports as JSON, by the feature `serde`. The names of their fields are stable.
+//! Reports as JSON, with the feature `serde`. The names of their fields are stable.
 
 use std::fs;
 use std::path::{Path, PathBuf};

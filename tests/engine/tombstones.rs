@@ -58,7 +58,7 @@ fn a_scan_over_a_deleted_range_reads_a_few_blocks_once_the_background_is_at_rest
     assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
 }
 
-/// Makes a database whose first half is tombstones, of which nobody knows when it is opened again.
+/// Makes a database whose first half is tombstones, which an open does not notice.
 fn with_forgotten_tombstones(options: Options) {
     let db = Db::open("db", options).unwrap();
     (0..ENTRIES).for_each(|i| db.put(key(i), "value").unwrap());

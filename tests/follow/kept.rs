@@ -13,8 +13,8 @@ use crate::changes::{Write, read, write};
 use crate::rng::{Rng, seed};
 use crate::{DIR, of_iter, options};
 
-/// Returns the numbers of the logs in `dir` whose writes are all in tables, and of the others, each
-/// with the size of the file.
+/// Returns the numbers of the logs in `dir` whose writes are all in tables, and of the other logs,
+/// each with the size of the file.
 fn logs_in(fs: &dyn Fs, dir: &str) -> [Vec<(u64, u64)>; 2] {
     let dir = Path::new(dir);
     let recovered = files::recover_manifest(fs, dir, "leveldb.BytewiseComparator").unwrap();
@@ -369,8 +369,8 @@ fn changes_outlive_the_database_that_they_are_of() {
     Db::open(DIR, options).unwrap();
 }
 
-/// Makes a database whose entries were all written twice: first to logs that are kept, then to one
-/// that is not flushed. Returns the entries and the kept logs.
+/// Makes a database whose entries were all written twice, to logs that are kept, and one of them a
+/// third time, to a log that is not flushed. Returns the entries, and the logs of the first writes.
 fn overwritten(fs: &SimFs, options: &Options) -> (crate::Entries, Vec<u64>) {
     let db = Db::open(DIR, options.clone()).unwrap();
     let logs = put_and_flush(&db, fs, 0..6);
@@ -390,7 +390,7 @@ fn kept_logs_are_no_part_of_the_database() {
     let fs = SimFs::new(1);
     let options = options(&fs, 1).keep_logs_bytes(1 << 20);
     let (entries, logs) = overwritten(&fs, &options);
-    // Even damage in one of them is noticed only by readers of changes.
+    // Even damage in a kept log is noticed only by readers of changes.
     let damaged = Path::new(DIR).join(format!("{:06}.log", logs[3]));
     fs.damage(&damaged, 30, 1).unwrap();
     let report = verify(DIR, &options).unwrap();

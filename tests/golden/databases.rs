@@ -97,8 +97,8 @@ impl Reads for ReadOnlyDb {
     }
 }
 
-/// Checks every entry forward, backward and by get, that there are no others, and that the absent
-/// keys are not found.
+/// Checks every entry forward, backward and by get. Checks that there are no other entries, and
+/// that the absent keys are not found.
 fn check(db: &impl Reads, expected: &Expected) {
     let mut forward = Vec::new();
     let mut dump = Sha256::new();

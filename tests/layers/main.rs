@@ -118,7 +118,7 @@ fn module(path: &str) -> Vec<&str> {
     inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).collect()
 }
 
-/// Returns the imports that neither go to a lower layer nor stay in their own.
+/// Returns the imports that neither go to a lower layer nor stay in the file's own layer.
 fn imports_go_down(file: &Source) -> Vec<String> {
     let module = module(&file.path);
     let Some(&own) = module.first() else { return Vec::new() };

@@ -22,7 +22,7 @@ const READERS: u64 = 8;
 const KEYS: u64 = 200;
 const BATCH: u64 = 50;
 
-/// The writer's progress. Each number counts acknowledged writes.
+/// The progress of the writer, in acknowledged writes, and that of the readers.
 struct Scene {
     db: Db,
     is_over: AtomicBool,

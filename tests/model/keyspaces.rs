@@ -26,7 +26,7 @@ fn entries_of(model: &Model, name: &[u8]) -> Vec<Entry> {
 }
 
 impl Run {
-    /// Uses a keyspace, or does nothing with an order that has none.
+    /// Uses a keyspace. If the order of keys allows none, checks that it is refused.
     pub fn use_keyspace(&mut self) {
         let name = *self.rng.pick(&NAMES);
         if self.config.order != Order::Bytewise {

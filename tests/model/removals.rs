@@ -34,7 +34,7 @@ type Plain = BTreeMap<Vec<u8>, Vec<u8>>;
 struct Run {
     home: Home,
     rng: Rng,
-    /// `None` only while it is opened again.
+    /// `None` only while the database is opened again.
     db: Option<Db>,
     /// Time of the clock, in milliseconds since the epoch.
     now: Arc<AtomicU64>,
@@ -314,7 +314,7 @@ impl Run {
         }
     }
 
-    /// Compares all reads of everything.
+    /// Compares all entries of the database with the model.
     fn scan(&mut self) {
         assert_shows(&self.space(), &live(&self.expiring, self.now()), "the keyspace");
         // The keys outside of keyspaces are digits.

@@ -304,7 +304,7 @@ impl Run {
         self.written(changes, sync);
     }
 
-    /// Deletes a range of keys: a few of them, or all between two.
+    /// Deletes a range: a few keys, or all keys between two.
     fn delete_range(&mut self) {
         let (a, b) = (self.key(), self.key());
         let few = |from: &[u8], model: &Model| {

@@ -89,7 +89,7 @@ impl Held {
     }
 }
 
-/// Reads from both ends alternately.
+/// Reads an iterator from both ends alternately, and compares its entries with `model`.
 fn check(mut iter: Iter, model: &Model) {
     let mut due = model.iter();
     let mut backward = true;

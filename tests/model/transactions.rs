@@ -24,8 +24,8 @@ pub struct Open {
     reads: Vec<Bounds>,
     /// The keys that others have written since its beginning.
     written: Vec<Vec<u8>>,
-    /// The ranges that others have deleted since. They may also conflict with reads that found
-    /// nothing there.
+    /// The ranges that others have deleted since its beginning. A deleted range may conflict with a
+    /// read of the range even if the read found nothing.
     deleted: Vec<Bounds>,
     savepoint: Option<Saved>,
 }
@@ -111,7 +111,7 @@ impl Open {
         }
     }
 
-    /// Moves a cursor a few steps to one side. What lies between is read.
+    /// Moves a cursor a few steps in one direction. The range that it passes counts as read.
     fn walk(&mut self, rng: &mut Rng, key: &[u8]) {
         let mut cursor = self.transaction.cursor().unwrap();
         let back = rng.one_in(2);
@@ -155,7 +155,7 @@ impl Open {
         }
     }
 
-    /// Reads a range from one end, mostly not to the other.
+    /// Reads a range from one end, usually stopping before the other.
     fn scan(&mut self, rng: &mut Rng, from: Vec<u8>, to: Vec<u8>) {
         let (mut from, mut to) = (Bound::Included(from), Bound::Excluded(to));
         let back = rng.one_in(2);
@@ -214,7 +214,7 @@ impl Open {
         self.reads.iter().any(|read| self.is_in(key, read))
     }
 
-    /// Returns whether one range may begin before the other ends, and the other way around.
+    /// Returns whether two ranges may overlap: each begins before the other ends.
     fn meet(&self, a: &Bounds, b: &Bounds) -> bool {
         let begins_by_end = |(from, _): &Bounds, (_, to): &Bounds| match to {
             Bound::Unbounded => true,
@@ -233,7 +233,8 @@ impl Open {
         !self.changes.is_empty() && self.written.iter().any(|key| self.has_read(key))
     }
 
-    /// Commits. Returns the changes, unless it conflicts, as it should.
+    /// Commits, and checks that the commit conflicts if it must, and only if it may. Returns the
+    /// changes, or `None` after a conflict.
     pub fn commit(self, sync: bool) -> Option<Vec<Change>> {
         let (conflicts, may_conflict) = (self.conflicts(), self.may_conflict());
         let both = self.written.iter().find(|key| self.has_read(key)).cloned();

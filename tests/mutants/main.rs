@@ -75,8 +75,8 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Writes a copy of the source with all mistakes in it, each behind a check whether it is switched
-/// on.
+/// Writes a copy of the source with all mistakes in it, each in a branch that is taken only if the
+/// mistake is switched on.
 fn make_copy(root: &Path, copy: &Path) {
     let _ = fs::remove_dir_all(copy.join("src"));
     for dir in ["src", "tests"] {

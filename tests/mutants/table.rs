@@ -6,7 +6,7 @@ pub struct Mutant {
     pub file: &'static str,
     /// A piece of the source, which occurs exactly once in the file.
     pub find: &'static str,
-    /// The replacement. `ON` stands for a check whether the mutant is switched on.
+    /// The replacement. `ON` stands for an expression that is true if the mutant is switched on.
     pub replace: &'static str,
     pub caught_by: CaughtBy,
 }

@@ -60,7 +60,7 @@ fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
         thread::yield_now();
     }
     let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-    // The fault may not have struck before.
+    // The fault may not have struck yet.
     fs.clear_faults();
     db.resume().unwrap();
     assert_eq!(db.health().state, HealthState::Good);

@@ -22,7 +22,8 @@ fn with_clock(fs: &MemFs) -> (Options, Arc<AtomicU64>) {
     (options(fs).clock(move || at(now.load(Relaxed))), clock)
 }
 
-/// Fills an expiring keyspace: "b" never expires in a deep level, and "a" to "c" expire above it.
+/// Fills an expiring keyspace: an entry of "b" in a deep level never expires, and entries of "a" to
+/// "c" in a higher level expire.
 fn fill(db: &Db) {
     let space = db.expiring_keyspace("s").unwrap();
     space.put("b", "old").unwrap();
@@ -81,7 +82,8 @@ fn what_has_expired_goes_and_nothing_comes_back() {
     });
 }
 
-/// Tables whose entries have all expired are removed by themselves once the snapshot is dropped.
+/// Tables whose entries have all expired are removed in the background once the snapshot is
+/// dropped.
 #[test]
 fn expired_tables_go_beside_the_last_reader() {
     check(|| {

@@ -83,8 +83,8 @@ fn pair(a: &str, b: &str) -> (String, String) {
     (a.to_owned(), b.to_owned())
 }
 
-/// A transaction does not notice whether the entry is in the memtable or has moved to a table, and
-/// no compaction drops what the check needs.
+/// It makes no difference to a transaction whether the entry is in the memtable or has moved to a
+/// table, and no compaction drops what the check needs.
 #[test]
 fn conflicts_are_found_wherever_the_write_has_gone() {
     type Step = fn(&Db);
@@ -137,7 +137,7 @@ fn conflicts_are_found_wherever_the_write_has_gone() {
     }
 }
 
-/// Compactions drop the tombstone of a key without other versions before any other.
+/// The tombstone of a key without other versions is the first thing that compactions drop.
 #[test]
 fn a_key_that_came_and_went_is_a_conflict() {
     let home = Home::with([("a", "1"), ("z", "1")]);
@@ -164,7 +164,7 @@ fn a_long_transaction_is_checked_key_by_key_and_entry_by_entry() {
     (0..2000).for_each(|i| home.put(format!("{i:04}"), "old").unwrap());
     for (reads, writes) in [(3, 1000), (1000, 3), (1000, 1000)] {
         for conflicts in [false, true] {
-            // The last write before the transaction is not one after it.
+            // The last write before the transaction began does not count as a write after it.
             home.put("0001", "new").unwrap();
             let mut tx = home.transaction();
             (0..reads).for_each(|i| assert!(tx.contains_key(format!("{i:04}")).unwrap()));
@@ -313,7 +313,7 @@ fn a_transaction_keeps_the_database_open() {
     let db = Db::open(dir.path(), small()).unwrap();
     let transactions = [(); 3].map(|()| db.transaction());
     drop(db);
-    // Each fills the memtable, so the next one needs the background.
+    // Each transaction fills the memtable, so the next one needs the background to flush it.
     for (number, mut tx) in transactions.into_iter().enumerate() {
         for i in 0..1000 {
             tx.put(format!("{number} {i:04}"), [b'v'; 100]);

@@ -25,7 +25,8 @@ type State = BTreeMap<Vec<u8>, u64>;
 #[derive(Clone, Debug)]
 enum Read {
     Key(Vec<u8>, Option<u64>),
-    /// All entries from the first key up to the second: excluded, or included if it was yielded.
+    /// All entries from the first key up to the second. The flag is set if the scan ended at the
+    /// second key, which is then included.
     Range(Vec<u8>, Vec<u8>, bool, Vec<(Vec<u8>, u64)>),
 }
 
@@ -75,7 +76,7 @@ fn number(value: impl AsRef<[u8]>) -> u64 {
     u64::from_le_bytes(value.as_ref()[..8].try_into().unwrap())
 }
 
-/// A value of 8 to 100 bytes, so that memtables fill at different times.
+/// Returns a value of 8 to 100 bytes, so that memtables fill at different times.
 fn bytes(number: u64) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.resize(8 + (number % 93) as usize, b'.');
@@ -250,7 +251,7 @@ fn account(rng: &mut Rng) -> Vec<u8> {
     format!("account/{}", rng.below(12)).into_bytes()
 }
 
-/// A bank: transfers read two accounts and write both or one; audits read several.
+/// A bank: transfers read two accounts and write both accounts or one; audits read several.
 #[test]
 fn a_bank_is_serializable() {
     let transfer: Body = |rng, tx, reads| {

@@ -30,7 +30,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     (0..1 + rng.below(2)).map(|_| *rng.pick(letters)).collect()
 }
 
-/// A list that is sorted by an order, in which the last write of a key counts.
+/// A list of entries, sorted by `order`, that keeps only the last write of each key.
 #[derive(Clone)]
 struct Twin {
     order: Order,
@@ -274,7 +274,8 @@ fn a_walk_shows_and_records_what_a_sorted_list_does() {
                 }
             }
         }
-        // A write beside the transaction conflicts exactly if its key is in a range that was read.
+        // A write beside the transaction conflicts if and only if its key is in a range that was
+        // read.
         tx.put("~", "");
         let key = if rng.one_in(10) { b"z".to_vec() } else { key(&mut rng) };
         let put = match rng.one_in(2) {

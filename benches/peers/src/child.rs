@@ -100,7 +100,7 @@ pub fn run(args: &Args, task: &Task) -> Result<()> {
         Task::FillLog => {
             let store = open(dir, &plan.settings)?;
             fill_log(&*store, &plan)?;
-            // No destructor runs, so that the database is left as by a killed process.
+            // No destructor runs, so the database is left as a killed process leaves it.
             std::process::exit(0)
         }
         Task::Open => {

@@ -61,7 +61,7 @@ impl Fjall {
     }
 
     /// Like [`open`](Fjall::open), with or without filters, and with tables whose size has the
-    /// default proportion to the write buffer. The first level is four tables.
+    /// default proportion to the write buffer. The first level holds four tables.
     pub fn open_scaled(dir: &Path, settings: &Settings, filters: bool) -> Result<Fjall> {
         let write_buffer_bytes = settings.write_buffer_bytes;
         let strategy = Leveled::default().with_table_target_size(write_buffer_bytes as u64);
@@ -217,7 +217,7 @@ impl Store for Fjall {
     }
 }
 
-/// A keyspace beside the others.
+/// A keyspace that a workload creates, besides that of the [`Store`].
 struct Named(Keyspace);
 
 impl Space for Named {

@@ -133,8 +133,8 @@ impl Store for LevelDb {
     }
 
     fn sync(&self) -> Result<()> {
-        // LevelDB has no such operation, but a synced batch makes what was written before durable,
-        // too, even if it is empty.
+        // LevelDB has no sync operation, but a synced batch, even an empty one, also makes all
+        // earlier writes durable.
         self.write(&[], self.write_synced)
     }
 
@@ -217,7 +217,7 @@ impl Store for LevelDb {
     }
 
     fn describe(&self) -> String {
-        // SAFETY: no arguments.
+        // SAFETY: the functions take no arguments.
         let (major, minor) = unsafe { (leveldb_major_version(), leveldb_minor_version()) };
         format!(
             "LevelDB {major}.{minor}, the system's library: bloom 10 bits, blocks 4 KiB, snappy, \
@@ -228,7 +228,7 @@ impl Store for LevelDb {
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: each was made in `open` and is destroyed once, the database first.
+        // SAFETY: each object was made in `open` and is destroyed once, the database first.
         unsafe {
             if !self.db.is_null() {
                 leveldb_close(self.db);

@@ -170,7 +170,7 @@ impl Store for Redb {
     }
 }
 
-/// A table beside the others.
+/// A table that serves as a keyspace, besides that of the [`Store`].
 struct Named<'a> {
     redb: &'a Redb,
     name: String,

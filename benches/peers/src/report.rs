@@ -175,7 +175,7 @@ impl Report {
         self.seconds.get(&(column, workload.to_string())).copied()
     }
 
-    /// Returns the column of minikv, whose ratios to the others are reported.
+    /// Returns the column of minikv, whose ratios to the other engines are reported.
     fn own(&self) -> Option<usize> {
         self.engines.iter().position(|engine| engine.is_minikv())
     }

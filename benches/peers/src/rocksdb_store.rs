@@ -58,7 +58,7 @@ fn options(blocks: &BlockBasedOptions, settings: &Settings) -> Options {
     options
 }
 
-/// Returns the options of a database by itself.
+/// Returns the options of a database that shares nothing with other databases.
 fn own_options(settings: &Settings) -> Options {
     options(&block_options(&Cache::new_lru_cache(settings.cache_bytes), true), settings)
 }
@@ -278,7 +278,7 @@ impl Store for RocksDb {
     }
 
     fn follow(&self) -> Result<Box<dyn Follower>> {
-        // RocksDB writes a log of its own messages there.
+        // RocksDB writes a log of its own messages into this directory.
         let own_dir = self.db.path().join("secondary");
         let db = DB::open_as_secondary(&self.options, self.db.path(), &own_dir)?;
         Ok(Box::new(Secondary(db)))
@@ -307,7 +307,7 @@ impl Space for Family<'_> {
     }
 }
 
-/// One of several databases.
+/// One of several databases that share resources.
 struct Sharing(DB);
 
 impl Space for Sharing {

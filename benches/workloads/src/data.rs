@@ -29,7 +29,7 @@ pub fn key(number: u64) -> Key {
     key
 }
 
-/// Returns the number of a key, or `None` if it is not one of these keys.
+/// Returns the number of a key, or `None` if the key does not have the form of a [`Key`].
 pub fn number_of(key: &[u8]) -> Option<u64> {
     if key.len() != KEY_BYTES {
         return None;
@@ -88,8 +88,8 @@ impl Values {
         value.extend_from_slice(&half[..self.value_bytes - MIN_VALUE_BYTES - half.len()]);
     }
 
-    /// Replaces the contents of `value` with a value of `value_bytes` bytes, at most those of this
-    /// generator, that has no generation.
+    /// Replaces the contents of `value` with a value that has no generation, of `value_bytes`
+    /// bytes, which must not exceed the length of this generator's values.
     pub fn fill_sized(&self, number: u64, value_bytes: usize, value: &mut Vec<u8>) {
         value.clear();
         self.sized(number, value_bytes, |part| value.extend_from_slice(part));

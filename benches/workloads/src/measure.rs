@@ -164,8 +164,8 @@ pub fn disk_bytes(path: &Path) -> Result<u64> {
     add_disk_bytes(path, &mut HashSet::new())
 }
 
-/// Returns the size of the files that are not among those `seen`, and adds those that have several
-/// names to them, each as its device and its inode.
+/// Returns the size of the files that are not in `seen`. Adds each file with several names to
+/// `seen`, as its device and its inode.
 fn add_disk_bytes(path: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn the_peak_of_memory_is_reset() {
         let before = peak_memory_mib().unwrap();
-        // This stays allocated meanwhile, because another test may reset the peak at any time.
+        // Freed only after the peak has been read: if another test resets the peak before, it still
+        // includes this memory.
         let held = std::hint::black_box(vec![1u8; 256 << 20]);
         let with = peak_memory_mib().unwrap();
         drop(held);

@@ -9,7 +9,7 @@
 //!
 //! db_bench draws one number for each request and derives the kind of request, the key range, the
 //! key, and the sizes from it, so that they depend on each other: a put always goes to the same few
-//! keys. Here each component has a generator of its own, and all are independent.
+//! keys. Here each component has a random generator of its own, so they are independent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ pub enum Profile {
     Cache(CacheTrace),
 }
 
-/// The parameters of `mixgraph`. The default is those published for the prefix-based model.
+/// The parameters of `mixgraph`. The defaults are those published for the prefix-based model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mixgraph {
     /// Popularity of the keys in a key range: the rank of a requested key is at most `x` with
@@ -45,11 +45,12 @@ pub struct Mixgraph {
     pub range_count: u64,
     /// Length of values, in bytes.
     pub values: Pareto,
-    /// Maximum length of a value, in bytes. As in db_bench, a greater one is reduced modulo this.
+    /// Maximum length of a value, in bytes. As in db_bench, a greater length is reduced modulo this
+    /// maximum.
     pub max_value_bytes: u64,
     /// Number of entries in a scan.
     pub scans: Pareto,
-    /// Maximum number of entries in a scan, likewise.
+    /// Maximum number of entries in a scan. A greater number is reduced modulo this maximum, too.
     pub max_scan: u64,
     /// Shares of gets, puts and scans.
     pub shares: [f64; 3],
@@ -286,7 +287,7 @@ impl Requests {
         Requests { profile, keys, kinds, misses, values, scans }
     }
 
-    /// Returns the number of an entry.
+    /// Returns the number of the next entry to request.
     pub fn next_number(&mut self) -> u64 {
         match &mut self.keys {
             Keys::Mixgraph { law, sums, entries, ranges, ranks } => {

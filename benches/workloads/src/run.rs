@@ -87,7 +87,7 @@ impl Plan {
                 plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
             }
             // The entries fill three quarters of the write buffer: engines differ in how they count
-            // the size of a memtable, and none may flush.
+            // the size of a memtable, and no engine may flush.
             Group::Open => {
                 let bytes = plan.settings.write_buffer_bytes as u64 / 4 * 3;
                 plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
@@ -164,7 +164,7 @@ impl<'a> Runner<'a> {
     /// Runs one workload, after preparing its start. Returns the outcome.
     ///
     /// # Errors
-    /// Errors of the engine; a value read that was not written.
+    /// An error of the engine, or a value read that was not written.
     pub fn run(&mut self, workload: &Workload) -> Result<Outcome> {
         let plan = self.plan.of(workload.group);
         if workload.group == Group::Open {
@@ -491,7 +491,7 @@ impl Current {
         Ok(outcome)
     }
 
-    /// Puts over all entries while another thread compacts everything, again and again.
+    /// Overwrites all entries while another thread compacts everything, again and again.
     fn put_beside_compactions(&self, generation: u32) -> Result<Done> {
         let ended = AtomicBool::new(false);
         std::thread::scope(|threads| {
@@ -574,7 +574,7 @@ fn speed(name: &str, done: &Done) -> Outcome {
 }
 
 /// Returns the outcome of a workload that has the speeds of two kinds of work. The time and the
-/// latencies are those of the first.
+/// latencies are those of the first kind.
 fn two_speeds(name: &str, first: (&str, &Done), second: (&str, &Done)) -> Outcome {
     let mut outcome = speed(name, first.1);
     outcome.figures[0].name = format!("{name}, {}", first.0);

@@ -168,7 +168,8 @@ impl Loaded<'_> {
 
     /// Puts `puts` entries in each of `rounds` rounds, with a generation for each round, from
     /// `generation` on. After each round `follower` catches up and gets the last entry, which
-    /// counts as one operation. Some of the others are checked, untimed. Returns the work done.
+    /// counts as one operation. Some of the other entries are checked, untimed. Returns the work
+    /// done.
     pub fn follow(
         &self,
         follower: &dyn Follower,
@@ -286,8 +287,8 @@ impl Loaded<'_> {
         }
     }
 
-    /// Puts all entries in batches. An operation is an entry; a latency is that of a batch. Returns
-    /// the work done.
+    /// Puts all entries in batches. Each entry counts as an operation; latencies are those of
+    /// batches. Returns the work done.
     pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
         timed(self.entries, || {
             let mut timings = Timings::new();
@@ -425,7 +426,7 @@ impl Loaded<'_> {
     }
 
     /// One thread gets random entries, while another puts random entries until the first is done.
-    /// Returns the work of each.
+    /// Returns the work of each thread.
     pub fn gets_while_putting(&self, gets: u64, generation: u32) -> Result<(Done, Done)> {
         let is_over = AtomicBool::new(false);
         let barrier = Barrier::new(2);
@@ -477,7 +478,7 @@ impl Spread<'_> {
         (&*self.spaces[(number % count) as usize], key(number / count))
     }
 
-    /// Puts all entries, and then gets random ones. Returns the work of each.
+    /// Puts all entries, and then gets random ones. Returns the work of the puts and of the gets.
     pub fn put_and_get(&self, order: Order, gets: u64) -> Result<(Done, Done)> {
         let puts = timed(self.entries, || {
             let (mut timings, mut value) = (Timings::new(), Vec::new());

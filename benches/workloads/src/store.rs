@@ -13,8 +13,8 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 /// A key and its value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// The options that differ between workloads. The others are the same for all: filters of 10 bits
-/// per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine has it.
+/// The options that differ between workloads. Other options are the same for all: filters of 10
+/// bits per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Size of a memtable, in bytes.
@@ -45,7 +45,7 @@ pub type Source<'a> = dyn FnMut(&mut Sink<'_>) -> Result<()> + 'a;
 /// A transaction of some engine, as seen by the function that runs in it.
 pub trait Transact {
     /// Passes the value of `key` to `found`. The transaction fails if another one changes the entry
-    /// before it is committed.
+    /// before this one is committed.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -191,8 +191,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn sync(&self) -> Result<()>;
 
-    /// Creates `count` keyspaces. If each has a write buffer of its own, it gets its share of the
-    /// whole.
+    /// Creates `count` keyspaces. If each keyspace has a write buffer of its own, they divide
+    /// [`Settings::write_buffer_bytes`] among them.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -135,7 +135,8 @@ enum Fault {
     Stale,
     /// Ignores deletes.
     Undeletes,
-    /// Finds a key by its first 16 bytes alone or, if it is long, instead of the next absent one.
+    /// Finds a key by its first 16 bytes alone. For a long key, finds the last entry at or before
+    /// the key.
     FindsMissing,
     /// Skips entries in scans.
     ScansPartly,

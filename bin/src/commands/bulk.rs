@@ -30,7 +30,8 @@ const MERGE_WIDTH: usize = 64;
 /// Memory that an entry takes in addition to its key and value, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
 
-/// Loads all lines at once, or none. With `sort`, they may be in any order.
+/// Loads the entries of all lines or, after an error, none of them. With `sort`, the lines may be
+/// in any order.
 pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result<()> {
     if sort {
         global.needs_byte_order("--sort")?;
@@ -59,8 +60,8 @@ pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result
     Ok(())
 }
 
-/// The folder of temporary files, which is removed when this is dropped. The database's lock keeps
-/// other processes from using it.
+/// The folder of temporary files, removed on drop. The database's lock keeps other processes from
+/// using the folder.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -21,11 +21,11 @@ use crate::workload::{Data, Rng};
 const FIRST_ENTRIES: u64 = 1000;
 /// Size of the write buffer, in bytes: small, so that the words fill it several times.
 const WRITE_BUFFER_BYTES: usize = 512 << 10;
-/// Size of the write buffer for a page, in bytes: smaller, so that there is more to see.
+/// Size of the write buffer if a page is made, in bytes: smaller, so that there is more to see.
 const PAGE_WRITE_BUFFER_BYTES: usize = 256 << 10;
-/// Size of a table for a page, in bytes: small, for the same reason.
+/// Size of a table if a page is made, in bytes: small, so that there is more to see.
 const PAGE_TABLE_BYTES: u64 = 64 << 10;
-/// Number of entries between two lookups for a page.
+/// Number of entries loaded between two lookups, if a page is made.
 const PAGE_LOOKUP_ENTRIES: u64 = 250;
 const LOOKUPS: u64 = 20_000;
 const SEED: u64 = 1;
@@ -168,8 +168,8 @@ impl Tour {
     }
 }
 
-/// Loads the data and looks up words meanwhile: sometimes the word loaded last, otherwise any word,
-/// loaded or not, or an absent one.
+/// Loads the data. After each batch, looks up a word: sometimes the one loaded last, otherwise any
+/// word of the data, loaded or not, or an absent one.
 fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     let mut rng = Rng::new(SEED);
     data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {

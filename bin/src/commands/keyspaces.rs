@@ -21,12 +21,13 @@ pub struct Args {
     json: bool,
 }
 
-/// A keyspace that has entries. Lists are in the order of the fields.
+/// A keyspace that has entries. Sorts by name, and puts an ordinary keyspace before an expiring one
+/// of the same name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Listed {
     name: Bytes,
     is_expiring: bool,
-    /// Approximate size of its part of the tables, in bytes.
+    /// Approximate size of the keyspace's part of the tables, in bytes.
     bytes: u64,
 }
 

@@ -118,8 +118,8 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     if create {
         check_parent(&dir)?;
     }
-    // In a shell, each put is a process. Continuing the last log avoids a new table for every few
-    // puts.
+    // In a shell, each put is a process of its own. Continuing the last log avoids a new table for
+    // every few puts.
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
     let db = Db::open(dir, options)?;
     report_lost_logs(db.recovery());

@@ -77,7 +77,7 @@ impl Range {
         begins && self.to.as_deref().is_none_or(ends)
     }
 
-    /// Returns whether `key` is in the range, and not its first key.
+    /// Returns whether `key` is in the range and is not the range's first key.
     pub fn has_inside(&self, order: &dyn Comparator, key: &[u8]) -> bool {
         let begins = self.from.is_empty() || order.compare(key, &self.from).is_gt();
         begins && self.to.as_deref().is_none_or(|to| order.compare(key, to).is_lt())
@@ -115,7 +115,7 @@ impl Range {
         Range { from, to }
     }
 
-    /// Returns this range and the next one, which begins at its end, as one.
+    /// Returns the union of this range and `next`, which must begin where this range ends.
     pub fn joined(self, next: Range) -> Range {
         assert_eq!(self.to, Some(next.from));
         Range { to: next.to, ..self }

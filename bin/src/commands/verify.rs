@@ -87,7 +87,7 @@ fn print(report: &VerifyReport, stdout: &mut Stdout) -> Result<()> {
     ))
 }
 
-/// Returns a fault and its location as one line. Keys in it are already escaped.
+/// Returns a fault and its location as one line. Keys in the fault are already escaped.
 pub fn one_line(fault: &Corruption) -> String {
     fault.to_string().replace(['\n', '\r'], " ")
 }

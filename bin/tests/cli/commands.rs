@@ -397,7 +397,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     place.run(&["verify"]).fails(6, &["acme_cmp", "--comparator ignore"]);
     assert_eq!(contents(&place.db()), before);
 
-    // The newest entry of a key counts, wherever older ones are.
+    // The newest entry of a key is shown, wherever older ones are.
     let place = Place::new();
     place.feed(&["load"], b"a\told\nb\tgone\nc\tkept\n").ok();
     place.ok(&["compact"]);
@@ -478,7 +478,7 @@ fn a_keyspace_has_keys_of_its_own() {
     let explained = String::from_utf8(in_users(&["explain", "bob"]).ok()).unwrap();
     assert!(explained.contains("usersbob\""), "{explained}");
     assert_eq!(in_users(&["explain", "ann"]).code, Some(1));
-    // A dump of a keyspace loads into another; a dump of everything has them all.
+    // A dump of a keyspace loads into another; a dump of everything has all keyspaces.
     let dump = in_users(&["dump"]).ok();
     assert_eq!(dump, b"bob\tBob\ncid\tCid\n");
     place.feed(&["load", "--keyspace", "copy \\\\ of"], &dump).ok();
@@ -517,7 +517,7 @@ fn values_of_an_expiring_keyspace_expire() {
     assert_eq!(within(&["get", "ann"]).ok(), b"A");
     within(&["get", "bob"]).fails(1, &["bob"]);
     assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
-    // The ordinary keyspace of that name is another one.
+    // The ordinary keyspace of that name is a different keyspace.
     assert_eq!(place.text(&["scan", "--keyspace", "s"]), "");
     place.ok(&["put", "--keyspace", "s", "ann", "ordinary"]);
     let listed = place.text(&["keyspaces"]);
@@ -631,7 +631,7 @@ fn a_scan_on_several_threads_prints_the_same() {
         db.put(format!("{:05}", number * 7919 % 12_000), value(number)).unwrap();
     }
     db.compact_range::<&str>(..).unwrap();
-    // In level 0 and in the log.
+    // These writes are in level 0 and in the log.
     for number in (0..12_000).step_by(5) {
         db.delete(format!("{number:05}")).unwrap();
         db.put(format!("{number:05}+"), "new").unwrap();
@@ -660,7 +660,7 @@ fn a_scan_on_several_threads_prints_the_same() {
     place.run(&["scan", "--threads", "2", "--keyspace", "a"]).fails(2, &["--keyspace"]);
     place.run(&["scan", "--threads", "2", "--comparator", "ignore"]).fails(2, &["--threads"]);
 
-    // A closed pipe ends it quietly.
+    // A closed pipe ends the scan quietly.
     let mut command = place.command(&["scan", "--threads", "2"]);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -670,7 +670,7 @@ fn a_scan_on_several_threads_prints_the_same() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
 
-    // Damage is met at the same entry.
+    // Several threads report damage at the same entry as one thread does.
     let table = largest_table(&place);
     let mut bytes = fs::read(&table).unwrap();
     let middle = bytes.len() / 2;

@@ -55,7 +55,8 @@ fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
     }
     assert!(sizes.len() > 4 && sizes.contains(&0), "several sizes, and none: {json}");
     assert!((number(&best["file_reads_per_get"]) - number(&json["measured"])).abs() < 0.05);
-    // The second half is counted; a get reads no more blocks from files than at all.
+    // The second half of the lookups is counted. A get reads no more blocks from files than it
+    // searches.
     assert_eq!(json["lookups"], 3000);
     assert!(divisions.iter().all(|d| number(&d["file_reads_per_get"]) <= 6.0));
 
@@ -134,7 +135,7 @@ fn a_budget_must_hold_the_indexes() {
 }
 
 /// Returns the options that the text gives to paste: the layout and the bits of the lowest level,
-/// and those of the levels with others.
+/// and the number, layout and bits of each level that has others.
 fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
     let options = text.split("Options::default()\n").nth(1).unwrap();
     let calls = options.lines().take_while(|line| line.starts_with("    ."));

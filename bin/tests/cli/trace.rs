@@ -131,8 +131,8 @@ impl Sums {
     }
 }
 
-/// Writes operations in batches that make more than ten thousand events with small write buffers,
-/// with keys that would end a script if they were not escaped.
+/// Writes a file of operations that make more than ten thousand events if write buffers are small.
+/// Some keys would end a script if they were not escaped.
 fn write_many(file: &Path) {
     let mut text = String::new();
     for i in 0..4500u32 {
@@ -266,7 +266,7 @@ fn demo_makes_a_page_of_the_words() {
     browser.until("document.getElementById('path').innerText.includes('no such')");
     let path = browser.text("path");
     assert!(path.contains("No lookup of <b>no such</b> was recorded."), "{path}");
-    // It fits each width, in both colour schemes.
+    // The page fits each width, in both colour schemes.
     for (width, dark) in [(400, false), (400, true), (1400, true), (2000, false)] {
         browser.show(width, 1000, dark);
         browser.open(&page, "#step=300");

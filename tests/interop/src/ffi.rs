@@ -68,8 +68,8 @@ struct Options {
 
 impl Options {
     fn new(settings: &Settings) -> Options {
-        // SAFETY: the setters get the options just made; the objects they point to are destroyed
-        // after them, in `drop`.
+        // SAFETY: the setters get the options just made; the objects that the options point to are
+        // destroyed after the options, in `drop`.
         unsafe {
             let options = leveldb_options_create();
             leveldb_options_set_create_if_missing(options, settings.create_if_missing.into());
@@ -105,8 +105,8 @@ impl Options {
 
 impl Drop for Options {
     fn drop(&mut self) {
-        // SAFETY: each was made in `new` and is destroyed once; no database uses them any more,
-        // because `LevelDb` closes its own before it drops this.
+        // SAFETY: each object was made in `new` and is destroyed once; no database uses the options
+        // any more, because `LevelDb` closes its database before it drops its options.
         unsafe {
             leveldb_options_destroy(self.options);
             leveldb_cache_destroy(self.cache);
@@ -186,7 +186,7 @@ impl LevelDb {
         let name = c_path(path);
         // SAFETY: the name outlives the call, and the options live as long as `LevelDb`.
         let db = checked(|error| unsafe { leveldb_open(options.options, name.as_ptr(), error) })?;
-        // SAFETY: made here, destroyed in `drop`.
+        // SAFETY: the objects are made here and destroyed in `drop`.
         unsafe {
             let read = leveldb_readoptions_create();
             leveldb_readoptions_set_verify_checksums(read, 1);
@@ -306,7 +306,8 @@ impl LevelDb {
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: each was made in `open` and is destroyed once, the database before its options.
+        // SAFETY: each object was made in `open` and is destroyed once, the database before its
+        // options.
         unsafe {
             leveldb_close(self.db);
             leveldb_readoptions_destroy(self.read);

@@ -23,8 +23,8 @@ use others::{dump, goleveldb};
 
 const KEYS: u64 = 500;
 
-/// Checks that the numbers up to some number are there, each key with its last one. Returns that
-/// number.
+/// Checks that each key has the last number that was put to it, up to the highest number in the
+/// database. Returns the highest number.
 fn last_number(db: &ReadOnlyDb) -> u64 {
     let mut found = BTreeMap::new();
     for entry in db.iter().unwrap() {
@@ -270,7 +270,7 @@ fn leveldb_sees_no_kept_logs_and_removes_them() {
 fn goleveldb_sees_no_kept_logs_and_removes_them() {
     let home = Home::new();
     let Some(goleveldb) = goleveldb(home.dir.path()) else { return };
-    // goleveldb does not use the sequence number after those of the log that it replays.
+    // goleveldb skips the sequence number that follows those of the log that it replays.
     check_kept(&home.dir.path().join("db"), 1, 2, |dir| {
         let entries = dump(&goleveldb, dir, "default").unwrap();
         let mut write = Command::new(&goleveldb);

@@ -17,7 +17,7 @@ use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings};
 
 /// Keys, and values in the form of `expected.tsv`: in hex, or, if they are long, `#` and their
-/// length. The hash that follows there is compared by tests/golden.
+/// length. The file also has a hash of long values, which tests/golden compares.
 type Contents = BTreeMap<Vec<u8>, String>;
 
 /// A database and its contents.

@@ -45,7 +45,7 @@ impl Copy {
         self.rewritten(&BTreeSet::new()).into_iter().flat_map(|(_, found, _)| found).collect()
     }
 
-    /// Returns each file, its mutants, and its text with the `wanted` ones.
+    /// Returns each file, its mutants, and its text with the `wanted` mutants.
     fn rewritten(&self, wanted: &BTreeSet<u32>) -> Vec<(String, Vec<Mutant>, String)> {
         let mut files = Vec::new();
         for folder in FOLDERS {
@@ -66,7 +66,7 @@ impl Copy {
         all
     }
 
-    /// Writes the copy with the mutants among these that compile, and returns them.
+    /// Writes the copy with those of `mutants` that compile, and returns them.
     pub fn write_viable(&self, mut mutants: Vec<Mutant>) -> Vec<Mutant> {
         loop {
             self.write(&mutants);

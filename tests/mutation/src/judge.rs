@@ -15,8 +15,8 @@ use crate::rewrite::Mutant;
 /// Time after which a run of tests is ended. A mutant that makes it take so long is caught.
 const MAX_RUN: Duration = Duration::from_secs(120);
 
-/// Seconds that the first tests of a mutant may take together. Each further run takes twice the
-/// tests of the one before.
+/// Seconds that the first tests of a mutant may take together. Each further run may take twice as
+/// long as the one before, up to [`MAX_RUN_SECONDS`].
 const FIRST_RUN_SECONDS: f64 = 0.4;
 
 /// Longest run of tests, in seconds.
@@ -109,7 +109,8 @@ fn list(copy: &Path, program: &Path, arguments: &[&str]) -> BTreeSet<String> {
     text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_string).collect()
 }
 
-/// Returns each mutant with its verdict. It survives if tests of `seconds` pass with it.
+/// Returns each mutant with its verdict. A mutant survives if the tests that reach it, run for up
+/// to `seconds` in total, pass.
 pub fn judge(
     copy: &Path,
     tests: &[Test],
@@ -143,8 +144,8 @@ fn judge_one(copy: &Path, tests: &[Test], mutant: &Mutant, seconds: f64) -> Verd
     Verdict::Survived
 }
 
-/// Returns the tests that reach a mutant as a series of runs, each with its seconds. Short tests
-/// and those of the same module come first. Each run has tests of a single program.
+/// Returns the tests that reach a mutant as a series of runs, each with the seconds that it takes.
+/// Short tests and those of the same module come first. Each run has tests of a single program.
 fn runs<'a>(tests: &'a [Test], mutant: &Mutant, max_seconds: f64) -> Vec<(Vec<&'a Test>, f64)> {
     let path = mutant.file.trim_start_matches("src/").trim_end_matches(".rs").replace('/', "::");
     let module = format!("{}::", path.trim_end_matches("::mod"));

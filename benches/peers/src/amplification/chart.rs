@@ -168,7 +168,8 @@ mod tests {
         for part in ["leveldb, block:10", "leveldb, none", "0.012", "1.050", "4.32", "0.90"] {
             assert!(svg.contains(part), "{part}");
         }
-        // Not told: the engine's count of writes in both rows, and the blocks in the second.
+        // The chart shows "not told" for the engine's own count of writes in both rows, and for
+        // both counts of blocks in the second row.
         assert_eq!(svg.matches("not told").count(), 4);
     }
 }

@@ -144,17 +144,18 @@ mod tests {
             let level_bytes: u64 = levels.iter().map(|level| level.bytes).sum();
             let tables: u64 = levels.iter().map(|level| level.tables).sum();
             assert!(tables > 1, "{name}: {levels:?}");
-            // LevelDB may keep a table for longer than it lists it.
+            // LevelDB may keep the file of a table that it no longer lists.
             assert!(measured.table_bytes >= level_bytes, "{name}: {measured:?}");
             assert!(measured.directory_bytes > measured.table_bytes, "{name}: {measured:?}");
             if let Some(own) = measured.own_written_bytes() {
-                // The other tests of the process may write meanwhile, too.
+                // The other tests of this process may write at the same time, too.
                 assert!(own < measured.written_bytes * 21 / 20, "{name}: {measured:?}");
             }
             if let Some(blocks) = measured.blocks {
                 let by_level = levels.iter().map(|level| level.blocks.map(|b| b.absent)).sum();
                 assert!([None, Some(blocks.absent)].contains(&by_level), "{name}: {levels:?}");
-                // A present key costs its block, unless the memtable has it.
+                // A get of a present key reads the block that holds the key, unless the memtable
+                // has it.
                 assert!(blocks.present > measured.lookups / 2, "{name}: {blocks:?}");
                 match case.filters {
                     true => assert!(blocks.absent < measured.lookups / 4, "{name}: {blocks:?}"),

@@ -30,7 +30,8 @@ impl Counts {
     }
 }
 
-/// Returns options with the filters of a case. Those of LevelDB are minikv's.
+/// Returns minikv's options with the filters of a case. The filters of LevelDB's cases are the same
+/// as minikv's.
 pub fn options(settings: &Settings, case: Case) -> Options {
     let options = minikv_options(settings);
     match case.engine {

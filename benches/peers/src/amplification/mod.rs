@@ -57,7 +57,7 @@ pub struct Measured {
     pub table_bytes: u64,
     /// Size on disk of the whole directory, in bytes.
     pub directory_bytes: u64,
-    /// Number of gets of absent keys, and as many of present keys.
+    /// Number of gets of absent keys. There are as many gets of present keys.
     pub lookups: u64,
     /// Number of data blocks that the gets searched.
     pub blocks: Option<Blocks>,

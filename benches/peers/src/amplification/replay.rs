@@ -8,7 +8,7 @@ use minikv_workloads::{Result, Shuffle, key, mix};
 
 use super::{Blocks, Level};
 
-/// Number of even numbers that are keys of 16 digits.
+/// Number of even numbers that fit in a key of 16 digits.
 const EVEN_NUMBERS: u64 = 5_000_000_000_000_000;
 
 /// The keys of a database: some even numbers, chosen at random. LevelDB's hash does not spread
@@ -46,7 +46,7 @@ impl Lookups {
 }
 
 /// Looks keys up in the database in `dir`, and adds the data blocks searched at each level to
-/// `levels`, which must be those of the database. Returns their sums.
+/// `levels`, which must be those of the database. Returns the sums over all levels.
 pub fn replay(
     dir: &Path,
     options: Options,

@@ -1,5 +1,5 @@
-//! The drawn distributions are those asked for: Kolmogorov-Smirnov's and chi-square's tests, with
-//! fixed seeds. Each bound is passed by the right parameters with a margin, and failed by
+//! Checks that draws follow the requested distributions, with Kolmogorov-Smirnov's and chi-square's
+//! tests and fixed seeds. Each bound is passed by the right parameters with a margin, and failed by
 //! parameters that are off by a few percent.
 
 use super::*;
@@ -16,9 +16,10 @@ fn mixgraph() -> Mixgraph {
     Mixgraph::default()
 }
 
-/// Returns the largest difference between the distribution of `draws` and the function `expected`,
-/// which returns the probability of a number at most as large, times the square root of the number
-/// of draws. The true function gives more than 1.63 in one of a hundred cases.
+/// Returns the Kolmogorov-Smirnov statistic: the largest difference between the distribution of
+/// `draws` and `expected`, times the square root of the number of draws. `expected(x)` is the
+/// probability of a number of at most `x`. With the true distribution, the statistic exceeds 1.63
+/// in one of a hundred cases.
 fn kolmogorov_smirnov(draws: &[u64], expected: impl Fn(u64) -> f64) -> f64 {
     let mut draws = draws.to_vec();
     draws.sort_unstable();
@@ -55,7 +56,7 @@ fn pareto(k: f64, sigma: f64) -> impl Fn(u64) -> f64 {
 fn folded(of: impl Fn(u64) -> f64, max: u64) -> impl Fn(u64) -> f64 {
     move |x| {
         let over = (1..2000).map(|i| of(i * max + x.min(max - 1)) - of(i * max - 1));
-        // Zero is drawn only by multiples of the limit.
+        // `max` itself is not reduced to zero; only greater numbers are reduced.
         let exact = of(max) - of(max - 1);
         of(x) + over.sum::<f64>() - if x < max { exact } else { 0.0 }
     }
@@ -94,7 +95,7 @@ fn scan_lengths_are_pareto_distributed() {
         })
         .collect();
     let off = kolmogorov_smirnov(&lengths, folded(pareto(2.517, 14.236), 10_000));
-    // The few scans far beyond the limit are not in the expected sum.
+    // The bound is wide, because `folded` leaves out the few scans far beyond the limit.
     assert!(off < 3.5, "{off}");
     for (k, sigma) in [(2.7, 14.236), (2.517, 15.5)] {
         let off = kolmogorov_smirnov(&lengths, folded(pareto(k, sigma), 10_000));
@@ -135,13 +136,12 @@ fn key_ranges_have_the_weights_of_the_two_exponentials() {
     let in_order = counts.clone();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     assert_ne!(counts, in_order, "the ranges are shuffled");
-    // The formula again, so that the test does not share a mistake with the code.
+    // The formula is repeated here, so that the test does not share a mistake with the code.
     let weights = |TwoTermExponential { a, b, c, d }| -> Vec<f64> {
         (1..=30).map(f64::from).map(|x| a * (b * x).exp() + c * (d * x).exp()).collect()
     };
     let right = mixgraph().ranges;
-    // Sorting changes neighbours of nearly equal weight, which makes the counts fit slightly
-    // better.
+    // Sorting may swap ranges of nearly equal weight, which makes the counts fit slightly better.
     let off = chi_square(&counts, &weights(right));
     assert!(off < 3.0, "{off}");
     for wrong in [
@@ -215,12 +215,12 @@ fn components_do_not_depend_on_each_other() {
     let length_and_range: Vec<_> = length_and_range.collect();
     let off = dependence(&length_and_range, (4, 30));
     assert!(off < 3.0, "length and range: {off}");
-    // A length that follows from the range is noticed.
+    // A length that is determined by the range is detected.
     let tied: Vec<_> = length_and_range.iter().map(|&(_, range)| (range % 4, range)).collect();
     assert!(dependence(&tied, (4, 30)) > 100.0);
 }
 
-/// Popular keys are not neighbours, and every range has its own.
+/// Popular keys are not neighbours, and every range has popular keys of its own.
 #[test]
 fn popular_keys_are_spread_over_their_range_and_over_all_ranges() {
     let alone = Profile::Mixgraph(Mixgraph { range_count: 1, ..mixgraph() });

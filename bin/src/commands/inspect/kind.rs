@@ -17,8 +17,8 @@ use crate::error::{CliError, Result};
 /// Maximum length of CURRENT, in bytes. A longer file cannot be a CURRENT.
 const MAX_CURRENT_BYTES: u64 = 4096;
 
-/// Maximum number of records, or damaged places, to read before the name decides. A higher number
-/// takes longer for damaged files.
+/// Maximum number of records, or damaged places, to read before the file's name decides its kind. A
+/// higher number takes longer for damaged files.
 const MAX_RECORDS: usize = 16;
 
 /// The kind of a file.

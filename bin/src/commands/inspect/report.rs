@@ -35,7 +35,7 @@ impl Report {
         })
     }
 
-    /// Returns whether to report single entries.
+    /// Returns whether to report individual entries.
     pub fn entries(&self) -> bool {
         self.entries
     }
@@ -83,7 +83,7 @@ impl Report {
         Ok(())
     }
 
-    /// Returns a key for a line of text, shortened if it is long.
+    /// Formats a key as part of a line of text, shortened if it is long.
     pub fn show_key(&self, key: &[u8]) -> String {
         let text = self.format.show(key);
         match text.char_indices().nth(SHOWN_KEY_CHARS) {
@@ -92,7 +92,7 @@ impl Report {
         }
     }
 
-    /// Returns an internal key for a line of text: key, sequence number, kind.
+    /// Formats an internal key as part of a line of text: key, sequence number, kind.
     pub fn show_internal_key(&self, key: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => format!("{} @{} {}", self.show_key(key.user_key), key.seq, kind(&key)),
@@ -100,7 +100,7 @@ impl Report {
         }
     }
 
-    /// Returns an entry for a line of text: sequence number, kind, key, value.
+    /// Formats an entry as part of a line of text: sequence number, kind, key, value.
     pub fn show_entry(&self, key: &[u8], value: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => {
@@ -111,7 +111,7 @@ impl Report {
         }
     }
 
-    /// Returns a whole key or value for a line of text.
+    /// Formats a whole key or value as part of a line of text.
     pub fn show_whole(&self, bytes: &[u8]) -> String {
         self.format.show(bytes)
     }

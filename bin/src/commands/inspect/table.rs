@@ -202,8 +202,8 @@ fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
         return report.line("filter: none");
     };
     let bits_per_entry = filter.bytes as f64 * 8.0 / totals.entries.max(1) as f64;
-    // A filter block also has an offset for every 2 KiB of data. With large values, these are most
-    // of the block.
+    // A filter block also has an offset for every 2 KiB of data. With large values, these offsets
+    // make up most of the block.
     let bits_per_entry = match bits_per_entry < 100.0 {
         true => format!("{bits_per_entry:.1}"),
         false => thousands(bits_per_entry.round() as u64),

@@ -51,7 +51,7 @@ pub fn by_level(
     Ok(Some(divisions.measured(levels, lookups.len() as u64, false_blocks)))
 }
 
-/// The reads of lookups in a database that was loaded with filters by level.
+/// Block reads of the lookups in a database that was loaded with a filter size for each level.
 #[derive(Serialize)]
 pub struct Rewritten {
     /// Size of the filters in the files, in bytes.
@@ -61,7 +61,7 @@ pub struct Rewritten {
     levels: Vec<RewrittenLevel>,
 }
 
-/// The filters of a level of that database.
+/// The filters of one level of that database.
 #[derive(Serialize)]
 struct RewrittenLevel {
     level: usize,
@@ -72,12 +72,13 @@ struct RewrittenLevel {
     keys: u64,
     filter_bytes: u64,
     advised_bits: u32,
-    /// Size of the filters if all tables of the level had the advised ones, in bytes.
+    /// Size that the filters would have if all tables of the level had the advised ones, in bytes.
     advised_filter_bytes: u64,
 }
 
 impl Rewritten {
-    /// Does `lookups` on a database that was loaded with the division of `advice`.
+    /// Runs `lookups` on a database that was loaded with the filters that `advice` gives to each
+    /// level.
     pub fn of(source: &Source, lookups: &[Lookup], advice: &LevelAdvice) -> Result<Rewritten> {
         let db = source.open()?;
         let (mut blocks, mut needed) = (0, 0);
@@ -89,7 +90,8 @@ impl Rewritten {
         }
         let held = source.survey(Vec::new())?;
         let (tables, filters) = (source.tables_per_level(), source.own_filters()?);
-        // A level without tables has the options of the next one that had tables.
+        // A level that the advice does not name is advised like the next deeper level that it
+        // names, or else like the last one.
         let advised = |level| {
             let share = advice.levels.iter().find(|share| share.level >= level);
             share.or(advice.levels.last()).map_or(0, |share| share.advised_bits)

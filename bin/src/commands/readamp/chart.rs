@@ -340,7 +340,7 @@ impl Log {
     }
 }
 
-/// Returns round numbers from 0 up to `most` or the next one above it.
+/// Returns evenly spaced round numbers from 0 up to the first one that is at least `most`.
 fn ticks(most: f64) -> Vec<f64> {
     if most.is_nan() || most <= 0.0 {
         return vec![0.0, 1.0];

@@ -10,7 +10,8 @@ use super::measure::{Class, Measured, Pass, Times};
 use super::rates::Rate;
 use super::report::Report;
 
-/// Returns the counters of a level, or of all levels, and sums of them, with their names.
+/// Returns the counters of a level, or of all levels, and the sums of some of them, each with its
+/// name.
 fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     let all = AllFilters::of(trace);
     let sums = [

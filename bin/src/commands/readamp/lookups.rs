@@ -14,10 +14,10 @@ use crate::output::Progress;
 use crate::workload::{Data, Rng, near_miss, near_miss_of};
 
 /// Maximum number of a database's keys from which lookups are chosen. They are held in memory, so a
-/// higher number takes more.
+/// higher number takes more memory.
 const POOL_KEYS: usize = 200_000;
-/// Maximum number of attempts to find an absent key between two present ones. Raising it helps only
-/// if nearly all neighbouring keys are present.
+/// Maximum number of attempts to make an absent key, between the first key and the last, by
+/// changing a present one. Raising it helps only if nearly all such changes give present keys.
 const TRIES: usize = 100;
 
 /// The value of `--lookups`.
@@ -49,7 +49,7 @@ pub struct Choice {
     pub absent_ratio: f64,
     /// Exponent of a Zipf distribution; `None` for a uniform one.
     pub zipf: Option<f64>,
-    /// Profile whose gets are used instead.
+    /// Profile whose gets are the lookups, in place of `absent_ratio` and `zipf`.
     pub like: Option<Profile>,
     pub seed: u64,
 }
@@ -98,7 +98,7 @@ pub struct Pool<'a> {
     last: Vec<u8>,
     /// Number of entries in the database.
     pub all_entries: u64,
-    /// Size of the keys and values of these entries, in bytes.
+    /// Size of the keys and values of all entries, in bytes.
     pub all_bytes: u64,
 }
 

@@ -102,7 +102,7 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Does the lookups on every configuration, and returns the measurements.
+    /// Runs the lookups on every configuration, and returns the measurements.
     pub fn measure(&self, source: &Source, candidates: Vec<Candidate>) -> Result<Vec<Measured>> {
         let progress = Progress::steps("counting", candidates.len() as u64);
         let mut measured = Vec::with_capacity(candidates.len());

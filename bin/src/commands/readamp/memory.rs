@@ -22,7 +22,7 @@ use crate::output::Table;
 /// Sizes of the filters tried, in bits per key. Each is divided among the levels.
 const SIZES: [u32; 6] = [2, 4, 6, 8, 10, 14];
 
-/// Size of "the next MiB", in bytes.
+/// Memory added to the budget to estimate what more memory would save, in bytes.
 const MORE: u64 = 1 << 20;
 
 /// Number of cache sizes on the curve, and the binary logarithm of the largest one relative to the
@@ -42,7 +42,7 @@ pub struct Memory {
     divisions: Vec<Division>,
     /// The position of the best division.
     best: usize,
-    /// Reads from files per get with the best division, by the real cache.
+    /// Reads from files per get that were measured with the best division and the real cache.
     measured: f64,
     next: Next,
     block_sizes: Vec<BlockSize>,
@@ -64,19 +64,20 @@ struct Division {
     choice: Filters,
 }
 
-/// An estimate of the reads left to files.
+/// An estimate of the reads that a cache leaves to files.
 #[derive(Clone, Copy, Serialize)]
 struct Left {
     file_reads_per_get: f64,
     standard_error: f64,
 }
 
-/// The savings of one more MiB.
+/// The savings of one more MiB of memory.
 #[derive(Serialize)]
 struct Next {
     /// Reads from files saved per get if the cache gets the MiB.
     to_cache: f64,
-    /// The best filters with one more MiB, and the reads saved with them.
+    /// The filters that are best with one more MiB, and the reads from files saved per get with
+    /// them.
     best_filters: String,
     to_best: f64,
 }
@@ -107,10 +108,11 @@ struct Point {
 /// The lookups that are counted.
 #[derive(Clone, Copy)]
 struct Counted {
-    /// Number of all lookups, the first of them to count, and its position among those that no
-    /// memtable answers.
+    /// Number of all lookups.
     lookups: u64,
+    /// Index of the first lookup that is counted.
     first: usize,
+    /// Number of lookups before `first` that no memtable answers.
     from: u32,
 }
 
@@ -142,7 +144,7 @@ impl Counted {
 }
 
 impl Memory {
-    /// Divides `budget` bytes for `lookups`.
+    /// Divides `budget` bytes among indexes, filters and the block cache, for these `lookups`.
     pub fn divide(source: &Source, lookups: &[Lookup], budget: u64) -> Result<Memory> {
         let index_bytes = source.index_bytes()?;
         if budget <= index_bytes {
@@ -284,7 +286,8 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// Replays the lookups with filters of all sizes that leave room in `bytes` bytes.
+/// Replays the lookups without filters, and with each size of filters that leaves room for a cache
+/// in `bytes` bytes.
 fn divisions(
     source: &Source,
     held: &TablesRead,
@@ -327,7 +330,7 @@ fn divisions(
     Ok(each.map(division).collect())
 }
 
-/// Does the lookups with the filters and the cache of a division. Returns the number of reads from
+/// Runs the lookups with the filters and the cache of a division. Returns the number of reads from
 /// files per get.
 fn measured(
     source: &Source,

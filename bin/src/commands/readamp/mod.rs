@@ -1,6 +1,6 @@
 //! `minikv readamp`: measures what filters save.
 //!
-//! Does the same lookups on the same tables with different filters. Counts and times the reads, and
+//! Runs the same lookups on the same tables with different filters. Counts and times the reads, and
 //! compares false-positive rates with theory.
 
 mod advise;
@@ -428,8 +428,8 @@ pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Re
 }
 
 impl Report {
-    /// Does `lookups` on `source`, which has `live` entries and bytes, with each of `filters`, and
-    /// returns the report.
+    /// Runs `lookups` on `source` with each of `filters`, and returns the report. `live` is the
+    /// number of live entries and their size in bytes.
     fn of(
         data: String,
         live: (u64, u64),

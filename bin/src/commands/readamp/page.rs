@@ -24,7 +24,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// Number of keys for the theoretical curve: so large that rounding does not show.
 const CURVE_KEYS: u64 = 1_000_000;
 
-/// Minimum number of sizes of one kind for a curve. Fewer are shown in rows.
+/// Minimum number of filter sizes of one kind for which a curve is drawn. Fewer are shown in rows.
 const CURVE_SIZES: usize = 3;
 
 impl Report {

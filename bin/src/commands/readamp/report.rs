@@ -40,7 +40,8 @@ pub struct Report {
     pub scans: Option<Scans>,
     /// With `--advise`, the memory of the filters divided among levels.
     pub by_level: Option<LevelAdvice>,
-    /// With `--rewrite`, the reads of lookups when the data was loaded with these filters.
+    /// With `--rewrite`, the reads of the lookups after the data was loaded again with the filters
+    /// of `by_level`.
     pub rewritten: Option<Rewritten>,
 }
 

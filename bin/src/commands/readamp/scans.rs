@@ -107,8 +107,8 @@ impl ScanChoice {
     }
 }
 
-/// Returns the range from `key` up to the entry that follows `entries` entries. A range that would
-/// go beyond the last key ends before it.
+/// Returns a range from `key` on that holds `entries` entries and ends before the next one. If no
+/// entry follows, the range ends before the last key, or is `key` alone.
 fn bounded(db: &ReadOnlyDb, key: Vec<u8>, entries: u64) -> Result<ScannedRange> {
     let mut cursor = db.cursor()?;
     let mut valid = cursor.seek(&key)?;
@@ -139,9 +139,9 @@ pub struct Scans {
     prefix: Option<String>,
     levels: Vec<Level>,
     all: Level,
-    /// If all bounds are whole numbers of one form: the mean number of keys in a range, and the
-    /// bounds for Grafite filters.
+    /// Mean number of keys in a range, if all bounds are whole numbers of one form.
     mean_range: Option<f64>,
+    /// Bounds for Grafite filters, under the same condition.
     grafite: Vec<Grafite>,
 }
 
@@ -156,7 +156,7 @@ struct Level {
     empty: u64,
     empty_share: f64,
     empty_share_interval_95_percent: (f64, f64),
-    /// Number of these that a prefix filter without false positives would save.
+    /// Number of empty pairs that a prefix filter without false positives would save.
     empty_saved_by_prefix: Option<u64>,
     /// Data blocks that the scans read, and how many of these came from files.
     data_blocks: u64,
@@ -179,7 +179,7 @@ struct Grafite {
 }
 
 impl ScanWork {
-    /// Does the scans on a database as it is, and replays them table by table.
+    /// Runs the scans on a database as it is, and replays them table by table.
     pub fn measure(&self, source: &Source) -> Result<Scans> {
         let db = source.open()?;
         let entries = self.scan(&db)?;
@@ -237,8 +237,8 @@ impl ScanWork {
     }
 }
 
-/// Scans grouped by range. Scans of one range all read the same, so they are not independent
-/// evidence.
+/// Scans grouped by range. All scans of one range read the same blocks, so they are not
+/// independent evidence.
 struct Clusters {
     /// The cluster of each scan.
     of_scan: Vec<usize>,
@@ -286,7 +286,8 @@ fn ratio(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, f64) {
     (ratio, (squares * n / (n - 1.0).max(1.0)).sqrt() / all)
 }
 
-/// Returns the share that `empty` is of `pairs` in all clusters, and its 95 % interval.
+/// Returns the fraction of pairs that are empty, over all clusters, and its 95 % interval. Each
+/// item is a cluster's number of empty pairs and of all pairs.
 fn share(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, (f64, f64)) {
     let reaching = clusters.filter(|(_, pairs)| *pairs > 0);
     let (share, error) = ratio(reaching.clone());
@@ -304,7 +305,8 @@ impl Level {
             share(clusters.iter().map(|(_, counts)| (counts.empty, counts.pairs)));
         let (saved, error) =
             ratio(clusters.iter().map(|(scans, counts)| (counts.empty_blocks, *scans)));
-        // Even if all scans save the same, another could have saved something else.
+        // Even if all scans save the same number of blocks, another scan could have saved a
+        // different number.
         let spread = Z * error.max(1.0 / clusters.len().max(1) as f64);
         Level {
             level: None,
@@ -564,7 +566,7 @@ mod tests {
         let work = work(&source, "3");
         let scans = work.measure(&source).unwrap();
         let blocks: Vec<_> = (0..source.tables.len()).map(|i| Blocks::of(&source, i)).collect();
-        // Tables of level 0 are runs of their own.
+        // Each table of level 0 is a run of its own.
         let levels: Vec<_> = source.tables.iter().map(|(file, _)| file.level).collect();
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
         for (i, &level) in levels.iter().enumerate() {

@@ -46,7 +46,7 @@ pub struct Source {
     /// The tables in the order in which a get searches them, with the names of their files.
     pub(super) tables: Vec<(NewFile, String)>,
     logs: Vec<(String, Arc<Vec<u8>>)>,
-    /// The counters of the database that wrote the files, if it was this process.
+    /// The counters of the database handle that wrote the files, if this process wrote them.
     pub stats: Option<Stats>,
 }
 
@@ -182,7 +182,8 @@ impl Source {
         Ok(shadow.finish().0)
     }
 
-    /// Reads all tables once. Returns their contents, and the `lookups` that search them in vain.
+    /// Reads all tables once. Returns their contents and, by level, the `lookups` that search it in
+    /// vain.
     pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
         let none = FilterPlan::new(FilterLayout::None, 0);
         let mut shadow = Shadow::new(order(), vec![none], lookups);
@@ -364,8 +365,8 @@ fn order() -> UserComparator {
     UserComparator::new(Arc::new(BytewiseComparator))
 }
 
-/// Returns the part of `table` that follows its data blocks, with the filters `made`, and the
-/// offset of that part.
+/// Returns the part of `table` that follows its data blocks, with `made` as its filters,
+/// and the offset of that part.
 fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u8>)> {
     let data_end = table.blocks()?.iter().filter_map(|block| block.handle.end()).max();
     let data_end = data_end.unwrap_or(0);

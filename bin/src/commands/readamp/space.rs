@@ -15,7 +15,7 @@ pub struct Space {
     pub live_bytes: u64,
     /// The writes, if they were counted.
     written: Option<Written>,
-    /// The levels that have tables, or had some written.
+    /// The levels that have tables, or to which tables were written.
     levels: Vec<Level>,
 }
 

@@ -40,7 +40,7 @@ struct Row {
     /// The number of probes that LevelDB uses for this size.
     leveldb_probes: u32,
     leveldb: Cell,
-    /// The number of probes with the lowest rate, without a limit.
+    /// The number of probes with the lowest predicted rate, which may exceed the number of columns.
     best_probes: u32,
     best: f64,
 }
@@ -76,9 +76,9 @@ impl Cell {
         self.wrong as f64 / TRIES as f64
     }
 
-    /// Returns the 95 % confidence interval of the rate of such filters. Because there is only one
-    /// filter, the interval accounts not only for the chance of the queries but also for how full
-    /// the filter happened to be.
+    /// Returns the 95 % confidence interval of the rate of filters with this size and number of
+    /// probes. Because only one filter was built, the interval accounts not only for the chance of
+    /// the queries but also for how full the filter happened to be.
     fn interval(&self) -> (f64, f64) {
         let rate = self.measured();
         let (bits, probes) = (self.bits as f64, f64::from(self.probes));

@@ -175,7 +175,8 @@ impl Scan {
         }
     }
 
-    /// Sends the lines of a piece. If it cannot be read to its end, sends the lines before.
+    /// Sends the lines of a piece. If an error ends the piece early, sends the lines before the
+    /// error.
     fn read(&self, db: &Source, piece: Range, sender: &Sender) -> Result<()> {
         let mut chunk = Chunk::new();
         let done = self.each(db, piece, |key, value| {

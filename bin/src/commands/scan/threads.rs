@@ -31,9 +31,9 @@ impl Chunk {
     }
 }
 
-/// Calls `read` with each piece on one of `threads` threads, a few pieces ahead, and `print` with
-/// the chunks that it sends, in the order of the pieces, until `print` returns false or either
-/// fails.
+/// Calls `read` with each piece on one of `threads` threads, a few pieces ahead. Calls `print` with
+/// the chunks that `read` sends, in the order of the pieces, until `print` returns false, or `read`
+/// or `print` fails.
 pub fn each_chunk<P: Send>(
     threads: usize,
     mut pieces: impl Iterator<Item = P>,
@@ -65,7 +65,7 @@ pub fn each_chunk<P: Send>(
             })?;
         }
         loop {
-            // One piece more than threads, so that none waits for the next.
+            // One piece more than threads, so that no thread has to wait for its next piece.
             while started.len() <= threads
                 && let Some(piece) = pieces.next()
             {
@@ -241,7 +241,8 @@ mod tests {
         };
         each_chunk(2, 0..6, read, print).unwrap();
         assert_eq!(sent.load(SeqCst), 240);
-        // Three pieces of 8 MiB each, and lines that are counted before they are taken.
+        // Three pieces of 8 MiB each, and chunks that have left their queue but are not counted in
+        // `taken` yet.
         assert!(most.load(SeqCst) <= 3 * 8 + 2, "{most:?} MiB ahead");
     }
 
@@ -251,7 +252,7 @@ mod tests {
             while sender.send(chunk(format!("{piece} {}", "x".repeat(CHUNK_BYTES)))) {}
             Ok(())
         };
-        // No piece ends by itself.
+        // No piece ends on its own.
         let mut left = 300;
         let print = |_: Chunk| {
             left -= 1;

@@ -113,7 +113,7 @@ struct Look {
     sequence: u64,
     logs: Files,
     stats: Stats,
-    /// Metrics of the writer, or why there are none, if they are to be shown.
+    /// Metrics of the writer, or the error of reading them; `None` if metrics are not shown.
     metrics: Option<Result<Metrics>>,
 }
 

@@ -22,8 +22,8 @@ const MAX_GROWTH_STEPS: usize = 20_000;
 /// Maximum number of characters of a key. Longer ones are shortened in the middle.
 const KEY_CHARS: usize = 160;
 
-/// Returns the document of some runs. A lookup has the blocks that it read from the cache and from
-/// files, and as `without` those of the same lookup without filters.
+/// Returns the document of some runs. Each lookup lists the blocks that it read from the cache and
+/// from files and, in `without`, the blocks that the same lookup read without filters.
 pub fn document(runs: &[Run]) -> Value {
     json!({ "runs": runs.iter().map(|run| Keys::of(run).run(run)).collect::<Vec<_>>() })
 }
@@ -54,7 +54,7 @@ impl Keys {
     fn run(&self, run: &Run) -> Value {
         let mut tables = BTreeMap::new();
         for table in run.events.iter().flat_map(|event| new_tables(&event.kind)) {
-            // A table that was opened and then moved is the same one, with the same counts.
+            // A table that was opened and then moved is the same table, with the same counts.
             tables.entry(table.number).or_insert_with(|| self.table(run, table));
         }
         json!({

@@ -112,7 +112,7 @@ impl Recorder {
             run.stats = Some(stats.clone());
             if run.lookups.is_empty() {
                 run.is_replay = true;
-                // Without them the page still has the events.
+                // Without lookups, the page still shows the events.
                 let made = lookups::make(run, looked_up, self.most_lookups).unwrap_or_default();
                 let lookup = |explanation| Lookup { micros: event.micros, explanation };
                 run.lookups = made.into_iter().map(lookup).collect();

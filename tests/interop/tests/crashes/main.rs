@@ -28,7 +28,7 @@ use model::hash_of;
 use others::{dump, export, goleveldb};
 use workload::{DIR, KINDS, Run};
 
-/// Number of images per one that goleveldb reads, in a process of its own. Raising it makes the
+/// Number of images of which goleveldb reads one, in a process of its own. Raising it makes the
 /// test faster and less thorough.
 const GOLEVELDB_STRIDE: u64 = 8;
 

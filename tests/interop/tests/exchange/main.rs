@@ -262,8 +262,8 @@ fn leveldb_reads_tables_with_filters_it_does_not_know() {
     }
 }
 
-/// Before LevelDB's repair, the database is one sorted run and a log. With more, LevelDB would put
-/// every table into level 0 and search them by number, regardless of their age.
+/// Before LevelDB's repair, the database is one sorted run and a log. With more runs, LevelDB would
+/// put every table into level 0 and search them by number, regardless of their age.
 #[test]
 fn leveldb_repairs_ours_without_loss() {
     let seed = rng::seed();

@@ -9,8 +9,8 @@ use minikv_interop::{LevelDb, Settings};
 
 const DIRS: [&str; 3] = ["/a", "/b", "/c"];
 
-/// Power is lost after a `Db::sync` of each database, some of whose memtables were flushed for the
-/// sake of the others.
+/// Power is lost after a `Db::sync` of each database. Some memtables were flushed to free memory
+/// for the other databases.
 #[test]
 fn leveldb_finds_all_that_was_synced_in_databases_that_share_a_budget() {
     let fs = SimFs::new(1);

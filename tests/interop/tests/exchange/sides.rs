@@ -201,8 +201,8 @@ impl Side {
     }
 }
 
-/// Checks every entry forward, backward and by get, that there are no others, and that neighbouring
-/// keys are not found.
+/// Checks every entry forward, backward and by get. Checks that there are no other entries, and
+/// that neighbouring keys are not found.
 pub fn check(reader: &dyn Reader, model: &Model, shape: &Shape, rng: &mut Rng) {
     let mut forward = reader.entries(false);
     let mut backward = reader.entries(true);
