@@ -78,16 +78,18 @@ impl Scene {
         engine.compact(*self.rng.pick(&bounds));
     }
 
-    /// Lets `side` open the database, write and close it, a few times.
-    fn make(&mut self, side: Side, levels: &mut [bool; 7]) {
-        for span in 0..1 + self.rng.below(4) {
+    /// Lets `side` open the database, write and close it, a few times. A `large` database is one
+    /// that is written to as often and as much as any.
+    fn make(&mut self, side: Side, large: bool, levels: &mut [bool; 7]) {
+        let spans = if large { 4 } else { 1 + self.rng.below(4) };
+        for span in 0..spans {
             let engine = side.open(&self.dir, &self.shape);
             if span == 0 {
                 let edges = edges(&mut self.rng);
                 engine.write(&edges);
                 apply(&mut self.model, &edges);
             }
-            let batches = *self.rng.pick(&[10, 500, 3000]);
+            let batches = if large { 3000 } else { *self.rng.pick(&[10, 500, 3000]) };
             self.write(&*engine, batches);
             for (level, used) in levels.iter_mut().enumerate() {
                 *used |= engine.files_at_level(level) > 0;
@@ -142,11 +144,12 @@ fn copy(dir: &Path, to: &Path) {
 fn leveldb_reads_what_minikv_wrote() {
     let (seed, mut levels) = (rng::seed(), [false; 7]);
     let mut round = 0;
-    // The random shapes decide which levels fill, so this continues until three levels were used.
+    // The random shapes decide which levels fill, so this continues, with large databases, until
+    // three levels were used.
     while round < rounds(12) || levels.iter().filter(|used| **used).count() < 3 {
         assert!(round < 20 * rounds(12), "levels with tables: {levels:?}");
         let mut scene = Scene::new("minikv writes", seed, round);
-        scene.make(Side::Minikv, &mut levels);
+        scene.make(Side::Minikv, round >= rounds(12), &mut levels);
         let dir = scene.dir.clone();
         scene.check_with(Side::LevelDb, &dir);
         // minikv reads the tables that LevelDB has compacted.
@@ -162,7 +165,7 @@ fn minikv_reads_what_leveldb_wrote() {
     while round < rounds(12) || levels.iter().filter(|used| **used).count() < 3 {
         assert!(round < 20 * rounds(12), "levels with tables: {levels:?}");
         let mut scene = Scene::new("LevelDB writes", seed, round);
-        scene.make(Side::LevelDb, &mut levels);
+        scene.make(Side::LevelDb, round >= rounds(12), &mut levels);
         let dir = scene.dir.clone();
         let before = files(&dir).expect("its files");
         let shape = scene.shape.other(&mut scene.rng);
@@ -243,7 +246,7 @@ fn leveldb_reads_tables_with_filters_it_does_not_know() {
         let dir = scene.dir.clone();
         let mut levels = [false; 7];
         while levels[1..] == [false; 6] {
-            scene.make(Side::Minikv, &mut levels);
+            scene.make(Side::Minikv, false, &mut levels);
         }
         let db = Db::open_read_only(&dir, scene.shape.options()).unwrap();
         check(&db, &scene.model, &scene.shape, &mut scene.rng);
