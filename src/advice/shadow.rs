@@ -732,7 +732,8 @@ mod tests {
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
         assert_eq!((none.filter_bytes, none.probe_nanos), (0, 0));
-        // A present key of the second table and each absent key read a block in vain.
+        // Each present key of the second table reads one block in vain; each absent key reads two,
+        // one in each table.
         assert_eq!((held.levels[0].found, held.levels[1].found), (500, 1000));
         assert_eq!(none.false_blocks(&held.levels), 1000 + 3000);
         assert!(own.probe_nanos > 0 && held.read_nanos > 0);

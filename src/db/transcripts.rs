@@ -50,7 +50,8 @@ impl Machine {
         self.db.as_ref().expect("open comes first")
     }
 
-    /// Returns the answer to a command, followed by what it did to the filesystem and counted.
+    /// Returns the answer to a command, followed by the counters that it changed and its operations
+    /// on the filesystem.
     fn answer(&mut self, command: &Command<'_>) -> String {
         self.operations.lock().unwrap().clear();
         let answer = match self.run(command) {

@@ -38,7 +38,7 @@ impl leveldb_iterator_t {
     }
 }
 
-/// Returns borrowed bytes and stores their length; null and 0 without any.
+/// Returns a pointer to the bytes and stores their length; null and 0 if `bytes` is `None`.
 fn lend(bytes: Option<&[u8]>, len: Out<usize>) -> *const c_char {
     len.set(bytes.map_or(0, <[u8]>::len));
     bytes.map_or(std::ptr::null(), pointer)

@@ -46,7 +46,8 @@ impl leveldb_options_t {
         }
     }
 
-    /// Calls `open` with the options. Like LevelDB's, an error about the comparator names both.
+    /// Calls `open` with the options. An error about the comparator names the database's and that
+    /// of the options, as LevelDB's does.
     ///
     /// # Errors
     /// As [`Self::checked`] and `open`.

@@ -442,7 +442,8 @@ fn reply_of(value: Option<Bytes>, flags: u32) -> Reply {
     }
 }
 
-/// Deletes the first `limit` keys of a range that `moment` shows, or the last ones.
+/// Deletes up to `limit` of the keys that `moment` shows in a range: the first ones, or the last
+/// ones if `is_reverse`.
 fn delete_some(
     db: &Db,
     moment: &Snapshot,

@@ -120,7 +120,7 @@ impl Snapshot {
         Iterator::open(py, self.source(), &range, &read(verify_checksums, fill_cache))
     }
 
-    /// Returns a raw iterator, whose keys have their prefix.
+    /// Returns a raw iterator. Its keys include the prefix of the snapshot.
     #[pyo3(signature = (*, verify_checksums=true, fill_cache=true))]
     fn raw_iterator(
         &self,

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The index of the entry of the log that made it.
+    /// The index of the log entry that made the change.
     pub index: u64,
     /// The key.
     pub key: Bytes,

@@ -44,7 +44,7 @@ fn zipf(exponent: f64) -> Vec<BlockRead> {
         .collect()
 }
 
-/// Returns such reads, interrupted by three scans of half of the blocks.
+/// Returns reads that follow Zipf's law, interrupted by three scans of half of the blocks.
 fn with_scans() -> Vec<BlockRead> {
     let mut reads = zipf(0.9);
     let template = reads[0];

@@ -10,7 +10,7 @@ fn full(times: u64) -> Vec<LevelUse> {
         if (1..=4).contains(&level) {
             let filters: BTreeMap<u64, u64> = (0..10u64.pow(level)).map(|i| (i, 10_000)).collect();
             used.add_table(&filters);
-            // One key for each lookup.
+            // Each key is looked up once, so the sum of squares is the number of lookups.
             used.of_filters.insert(10_000, Asked { times, squares: times });
         }
         used

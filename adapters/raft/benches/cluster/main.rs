@@ -51,7 +51,7 @@ struct Args {
     /// Runs of each kind; the one with the median of puts a second is shown.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Kills of a leader.
+    /// Number of times to kill the leader.
     #[arg(long, default_value_t = 3)]
     kills: usize,
     /// MiB that a node misses before it catches up; 0: none.

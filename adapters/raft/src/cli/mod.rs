@@ -27,9 +27,9 @@ enum Command {
     Serve(Box<NodeOptions>),
     /// Run a cluster on this machine, and end it with Ctrl-C
     Cluster(cluster::ClusterArgs),
-    /// Make a new cluster of nodes that run
+    /// Make a new cluster of nodes that are already running
     Init(InitArgs),
-    /// Add a node that runs to the cluster
+    /// Add a node that is already running to the cluster
     Join(JoinArgs),
     /// Remove a node from the cluster
     Leave(LeaveArgs),

@@ -68,7 +68,8 @@ impl Trust {
         Ok(Some(Arc::new(value)))
     }
 
-    /// Reads the authority, for clients.
+    /// Returns the TLS configuration for clients, with the certificate authority read from its
+    /// file; `None` if the options name no such file.
     ///
     /// # Errors
     /// A message that names the file.

@@ -169,11 +169,12 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(entries)
     }
 
-    /// Reads the entries in `[start, end)` that are not purged; also returns whether these are all,
-    /// or `max_bytes` ended them.
+    /// Reads the entries in `[start, end)` that are not purged, until `max_bytes` is reached. Also
+    /// returns whether these are all of them.
     fn read(&self, start: u64, end: u64, max_bytes: usize) -> Result<(Vec<C::Entry>, bool)> {
         let current = self.store.current();
-        // In this order, a purge beside this either is known or has deleted nothing.
+        // The cursor is created before PURGED is read. So a concurrent purge is either recorded in
+        // PURGED or has deleted nothing that the cursor would see.
         let mut cursor = current.log.entries.cursor()?;
         let purged = current.log.id(keys::PURGED)?;
         let Some(after) = purged.map_or(Some(0), |id| id.index.checked_add(1)) else {

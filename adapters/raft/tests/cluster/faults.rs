@@ -99,7 +99,7 @@ async fn run(seed: u64) {
     let mut rng = Rng(seed);
     let nodes = if rng.next(3) == 0 { 5 } else { 3 };
     let layout = if rng.next(2) == 0 { "one" } else { "two" };
-    // Snapshots often, so that nodes that were away get them.
+    // Take snapshots often, so that nodes that fell behind have to be sent one.
     let extra = ["--layout", layout, "--snapshot-every", "60", "--keep-entries", "20"];
     let mut cluster = Cluster::without_nodes(&extra);
     cluster.clocks = Clocks::new(&cluster.path(""), &mut rng);

@@ -1,4 +1,5 @@
-//! Clusters of processes: what users do, and histories of clients beside faults.
+//! Tests of clusters of processes: what users do, and the histories of clients while faults are
+//! injected.
 
 mod bodies;
 mod clocks;

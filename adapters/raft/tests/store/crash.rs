@@ -250,7 +250,7 @@ async fn check(
             return Err(format!("the snapshot is not the data after entry {last:?}"));
         }
     }
-    // As openraft starts; it applies again what it knows to be committed.
+    // Start as openraft does: it applies again the entries that it knows to be committed.
     let mut helper = StorageHelper::<TypeConfig, _, _>::new(&mut log, &mut machine);
     helper.get_initial_state().await.map_err(|e| format!("openraft does not start: {e}"))?;
 

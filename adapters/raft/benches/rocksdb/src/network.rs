@@ -1,4 +1,5 @@
-//! Messages to other nodes, in postcard's format, over HTTP. An answer is a `Result` of openraft's.
+//! Messages to other nodes, in postcard's format, over HTTP. An answer is a `Result` whose types
+//! are openraft's.
 
 use std::time::Duration;
 
