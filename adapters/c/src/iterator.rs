@@ -8,7 +8,7 @@ use crate::border::{ErrPtr, In, Kept, Out, export, pointer};
 use crate::db::leveldb_t;
 use crate::options::leveldb_readoptions_t;
 
-/// A cursor, and the first error of its life, which stays as in LevelDB.
+/// A cursor and its first error. The error stays, as in LevelDB.
 pub struct leveldb_iterator_t {
     cursor: Option<Cursor>,
     error: Option<Error>,
@@ -38,7 +38,7 @@ impl leveldb_iterator_t {
     }
 }
 
-/// Returns borrowed bytes and stores their length; null and 0 without any.
+/// Returns a pointer to the bytes and stores their length; null and 0 if `bytes` is `None`.
 fn lend(bytes: Option<&[u8]>, len: Out<usize>) -> *const c_char {
     len.set(bytes.map_or(0, <[u8]>::len));
     bytes.map_or(std::ptr::null(), pointer)

@@ -15,7 +15,7 @@ use crate::db::leveldb_snapshot_t;
 
 pub struct leveldb_options_t {
     options: Options,
-    /// The order in the options, for errors.
+    /// The comparator in the options, for messages of errors.
     order: Arc<dyn Comparator>,
     /// A compression that does not exist, until it is replaced by one that does; open refuses it.
     compression_error: Option<String>,
@@ -46,7 +46,8 @@ impl leveldb_options_t {
         }
     }
 
-    /// Calls `open` with the options. Like LevelDB's, an error about the comparator names both.
+    /// Calls `open` with the options. An error about the comparator names the database's and that
+    /// of the options, as LevelDB's does.
     ///
     /// # Errors
     /// As [`Self::checked`] and `open`.

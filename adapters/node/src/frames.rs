@@ -94,7 +94,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Returns none yet, with room for `bytes` bytes.
+    /// Returns an empty list of entries, with room for `bytes` bytes.
     pub fn with_capacity(bytes: usize) -> Entries {
         let mut frames = Vec::with_capacity(bytes);
         frames.extend_from_slice(&[0; 4]);

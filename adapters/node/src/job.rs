@@ -13,7 +13,7 @@ use crate::error::Fault;
 /// The result of a call.
 pub enum Reply {
     Nothing,
-    /// A value that is text, or bytes that become text.
+    /// Bytes that become a string; invalid UTF-8 is replaced.
     Text(Bytes),
     /// A value that becomes a `Buffer`.
     Value(Bytes),

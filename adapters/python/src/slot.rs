@@ -85,7 +85,8 @@ impl<T: Send + 'static> Drop for Owned<T> {
         let Some(slot) = self.slot.take() else { return };
         let number = self.number;
         if slot.database.check_process().is_err() {
-            // A lock of the database may be held by a thread that is not in this process.
+            // After a fork, a lock of the database may be held by a thread that exists only in the
+            // parent process.
             std::mem::forget(slot);
             return;
         }
