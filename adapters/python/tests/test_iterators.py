@@ -162,11 +162,11 @@ def test_where_plyvel_differs(db, tmp_path):
     # Backwards, plyvel leaves out the start of the range if no other entry is in the range.
     assert both(list, start=b'2', stop=b'3', reverse=True) == [[b'2'], []]
 
-    # In plyvel, a seek before the start moves to the start even if it is excluded.
+    # In plyvel, a seek before the start yields the start even if it is excluded.
     def seek(target):
         return lambda it: (it.seek(target), next_or_none(it))[1]
     assert both(seek(b'0'), start=b'2', include_start=False) == [b'3', b'2']
 
-    # In plyvel, a seek past the stop moves to the stop if it is included.
+    # In plyvel, a seek past an included stop yields the stop.
     assert both(seek(b'9'), stop=b'4', include_stop=True) == [NONE, b'4']
     theirs.close()

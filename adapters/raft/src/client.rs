@@ -143,7 +143,8 @@ impl Client {
         Ok(self.write_one(Method::DELETE, &key.into(), Bytes::new()).await?.1)
     }
 
-    /// Sets the value of `key` if its value is `expected`; returns whether it was.
+    /// Sets the value of `key` to `value` if it is `expected`; returns whether it was set. `None`
+    /// stands for no value: of an absent key, or to delete the key.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -239,7 +240,7 @@ impl Client {
         parse(&self.ask(&get("/v1/status", true)).await?)
     }
 
-    /// Makes a new cluster of the node that is asked, or of `members`.
+    /// Makes a new cluster of `members` or, if there are none, of only the node that is asked.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -272,8 +273,8 @@ impl Client {
     }
 
     /// Copies the leader's state into the empty directory `dir`, as a minikv database; returns the
-    /// number of files, their bytes, and the last entry of the log in it. The files are durable,
-    /// their names not yet.
+    /// number of files, their bytes, and the index of the last log entry in the state. The files
+    /// are durable, but their names are not yet.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -397,7 +398,7 @@ impl Client {
         }
     }
 
-    /// Continues with another node.
+    /// Makes the next attempt ask another node than `node`.
     fn give_up(&self, node: &str) {
         let mut nodes = lock(&self.nodes);
         nodes.next += 1;

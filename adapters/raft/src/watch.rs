@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The index of the entry of the log that made it.
+    /// The index of the log entry that made the change.
     pub index: u64,
     /// The key.
     pub key: Bytes,
@@ -30,7 +30,8 @@ pub struct Hub {
 
 struct Recent {
     changes: VecDeque<Change>,
-    /// Groups of changes published together: their number, and the bytes that they keep in memory.
+    /// For each group of changes that were published together: their number, and the bytes that
+    /// they keep in memory.
     groups: VecDeque<(usize, usize)>,
     bytes: usize,
     /// Changes after this index are all there.
@@ -47,7 +48,8 @@ impl Hub {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds changes up to the entry `index`. They are parts of buffers with `bytes` bytes.
+    /// Adds changes up to the entry `index`. They are slices of buffers with `bytes` bytes in
+    /// total.
     pub(crate) fn publish(&self, index: u64, changes: Vec<Change>, bytes: usize) {
         if !changes.is_empty() {
             self.lock().add(changes, bytes);

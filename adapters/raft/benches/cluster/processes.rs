@@ -12,7 +12,7 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the process of a node at its position: that of a killed node, or the next one.
+    /// Stores the process of a node: in place of the node's killed process, or after the last one.
     pub fn set(&self, node: usize, child: Child) {
         let mut children = self.lock();
         match children.get_mut(node) {

@@ -26,7 +26,7 @@ impl Clocks {
     /// Draws the speeds of clocks. Returns `None` without the library.
     pub fn new(dir: &Path, rng: &mut Rng) -> Option<Clocks> {
         let library = library()?;
-        // The lease leaves a tenth for clocks that run at different speeds.
+        // The lease tolerates clocks whose speeds differ by up to a tenth.
         let speeds = [(); 6].map(|()| [100, 100, 96, 104][rng.next(4) as usize]);
         Some(Clocks { library, dir: dir.to_path_buf(), speeds })
     }
@@ -84,7 +84,7 @@ fn library() -> Option<PathBuf> {
     })
 }
 
-/// Asks a node for the time: the `Date` of its answer.
+/// Returns the time by a node's wall clock, which is the `Date` of its answer.
 async fn date(address: &str) -> Option<SystemTime> {
     let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
     let request = "GET /v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

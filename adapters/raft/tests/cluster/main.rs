@@ -1,4 +1,4 @@
-//! Clusters of processes: what users do, and histories of clients beside faults.
+//! Clusters of processes: requests of users, and histories of clients that run beside faults.
 
 mod bodies;
 mod clocks;
