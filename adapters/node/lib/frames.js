@@ -11,7 +11,7 @@ const LENGTHS_BYTES = 8
 // Maximum number of bytes of a UTF-16 unit in UTF-8.
 const UNIT_BYTES = 3
 
-// Longer strings are measured before room is made for them; shorter ones get the maximum.
+// Longer strings are measured before room is made for them; shorter ones get room for the maximum.
 const SHORT_UNITS = 1 << 16
 
 const FIRST_BYTES = 2 << 10

@@ -88,7 +88,7 @@ struct Ask<'a> {
     body: Bytes,
     /// Whether any node may answer.
     anywhere: bool,
-    /// Whether the answer may take any time.
+    /// Whether one attempt may take until the deadline.
     patient: bool,
 }
 
@@ -143,8 +143,8 @@ impl Client {
         Ok(self.write_one(Method::DELETE, &key.into(), Bytes::new()).await?.1)
     }
 
-    /// Sets the value of `key` to `value` if it is `expected`; returns whether it was set. `None`
-    /// stands for no value: of an absent key, or to delete the key.
+    /// Sets the value of `key` to `value` if its present value is `expected`; returns whether it did.
+    /// An `expected` of `None` means that the key is absent; a `value` of `None` deletes it.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -398,7 +398,7 @@ impl Client {
         }
     }
 
-    /// Makes the next attempt ask another node than `node`.
+    /// Makes the next attempt go to the next address; `node` no longer counts as the leader.
     fn give_up(&self, node: &str) {
         let mut nodes = lock(&self.nodes);
         nodes.next += 1;

@@ -59,7 +59,7 @@ pub struct Condition {
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Changes all of the keys if all conditions hold, and else none.
+    /// Changes all of the keys if all conditions hold, and otherwise none.
     Write {
         /// The conditions; a plain write has none.
         conditions: Vec<Condition>,
@@ -104,7 +104,7 @@ pub enum Outcome {
 /// The state machine of the service.
 pub struct Kv {
     hub: Arc<Hub>,
-    /// Changes that cannot be read yet, and the bytes of the entries that they are slices of.
+    /// Changes that cannot be read yet, and the size in bytes of the entries that hold them.
     changes: Vec<Change>,
     bytes: usize,
 }

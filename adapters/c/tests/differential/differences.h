@@ -4,7 +4,8 @@
    - numbers in properties, and approximate sizes, because tables differ (`keep_comparable`,
      `sizes`);
    - after a step backwards, a LevelDB iterator that seeks its own key overwrites it (`move`);
-   - a repair of LevelDB's may change contents (`repair`), and its directory `lost` survives `destroy`;
+   - a repair of LevelDB's may change contents (`repair`), and its directory `lost` survives
+     `destroy`;
    - a failed open of LevelDB's leaves a directory (`wrong_open`);
    - after damage, iterators of LevelDB's may continue (`open_damaged`).
    Left out, because LevelDB then does something undefined or loses data: an unknown compression

@@ -77,7 +77,7 @@ pub(crate) struct CompareBody {
 }
 
 /// Parses a field that may be null, but not be left out: a misspelt condition must not be taken for
-/// one that the key has no value.
+/// the condition that the key has no value.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
     Option::deserialize(deserializer)
 }

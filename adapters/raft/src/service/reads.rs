@@ -20,7 +20,7 @@ pub enum Read {
     #[default]
     Linearizable,
     /// As linearizable, but without messages: the leader relies on its lease, and so on clocks
-    /// whose speeds differ by less than a tenth.
+    /// whose speeds differ by at most a tenth.
     Lease,
     /// The state of the node that is asked, however old.
     Stale,

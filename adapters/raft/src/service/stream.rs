@@ -1,9 +1,10 @@
 //! A connection for the entries of the log, which are most of what nodes send each other. Its
 //! messages have no HTTP around them: one side writes them and the other answers, in tasks of their
 //! own.
-//! It begins as `POST /raft/TO/stream` with `Upgrade: minikv-raft`, so that TLS, the token and the
+//!
 //! It begins as `POST /raft/TO/stream` with `Upgrade: minikv-raft`, so that TLS, the token and the
 //! check of the target apply to it as to all routes. Then messages and answers follow in turns:
+//!
 //! ```text
 //! message:  length (4, big-endian) | AppendEntriesRequest, in postcard's format
 //! answer:   length (4) | 0 | AppendEntriesResponse      or      length (4) | 1 | what is wrong

@@ -9,7 +9,7 @@
 //! The consequences of entries wait instead, until the entries are durable:
 //!
 //! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and so answers its client,
-//! only when the entry is durable on this node.
+//!    only when the entry is durable on this node.
 //! 2. A follower answers that it has accepted entries when they are
 //!    ([`Store::log_durable`](crate::store::Store::log_durable)).
 //! 3. A leader counts itself as one that has the entries, and so may take them for committed too

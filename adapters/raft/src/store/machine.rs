@@ -20,8 +20,8 @@ use crate::store::{StoreConfig, install, keys};
 pub trait Machine<C: StoreConfig>: Send + 'static {
     /// Applies the command of the entry `id`.
     ///
+    /// # Errors
     /// Errors of the database, which stop the node. A client's mistake must be a response, not an
-    /// error.
     /// error.
     fn apply(&mut self, id: &LogId<u64>, command: C::D, changes: &mut Changes<'_>) -> Result<C::R>;
 

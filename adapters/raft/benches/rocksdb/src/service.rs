@@ -50,7 +50,7 @@ fn internal(error: impl Display) -> Failure {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
-/// Redirects to the leader, if another node is. Otherwise answers with a status after which a
+/// Redirects to the leader, if that is another node. Otherwise answers with a status after which a
 /// client may try again, unless Raft has stopped.
 fn refused<E>(error: &RaftError<u64, E>, uri: &Uri) -> Response
 where
