@@ -143,8 +143,8 @@ impl Client {
         Ok(self.write_one(Method::DELETE, &key.into(), Bytes::new()).await?.1)
     }
 
-    /// Sets the value of `key` to `value` if its present value is `expected`; returns whether it did.
-    /// An `expected` of `None` means that the key is absent; a `value` of `None` deletes it.
+    /// Sets the value of `key` to `value` if the present value is `expected`; returns whether it
+    /// was. An `expected` of `None` means that the key is absent; a `value` of `None` deletes it.
     ///
     /// # Errors
     /// See [`ClientError`].
