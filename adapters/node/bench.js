@@ -97,7 +97,7 @@ async function measure (Level, entries, seed) {
     const start = process.hrtime.bigint()
     const done = await work({ db, keys, value })
     times[name] = Number(process.hrtime.bigint() - start) / 1e3 / done
-    // All entries into tables, which is not measured.
+    // Moves all entries into tables; this is not measured.
     if (name === 'put_together') await db.compactRange('0', ':')
   }
   await db.close()

@@ -137,7 +137,7 @@ export class MinikvLevel<KDefault = string, VDefault = string>
   explain (key: KDefault): Promise<Report>
   explain<K = KDefault> (key: K, options: ExplainOptions<K>): Promise<Report>
 
-  /** Returns which filters would pay, by the gets since the open. */
+  /** Returns the filters that would pay off, judging by the gets since the open. */
   filterAdvice (): Promise<Report>
 
   /** Removes the database, and its directory if nothing else is in there. */
@@ -161,7 +161,7 @@ export interface DatabaseOptions<K, V>
 export interface OpenOptions extends AbstractOpenOptions {
   /**
    * Opens the database for reading only, also beside a process that writes to it. It shows the
-   * state of this moment until {@link MinikvLevel.refresh}.
+   * state at the open until {@link MinikvLevel.refresh}.
    *
    * @defaultValue `false`
    */

@@ -1,6 +1,6 @@
-// Uses the C# binding of LevelDB that Debian packages, leveldb-sharp, and prints what it returns: a
-// line for each step. With any library behind it, the lines must be the same. Arguments: a directory
-// for new databases, and databases to go on with.
+// Uses the C# binding of LevelDB that Debian packages, leveldb-sharp, and prints what it returns, a
+// line for each step. The lines must be the same with every library. Arguments: a directory for new
+// databases, and existing databases to continue with.
 
 using System;
 using System.Collections.Generic;
@@ -14,7 +14,7 @@ static class Use
         Console.WriteLine("{0}: {1}", what, answer ?? "nothing");
     }
 
-    // Prints the kind of an error. What follows it differs between the libraries.
+    // Prints the kind of an error, without the text after it, which differs between the libraries.
     static void Fails(string what, Action action)
     {
         try
@@ -48,7 +48,7 @@ static class Use
     }
 
     // Opens a database, works with it, and closes it. The binding leaves iterators and snapshots to
-    // the garbage collector, and LevelDB may not be closed before them.
+    // the garbage collector, which must release them before LevelDB is closed.
     static void With(Options options, string path, Action<DB> work)
     {
         var db = DB.Open(options, path);

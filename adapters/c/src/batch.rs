@@ -69,7 +69,7 @@ export! {
 fn append(destination: Kept<leveldb_writebatch_t>, operations: &WriteBatch) {
     if let Some(mut batch) = destination.take() {
         batch.batch.append(operations);
-        // The object stays where it is, and C keeps it.
+        // The object stays at its address, and C still owns it.
         Box::leak(batch);
     }
 }

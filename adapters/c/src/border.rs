@@ -1,8 +1,9 @@
 //! The border to C: the only file with `unsafe` code.
 //!
-//! Its types stand for C's pointers in the signatures of exported functions. Only C makes values of
-//! them, under the rules of the header: a pointer is valid for what its function does with it, and
-//! what is returned is freed by the caller with `free`. So the functions themselves are safe code.
+//! Its types stand for C's pointers in the signatures of exported functions. Only C passes values
+//! of these types, under the rules of the header: a pointer is valid for whatever its function does
+//! with it, and the caller frees returned memory with `free`. So the functions themselves are safe
+//! code.
 #![allow(unsafe_code, reason = "reads and writes through C's pointers")]
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -45,7 +46,8 @@ impl In {
         if len == 0 || self.0.is_null() {
             return &[];
         }
-        // SAFETY: the caller passes a pointer to `len` bytes, which stay until its call returns.
+        // SAFETY: the caller passes a pointer to `len` bytes, which stay valid until its call
+        // returns.
         unsafe { slice::from_raw_parts(self.0, len) }
     }
 
@@ -59,7 +61,8 @@ impl In {
         if self.0.is_null() {
             return &[];
         }
-        // SAFETY: the caller passes a NUL-terminated string, which stays until its call returns.
+        // SAFETY: the caller passes a NUL-terminated string, which stays valid until its call
+        // returns.
         unsafe { CStr::from_ptr(self.0.cast()) }.to_bytes()
     }
 
@@ -77,7 +80,7 @@ pub struct Array<T>(*const T);
 impl<T: Copy> Array<T> {
     /// Returns the item at `index`, which is less than the length of the array.
     pub fn at(self, index: usize) -> T {
-        // SAFETY: the caller passes an array of the length that it names.
+        // SAFETY: the caller passes an array with more than `index` items.
         unsafe { *self.0.add(index) }
     }
 }
@@ -96,7 +99,7 @@ impl<T: Copy> Out<T> {
     /// Stores `value` at `index`, which is 0 for a place that is not an array.
     pub fn set_at(self, index: usize, value: T) {
         if !self.0.is_null() {
-            // SAFETY: the caller passes a place for that many values.
+            // SAFETY: the caller passes a place with room for a value at `index`.
             unsafe { self.0.add(index).write(value) }
         }
     }
@@ -143,14 +146,14 @@ impl<T> Kept<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Takes an object back that [`Kept::new`] has moved to C.
+    /// Takes back an object that [`Kept::new`] has moved to C.
     pub fn take(self) -> Option<Box<T>> {
         // SAFETY: the pointer came from `new`, and the caller gives it back once.
         (!self.0.is_null()).then(|| unsafe { Box::from_raw(self.0.cast_mut()) })
     }
 }
 
-/// Memory of `malloc` that the caller frees, or null.
+/// Memory from `malloc` that the caller frees, or null.
 #[repr(transparent)]
 pub struct Malloced(*mut u8);
 
@@ -173,7 +176,7 @@ impl Malloced {
         }
     }
 
-    /// Returns a copy of a value that was read, and stores its length; null and 0 without one.
+    /// Returns a copy of `value` and stores its length; null and 0 if `value` is `None`.
     pub fn value(value: Option<&[u8]>, len: Out<usize>) -> Malloced {
         len.set(value.map_or(0, <[u8]>::len));
         value.map_or_else(Malloced::null, Malloced::copy)
@@ -192,14 +195,14 @@ impl Malloced {
     }
 }
 
-/// The place of the error of a call: null, or a string of `malloc`.
+/// The place of the error of a call. It holds null or a string from `malloc`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct ErrPtr(*mut *mut u8);
 
 impl ErrPtr {
-    /// Returns the value of `result`. An error replaces the string, whose memory is freed; without
-    /// one, the string stays as it is.
+    /// Returns the value of `result`. An error frees the string in the place and stores a new one;
+    /// a success leaves the string as it is.
     pub fn report<T>(self, result: minikv::Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -215,7 +218,7 @@ impl ErrPtr {
             return;
         }
         let text = Malloced::copy(text.as_bytes());
-        // SAFETY: the caller passes a place that holds null or a string of `malloc`.
+        // SAFETY: the caller passes a place that holds null or a string from `malloc`.
         unsafe {
             free((*self.0).cast());
             *self.0 = text.0;
@@ -234,12 +237,12 @@ unsafe impl Send for State {}
 // SAFETY: as above.
 unsafe impl Sync for State {}
 
-/// Returns the pointer to the first byte, for a callback or a result that is borrowed.
+/// Returns a pointer to the first byte, for a callback or for a result that C only borrows.
 pub fn pointer(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }
 
-/// Returns the number of the user that the process acts as.
+/// Returns the effective user id of the process.
 pub fn effective_user() -> u32 {
     // SAFETY: the call has no conditions and cannot fail.
     unsafe { geteuid() }

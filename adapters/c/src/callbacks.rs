@@ -17,8 +17,8 @@ type CreateFilter =
     extern "C" fn(State, *const *const c_char, *const usize, c_int, Out<usize>) -> Malloced;
 type MayMatch = extern "C" fn(State, *const c_char, usize, *const c_char, usize) -> u8;
 
-/// State and name of a program's object. The destructor is called when the last user is gone: the
-/// caller, and the databases that are open with it.
+/// State and name of a comparator or filter policy of the program. The destructor is called when
+/// its last user is gone; the users are the caller and the databases that are open with it.
 struct Owned {
     state: State,
     destructor: Destructor,
@@ -114,7 +114,7 @@ impl FilterPolicy for CFilterPolicy {
     }
 }
 
-/// The keys of the next filter, one after the other.
+/// The keys of the next filter, concatenated.
 #[derive(Debug)]
 struct Keys {
     policy: CFilterPolicy,

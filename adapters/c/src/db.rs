@@ -25,7 +25,7 @@ pub enum Handle {
 pub struct leveldb_t {
     pub handle: Handle,
     /// Snapshots that were not released, by address. They are freed when the database is closed:
-    /// they would keep its directory locked, and LevelDB's do not.
+    /// they would keep its directory locked, which LevelDB's snapshots do not do.
     snapshots: Mutex<HashMap<usize, Kept<leveldb_snapshot_t>>>,
 }
 
@@ -111,7 +111,7 @@ fn open(options: &leveldb_options_t, path: &Path) -> Result<Kept<leveldb_t>> {
     options.open_with(|all| Db::open(path, all)).map(|db| leveldb_t::new(Handle::Writer(db)))
 }
 
-/// Returns a bound of a range; none for null.
+/// Returns an inclusive bound at `key`; unbounded if the pointer is null.
 pub fn bound<'a>(key: In, len: usize) -> Bound<&'a [u8]> {
     key.bytes_or_null(len).map_or(Bound::Unbounded, Bound::Included)
 }

@@ -8,7 +8,7 @@ use crate::border::{ErrPtr, In, Kept, Out, export, pointer};
 use crate::db::leveldb_t;
 use crate::options::leveldb_readoptions_t;
 
-/// A cursor, and the first error of its life, which stays as in LevelDB.
+/// A cursor and its first error. The error stays, as in LevelDB.
 pub struct leveldb_iterator_t {
     cursor: Option<Cursor>,
     error: Option<Error>,

@@ -15,7 +15,7 @@ use crate::db::leveldb_snapshot_t;
 
 pub struct leveldb_options_t {
     options: Options,
-    /// The order in the options, for errors.
+    /// The comparator in the options, for error messages.
     order: Arc<dyn Comparator>,
     /// A compression that does not exist, until it is replaced by one that does; open refuses it.
     compression_error: Option<String>,

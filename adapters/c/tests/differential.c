@@ -90,7 +90,7 @@ static void use_snapshot(struct slot* slot) {
 static void keep_comparable(const char* name, char* text) {
   if (text == NULL) return;
   if (strcmp(name, "leveldb.sstables") == 0) {
-    /* The headings of levels; tables differ. */
+    /* Keeps only the headings of levels, because tables differ. */
     char* to = text;
     for (char* line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
       size_t length = strlen(line);
@@ -98,11 +98,11 @@ static void keep_comparable(const char* name, char* text) {
     }
     *to = 0;
   } else if (strcmp(name, "leveldb.stats") == 0) {
-    /* The heading; times differ. */
+    /* Keeps only the heading, because times differ. */
     char* end = strstr(text, "---\n");
     if (end != NULL) end[4] = 0;
   } else {
-    /* The number differs with what the background has done. */
+    /* Masks numbers, which depend on the progress of background work. */
     for (char* at = text; *at != 0; at++) *at = isdigit((unsigned char)*at) ? '0' : *at;
     if (strspn(text, "0") == strlen(text) && *text != 0) text[1] = 0;
   }
@@ -247,7 +247,8 @@ static void begin_all(void) {
   }
 }
 
-/* Every database is compared, then each library opens the other's directory, and both again. */
+/* Compares every database three times: as it is, after the libraries have swapped directories, and
+   after they have swapped back. */
 static void end_all(void) {
   for (int number = 0; number < NUM_SLOTS; number++) {
     struct slot* slot = &slots[number];

@@ -53,7 +53,7 @@ static void put(leveldb_t* db, leveldb_writeoptions_t* write, const char* key, c
   leveldb_put(db, write, key, strlen(key), value, strlen(value), &error);
 }
 
-/* Reverse byte order. */
+/* A comparator: reverse byte order. */
 static int destroyed = 0;
 static void destroy(void* state) { ++*(int*)state; }
 static const char* reverse_name(void* state) { (void)state; return "own.Reverse"; }
@@ -64,7 +64,7 @@ static int reverse(void* state, const char* a, size_t alen, const char* b, size_
   return -order;
 }
 
-/* A filter of whole keys' first bytes. */
+/* A filter policy: a filter has the first byte of each key. */
 static int filters_made = 0, filters_asked = 0;
 static const char* filter_name(void* state) { (void)state; return "own.FirstBytes"; }
 static char* create_filter(void* state, const char* const* keys, const size_t* lengths, int count,

@@ -2,7 +2,7 @@
 
 const native = require('../minikv.node')
 
-// Flags of what a call reads and returns. src/database.rs has the same values.
+// Flags that say what a call reads and returns. src/database.rs has the same values.
 const flags = {
   HAS_LOWER: 1,
   WITH_LOWER: 2,

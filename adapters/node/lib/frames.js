@@ -11,7 +11,7 @@ const LENGTHS_BYTES = 8
 // Maximum number of bytes of a UTF-16 unit in UTF-8.
 const UNIT_BYTES = 3
 
-// Longer strings are counted before room is made for them.
+// Longer strings are measured before room is made for them; shorter ones get room for the maximum.
 const SHORT_UNITS = 1 << 16
 
 const FIRST_BYTES = 2 << 10
@@ -102,7 +102,7 @@ class Frames {
   }
 }
 
-// Returns the number of bytes of `data`, or a larger one.
+// Returns an upper bound of the number of bytes of `data`.
 function bytesOf (data) {
   if (typeof data === 'string') {
     return data.length <= SHORT_UNITS ? data.length * UNIT_BYTES : Buffer.byteLength(data)

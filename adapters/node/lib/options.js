@@ -1,6 +1,6 @@
 'use strict'
 
-// Options of databases: names and defaults are classic-level's, and then minikv's own.
+// Options of databases: first classic-level's, with its names and defaults, then minikv's own.
 const BOOLEANS = {
   createIfMissing: true,
   errorIfExists: false,

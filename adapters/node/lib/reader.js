@@ -12,8 +12,8 @@ const GROUP_KEYS = 32
 
 // The gets of a database that name no snapshot.
 //
-// Gets that come while that many calls are under way wait, and then share one call. Each shows the
-// database as it was when it was called.
+// Gets that come while `CALLS` calls are under way wait, and then share one call. Each get shows
+// the database as it was when the get was called.
 class Reader {
   #native
   #calls = 0
@@ -78,7 +78,7 @@ class Group {
     try {
       this.#settle(await this.#native.getMany(this.#frames.bytes(), this.#flags, this.#snapshot))
     } catch (error) {
-      // An error of one key must not become that of the others.
+      // An error of one key must not fail the gets of the other keys.
       await this.#readOneByOne()
     } finally {
       this.#snapshot.close()

@@ -17,7 +17,7 @@ use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
 use crate::walk::{Plan, Range, Walk};
 
-/// Flags of what a call reads and returns. `lib/binding.js` has the same values.
+/// Flags that say what a call reads and returns. `lib/binding.js` has the same values.
 const HAS_LOWER: u32 = 1;
 const WITH_LOWER: u32 = 2;
 const HAS_UPPER: u32 = 4;
@@ -87,7 +87,7 @@ impl NativeDatabase {
         }
     }
 
-    /// Starts `work` with what `prepare` returns here, on the event loop.
+    /// Starts `work` with the value that `prepare` returns. `prepare` runs here, on the event loop.
     fn start<T: Send + 'static>(
         &self,
         env: Env,
@@ -195,7 +195,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns a promise of the value of `key`, or of nothing.
+    /// Returns a promise of the value of `key`, or of `undefined`.
     #[napi(catch_unwind)]
     pub fn get(
         &self,
@@ -211,7 +211,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns the value of `key`, or nothing.
+    /// Returns the value of `key`, or `undefined`.
     #[napi(catch_unwind)]
     pub fn get_sync<'env>(
         &self,
@@ -230,7 +230,7 @@ impl NativeDatabase {
         })
     }
 
-    /// Returns a promise of the values of `keys`, both as frames.
+    /// Returns a promise of the values of `keys`. Keys and values are frames.
     #[napi(catch_unwind)]
     pub fn get_many(
         &self,
@@ -256,8 +256,8 @@ impl NativeDatabase {
         })
     }
 
-    /// Deletes the keys of a range that `snapshot` shows; the first `limit` of them, if there is
-    /// a limit.
+    /// Deletes the keys of a range that `snapshot` shows. If there is a limit, deletes only the
+    /// first `limit` keys, or the last ones if the flags contain `REVERSE`.
     #[napi(catch_unwind)]
     pub fn clear(
         &self,
@@ -270,7 +270,7 @@ impl NativeDatabase {
         self.start(
             env,
             |this| {
-                // Without a snapshot, clears the keys of the moment at which the deletion begins.
+                // Without a snapshot, deletes the keys that are present when the deletion begins.
                 let moment = snapshot.map(|_| this.moment(snapshot)).transpose()?;
                 Ok((this.slot.get()?, range_of(bounds, flags)?, moment))
             },
@@ -363,7 +363,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns a property; nothing for an unknown name.
+    /// Returns a property; `undefined` for an unknown name.
     #[napi(catch_unwind)]
     pub fn property<'env>(&self, env: &'env Env, name: String) -> napi::Result<Unknown<'env>> {
         at_once(env, || {
@@ -408,7 +408,7 @@ impl NativeDatabase {
         self.with(env, |handle| Reply::report(either!(handle, db => db.stats())))
     }
 
-    /// Returns a promise of the filters that would pay, as JSON.
+    /// Returns a promise of the filters that would pay off, as JSON.
     #[napi(catch_unwind)]
     pub fn filter_advice(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.with(env, |handle| Reply::report(either!(handle, db => db.filter_advice())?))

@@ -83,7 +83,7 @@ impl Opening {
             return Ok(handle);
         }
         let handle = self.open_alone()?;
-        // Now the directory exists.
+        // Only now does the directory surely exist, so that its path can be canonicalized.
         shared.insert(one_name(&path), Arc::downgrade(&handle));
         Ok(handle)
     }
@@ -110,7 +110,7 @@ struct Opened {
 impl Opened {
     /// Closes the database unless others share it.
     fn close(self) -> Result<(), Fault> {
-        // An open of a shared database waits until it is closed.
+        // An open of the same shared database waits for this lock until the close is over.
         let mut shared = self.is_shared.then(|| lock(&SHARED));
         let Some(handle) = Arc::into_inner(self.handle) else { return Ok(()) };
         if let Some(shared) = shared.as_mut().and_then(|shared| shared.as_mut()) {

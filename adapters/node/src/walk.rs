@@ -27,7 +27,7 @@ pub struct Plan {
     pub fill_cache: bool,
 }
 
-/// A key and a value; empty if not requested.
+/// A key and a value; each is empty if it was not requested.
 type Entry<'a> = (&'a [u8], &'a [u8]);
 
 enum Place {
@@ -68,7 +68,8 @@ impl Walk {
     /// Continues reading until there are `entries` entries, or more than `bytes` bytes of them, or
     /// no more in the range. Returns them as frames.
     ///
-    /// Errors of the cursor. If entries come before, the next read returns the error.
+    /// Errors of the cursor. If entries were read before the error, they are returned, and the next
+    /// read returns the error.
     pub fn read(
         &mut self,
         entries: usize,

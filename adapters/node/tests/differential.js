@@ -144,7 +144,7 @@ class Run {
     const range = this.range()
     const snapshot = this.snapshotOption()
     const more = { valueEncoding: this.random.of(ENCODINGS) }
-    // With neither, classic-level returns no entry at all.
+    // With neither keys nor values, classic-level returns no entry at all.
     if (this.random.oneIn(4)) more[this.random.of(['keys', 'values'])] = false
     if (this.random.oneIn(4)) more.highWaterMarkBytes = this.random.of([0, 1, 100, 1 << 20])
     // Bounds are bytes; keys are decoded as text afterwards, now and then.
@@ -212,7 +212,7 @@ class Run {
     if (!this.random.oneIn(20)) return
     const range = this.range()
     const snapshot = this.snapshotOption()
-    // classic-level leaves the empty key, if that is the only one of the range.
+    // classic-level's clear does not delete the empty key if it is the only key of the range.
     await this.dbs.same((db) => db.del(''), 'del')
     await this.dbs.same((db, index) => {
       return db.clear({ ...range, keyEncoding: 'buffer', ...snapshot(index) })
@@ -233,7 +233,7 @@ class Run {
     await this.dbs.same((db, index) => db[method](keys, options(index)), method)
   }
 
-  // Makes many calls at once. Their keys differ, because LevelDB's client does not order its calls.
+  // Makes many calls at once. Their keys differ, because classic-level does not order its calls.
   async burst () {
     const named = this.operations().map((one) => [Buffer.from(one.key).toString('hex'), one])
     const writes = new Map(named)
@@ -281,7 +281,8 @@ class Run {
     if (this.iterators.length === 0) return
     const iterators = this.random.of(this.iterators)
     const target = this.key()
-    // classic-level counts what it has read ahead, and so may end too early after a seek.
+    // classic-level counts entries that it has read ahead against the limit, and so may end too
+    // early after a seek.
     const mayNotSeek = iterators.both[0].limit < Infinity
     const options = { keyEncoding: this.encodingOf(target) }
     const size = 1 + this.random.below(40)

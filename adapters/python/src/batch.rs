@@ -54,7 +54,7 @@ pub struct WriteBatch {
     prefix: Vec<u8>,
     is_transaction: bool,
     options: WriteOptions,
-    /// Held for copies within memory only, so waiting for it with the GIL is harmless.
+    /// Held for copies within memory only, so it is harmless to wait for it while holding the GIL.
     batch: Mutex<minikv::WriteBatch>,
 }
 
@@ -123,7 +123,7 @@ impl WriteBatch {
         Ok(lock(&self.batch).approximate_bytes())
     }
 
-    /// Adds the operations of another batch, with the keys that they have there.
+    /// Adds the operations of another batch. Their keys keep the prefix of that batch.
     fn append(&self, source: &WriteBatch) -> PyResult<()> {
         self.check_open()?;
         let operations = lock(&source.batch).clone();

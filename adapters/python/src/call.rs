@@ -59,8 +59,8 @@ pub fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Runs `work`, the end of an object, without the GIL, because it may wait for threads that need
-/// the GIL. Inside a comparator, another thread does it.
+/// Runs `work`, which ends an object, without the GIL, because it may wait for threads that need
+/// the GIL. Inside a comparator, another thread runs it.
 pub fn at_end(work: impl FnOnce() + Send + 'static) {
     if comparator::is_running() {
         std::thread::spawn(work);

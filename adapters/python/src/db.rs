@@ -107,7 +107,7 @@ impl DB {
     }
 }
 
-/// Returns a bound that includes `key`; none without a key.
+/// Returns an inclusive bound at `key`; unbounded if `key` is `None`.
 fn bound(key: Option<&[u8]>) -> Limit<&[u8]> {
     key.map_or(Limit::Unbounded, Limit::Included)
 }
@@ -168,7 +168,7 @@ impl DB {
         Ok(value_or(py, value, default))
     }
 
-    /// Sets the value of key. With sync, returns when that is durable.
+    /// Sets the value of key. With sync, returns only when the write is durable.
     #[pyo3(signature = (key, value, *, sync=false))]
     fn put(
         &self,
@@ -180,14 +180,15 @@ impl DB {
         self.put_value(py, key, value, sync)
     }
 
-    /// Deletes key, whether or not it has a value. With sync, returns when that is durable.
+    /// Deletes key, whether or not it has a value. With sync, returns only when the write is
+    /// durable.
     #[pyo3(signature = (key, *, sync=false))]
     fn delete(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
         self.delete_key(py, key, sync)
     }
 
-    /// Deletes the keys from start to stop, all at once; None is the end of the database. The cost
-    /// does not depend on their number.
+    /// Deletes the keys from start to stop, all at once; None means no bound. The cost does not
+    /// depend on the number of keys.
     #[pyo3(signature = (start, stop, *, sync=false))]
     fn delete_range(
         &self,
@@ -280,7 +281,7 @@ impl DB {
         Ok(value.map(|value| PyBytes::new(py, value.as_bytes())))
     }
 
-    /// Compacts the keys from start to stop; None is the end of the database.
+    /// Compacts the keys from start to stop; None means no bound.
     #[pyo3(signature = (*, start=None, stop=None))]
     fn compact_range(
         &self,
@@ -310,7 +311,7 @@ impl DB {
         ranges.iter().map(size).collect()
     }
 
-    /// Returns a view of the keys that begin with prefix, without it.
+    /// Returns a view of the keys that begin with prefix. Keys of the view lack the prefix.
     fn prefixed_db(this: Bound<'_, Self>, prefix: &[u8]) -> PrefixedDB {
         PrefixedDB::new(this.unbind(), prefix)
     }
@@ -348,7 +349,7 @@ impl DB {
         report(py, self.with(py, |db| Ok(either!(db, db => db.stats())))?)
     }
 
-    /// Returns which filters would pay for the gets of absent keys so far.
+    /// Returns the filters that would pay off, judging by the gets of absent keys so far.
     fn filter_advice<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         report(py, self.with(py, |db| Ok(either!(db, db => db.filter_advice())?))?)
     }

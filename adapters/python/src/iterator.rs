@@ -149,8 +149,8 @@ impl Iterator {
     }
 }
 
-/// Iterator like LevelDB's: either at an entry, whose key and value can be read, or at none, as
-/// when it is new.
+/// Iterator like LevelDB's: either at an entry, whose key and value can be read, or at no entry. A
+/// new iterator is at no entry.
 ///
 /// Created by DB.raw_iterator and Snapshot.raw_iterator.
 #[pyclass(frozen, weakref, module = "minikv")]
@@ -174,7 +174,7 @@ impl RawIterator {
         Ok(RawIterator { cursor: blocking(py, open)? })
     }
 
-    /// Moves from an entry.
+    /// Moves the cursor by `step`; an error if it is at no entry.
     fn step(
         &self,
         py: Python<'_>,

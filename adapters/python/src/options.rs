@@ -29,7 +29,7 @@ impl<'py> Arguments<'py> {
         Ok(Arguments { left })
     }
 
-    /// Takes the argument `name` out. Returns its value; `None` without one.
+    /// Removes the argument `name` and returns its value; `None` if the argument is missing.
     fn take(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.left.get_item(name)?;
         if value.is_some() {
@@ -38,7 +38,8 @@ impl<'py> Arguments<'py> {
         Ok(value)
     }
 
-    /// Takes the argument `name` out. Returns its value; `None` without one, or if it is `None`.
+    /// Removes the argument `name` and returns its value; `None` if the argument is missing or
+    /// `None`.
     fn take_as<T>(&self, name: &str) -> PyResult<Option<T>>
     where
         T: for<'a> FromPyObject<'a, 'py>,
@@ -52,13 +53,14 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// Takes a number out, clamped to LevelDB's limits.
+    /// Removes the argument `name` and returns its value as a number, clamped to LevelDB's limits.
     fn number(&self, name: &str, least: u64, most: u64) -> PyResult<Option<u64>> {
         Ok(self.take_as::<u64>(name)?.map(|number| number.clamp(least, most)))
     }
 
     /// # Errors
-    /// A `TypeError` if there are arguments that nobody has taken out.
+    /// A `TypeError` if there are arguments that were not removed, because no option has their
+    /// name.
     fn finish(self) -> PyResult<()> {
         match self.left.keys().iter().next() {
             None => Ok(()),

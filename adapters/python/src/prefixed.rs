@@ -11,8 +11,8 @@ use crate::range::Range;
 use crate::slot::Source;
 use crate::snapshot::Snapshot;
 
-/// A view of the keys of a database that begin with a prefix, which is added and removed on the
-/// way.
+/// A view of the keys of a database that begin with a prefix. The view adds the prefix to keys that
+/// it is given, and removes it from keys that it returns.
 ///
 /// Created by DB.prefixed_db.
 #[pyclass(frozen, module = "minikv")]
@@ -71,7 +71,7 @@ impl PrefixedDB {
         Ok(value_or(py, value, default))
     }
 
-    /// Sets the value of key. With sync, returns when that is durable.
+    /// Sets the value of key. With sync, returns only when the write is durable.
     #[pyo3(signature = (key, value, *, sync=false))]
     fn put(
         &self,
@@ -83,7 +83,8 @@ impl PrefixedDB {
         self.db.get().put_value(py, &self.key(key), value, sync)
     }
 
-    /// Deletes key, whether or not it has a value. With sync, returns when that is durable.
+    /// Deletes key, whether or not it has a value. With sync, returns only when the write is
+    /// durable.
     #[pyo3(signature = (key, *, sync=false))]
     fn delete(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
         self.db.get().delete_key(py, &self.key(key), sync)
@@ -133,7 +134,7 @@ impl PrefixedDB {
         Iterator::open(py, self.source(), &range, &read(verify_checksums, fill_cache))
     }
 
-    /// Returns a snapshot, which has the prefix, too.
+    /// Returns a snapshot of this view as it is now.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         Snapshot::open(py, &self.db.get().shared, Some(&self.prefix))
     }

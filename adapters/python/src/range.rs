@@ -34,7 +34,7 @@ impl Range<'_> {
     /// Returns the ends of the range in the database.
     ///
     /// # Errors
-    /// A `TypeError` if there is a prefix beside an end.
+    /// A `TypeError` if a prefix is combined with a start or a stop.
     pub fn ends(&self) -> PyResult<(End, End)> {
         let prefix = match (self.prefix, self.db_prefix) {
             (Some(_), _) if self.start.is_some() || self.stop.is_some() => {

@@ -75,7 +75,7 @@ struct HeldObjects {
     free: Vec<usize>,
 }
 
-/// A database, shared by its objects. It ends when it is closed, or with the last of them.
+/// A database, shared by its objects. It ends when it is closed, or when the last of them ends.
 pub struct Shared {
     /// Calls hold this for reading, so that `close` waits for them.
     handle: RwLock<Option<Handle>>,
@@ -88,7 +88,7 @@ pub struct Shared {
     generation: u32,
 }
 
-/// A reference of a Python object, which may be the last one.
+/// A Python object's reference to its database. It may be the last one.
 pub struct Owner(Option<Arc<Shared>>);
 
 impl Owner {
@@ -136,8 +136,8 @@ fn check_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns the error of a missing database. If the lock file cannot be created, that is the error,
-/// as in LevelDB, which creates it first.
+/// Returns the error of a missing database. If its lock file could not be created either, that is
+/// the error: LevelDB fails there, because it creates the lock file first.
 fn missing(path: PathBuf) -> Error {
     match rustix::fs::access(&path, Access::WRITE_OK) {
         Err(error) if path.is_dir() => {
@@ -187,7 +187,7 @@ impl Shared {
     ///
     /// # Errors
     /// If this process was forked from the one that opened the database: what other threads were
-    /// doing stays half done here, and both would write to the same files.
+    /// doing stays half done here, and both processes would write to the same files.
     pub fn check_process(&self) -> Result<(), Fault> {
         if self.generation == call::generation() { Ok(()) } else { Err(Fault::Forked) }
     }

@@ -17,8 +17,8 @@ const CLOSED: &str = "Database or snapshot is closed";
 
 /// A database as it was when the snapshot was created, which later writes do not change.
 ///
-/// Created by DB.snapshot and PrefixedDB.snapshot. Close it when it is not needed any more: the
-/// database keeps what it shows.
+/// Created by DB.snapshot and PrefixedDB.snapshot. Close it when it is not needed any more: until
+/// then, the database keeps the entries that it shows.
 #[pyclass(frozen, module = "minikv")]
 pub struct Snapshot {
     moment: Owned<Moment>,
@@ -142,7 +142,7 @@ impl Snapshot {
         self.moment.close(py)
     }
 
-    /// Closes the snapshot, by LevelDB's word for it.
+    /// Closes the snapshot; release is LevelDB's name for this.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.close(py)
     }

@@ -19,7 +19,7 @@ pub fn report<'py>(py: Python<'py>, report: impl Serialize) -> PyResult<Bound<'p
 
 /// Opens the database for reading only, also beside a process that writes to it, and returns a DB.
 ///
-/// It shows the state of this moment until DB.refresh. Writes raise Error. The options are those of
+/// It shows the state at the open until DB.refresh. Writes raise Error. The options are those of
 /// DB.
 #[pyfunction]
 #[pyo3(

@@ -48,7 +48,7 @@ impl Run {
         self.is_descending = is_descending;
     }
 
-    /// Makes room for `entries` entries of `bytes` bytes.
+    /// Makes room for `entries` entries of `bytes` bytes each.
     fn reserve(&mut self, entries: usize, bytes: usize) {
         self.ends.reserve(entries);
         self.bytes.reserve(entries.saturating_mul(bytes).min(MAX_AHEAD_BYTES));

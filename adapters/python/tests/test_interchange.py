@@ -69,8 +69,8 @@ def check(draw, db, model):
 def test_turns(path, options, first):
     draw, model = random.Random(str(options)), {}
     store = first
-    # plyvel with a comparator may wait forever for a compaction, which needs the GIL. So there is
-    # none: no more than one table.
+    # plyvel with a comparator may wait forever for a compaction, which needs the GIL. So such
+    # databases have no more than one table, which needs no compaction.
     may_compact = 'comparator' not in options
     for turn in range(6 if may_compact else 2):
         db = store.DB(path, create_if_missing=turn == 0, **options)

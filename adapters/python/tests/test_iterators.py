@@ -68,7 +68,7 @@ def walk(draw, it, model, steps):
             it.seek(target)
             model.seek(target)
         else:
-            # Runs of steps, so that readings ahead are long.
+            # Runs of steps in one direction, so that many entries are read ahead.
             back = draw.random() < 0.5
             for _ in range(draw.choice([1, 1, 2, 30])):
                 found = prev_or_none(it) if back else next_or_none(it)
@@ -159,14 +159,14 @@ def test_where_plyvel_differs(db, tmp_path):
         return [call(db.iterator(**kwargs)) for call in calls] + \
             [call(theirs.iterator(**kwargs)) for call in calls]
 
-    # Backwards, plyvel leaves out an entry that is the whole range and its start.
+    # Backwards, plyvel leaves out the start of the range if no other entry is in the range.
     assert both(list, start=b'2', stop=b'3', reverse=True) == [[b'2'], []]
 
-    # A seek before a start that is excluded shows it.
+    # In plyvel, a seek before the start yields the start even if it is excluded.
     def seek(target):
         return lambda it: (it.seek(target), next_or_none(it))[1]
     assert both(seek(b'0'), start=b'2', include_start=False) == [b'3', b'2']
 
-    # A seek past a stop that is included shows it.
+    # In plyvel, a seek past an included stop yields the stop.
     assert both(seek(b'9'), stop=b'4', include_stop=True) == [NONE, b'4']
     theirs.close()

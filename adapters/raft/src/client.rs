@@ -88,7 +88,7 @@ struct Ask<'a> {
     body: Bytes,
     /// Whether any node may answer.
     anywhere: bool,
-    /// Whether the answer may take any time.
+    /// Whether one attempt may take until the deadline.
     patient: bool,
 }
 
@@ -143,7 +143,8 @@ impl Client {
         Ok(self.write_one(Method::DELETE, &key.into(), Bytes::new()).await?.1)
     }
 
-    /// Sets the value of `key` if its value is `expected`; returns whether it was.
+    /// Sets the value of `key` to `value` if the present value is `expected`; returns whether it
+    /// was. An `expected` of `None` means that the key is absent; a `value` of `None` deletes it.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -239,7 +240,7 @@ impl Client {
         parse(&self.ask(&get("/v1/status", true)).await?)
     }
 
-    /// Makes a new cluster of the node that is asked, or of `members`.
+    /// Makes a new cluster of `members` or, if there are none, of only the node that is asked.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -272,8 +273,8 @@ impl Client {
     }
 
     /// Copies the leader's state into the empty directory `dir`, as a minikv database; returns the
-    /// number of files, their bytes, and the last entry of the log in it. The files are durable,
-    /// their names not yet.
+    /// number of files, their bytes, and the index of the last log entry in the state. The files
+    /// are durable, but their names are not yet.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -397,7 +398,7 @@ impl Client {
         }
     }
 
-    /// Continues with another node.
+    /// Makes the next attempt go to the next address; `node` no longer counts as the leader.
     fn give_up(&self, node: &str) {
         let mut nodes = lock(&self.nodes);
         nodes.next += 1;

@@ -1,13 +1,13 @@
-//! The machine of the service: entries, conditions and sessions.
+//! The state machine of the service: entries, conditions and sessions.
 //!
-//! A session makes retries safe. Its number is the index of the entry that opened it. Each request
-//! in it has a sequence number, and the session remembers the last one with its outcome: a request
-//! that comes again gets that outcome and changes nothing, and one that is older than the last is
-//! refused. A session that was not used for [`SESSION_ENTRIES`] entries of the log has expired, and
-//! its requests are refused. So whatever a client retries is applied at most once.
+//! A session makes retries safe. Its number is made from the index of the log entry that opened it.
+//! Each request in it has a sequence number, and the session remembers the last one with its
+//! outcome: a request that comes again gets that outcome and changes nothing, and one that is older
+//! than the last is refused. A session that was not used for [`SESSION_ENTRIES`] entries of the log
+//! has expired, and its requests are refused. So whatever a client retries is applied at most once.
 //!
-//! The value of a session on disk is the index of its last request (8, big-endian), the sequence
-//! number of that (8), and its outcome in postcard's format.
+//! The value of a session on disk is the index of the log entry with its last request (8,
+//! big-endian), the sequence number of that request (8), and its outcome in postcard's format.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub struct Condition {
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Changes all of the keys if all conditions hold, and else none.
+    /// Changes all of the keys if all conditions hold, and otherwise none.
     Write {
         /// The conditions; a plain write has none.
         conditions: Vec<Condition>,
@@ -104,7 +104,7 @@ pub enum Outcome {
 /// The state machine of the service.
 pub struct Kv {
     hub: Arc<Hub>,
-    /// Changes that cannot be read yet, and the bytes of the entries that they are parts of.
+    /// Changes that cannot be read yet, and the size in bytes of the entries that hold them.
     changes: Vec<Change>,
     bytes: usize,
 }
@@ -143,7 +143,7 @@ impl Kv {
     fn run(&mut self, index: u64, command: Command, changes: &mut Changes<'_>) -> Result<Outcome> {
         match command {
             Command::OpenSession => {
-                // Requests of one entry would share the index: the count keeps them apart.
+                // Sessions opened by one log entry share its index; the count tells them apart.
                 let mut number = index << 12;
                 while changes.get(Space::Sessions, &session_key(number))?.is_some() {
                     number += 1;
@@ -170,8 +170,8 @@ impl Kv {
         }
     }
 
-    /// Deletes expired sessions. They are refused in any case, so that it does not matter which
-    /// ones are found.
+    /// Deletes expired sessions. Requests in these are refused in any case, so it does not matter
+    /// which ones a sweep finds.
     fn sweep(&self, index: u64, changes: &mut Changes<'_>) -> Result<()> {
         let Some(before) = index.checked_sub(SESSION_ENTRIES) else { return Ok(()) };
         for entry in changes.state().sessions().iter()?.take(SWEEP_LIMIT) {

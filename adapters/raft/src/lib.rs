@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | [`store`] | the store for openraft: log, state machine, snapshots; for any program |
 //! | [`kv`] | the state machine of the service |
-//! | [`requests`] | its commands, as bytes |
+//! | [`requests`] | the commands of the state machine, as bytes |
 //! | [`watch`] | the latest changes |
 //! | [`service`] | a node of the service, over HTTP |
-//! | [`client`] | a client of it |
+//! | [`client`] | a client of the service |
 //!
 //! `docs/replication.md` says what is guaranteed.
 

@@ -1,4 +1,4 @@
-//! The requests of one entry of the log, as bytes: do not change, they are on disk.
+//! The requests of one entry of the log, as bytes. The format is on disk: do not change it.
 //!
 //! ```text
 //! requests:  request*
@@ -12,8 +12,9 @@
 //! big-endian. A put of `b` to `a`, without an id, is
 //! `00 00000000 00000001 00000001 61 01 00000001 62`.
 //!
-//! They stay bytes on their way from the client's node through the log and to other nodes, and are
-//! decoded once, when they are applied; keys and values are then parts of them, without a copy.
+//! Requests stay encoded on their way from the client's node through the log and to other nodes.
+//! They are decoded once, when they are applied; keys and values are then slices of the encoded
+//! bytes, not copies.
 
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ const HAS_ID: u8 = 1;
 const OPENS_SESSION: u8 = 2;
 const HAS_VALUE: u8 = 1;
 
-/// The requests of one entry of the log: those of many clients share one. Cheap to clone.
+/// The requests of one entry of the log, which may come from many clients. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests(Bytes);
 
@@ -178,7 +179,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = whole.to_vec();
                 bytes[at] ^= 1 << bit;
-                // Ends, without a panic and without large allocations.
+                // Decoding damaged bytes ends without a panic and without large allocations.
                 if let Ok(requests) = Requests(bytes.clone().into()).decode() {
                     assert_eq!(Requests::new(&requests).0, bytes, "byte {at}, bit {bit}");
                 }

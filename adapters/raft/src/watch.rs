@@ -30,7 +30,8 @@ pub struct Hub {
 
 struct Recent {
     changes: VecDeque<Change>,
-    /// Groups of changes published together: their number, and the bytes that they keep in memory.
+    /// For each group of changes that were published together: their number, and the bytes that
+    /// they keep in memory.
     groups: VecDeque<(usize, usize)>,
     bytes: usize,
     /// Changes after this index are all there.
@@ -47,7 +48,8 @@ impl Hub {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds changes up to the entry `index`. They are parts of buffers with `bytes` bytes.
+    /// Adds changes up to the entry `index`. They are slices of buffers with `bytes` bytes in
+    /// total.
     pub(crate) fn publish(&self, index: u64, changes: Vec<Change>, bytes: usize) {
         if !changes.is_empty() {
             self.lock().add(changes, bytes);

@@ -12,8 +12,8 @@ extern "C" {
    no lock. Writes through the handle fail; leveldb_close closes it. */
 leveldb_t* minikv_open_read_only(const leveldb_options_t* options, const char* name, char** errptr);
 
-/* Moves a handle of minikv_open_read_only to the present state of the files. Returns whether it has
-   changed. */
+/* Moves a handle of minikv_open_read_only to the present state of the files. Returns whether the
+   state has changed. */
 uint8_t minikv_refresh(leveldb_t* db, char** errptr);
 
 /* Writes everything in memory to tables. */
@@ -24,14 +24,14 @@ void minikv_sync(leveldb_t* db, char** errptr);
 void minikv_wait_idle(leveldb_t* db, char** errptr);
 /* Accepts writes again after an error stopped them, such as a full disk. */
 void minikv_resume(leveldb_t* db, char** errptr);
-/* Like leveldb_compact_range, with an error. NULL stands for no bound. */
+/* Like leveldb_compact_range, but reports errors. A key of NULL means no bound. */
 void minikv_compact_range(leveldb_t* db, const char* start_key, size_t start_key_len,
                           const char* limit_key, size_t limit_key_len, char** errptr);
-/* Deletes the keys from start_key up to but excluding limit_key. NULL stands for no bound. */
+/* Deletes the keys from start_key up to but excluding limit_key. A key of NULL means no bound. */
 void minikv_delete_range(leveldb_t* db, const leveldb_writeoptions_t* options,
                          const char* start_key, size_t start_key_len, const char* limit_key,
                          size_t limit_key_len, char** errptr);
-/* Creates a copy in the directory name, which must be empty or missing. */
+/* Copies the database into the directory name, which must be empty or missing. */
 void minikv_checkpoint(leveldb_t* db, const char* name, char** errptr);
 
 /* Reports as JSON. NULL after an error. */
@@ -64,8 +64,8 @@ void minikv_options_set_preallocate_logs(leveldb_options_t*, uint8_t);
 void minikv_comparator_set_equal_means_same_bytes(leveldb_comparator_t*, uint8_t);
 
 /* Transactions read the state of one moment and their own writes. The commit returns 1, or 0 and an
-   error; one that begins with "Conflict: " means that something that was read has changed. Destroy
-   a transaction even after its commit, and before its database is closed. */
+   error; an error that begins with "Conflict: " means that something that was read has changed.
+   Destroy a transaction even after its commit, and before its database is closed. */
 typedef struct minikv_transaction_t minikv_transaction_t;
 minikv_transaction_t* minikv_transaction_begin(leveldb_t* db, char** errptr);
 char* minikv_transaction_get(minikv_transaction_t*, const char* key, size_t keylen,

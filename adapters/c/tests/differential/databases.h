@@ -160,7 +160,8 @@ static void move(struct iterator* it) {
     note("seek %.*s", (int)key.length, key.at);
     EACH(leveldb_iter_seek)(it->of[at], key.at, key.length);
   } else if (it->valid) {
-    /* Its own key: a copy for LevelDB, which after a step backwards overwrites what it seeks. */
+    /* Seeks the iterator's own key. LevelDB gets a copy, because after a step backwards a seek
+       overwrites its own target. */
     static char copy[MAX_KEY];
     const char* key[2];
     size_t length[2];

@@ -3,13 +3,14 @@
    Errors are listed below, by patterns of fnmatch. Other differences are handled where they occur:
    - numbers in properties, and approximate sizes, because tables differ (`keep_comparable`,
      `sizes`);
-   - LevelDB overwrites the key of its own that it seeks after a step backwards (`move`);
-   - a repair of LevelDB's may change contents (`repair`), and its `lost` survives `destroy`;
+   - after a step backwards, a LevelDB iterator that seeks its own key overwrites it (`move`);
+   - a repair of LevelDB's may change contents (`repair`), and its directory `lost` survives
+     `destroy`;
    - a failed open of LevelDB's leaves a directory (`wrong_open`);
    - after damage, iterators of LevelDB's may continue (`open_damaged`).
    Left out, because LevelDB then does something undefined or loses data: an unknown compression
    that is not replaced, a repair of an open database, a missing CURRENT with create_if_missing,
-   null pointers other than c.h allows, and filters that tell keys apart which are equal. */
+   null pointers that c.h does not allow, and filters that distinguish equal keys. */
 #ifndef DIFFERENCES_H_
 #define DIFFERENCES_H_
 

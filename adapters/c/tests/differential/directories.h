@@ -14,8 +14,8 @@ static int is_there(const struct slot* slot, int at, const char* file) {
   return access(path, F_OK) == 0;
 }
 
-/* A directory stays if there is something else in it: for LevelDB also what a repair has put into
-   `lost`. */
+/* Destroys the databases. A directory stays if it has other files; for LevelDB, these include what
+   a repair has put into `lost`. */
 static void destroy(struct slot* slot) {
   struct settings set = random_settings(chance(NUM_ORDERS));
   int other_file = slot->exists && slot->db[OURS] == NULL && once_in(3);
@@ -33,13 +33,13 @@ static void destroy(struct slot* slot) {
   slot->exists = 0;
 }
 
-/* Repairs after which LevelDB alone had other contents than before. */
+/* Number of repairs that changed the contents of LevelDB's database, and not of minikv's. */
 static unsigned long reordered = 0;
 
 
 /* Repairs a database that is open, and opens it again. minikv's repair keeps the contents.
    LevelDB's puts all tables into level 0, where an old version of a key may come before a newer
-   one; then both begin again. */
+   one; if that changes the contents, both libraries start again with an empty database. */
 static void repair(struct slot* slot) {
   uint64_t before = hash_of(slot, OURS);
   close_slot(slot);

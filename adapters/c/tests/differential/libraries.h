@@ -121,7 +121,8 @@ static void same_number(const char* what, const long number[2]) {
 
 #include "differences.h"
 
-/* The directory of the databases: LevelDB's are in `a` and minikv's in `b`, until they change. */
+/* The directory of the databases: LevelDB's are in `a` and minikv's in `b`, until they are
+   swapped. */
 static const char* home;
 
 /* Writes "HOME/_" for the directories of both libraries, in place. */

@@ -63,7 +63,7 @@ static struct bytes random_value(void) {
   return (struct bytes){length == 0 && chance(2) ? NULL : memory, length};
 }
 
-/* Orders of keys. In the order of letters, small and capital ones are equal. */
+/* Orders of keys. In BY_LETTERS, small and capital letters are equal. */
 enum { BY_BYTES, BACKWARDS, BY_LENGTH, BY_LETTERS, NUM_ORDERS };
 /* Filters: none, LevelDB's bloom filter, the program's own. */
 enum { NO_FILTER, BLOOM, FIRST_BYTES, EVERYTHING, NOTHING_STORED, NUM_FILTERS };

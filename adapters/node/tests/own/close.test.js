@@ -244,7 +244,7 @@ test('who opens a shared database waits until it is closed', async (t) => {
     await before.put('round', `${n}`)
     const after = new MinikvLevel(location, { multithreading: true })
     const closing = before.close()
-    // From before the close to after its end, in steps of 20 microseconds.
+    // The rounds open at times from before the close to after its end, in steps of 20 microseconds.
     const until = process.hrtime.bigint() + BigInt(n % 60) * 20_000n
     while (process.hrtime.bigint() < until) await new Promise((resolve) => setImmediate(resolve))
     await after.open()

@@ -67,7 +67,7 @@ test('gets wait for each other when as many calls are under way as there are thr
   const gets = Array.from({ length: 7 }, (_, n) => reader.get('key-' + n, 0))
   assert.deepStrictEqual(native.names(), Array(4).fill('get'))
   assert.strictEqual(native.snapshots, 1)
-  // After a write, and with other flags, a group of its own.
+  // Gets after a write, and gets with other flags, form groups of their own.
   native.number++
   const after = [reader.get('after', 0), reader.get('after too', 0)]
   const other = reader.get('other', AS_BUFFER)

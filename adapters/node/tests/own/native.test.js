@@ -8,7 +8,7 @@ const test = require('node:test')
 const binding = require('../../lib/binding')
 const { place } = require('./support')
 
-// The JavaScript side never does any of this.
+// Arguments that the JavaScript side never passes.
 const WRONG = [
   [], [undefined], [null, null, null], [1, 2, 3], ['text', 'text', 'text'], [{}, {}, {}, {}],
   [Buffer.from([1]), 0], [Buffer.from([5, 0, 0, 0, 1]), 511], [Buffer.alloc(3), -1, Symbol('s')],

@@ -129,7 +129,7 @@ test('what is read keeps only itself in memory', async (t) => {
   const db = await open(t, { valueEncoding: 'buffer' })
   await fill(db)
   const values = await db.values().all()
-  // Buffers of the pool, not slices of everything that was read at once.
+  // The values are slices of the pool, not of everything that was read at once.
   for (const value of values) assert(value.buffer.byteLength <= Buffer.poolSize)
 })
 

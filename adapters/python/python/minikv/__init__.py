@@ -28,7 +28,7 @@ from ._minikv import (
 
 __version__ = '0.1.0'
 
-# The LevelDB whose files these are.
+# The version of LevelDB with the same file format.
 __leveldb_version__ = '1.23'
 
 __all__ = [

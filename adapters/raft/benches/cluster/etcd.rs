@@ -26,7 +26,7 @@ pub struct Etcd {
     leader: std::sync::atomic::AtomicUsize,
 }
 
-/// Appends a field of bytes to a protobuf message.
+/// Appends a field of type `bytes` to a protobuf message.
 fn field(number: u8, bytes: &[u8], message: &mut Vec<u8>) {
     message.push(number << 3 | 2);
     let mut length = bytes.len();
@@ -85,7 +85,7 @@ impl Etcd {
             .expect("etcd, from the packages etcd-server and etcd-client")
     }
 
-    /// Calls a method of one node; returns the message of the answer.
+    /// Calls a method of one node; returns the protobuf message of its response.
     async fn call(
         &self,
         http: &Http,
@@ -160,8 +160,8 @@ impl Cluster for Etcd {
         result.map(|_| ())
     }
 
-    /// Returns the node that is the leader: `StatusResponse` has the leader in field 4, and the
-    /// answering member in field 2 of its header, field 1.
+    /// Returns the node that is the leader. `StatusResponse` has the leader in field 4, and in
+    /// field 1 a header, whose field 2 is the answering member.
     async fn leader(&self) -> Option<usize> {
         for node in 0..self.nodes {
             let status = self.call(&self.connections[0], node, "Maintenance/Status", b"").await;

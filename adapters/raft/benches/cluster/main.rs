@@ -1,16 +1,17 @@
 //! Measures synced puts of a cluster on this machine, the time that it is without a leader after a
 //! kill, and the time that a node which missed much takes to catch up. With `--etcd`, etcd is
-//! measured beside it, in turns, on the same disk; with `--rocksdb FILE`, openraft's own RocksDB
-//! store is, too, whose followers confirm before they sync.
+//! measured beside it, in turns, on the same disk. With `--rocksdb FILE`, so is openraft's own
+//! RocksDB store, whose followers confirm entries before they sync them.
 //!
 //! ```sh
 //! cargo bench --bench cluster -- --nodes 1,3,5 --clients 1,16,128 --seconds 10 --rounds 3 --etcd
 //! ```
 //!
-//! Every put has a key of 16 bytes, in random order, and a value of 100 bytes. A client sends one
-//! after the other. minikv and etcd sync on a majority before they acknowledge. Clusters run as
-//! processes with their defaults, except that heartbeats and election timeouts are ours in all, for
-//! the failover. Clients speak to etcd by gRPC, as its own do, and to the others by HTTP.
+//! Every put has a key of 16 bytes, in random order, and a value of 100 bytes. A client waits for
+//! one put before it sends the next. minikv and etcd sync on a majority before they acknowledge.
+//! Clusters run as processes with their defaults, except that all use minikv's heartbeats and
+//! election timeouts, so that failovers can be compared. Clients speak to etcd by gRPC, as etcd's
+//! own clients do, and to the others by HTTP.
 
 mod etcd;
 mod minikv;
@@ -39,7 +40,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 struct Args {
-    /// Sizes of clusters.
+    /// Numbers of nodes of the clusters.
     #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
     nodes: Vec<usize>,
     /// Numbers of clients.
@@ -48,13 +49,13 @@ struct Args {
     /// Seconds of each run.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Runs of each kind; the one with the median of puts a second is shown.
+    /// Runs of each kind; the run with the median of puts per second is shown.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// Number of times to kill the leader.
     #[arg(long, default_value_t = 3)]
     kills: usize,
-    /// MiB that a node misses before it catches up; 0: none.
+    /// MiB of values that a node misses before it catches up; 0 skips this measurement.
     #[arg(long, default_value_t = 0)]
     catch_up: u64,
     /// Measure etcd, too, which has to be installed.
@@ -63,7 +64,7 @@ struct Args {
     /// Measure openraft's RocksDB store, too, by the binary that benches/rocksdb builds.
     #[arg(long, value_name = "FILE")]
     rocksdb: Option<PathBuf>,
-    /// Layouts of minikv's nodes, each with the command to run unless it is that of this build.
+    /// Layouts of minikv's nodes, each with the command to run if it is not this build's.
     #[arg(long, value_delimiter = ',', value_name = "LAYOUT[=COMMAND]", default_value = "two")]
     layouts: Vec<String>,
     /// Directory on the disk to be measured [default: a temporary one]

@@ -9,8 +9,7 @@ use crate::{Args, Cluster, home, key};
 const VALUE_BYTES: u64 = 10_000;
 const WRITERS: usize = 32;
 
-/// Measures the longest time between two acknowledged puts of one client around each kill of a
-/// leader.
+/// Measures the time from each kill of a leader to the next put that is acknowledged.
 pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
     let home = home(args);
     let cluster = C::start(name, 3, home.path()).await;

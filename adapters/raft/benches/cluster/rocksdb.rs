@@ -115,7 +115,7 @@ impl Cluster for RocksDb {
         cluster
     }
 
-    /// Sends a put to the leader and, like minikv's client, to the next one when the leader
+    /// Sends a put to the leader and, like minikv's client, to the new leader if the leader
     /// changes.
     async fn put(&self, client: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), String> {
         let http = &self.connections[client % self.connections.len()];
@@ -134,8 +134,8 @@ impl Cluster for RocksDb {
         }
     }
 
-    /// Returns the node that takes itself for the leader in the latest term: a node that was killed
-    /// may do so until it hears of the new leader.
+    /// Returns the node that believes it is the leader in the latest term. A killed leader that
+    /// runs again may believe so until it hears of the new leader.
     async fn leader(&self) -> Option<usize> {
         let mut latest = None;
         for node in 0..self.addresses.len() {

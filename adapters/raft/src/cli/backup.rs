@@ -14,7 +14,7 @@ use crate::cli::Target;
 pub struct BackupArgs {
     #[command(flatten)]
     target: Target,
-    /// The directory, which must not exist.
+    /// Directory of the backup; it must not exist.
     to: PathBuf,
 }
 
@@ -31,7 +31,7 @@ pub struct RestoreArgs {
     /// Address under which others will reach it.
     #[arg(long, value_name = "HOST:PORT")]
     advertise: String,
-    /// Log and state: in one database, or in two.
+    /// Layout: log and state in one database, or in two.
     #[arg(long, value_enum, default_value = "two")]
     layout: LayoutArg,
 }

@@ -17,7 +17,7 @@ pub struct ClusterArgs {
     /// Port of the first node; the others follow.
     #[arg(long, default_value_t = 7101)]
     port: u16,
-    /// Directory, with one for each node in it.
+    /// Directory that holds a directory for each node.
     dir: PathBuf,
 }
 
@@ -60,7 +60,7 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
         _ = tokio::signal::ctrl_c() => {}
         _ = end.recv() => {}
     }
-    // A terminal sends Ctrl-C to the nodes, too. Those that did not get it are killed, which does
+    // A terminal sends Ctrl-C to the nodes, too. Nodes that did not get it are killed, which does
     // them no harm.
     for child in &mut children {
         let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;

@@ -1,4 +1,4 @@
-//! Subcommands. Those that do more than ask a node have files of their own.
+//! Subcommands. Each that does more than send a request to a node has a file of its own.
 
 mod backup;
 mod cluster;
@@ -79,7 +79,7 @@ impl Target {
 struct InitArgs {
     #[command(flatten)]
     target: Target,
-    /// The nodes, one of which is asked [default: the one that is asked, alone]
+    /// Nodes of the new cluster, including the one that is asked [default: only that one]
     #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
     members: Vec<(u64, String)>,
 }
@@ -88,7 +88,7 @@ struct InitArgs {
 struct JoinArgs {
     #[command(flatten)]
     target: Target,
-    /// The node.
+    /// Node to add.
     #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
     member: (u64, String),
 }
@@ -131,7 +131,7 @@ async fn run_command(command: Command) -> Result<ExitCode, String> {
         Command::Init(args) => args.target.client()?.init(&args.members).await,
         Command::Join(args) => {
             let (id, address) = &args.member;
-            // The node gets all of the data first.
+            // The node receives all data before it joins.
             let timeout = args.target.timeout.max(600);
             Target { timeout, ..args.target.clone() }.client()?.join(*id, address).await
         }

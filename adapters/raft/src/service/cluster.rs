@@ -21,11 +21,11 @@ use crate::service::node::Node;
 /// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time within which a new node must get what the leader had before, to count as caught up. Raising
-/// it may make writes wait for as long once the node votes.
+/// Time within which a new node must receive all that the leader had at the beginning of a round,
+/// to count as caught up. Raising it may make writes wait for as long once the node votes.
 const CATCH_UP_ROUND: Duration = Duration::from_millis(300);
 
-/// Nodes by number, with their addresses. Empty: this node alone.
+/// Nodes by number, with their addresses. If it is empty, the cluster is this node alone.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InitBody {
@@ -59,13 +59,13 @@ pub struct Status {
     pub term: u64,
     /// The leader, if one is known.
     pub leader: Option<u64>,
-    /// The last entry of the log.
+    /// The index of the last entry in the log.
     pub last_log: Option<u64>,
-    /// The last entry that is applied.
+    /// The index of the last entry that is applied.
     pub applied: Option<u64>,
-    /// The last entry in the snapshot.
+    /// The index of the last entry in the snapshot.
     pub snapshot: Option<u64>,
-    /// The last entry that is purged.
+    /// The index of the last entry that is purged.
     pub purged: Option<u64>,
     /// Nodes that vote; two sets while the cluster changes.
     pub voters: Vec<BTreeSet<u64>>,
@@ -173,9 +173,9 @@ async fn join(
     }
 }
 
-/// Waits until the node `id` lags by less than a round: it has, soon after the beginning of a
-/// round, all that this node had then. A voter that lags more would count towards the quorum, but
-/// not help to make it. Ends early if this node does not lead.
+/// Waits until the node `id` lags by less than a round, that is, until it receives within
+/// [`CATCH_UP_ROUND`] all that this node had at the beginning of the round. A voter that lags more
+/// would raise the quorum, but not help to reach it. Ends early if this node does not lead.
 async fn caught_up(node: &Node, id: u64) {
     let mut metrics = node.raft.metrics();
     loop {

@@ -24,7 +24,7 @@ pub(crate) enum ApiError {
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// The leader that an answer redirects to; the router makes a URL of the address.
+/// The leader that an answer redirects to; the router turns the address into a URL.
 #[derive(Clone)]
 pub(crate) struct Leader(pub(crate) String);
 

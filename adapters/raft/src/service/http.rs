@@ -76,8 +76,8 @@ pub(crate) struct CompareBody {
     pub(crate) value: Option<Text>,
 }
 
-/// Parses a field that may be null, but not be left out: a misspelt condition must not pass for
-/// none.
+/// Parses a field that may be null, but not be left out: a misspelt condition must not be taken for
+/// the condition that the key has no value.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
     Option::deserialize(deserializer)
 }

@@ -1,11 +1,12 @@
 //! The time until which no other node can be leader.
 //!
-//! A node that has accepted a message of a leader refuses to vote for another one for the lease,
-//! openraft's `election_timeout_max`, counted from when it got the message. If a quorum has
-//! accepted messages that were sent after a moment, no other leader is elected before that moment
-//! plus the lease: every other quorum has one of these nodes. Moments are of this node's monotonic
-//! clock, which continues while the process is stopped; a tenth of the lease is left for clocks
-//! that run at different speeds. A node that restarts counts a new lease before it votes.
+//! A node that has accepted a message of a leader does not vote for another leader during the
+//! lease, which is openraft's `election_timeout_max`, counted from the arrival of the message. If a
+//! quorum has accepted messages that were sent after a moment, no other leader is elected before
+//! that moment plus the lease, because every other quorum contains one of these nodes. Moments are
+//! times of this node's monotonic clock, which continues while the process is stopped; a tenth of
+//! the lease is left for clocks that run at different speeds. A node that restarts counts a new
+//! lease before it votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -9,8 +9,8 @@
 //! | `network` | messages to other nodes, and sending snapshots |
 //! | `rpc` | messages from other nodes |
 //! | `stream` | the connection for entries of the log |
-//! | `wire` | the HTTP client below both, and below the clients of users |
-//! | `tls` | certificates, and what may be listened on |
+//! | `wire` | the HTTP client under `network` and `stream`, and under the clients of users |
+//! | `tls` | certificates, and the addresses that may be listened on |
 //! | `http` | the routes of users: entries, batches, ranges |
 //! | `events` | the route that watches |
 //! | `cluster` | the routes that change and show the cluster |

@@ -71,7 +71,8 @@ pub(crate) struct Peer {
     network: Network,
     target: u64,
     address: String,
-    /// Whether entries or heartbeats were sent before: openraft also makes peers for one message.
+    /// Whether entries or heartbeats were sent before: openraft also makes peers for a single
+    /// message.
     is_in_use: bool,
     /// Carries entries and heartbeats after the first. Taken out while a message is under way, so
     /// that a call that ends early drops the stream. The mutex is never waited for.

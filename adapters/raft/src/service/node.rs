@@ -39,7 +39,7 @@ pub struct NodeOptions {
     pub advertise: Option<String>,
     #[command(flatten)]
     pub security: Security,
-    /// Log and state of a new node: in one database, or in two.
+    /// Layout of a new node: log and state in one database, or in two.
     #[arg(long, value_enum, default_value = "two")]
     pub layout: LayoutArg,
     /// Milliseconds between two heartbeats of the leader.
@@ -76,7 +76,7 @@ impl From<LayoutArg> for Layout {
     }
 }
 
-/// Requests since the start.
+/// Numbers of requests since the start.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) reads: AtomicU64,
@@ -247,7 +247,7 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
     let config = Config {
         cluster_name: "minikv".into(),
         heartbeat_interval: options.heartbeat,
-        // A node waits for the lease, which is the maximum, and then for the timeout.
+        // openraft waits for the lease, which is `election_timeout_max`, and then for the timeout.
         election_timeout_min: options.election_timeout / 3,
         election_timeout_max: options.election_timeout / 2,
         install_snapshot_timeout: 10_000,

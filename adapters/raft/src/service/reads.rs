@@ -19,8 +19,8 @@ pub enum Read {
     /// whether it still is the leader; reads that come meanwhile share the next round.
     #[default]
     Linearizable,
-    /// The same, but the leader relies on its lease, that is on clocks that run at the same speed
-    /// within a tenth. No messages.
+    /// As linearizable, but without messages: the leader relies on its lease, and so on clocks
+    /// whose speeds differ by at most a tenth.
     Lease,
     /// The state of the node that is asked, however old.
     Stale,
@@ -47,7 +47,7 @@ impl Rounds {
                 while let Ok(waiter) = waiting.try_recv() {
                     waiters.push(waiter);
                 }
-                // All of these began before the round.
+                // All of these reads began before the round.
                 let round = tokio::time::timeout(ROUND, raft.ensure_linearizable()).await;
                 let result = match round {
                     Ok(Ok(_)) => Ok(()),
@@ -84,8 +84,8 @@ impl Node {
         }
         let result = self.blocking(read).await?;
         if freshness == Read::Lease {
-            // The process may have been stopped in between: what was read was read in time only if
-            // the lease still holds.
+            // The process may have been stopped in between, so the read was in time only if the
+            // lease still holds.
             self.check_lease()?;
         }
         Ok(result)

@@ -84,7 +84,8 @@ pub(crate) async fn metrics(State(node): State<Arc<Node>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// Returns the lines of a second database without help and type, which a metric may have only once.
+/// Returns the metrics of a second database without `# HELP` and `# TYPE`, which each metric may
+/// have only once.
 fn without_heads(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }

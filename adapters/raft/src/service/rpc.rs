@@ -19,8 +19,8 @@ use crate::service::node::Node;
 use crate::service::stream;
 use crate::store::transfer::Position;
 
-/// Maximum size of a message, in bytes; larger than entries of 4 MiB and one more request, or a
-/// list of files.
+/// Maximum size of a message, in bytes; far more than a message with entries (see `READ_BYTES` in
+/// `log.rs`) or a list of files takes.
 pub(crate) const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
 
 pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {

@@ -1,8 +1,9 @@
-//! A connection for the entries of the log, which are most of what nodes send each other: without
-//! HTTP around each message, one side writes it and the other answers, in tasks of their own.
+//! A connection for the entries of the log, which are most of what nodes send each other. Its
+//! messages have no HTTP around them: one side writes them and the other answers, in tasks of their
+//! own.
 //!
 //! It begins as `POST /raft/TO/stream` with `Upgrade: minikv-raft`, so that TLS, the token and the
-//! check of the target are those of all routes. Then messages and answers follow in turns:
+//! check of the target apply to it as to all routes. Then messages and answers follow in turns:
 //!
 //! ```text
 //! message:  length (4, big-endian) | AppendEntriesRequest, in postcard's format
@@ -29,7 +30,7 @@ pub(crate) const PROTOCOL: HeaderValue = HeaderValue::from_static("minikv-raft")
 const OK: u8 = 0;
 const FAILED: u8 = 1;
 
-/// A connection on which messages and answers go.
+/// A connection that carries messages and answers.
 pub(crate) struct Stream {
     io: BufReader<TokioIo<Upgraded>>,
 }
@@ -67,7 +68,7 @@ impl Stream {
         self.io.flush().await
     }
 
-    /// Returns what comes next; `None` if the other side has ended the connection.
+    /// Returns the next message or answer; `None` if the other side has ended the connection.
     async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
         let length = match self.io.read_u32().await {
             Ok(length) => length as usize,
@@ -87,7 +88,7 @@ impl Stream {
     }
 }
 
-/// The route: switches the protocol, and answers messages until the other side ends.
+/// The route: switches the protocol, and answers messages until the other side ends the connection.
 pub(crate) async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
     if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
         let what = "this path needs `Upgrade: minikv-raft`";

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes that are text where they can be.
+/// Bytes that are shown as text if they are UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(pub Bytes);
 
@@ -77,7 +77,7 @@ pub fn encode_percent(bytes: &[u8]) -> String {
             _ => text.push_str(&format!("%{byte:02X}")),
         }
     }
-    // A client would take these for the directory itself and the one above.
+    // A client would take the parts `.` and `..` for directories.
     if text.split('/').any(|part| part == "." || part == "..") {
         text = text.replace('.', "%2E");
     }

@@ -1,4 +1,4 @@
-//! Certificates and the token, and what may be listened on without them.
+//! Certificates and the token, and the addresses that may be listened on without them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// The files that make a connection safe. All are PEM but the token, which is a line of text.
+/// The files that make a connection safe. All are PEM except the token, which is a line of text.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Security {
     /// Certificate of this node, with its chain, in PEM.
@@ -49,7 +49,8 @@ fn in_file(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> String {
 }
 
 impl Trust {
-    /// Reads the token, as the header that carries it.
+    /// Reads the token from its file; returns the header value that carries it, or `None` if there
+    /// is no such file in the options.
     ///
     /// # Errors
     /// A message that names the file.
@@ -69,7 +70,7 @@ impl Trust {
     }
 
     /// Returns the TLS configuration for clients, with the certificate authority read from its
-    /// file; `None` if the options name no such file.
+    /// file; `None` if there is no such file in the options.
     ///
     /// # Errors
     /// A message that names the file.
@@ -102,7 +103,8 @@ fn config_with(roots: RootCertStore) -> ClientConfig {
 }
 
 impl Security {
-    /// Reads certificate and key, for servers.
+    /// Returns the TLS configuration for servers, with certificate and key read from their files;
+    /// `None` if there are no such files in the options.
     ///
     /// # Errors
     /// A message that names the file.
@@ -158,7 +160,7 @@ impl TlsListener {
         tokio::spawn(async move {
             loop {
                 let Ok((stream, peer)) = listener.accept().await else {
-                    // No file handles are left, or the like.
+                    // For example, no file handles are left.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };

@@ -55,7 +55,7 @@ impl fmt::Display for WireError {
 impl std::error::Error for WireError {}
 
 impl Wire {
-    /// Creates a client, which uses TLS if there is a `tls`.
+    /// Creates a client, which uses TLS if `tls` is given.
     pub(crate) fn new(tls: Option<ClientConfig>, token: Option<Arc<HeaderValue>>) -> Wire {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let mut http = HttpConnector::new();

@@ -1,5 +1,5 @@
-//! The writes of one call of `apply`. Every command sees the writes of the ones before it; all of
-//! them, with the id of the last entry, become one batch.
+//! The writes of one call of `apply`. Every command sees the writes of the commands before it. All
+//! writes, with the id of the last entry, become one batch.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ use crate::store::home::State;
 pub enum Space {
     /// The user's entries.
     Data,
-    /// The machine's records of its clients.
+    /// The state machine's records of its clients.
     Sessions,
 }
 
-/// The state as it is, with the changes that are not written yet.
+/// The stored state, with the changes that are not written yet.
 pub struct Changes<'s> {
     state: &'s State,
     batch: WriteBatch,

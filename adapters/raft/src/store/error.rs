@@ -29,7 +29,7 @@ pub enum Error {
     },
     /// An earlier write of the log has failed, so that nothing is written to it any more.
     Log(String),
-    /// The directory or a request does not fit.
+    /// The directory or a request cannot be used with this store.
     Refused(String),
 }
 

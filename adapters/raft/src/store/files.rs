@@ -98,8 +98,8 @@ pub(crate) fn remove_tree(fs: &dyn Fs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Creates `to` as a hard link to `from` if `may_link` is set and the filesystem allows it, or else
-/// as a synced copy. The new directory entry is not synced.
+/// Links or copies a file within the filesystem: a hard link if `may_link` and the filesystem
+/// allows it. A copy is durable, but the new name is not yet.
 pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path, may_link: bool) -> Result<()> {
     if may_link && fs.hard_link(from, to).is_ok() {
         return Ok(());

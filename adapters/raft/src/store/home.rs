@@ -8,9 +8,9 @@
 //! NODE/incoming/                what is being received
 //! ```
 //!
-//! A name is made durable after what it names. So a crash leaves at most something that nothing
-//! names, which the next open removes, or a snapshot that is newer than the state, which it
-//! installs.
+//! A name is made durable after the file or directory that it refers to. So a crash leaves at most
+//! a file or directory that nothing refers to, which the next open removes, or a snapshot that is
+//! newer than the state, which the next open installs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ const SMALL_FILE_BYTES: u64 = 1 << 20;
 pub enum Layout {
     /// In one database, so that a sync of the log also covers the state.
     One,
-    /// In two, so that a flush or compaction of the one does not concern the other.
+    /// In two, so that a flush or compaction of one does not affect the other.
     #[default]
     Two,
 }
@@ -117,7 +117,7 @@ impl State {
         &self.spaces().data
     }
 
-    /// Returns the machine's records of its clients.
+    /// Returns the state machine's records of its clients.
     pub fn sessions(&self) -> &Keyspace {
         &self.spaces().sessions
     }
@@ -219,7 +219,7 @@ impl Home {
         self.dir.join("incoming")
     }
 
-    /// Makes the state of this number the one that the next open uses.
+    /// Makes the state with this number the one that the next open uses.
     pub(crate) fn set_live(&self, number: u64) -> Result<()> {
         let live = LiveFile { format: FORMAT, layout: self.layout, state: state_name(number) };
         let content = serde_json::to_vec(&live).map_err(|e| Error::format(LIVE, e.to_string()))?;
@@ -289,11 +289,11 @@ impl Store {
         Ok(!fs.exists(&path).map_err(Error::file("query", &path))?)
     }
 
-    /// Makes the store that of the node `id`, permanently: with another number, its votes would
-    /// count twice.
+    /// Assigns the store to the node `id`, permanently: under another number, its votes would count
+    /// twice.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it is that of another node; errors of the file.
+    /// [`Error::Refused`] if it belongs to another node; errors of the file.
     pub(crate) fn claim(&self, id: u64) -> Result<()> {
         let (fs, path) = (&*self.home.fs, self.home.path(OWNER));
         if !fs.exists(&path).map_err(Error::file("query", &path))? {
@@ -326,8 +326,8 @@ impl Store {
         self.current().state.clone()
     }
 
-    /// Waits until all of the log that was appended before is durable. With
-    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a follower does so before it
+    /// Waits until everything that was appended to the log before is durable. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a follower calls this before it
     /// answers that it has accepted entries.
     ///
     /// # Errors
@@ -336,9 +336,9 @@ impl Store {
         self.writer.all_durable().await
     }
 
-    /// Returns the part of the entries up to `committed` that is durable here. With
-    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader tells its followers
-    /// that this much is committed, and not more.
+    /// Returns `committed` if the log is durable up to there, or an earlier durable id; `None` if
+    /// none is known. With [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader
+    /// reports entries as committed to its followers only up to this id.
     pub fn durable_part(&self, committed: LogId<u64>) -> Option<LogId<u64>> {
         self.writer.durable_part(committed)
     }
@@ -365,7 +365,7 @@ impl Store {
         State::open(&self.home, number, false)
     }
 
-    /// Removes entries that are purged, which an interrupted purge may have left.
+    /// Removes purged entries that an interrupted purge may have left.
     pub(crate) fn finish_purge(&self) -> Result<()> {
         let current = self.current();
         if let Some(purged) = current.log.id(keys::PURGED)? {

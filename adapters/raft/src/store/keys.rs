@@ -1,4 +1,4 @@
-//! The bytes of the store: do not change, they are on disk.
+//! The bytes of the store. The format is on disk: do not change it.
 //!
 //! Everything is in five keyspaces. Numbers are big-endian, so that byte order is their order.
 //!

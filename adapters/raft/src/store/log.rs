@@ -1,4 +1,5 @@
-//! `RaftLogStorage`. Entries and votes go through one thread, which syncs all that waits at once.
+//! `RaftLogStorage`. Entries and votes go through one thread, which syncs everything that waits at
+//! once.
 //!
 //! # Ahead of the disk
 //!
@@ -7,8 +8,8 @@
 //! while it syncs. [`LogStore::pipelined`] calls back at once, so that disks work side by side.
 //! The consequences of entries wait instead, until the entries are durable:
 //!
-//! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and with it answers clients,
-//!    when it is durable on this node.
+//! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and so answers its client,
+//!    only when the entry is durable on this node.
 //! 2. A follower answers that it has accepted entries when they are
 //!    ([`Store::log_durable`](crate::store::Store::log_durable)).
 //! 3. A leader counts itself as one that has the entries, and so may take them for committed too
@@ -47,8 +48,8 @@ pub struct LogStore<C: StoreConfig> {
 }
 
 struct Shared<C: StoreConfig> {
-    /// The last committed id, which is written with the next entries: it only saves work after a
-    /// restart, and deserves no sync of its own.
+    /// The id of the last committed entry, which is written with the next entries: it only saves
+    /// work after a restart, and is not worth a sync of its own.
     committed: Option<LogId<u64>>,
     recent: Recent<C>,
 }
@@ -70,8 +71,8 @@ impl<C: StoreConfig> LogStore<C> {
         LogStore::open(store, false)
     }
 
-    /// Returns the log in `store`. The callback of an append is called at once; followers and
-    /// leaders have to wait for the disk where they answer (see the head of `log.rs`, above).
+    /// Returns the log in `store`. The callback of an append is called at once, so followers and
+    /// leaders have to wait for the disk before they answer (see the beginning of `log.rs`).
     ///
     /// # Errors
     /// As [`LogStore::new`].
@@ -149,8 +150,8 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogState { last_purged_log_id: purged, last_log_id: last.or(purged) })
     }
 
-    /// Returns the entries in `[start, end)` that exist, but none after they have reached
-    /// `max_bytes`: the latest from memory, those before from the database.
+    /// Returns the existing entries in `[start, end)`: the latest from memory, earlier ones from
+    /// the database. Each of the two parts ends once it has reached `max_bytes`.
     async fn entries(&self, start: u64, end: u64, max_bytes: usize) -> Stored<Vec<C::Entry>> {
         let (first, latest) = {
             let recent = &self.shared().recent;
@@ -169,8 +170,8 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(entries)
     }
 
-    /// Reads the entries in `[start, end)` that are not purged, until `max_bytes` is reached. Also
-    /// returns whether these are all of them.
+    /// Returns the entries in `[start, end)` that are not purged, and whether these are all of
+    /// them: reading ends once the entries have reached `max_bytes`.
     fn read(&self, start: u64, end: u64, max_bytes: usize) -> Result<(Vec<C::Entry>, bool)> {
         let current = self.store.current();
         // The cursor is created before PURGED is read. So a concurrent purge is either recorded in
@@ -298,8 +299,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         .await
     }
 
-    /// Writes the id first, durably, and then deletes the entries up to it, which are not read any
-    /// more. The next open deletes what a crash leaves.
+    /// First records durably that the entries up to the id are purged, after which they are not
+    /// read any more, and then deletes them. The next open deletes those that a crash leaves.
     async fn purge(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {

@@ -21,7 +21,7 @@ pub trait Machine<C: StoreConfig>: Send + 'static {
     /// Applies the command of the entry `id`.
     ///
     /// # Errors
-    /// Errors of the database, which stop the node. A mistake of a client is a response, not an
+    /// Errors of the database, which stop the node. A client's mistake must be a response, not an
     /// error.
     fn apply(&mut self, id: &LogId<u64>, command: C::D, changes: &mut Changes<'_>) -> Result<C::R>;
 
@@ -55,7 +55,7 @@ impl<C: StoreConfig, M: Machine<C>> StateMachine<C, M> {
         StateMachine { store, machine: Arc::new(Mutex::new(machine)), config: PhantomData }
     }
 
-    /// Applies entries: data, the id of the last entry and the membership in one batch.
+    /// Applies entries, and writes data, the id of the last entry and the membership in one batch.
     fn apply_all(&self, entries: Vec<C::Entry>) -> Result<Vec<C::R>> {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.store.current();

@@ -59,8 +59,8 @@ impl<C: StoreConfig> Recent<C> {
         }
     }
 
-    /// Returns the entries from `start`, which must not be before the first one, up to `end`,
-    /// exclusive: at least one of them, but none after they have reached `max_bytes`.
+    /// Returns the entries in `[start, end)`; `start` must not be before the first one. Returns at
+    /// least one of them, and ends once they have reached `max_bytes`.
     pub(crate) fn read(&self, start: u64, end: u64, max_bytes: usize) -> Vec<C::Entry> {
         let Some(first) = self.first() else { return Vec::new() };
         let (from, to) = (start.saturating_sub(first) as usize, end.saturating_sub(first) as usize);

@@ -13,12 +13,13 @@ use crate::store::home::{Layout, Log, Store, StoreOptions};
 use crate::store::{keys, snapshot};
 
 impl Store {
-    /// Makes the store of the node `id`, which others reach at `address`, in the new directory
-    /// `dir`, from the database in `backup`, which is not changed. Returns the last entry in it.
+    /// Makes the store of the node `id` in the new directory `dir` from the database in `backup`,
+    /// which is not changed. Other nodes reach the node at `address`. Returns the id of the last
+    /// log entry in the backup.
     ///
     /// # Errors
-    /// [`Error::Refused`] if `dir` exists, or the backup is of no replicated database; errors of
-    /// the databases and of files.
+    /// [`Error::Refused`] if `dir` exists, or the backup is not one of a replicated database;
+    /// errors of the databases and of files.
     pub fn restore(
         backup: &Path,
         dir: &Path,
@@ -58,7 +59,7 @@ impl Store {
     }
 }
 
-/// Makes the state of this number that of a cluster of one, with an empty log.
+/// Turns the state with this number into that of a cluster of one node, with an empty log.
 fn begin(store: &Store, number: u64, last: LogId<u64>, id: u64, address: &str) -> Result<()> {
     let sync = WriteOptions::default().sync(true);
     let state = store.open_state(number)?;

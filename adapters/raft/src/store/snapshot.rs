@@ -1,8 +1,9 @@
-//! Snapshots. One is a directory with a checkpoint of the database, whose tables are hard links to
-//! those of the live one, and the file `SNAPSHOT`, which is written last and says what is in it.
+//! Snapshots. A snapshot is a directory with a checkpoint of the database, whose tables are hard
+//! links to those of the live database, and the file `SNAPSHOT`, which is written last and says
+//! what is in it.
 //!
-//! A snapshot is made beside writes, in a directory that is not searched for snapshots, and renamed
-//! when it is whole and durable.
+//! A snapshot is made while writes continue, in a directory that is not searched for snapshots, and
+//! renamed when it is whole and durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,14 +27,14 @@ const HEAD_LIMIT_BYTES: u64 = 256 << 20;
 /// A file of a snapshot's database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotFile {
-    /// The name, that of a file of a minikv database.
+    /// The name of a file in a minikv database.
     pub name: String,
     /// The length, in bytes.
     pub bytes: u64,
 }
 
 impl SnapshotFile {
-    /// Returns whether the name is one that a snapshot may have: a hostile one could lead anywhere.
+    /// Returns whether a snapshot's file may have this name: a hostile name could lead anywhere.
     pub(crate) fn has_good_name(&self) -> bool {
         matches!(
             FileName::parse(&self.name),
@@ -96,7 +97,7 @@ impl SnapshotDir {
         SnapshotDir(Some(Arc::new(Dir { fs: fs.clone(), path, obsolete })))
     }
 
-    /// Returns the snapshot before anything is received.
+    /// Returns the handle of a snapshot of which nothing has been received.
     pub(crate) fn none() -> SnapshotDir {
         SnapshotDir(None)
     }
@@ -163,7 +164,7 @@ impl SnapshotDir {
         }
     }
 
-    /// Returns whether all files are there; a crash may have interrupted what made or removed them.
+    /// Returns whether all files are there; a crash may have interrupted their creation or removal.
     ///
     /// # Errors
     /// Damage: a file with another length than `SNAPSHOT` says.
@@ -233,7 +234,8 @@ pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     Ok(newest.map(|(_, snapshot)| snapshot))
 }
 
-/// Makes a snapshot of the state as it is now, beside writes, unless the current one is as new.
+/// Makes a snapshot of the state as it is now, while writes continue, unless the current one is as
+/// new.
 pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, SnapshotDir)> {
     let mut current = store.snapshot();
     let home = &store.home;
@@ -290,8 +292,8 @@ fn database_files(fs: &dyn Fs, db: &Path) -> Result<Vec<SnapshotFile>> {
     Ok(found)
 }
 
-/// Returns a name that no other snapshot has, not even that of another node at the same entry: an
-/// interrupted transfer must not continue with another node's files.
+/// Returns a name that no other snapshot has, not even one that another node makes at the same
+/// entry: an interrupted transfer must not continue with another node's files.
 fn snapshot_id(last: Option<&LogId<u64>>) -> Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)

@@ -32,11 +32,12 @@ pub struct Position {
 }
 
 impl Store {
-    /// Begins or continues the transfer of the snapshot `id`; returns its position. A transfer of
-    /// another snapshot ends.
+    /// Begins or continues the transfer of the snapshot `id`; returns its position. Ends a transfer
+    /// of another snapshot.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the id or a name is not one of ours; I/O errors.
+    /// [`Error::Refused`] if a snapshot cannot have this id, or a file of it such a name; I/O
+    /// errors.
     pub fn offer_snapshot(&self, id: &str, files: Vec<SnapshotFile>) -> Result<Position> {
         let mut incoming = self.lock_incoming();
         if let Some(known) = &*incoming
@@ -67,8 +68,8 @@ impl Store {
     /// is ignored, and the sender continues from the returned one.
     ///
     /// # Errors
-    /// [`Error::Refused`] if no such transfer is under way, or the chunk does not fit into the
-    /// file; I/O errors, after which the transfer begins anew.
+    /// [`Error::Refused`] if no transfer of this snapshot is under way, or the chunk does not fit
+    /// into the file; I/O errors, after which the transfer begins anew.
     pub fn add_chunk(&self, id: &str, at: Position, chunk: &[u8]) -> Result<Position> {
         let mut guard = self.lock_incoming();
         let Some(incoming) = guard.as_mut().filter(|incoming| incoming.id == id) else {
@@ -124,7 +125,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a transfer whose files have all come, and makes the snapshot durable.
+    /// Ends a transfer whose files have all been received, and makes the snapshot durable.
     ///
     /// # Errors
     /// [`Error::Refused`] if something is missing; I/O errors.

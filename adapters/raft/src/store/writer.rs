@@ -23,9 +23,9 @@ pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 pub(crate) struct Job {
     /// Indices and values of entries, in order.
     pub(crate) entries: Vec<(u64, Vec<u8>)>,
-    /// The id of the last of them.
+    /// The id of the last entry.
     pub(crate) last: Option<LogId<u64>>,
-    /// Names and values beside the log.
+    /// Names and values for the keyspace `meta`.
     pub(crate) meta: Vec<(&'static str, Vec<u8>)>,
     pub(crate) done: Option<Done>,
 }
@@ -127,7 +127,8 @@ impl Writer {
         self.shared.check()
     }
 
-    /// Returns the last entry up to `id` before which nothing waits to be written.
+    /// Returns `id` if no entry up to it waits to be written. Otherwise returns the last durable
+    /// id, unless that is after `id`.
     pub(crate) fn durable_part(&self, id: LogId<u64>) -> Option<LogId<u64>> {
         let queue = self.shared.lock();
         match queue.pending.iter().any(|pending| pending.first <= id.index) {

@@ -117,7 +117,7 @@ async fn a_request_that_is_sent_twice_is_applied_once() {
     };
     assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
     client.put("n", "other").await.unwrap();
-    // The same again: the outcome of the first time, and no change.
+    // The same request again: it gets the outcome of the first time and changes nothing.
     assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
     assert_eq!(client.get(b"n", Read::Linearizable).await.unwrap().as_deref(), Some(&b"other"[..]));
     assert_eq!(cas("2", "\"other\"", "\"2\"").await.0, 200);

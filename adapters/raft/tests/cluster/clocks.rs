@@ -84,7 +84,7 @@ fn library() -> Option<PathBuf> {
     })
 }
 
-/// Asks a node for the time: the `Date` of its answer.
+/// Returns the time by a node's wall clock, which is the `Date` of its answer.
 async fn date(address: &str) -> Option<SystemTime> {
     let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
     let request = "GET /v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Clients beside kills, pauses and partitions, and what they saw checked for linearizability.
+//! Clients beside kills, pauses and partitions. Their results are checked for linearizability.
 //!
 //! A run is made from its seed: the number of nodes, what each client does, and which faults come.
 //! `MINIKV_RAFT_SEEDS=7` runs one, `MINIKV_RAFT_SEEDS=0..100` a hundred. Processes and the network
@@ -36,7 +36,7 @@ pub fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Makes one fault, from its start to its end. `members` are the nodes of the cluster. At most one
-/// is replaced, so that clients still know one that is left.
+/// node is replaced in a run, so that clients still know the addresses of the others.
 async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> &'static str {
     let pause = Duration::from_millis(200 + rng.next(1500));
     let leader = cluster.leader().await;
@@ -58,13 +58,13 @@ async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> 
         }
         2 => {
             cluster.cut_off(victim).await;
-            // Long enough for another leader beside this one.
+            // Long enough for another leader to be elected beside this one.
             tokio::time::sleep(Duration::from_millis(1500) + pause).await;
             cluster.reconnect(victim).await;
             "partition"
         }
         3 => {
-            // All at once, as when the power of a machine goes that has all of them.
+            // All at once, as when a machine that runs all of them loses power.
             for id in members.iter() {
                 cluster.kill(*id);
             }
@@ -151,7 +151,7 @@ async fn the_history_of_stale_reads_is_refused() {
 }
 
 /// A leader that is cut off does not know it. With its lease it refuses to read; without the check
-/// of the lease it answers what another leader has overwritten, and the history is refused.
+/// of the lease it returns values that another leader has overwritten, and the history is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_a_leader_without_the_check_of_its_lease_is_refused() {
     let cluster = Cluster::start(3, &[]).await;

@@ -94,7 +94,7 @@ where
         self.events.lock().unwrap().push(Event { key, client, op, called, returned });
     }
 
-    /// Returns the objects whose history no single copy could have.
+    /// Returns the objects whose history a single copy could not have produced.
     pub fn refused(&self) -> Vec<usize> {
         let events = self.events.lock().unwrap();
         let keys = events.iter().map(|event| event.key + 1).max().unwrap_or(0);
@@ -134,7 +134,7 @@ impl History<Register> {
     }
 }
 
-/// Checks the history of one object.
+/// Returns whether the history of the object `key` is linearizable.
 pub fn is_linearizable<S>(events: &[Event<S>], key: usize) -> bool
 where
     S: SequentialSpec + Default + Clone,
@@ -142,7 +142,7 @@ where
     S::Ret: Clone + Debug + PartialEq,
 {
     let events: Vec<&Event<S>> = events.iter().filter(|event| event.key == key).collect();
-    // Moments in order; of two at the same time the call comes first.
+    // Moments in order; of a call and a return at the same time, the call comes first.
     let mut moments: Vec<(Duration, bool, usize)> = Vec::new();
     for (number, event) in events.iter().enumerate() {
         moments.push((event.called, false, number));
@@ -154,7 +154,8 @@ where
     let mut tester = LinearizabilityTester::new(S::default());
     for (_, is_return, number) in moments {
         let event = events[number];
-        // A thread waits for its answer: one whose answer never came is another thread.
+        // A thread of the checker waits for its answer, so an operation that was never answered
+        // gets a thread of its own.
         let thread = match event.returned {
             Some(_) => event.client,
             None => 1_000_000 + number,

@@ -147,7 +147,7 @@ pub async fn appender(
     let kv = client_of(&addresses, Duration::from_secs(3));
     let mut step = 0;
     while !over.load(Ordering::Relaxed) {
-        // All clients are in about the same group.
+        // This keeps all clients in about the same group.
         step += 1;
         let group = (step / APPENDS) as usize;
         let how = if rng.next(2) == 0 { Read::Linearizable } else { Read::Lease };

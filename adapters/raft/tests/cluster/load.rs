@@ -32,8 +32,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts clients, each of which knows the nodes in another order. They take turns in `reads`,
-    /// the kinds of reads that a client does.
+    /// Starts clients, each of which knows the nodes in another order. An item of `reads` has the
+    /// kinds of reads that a client does; the clients take the items in turn.
     pub fn start(seed: u64, addresses: Vec<String>, reads: &[Vec<Read>]) -> Load {
         let (registers, lists) = (Arc::new(History::new()), Arc::new(History::new()));
         let over = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,4 @@
-//! Tests of clusters of processes: what users do, and the histories of clients while faults are
-//! injected.
+//! Clusters of processes: requests of users, and histories of clients that run beside faults.
 
 mod bodies;
 mod clocks;

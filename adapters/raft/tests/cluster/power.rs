@@ -77,7 +77,7 @@ impl Machine {
     fn lose_power(&mut self, seed: u64) {
         let Some((runtime, node)) = self.running.take() else { return };
         node.faults().lose_power();
-        // Only now: what has left the node before must be on the disk.
+        // The disk crashes only now, because whatever left the node before must be durable.
         self.disk = self.disk.crash_image(&CrashPlan::random(seed));
         drop(node);
         // Waits for the end in a thread of its own: this one is another runtime's.
@@ -192,7 +192,7 @@ impl Site {
         self.machines[late].start().await;
     }
 
-    /// Compares what the nodes have, once all of them have everything.
+    /// Compares the contents of the nodes, once all of them have applied everything.
     async fn compare(&self) {
         self.client(30).put("end", "").await.unwrap();
         let mut first = None;
@@ -218,7 +218,7 @@ fn disk_error(rng: &mut Rng) -> Fault {
     fault.nth(1 + rng.next(40))
 }
 
-/// Counts panics, of openraft's tasks too: it panics when a log has lost what it had.
+/// Counts panics, also of openraft's tasks: openraft panics when a log has lost entries.
 fn count_panics() -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let (counted, usual) = (count.clone(), std::panic::take_hook());

@@ -1,4 +1,4 @@
-//! Nodes as processes, that can be killed, stopped, and cut off from each other.
+//! Nodes as processes that can be killed, stopped, and cut off from each other.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -203,7 +203,7 @@ pub fn serve(
         .unwrap()
 }
 
-/// Asks again and again, for 30 seconds.
+/// Calls `ask` until it returns a value, for at most 30 seconds.
 pub async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> Option<T> {
     let end = Instant::now() + Duration::from_secs(30);
     while Instant::now() < end {

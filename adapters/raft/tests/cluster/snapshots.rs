@@ -93,7 +93,8 @@ async fn a_backup_becomes_a_new_cluster() {
     let layouts = ["one", "two"];
     for layout in layouts {
         let mut restored = Cluster::without_nodes(&SMALL);
-        // The place and address of the first node, before it runs.
+        // Starts a node only to reserve its directory and address, which the restored node then
+        // takes.
         let (id, address) = restored.add();
         restored.kill(id);
         let dir = restored.dir(id);

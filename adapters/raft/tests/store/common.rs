@@ -55,7 +55,7 @@ fn ops(index: u64) -> Vec<Op> {
     ops
 }
 
-/// Returns the entry of this index: the same in every store, but for the term.
+/// Returns the entry of this index: the same in every store, except for the term.
 pub fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
     let payload = if index.is_multiple_of(20) {
         let nodes: BTreeMap<u64, BasicNode> =

@@ -39,7 +39,7 @@ struct Promise {
 /// The workload: the store, and its promises after each operation of the filesystem.
 struct Workload {
     fs: SimFs,
-    /// The operation before the first of the store.
+    /// The operation before the first one of the store under test.
     first: u64,
     opened: Opened,
     now: Promise,
@@ -250,7 +250,8 @@ async fn check(
             return Err(format!("the snapshot is not the data after entry {last:?}"));
         }
     }
-    // Start as openraft does: it applies again the entries that it knows to be committed.
+    // Does what openraft does at its start: it applies again the entries that it knows to be
+    // committed.
     let mut helper = StorageHelper::<TypeConfig, _, _>::new(&mut log, &mut machine);
     helper.get_initial_state().await.map_err(|e| format!("openraft does not start: {e}"))?;
 

@@ -1,10 +1,10 @@
 /* minikv's declarations of LevelDB 1.23's C API.
 
    Objects are opaque. A function that can fail takes errptr, which points to NULL or to a string
-   of malloc: an error frees that string and puts a new one in its place; success leaves it alone.
-   Values, properties and errors that are returned come from malloc; free or leveldb_free frees
-   them. Flags are 0 for no. Pointers must not be NULL, except keys of leveldb_compact_range, and
-   bytes of length 0.
+   from malloc: an error frees that string and puts a new one in its place; success leaves it
+   alone. Values, properties and errors that are returned come from malloc; free or leveldb_free
+   frees them. A flag of 0 means no. Pointers must not be NULL, except keys of
+   leveldb_compact_range, and bytes of length 0.
 */
 #ifndef MINIKV_LEVELDB_C_H_
 #define MINIKV_LEVELDB_C_H_
@@ -115,7 +115,7 @@ leveldb_comparator_t* leveldb_comparator_create(
     const char* b, size_t blen), const char* (*name)(void*));
 void leveldb_comparator_destroy(leveldb_comparator_t*);
 
-/* Filter policies. create_filter returns memory of malloc, which the library frees. */
+/* Filter policies. create_filter returns memory from malloc, which the library frees. */
 leveldb_filterpolicy_t* leveldb_filterpolicy_create(
      void* state, void (*destructor)(void*), char* (*create_filter)(void*,
     const char* const* key_array, const size_t* key_length_array, int num_keys,

@@ -13,25 +13,26 @@
 //! # Durability
 //!
 //! Less than in minikv-raft and etcd. `append_to_log` and `save_vote` of the store (0.9.21) put
-//! into RocksDB without a sync, and openraft takes entries for flushed once the first returns. Only
-//! `apply_to_state_machine` ends with a sync of RocksDB's write-ahead log, which has the entries of
-//! Raft's log, too. So when a put is acknowledged:
+//! into RocksDB without a sync, and openraft considers entries durable once `append_to_log`
+//! returns. Only `apply_to_state_machine` ends with a sync of RocksDB's write-ahead log, which has
+//! the entries of Raft's log, too. So when a put is acknowledged:
 //!
-//! - the leader has synced it, as it has applied it;
+//! - the leader has synced it, because it has applied it;
 //! - the followers that make up the majority may have it in the kernel's memory only. They sync it
 //!   when they apply it, which is after they have heard of the commit;
 //! - a vote may be in the kernel's memory only.
 //!
-//! A put survives killed processes, and the loss of power of a cluster of one. In a larger one, a
-//! follower that loses power may forget what it had confirmed, and then elect a leader without it.
-//! An acknowledgement waits for one sync, the leader's; in minikv-raft and etcd, it waits for a
-//! follower's, too. A comparison of figures has to say so.
+//! A put survives killed processes, and the loss of power of a cluster of one. In a larger cluster,
+//! a follower that loses power may forget a put that it had confirmed, and then help to elect a
+//! leader without that put. An acknowledgement waits for one sync, the leader's; in minikv-raft and
+//! etcd, it waits for a follower's, too. A comparison of figures has to say so.
 //!
 //! # Differences from the example
 //!
-//! Raft's settings are those of `minikv-raft serve`. Messages between nodes are postcard's, over
-//! HTTP connections that stay open, as minikv-raft's are; openraft sends snapshots in chunks. As in
-//! the example, each request is an entry of the log of its own, and keys and values are UTF-8.
+//! Raft's settings are those of `minikv-raft serve`. Messages between nodes are in postcard's
+//! format, over HTTP connections that stay open, as in minikv-raft; openraft sends snapshots in
+//! chunks. As in the example, each request is a log entry of its own, and keys and values are
+//! UTF-8.
 
 mod network;
 mod service;

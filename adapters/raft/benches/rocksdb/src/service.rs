@@ -50,8 +50,8 @@ fn internal(error: impl Display) -> Failure {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
-/// Redirects to the leader, if it is another node. Otherwise the request may be sent again later,
-/// unless Raft has stopped.
+/// Redirects to the leader, if that is another node. Otherwise answers with a status after which a
+/// client may try again, unless Raft has stopped.
 fn refused<E>(error: &RaftError<u64, E>, uri: &Uri) -> Response
 where
     E: std::error::Error + TryAsRef<ForwardToLeader<u64, BasicNode>>,
