@@ -29,7 +29,7 @@ pub(crate) struct ExpiredTables {
     pub tables: u64,
     /// Total length of the tables, in bytes.
     pub file_bytes: u64,
-    /// Number of their entries.
+    /// Number of entries in the tables.
     pub entries: u64,
 }
 

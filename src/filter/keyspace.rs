@@ -19,8 +19,8 @@ pub(crate) struct KeyspacePrefixes {
 }
 
 impl KeyspacePrefixes {
-    /// Returns an extractor that uses `outside` for keys outside of keyspaces and `inside` for
-    /// those of the keyspaces named there.
+    /// Returns an extractor that uses `outside` for keys outside of keyspaces, and for the keys of
+    /// each keyspace named in `inside` the extractor given with it.
     pub(crate) fn new(
         outside: Option<Arc<dyn PrefixExtractor>>,
         mut inside: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,

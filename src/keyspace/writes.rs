@@ -186,7 +186,7 @@ impl WriteBatch {
     }
 }
 
-/// Tables of keyspaces.
+/// Entries of keyspaces in tables that are to be ingested.
 impl TableWriter {
     /// Adds an entry of `keyspace`, of which only the name and kind matter. In a table, keyspaces
     /// come after keys that are text: ordinary keyspaces before expiring ones, shorter names before

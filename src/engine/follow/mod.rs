@@ -230,7 +230,7 @@ impl Followed {
         Source { fs: &*self.options.fs, dir: &self.dir, order, shift, seen }
     }
 
-    /// Shows what was read.
+    /// Shows readers the logs and the version that were read.
     fn show(&self, place: &Place, version: Arc<Version>, shift: SeqNo) {
         let mut mems = place.logs.memtables();
         let empty = || Arc::new(Memtable::new(self.state.order.user(), 0));
