@@ -15,8 +15,8 @@ use crate::base::sync::{LockRank, Mutex};
 /// divisor, more is left to blocks, and tables are closed and opened more often.
 const TABLES_PART: u64 = 4;
 
-/// Divisor of the budget that gives the step in which the cache shards grow and shrink as others take
-/// less or more of the budget. With a larger divisor, they change their capacity more often.
+/// Divisor of the budget that gives the step in which the cache shards grow and shrink as others
+/// take less or more of the budget. With a larger divisor, they change their capacity more often.
 const STEP_PART: u64 = 64;
 
 /// Open tables that can be closed.
