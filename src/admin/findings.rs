@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::base::Error;
 use crate::base::error::Corruption;
 
-/// Maximum number of faults kept, and of notes. Further faults are only counted. A higher limit
-/// lets a report take more memory.
+/// Maximum number of faults, and of notes, that are kept. Further faults are only counted; further
+/// notes are dropped. A higher limit lets a report take more memory.
 const MAX_TOLD: usize = 10_000;
 
 /// The progress of a survey.

@@ -32,7 +32,7 @@ pub(crate) struct Manifest {
     pub valid_end: u64,
     /// The first fault.
     pub damage: Option<Error>,
-    /// Tables that some readable record removes and no later one adds again.
+    /// Tables that a readable record removes and no later readable record adds again.
     pub gone: BTreeSet<u64>,
 }
 
@@ -128,7 +128,8 @@ impl Manifest {
                         }
                         self.apply(edit);
                     }
-                    // After damage, a record may be joined from fragments of different records.
+                    // Only without earlier damage: after damage, a record may be joined from
+                    // fragments of different records.
                     Err(error @ Error::Unsupported { .. }) if self.damage.is_none() => {
                         return Err(error.in_file(&self.path));
                     }

@@ -1,5 +1,5 @@
-//! Administration: operations on whole databases, given by their directories, and backups, which
-//! an open database can make, too.
+//! Administration: operations on whole databases, which are given by their directories; and
+//! backups, which an open database can also make.
 
 pub(crate) mod backup;
 pub(crate) mod checkpoint;

@@ -16,7 +16,7 @@ use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::fs::ReadFile;
 
 /// Largest file that is searched, in bytes. The file is read into memory, so a higher limit takes
-/// more.
+/// more memory.
 const MAX_SEARCHED_BYTES: u64 = 1 << 30;
 
 /// After damage, maximum size of a block to look for, in bytes. A higher limit finds larger blocks
@@ -84,8 +84,8 @@ fn block_size(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Returns whether a data block can begin with `bytes`: its first entry shares nothing, and its key
-/// is at least as long as an internal key's trailer.
+/// Returns whether a data block can begin with `bytes`: its first entry shares no bytes with a
+/// previous key, and the key is at least as long as an internal key's trailer.
 fn may_begin(bytes: &[u8]) -> bool {
     let begins_entry = |bytes: &[u8]| {
         bytes.first() == Some(&0)
@@ -204,7 +204,7 @@ mod tests {
             let file = fs.open(&path).unwrap();
             let found = find_blocks(&*file, &path).unwrap();
             assert_eq!(found[..data.len()], data);
-            // The others are the filter block, the metaindex and the index.
+            // The other three blocks are the filter block, the metaindex and the index.
             assert_eq!(found.len(), data.len() + 3);
             assert_eq!(found[data.len() + 2], index);
             let block = read_loose_block(&*file, &path, index).unwrap();

@@ -45,8 +45,8 @@ pub(crate) struct Survey {
     pub tables: BTreeMap<u64, TableFacts>,
     /// The live logs according to the MANIFEST; all logs if there is none.
     pub logs: Vec<LogFacts>,
-    /// Whether a log begins after the end of the previous one, so that writes between them are
-    /// lost.
+    /// Whether sequence numbers are missing before the first one of a log, so that the writes that
+    /// had them are lost.
     pub has_gap: bool,
 }
 

@@ -451,7 +451,7 @@ impl SoundEntries {
     /// Opens the table that `facts` describes, before its first entry.
     ///
     /// # Errors
-    /// I/O errors; corruption, if the table has changed since.
+    /// I/O errors; corruption, if the table has changed since `facts` were gathered.
     pub(crate) fn open(
         fs: &dyn Fs,
         facts: &TableFacts,

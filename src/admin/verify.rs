@@ -135,7 +135,8 @@ fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
         if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
-        // If nothing has changed, the failure has another cause.
+        // If the database has not changed since the last attempt, the failure is not due to a
+        // writer.
         let state = state_of(&*options.fs, dir, options);
         if state == last_state {
             return None;

@@ -1,4 +1,4 @@
-//! The miss-ratio curve: how many block reads a block cache of a given size would leave to files.
+//! The miss-ratio curve: how many block reads would miss a block cache of a given size.
 //!
 //! The cache is simulated with the rules of [`BlockCache`](crate::table::block_cache), without the
 //! blocks. A large cache is simulated in miniature: only blocks whose hashed number is below a
@@ -56,8 +56,8 @@ pub struct FileReads {
     pub sampled: f64,
 }
 
-/// Returns an estimate of how many of `reads` a cache of `bytes` bytes would leave to files. Reads
-/// of lookups before `from` only warm the cache up and are not counted.
+/// Returns an estimate of how many of `reads` would miss a cache of `bytes` bytes. Reads of lookups
+/// before `from` only warm the cache up and are not counted.
 pub fn file_reads(reads: &[BlockRead], bytes: u64, from: u32) -> FileReads {
     file_reads_with(reads, bytes, from, MOST_BLOCKS)
 }
@@ -82,8 +82,8 @@ fn file_reads_with(reads: &[BlockRead], bytes: u64, from: u32, most_blocks: u64)
     FileReads { reads: mean, error: (variance / n).sqrt(), sampled }
 }
 
-/// Returns the number of reads from files with a cache of `bytes` bytes that sees the fraction
-/// `sampled` of all blocks.
+/// Returns the number of reads that miss a cache of `bytes` bytes if only the fraction `sampled` of
+/// all blocks takes part.
 fn simulate(reads: &[BlockRead], bytes: u64, from: u32, sampled: f64, seed: u64) -> u64 {
     let threshold = (sampled * u64::MAX as f64) as u64;
     let mut cache = Simulated::new(bytes);

@@ -19,9 +19,9 @@ pub struct Evidence<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Saving {
-    /// Average number of data blocks per lookup.
+    /// Average number of data blocks read per lookup.
     pub blocks_per_get: f64,
-    /// Average number of data blocks saved per lookup.
+    /// Average number of data blocks saved per lookup, compared with no filters.
     #[cfg_attr(feature = "serde", serde(rename = "blocks_saved_per_get"))]
     pub saved: f64,
     /// The 95 % confidence interval of `saved`.
@@ -60,7 +60,8 @@ pub struct Advice {
 /// larger fraction recommends filters less often.
 pub const LEAST_PART: f64 = 0.02;
 
-/// Fraction of the best plan's saving that is enough. A larger fraction leads to larger filters.
+/// Fraction of the best plan's saving that a smaller plan must reach to be chosen instead. A larger
+/// fraction leads to larger filters.
 pub const ENOUGH: f64 = 0.95;
 
 /// Minimum number of lookups for an advice to be called certain. With a higher number, more

@@ -29,7 +29,7 @@ pub const MOST_BITS: u32 = 24;
 const PARTS: usize = 4096;
 
 /// Factor by which the blocks read in vain may exceed the minimum. A higher factor takes less
-/// memory: the last filters hardly save anything.
+/// memory, because the last bits per key hardly save any reads.
 const ENOUGH: f64 = 1.001;
 
 /// Length of a filter, in bits, above which the textbook's formula is exact enough. A lower limit
@@ -66,9 +66,9 @@ pub struct LevelUse {
     pub spans: u64,
     /// The lookups in vain that reach a data block, by the number of keys in the block's filter.
     pub of_filters: BTreeMap<u64, Asked>,
-    /// The same, by the number of keys in the table.
+    /// The same lookups, by the number of keys in the table.
     pub of_tables: BTreeMap<u64, Asked>,
-    /// Number of lookups that found their key here.
+    /// Number of lookups that found their key in the level.
     pub found: u64,
 }
 
@@ -94,7 +94,7 @@ impl LevelUse {
         self.of_tables.entry(in_table).or_default().add(times);
     }
 
-    /// Returns the same tables, without lookups.
+    /// Returns a copy with the same tables and no lookups.
     pub(crate) fn unasked(&self) -> LevelUse {
         let (of_filters, of_tables) = (BTreeMap::new(), BTreeMap::new());
         LevelUse { of_filters, of_tables, found: 0, ..self.clone() }
@@ -347,7 +347,8 @@ pub struct Division {
     pub filter_bytes: u64,
     /// Average number of data blocks that a get is expected to search in vain.
     pub predicted: f64,
-    /// The same, measured with such filters for the keys of the same tables.
+    /// That average as measured with filters of these sizes, built from the keys of the same
+    /// tables.
     pub measured: f64,
     /// The 95 % confidence interval of `measured` over the choice of the filters' hash functions.
     #[cfg_attr(feature = "serde", serde(rename = "interval_95_percent"))]

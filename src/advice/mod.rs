@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `shadow` | replay of lookups against filters that the tables do not have |
 //! | `judge` | which filters to choose, and how certain that is |
-//! | `curve` | how many block reads a block cache of a given size would leave to files |
+//! | `curve` | how many block reads would miss a block cache of a given size |
 //! | `levels` | how to divide the memory of filters among levels |
 //! | `plan` | the filters that a replay assumes |
 //! | `scans` | the work of scans that filters could save |
@@ -101,8 +101,8 @@ pub struct Tried {
 /// Sizes of the filters tried for each layout, in bits per key.
 const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 
-/// Replays the sampled lookups of `state` on `view` at `seq`. Reads each table whose range contains
-/// one of the keys once. Returns the advice that follows.
+/// Replays the sampled lookups of `state` on `view` at `seq`. Reads every table whose range
+/// contains one of the keys, once each. Returns the advice that follows.
 ///
 /// # Errors
 /// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.
@@ -210,8 +210,8 @@ fn replay(
 }
 
 /// Adds the tables that were not read to `levels`, given the sizes of the tables read and of all
-/// tables. They are assumed to be like the level's other tables; if none of these was read, like
-/// those of the lowest level that was.
+/// tables. They are assumed to be like the level's other tables or, if none of these was read, like
+/// the tables of the lowest level of which some were read.
 fn with_unread(levels: &mut [LevelUse; NUM_LEVELS], read: &[u64], all: &[u64]) {
     let Some(like) = (0..NUM_LEVELS).rev().find(|&level| read[level] > 0) else { return };
     let other = levels[like].clone();
@@ -291,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// A level of which half was read, one of which nothing was, and an empty one.
+    /// Tries a level of which half was read, a level of which nothing was read, and an empty level.
     #[test]
     fn tables_that_are_not_read_are_like_others_and_asked_nothing() {
         let mut levels: [LevelUse; NUM_LEVELS] = std::array::from_fn(|_| LevelUse::default());

@@ -25,15 +25,15 @@ pub struct ScanAdvice {
     pub scans: u64,
     /// Number of these scans in the sample that was replayed.
     pub sampled: u64,
-    /// Number of pairs of such a scan and a table.
+    /// Number of pairs of a scan in the sample and a table.
     pub pairs: u64,
-    /// Number of pairs without a key in the range. An exact range filter would save all of them,
-    /// and no filter can save more.
+    /// Number of pairs whose table has no key in the scan's range. An exact range filter would save
+    /// all of them, and no filter can save more.
     pub empty: u64,
-    /// Number of these that a prefix filter without false positives would save; `None` if the
-    /// options have no prefix extractor.
+    /// Number of these empty pairs that a prefix filter without false positives would save; `None`
+    /// if the options have no prefix extractor.
     pub saved_by_prefix: Option<u64>,
-    /// If all bounds are whole numbers of the same form: the mean number of keys in a range.
+    /// Mean number of keys in a range; `None` unless all bounds are whole numbers of the same form.
     pub mean_range: Option<f64>,
 }
 
@@ -52,20 +52,20 @@ impl ScanAdvice {
 pub struct ScanCounts {
     /// Number of pairs.
     pub pairs: u64,
-    /// Number of pairs without a key in the range.
+    /// Number of pairs whose table has no key in the scan's range.
     pub empty: u64,
-    /// Number of these that a prefix filter without false positives would save.
+    /// Number of these empty pairs that a prefix filter without false positives would save.
     pub saved_by_prefix: u64,
     /// Number of data blocks that the scans read in these tables, if blocks are counted.
     pub blocks: u64,
-    /// Number of these blocks in pairs without a key in the range.
+    /// Number of these blocks that were read in empty pairs.
     pub empty_blocks: u64,
-    /// Number of these blocks that a prefix filter without false positives would save.
+    /// Number of the blocks of empty pairs that a prefix filter without false positives would save.
     pub blocks_saved_by_prefix: u64,
 }
 
 impl ScanCounts {
-    /// Adds the counts of `other` to these.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &ScanCounts) {
         self.pairs += other.pairs;
         self.empty += other.empty;

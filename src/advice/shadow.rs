@@ -179,7 +179,7 @@ struct Visit {
 /// The result of reading all keys of a table.
 struct Walk {
     visits: Vec<Visit>,
-    /// New filters by plan; empty for plans without any.
+    /// New filters by plan; empty for plans without new filters.
     made: Vec<MadeFilters>,
     /// Number of distinct keys in each span of offsets that shares a filter.
     keys_per_span: BTreeMap<u64, u64>,
@@ -726,14 +726,13 @@ mod tests {
         let (outcomes, held) = replay(&keys, |i| (2999 - i).is_multiple_of(2));
         assert_eq!((held.tables, held.entries), (2, 500 + 1500));
         let [none, own, new, both] = &outcomes[..] else { panic!("four plans") };
-        // Of 1500 present keys, 500 are in the first table; the others are searched for there in
-        // vain.
+        // Of 1500 present keys, 500 are in the first table. It is searched in vain for the others.
         let levels = &none.present.levels;
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
         assert_eq!((none.filter_bytes, none.probe_nanos), (0, 0));
-        // Each present key of the second table reads one block in vain; each absent key reads two,
-        // one in each table.
+        // A lookup of a key that only the second table has reads one block of the first in vain. A
+        // lookup of an absent key reads one block of each table in vain.
         assert_eq!((held.levels[0].found, held.levels[1].found), (500, 1000));
         assert_eq!(none.false_blocks(&held.levels), 1000 + 3000);
         assert!(own.probe_nanos > 0 && held.read_nanos > 0);
@@ -741,7 +740,7 @@ mod tests {
             let blocks: u64 = outcome.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
             assert_eq!(blocks, outcome.all().data_blocks());
         }
-        // Lookups are in key order, and only the first of the first six keys is in the first table.
+        // Counts are in key order. Of the first six keys, only the first is in the first table.
         assert_eq!(none.blocks[..6], [1, 2, 2, 2, 2, 2]);
         for trace in [&own.present, &own.absent] {
             let total = trace.total();

@@ -1,6 +1,7 @@
 //! Pseudo-random numbers: SplitMix64, which is small and gives the same numbers everywhere. The
-//! library, its tests and the simulated filesystem use no other generator, except for
-//! `Options::inline_background`: published figures depend on its numbers.
+//! library, its tests and the simulated filesystem use no other generator, except that
+//! `Options::inline_background` has one of its own, because published figures depend on its
+//! numbers.
 
 /// A pseudo-random number generator. Do not change its numbers: the seeds of crash images in tests
 /// and documentation depend on them.
@@ -36,7 +37,7 @@ impl Rng {
         self.below(len as u64) as usize
     }
 
-    /// Returns at most `max_len` bytes below `alphabet`.
+    /// Returns a byte string of random length, at most `max_len`, whose bytes are below `alphabet`.
     pub(crate) fn bytes(&mut self, max_len: usize, alphabet: u64) -> Vec<u8> {
         (0..self.index(max_len + 1)).map(|_| self.below(alphabet) as u8).collect()
     }

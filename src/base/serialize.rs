@@ -12,7 +12,7 @@ pub(crate) fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error>
     to.collect_str(&path.display())
 }
 
-/// Serializes a path like [`path`], or nothing.
+/// Like [`path`], for a path that may be absent.
 pub(crate) fn optional_path<S: Serializer>(
     path: &Option<PathBuf>,
     to: S,
@@ -25,7 +25,7 @@ pub(crate) fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Erro
     Bytes(bytes).serialize(to)
 }
 
-/// Serializes a key in the form of [`Bytes`], or nothing.
+/// Like [`bytes`], for a key that may be absent.
 pub(crate) fn optional_bytes<S: Serializer>(
     bytes: &Option<Vec<u8>>,
     to: S,

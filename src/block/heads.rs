@@ -11,7 +11,7 @@
 //! block, as computed by [`head`], stored in native byte order. The heads of an ordinary block fill
 //! five cache lines, which are fetched together, and lead to the one entry that can match. If an
 //! entry shares only bytes of the common prefix and its head with the previous key, its key can be
-//! completed from these, and no other entry needs to be decoded.
+//! completed from the prefix and the head, and no other entry needs to be decoded.
 //!
 //! Only blocks of internal keys in byte order, in which every entry is well-formed, have heads.
 
@@ -271,8 +271,8 @@ impl<'a> BlockView<'a> {
         if entry.shared + rest.len() != user_key.len() + TRAILER_BYTES {
             return ControlFlow::Continue(());
         }
-        // The shared bytes lie within the common prefix and the head, and those equal the bytes of
-        // `user_key`.
+        // If the bytes shared with the previous key lie within the common prefix and the head, they
+        // equal those of `user_key`.
         if entry.shared > user_key.len().min(heads.prefix_len + HEAD_BYTES) {
             return unknown;
         }

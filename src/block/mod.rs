@@ -1,7 +1,7 @@
 //! A block of a table, and lookups in it.
 //!
-//! The layout is drawn at the head of [`block_builder`](crate::format::block_builder). Defined by
-//! LevelDB's `table/block.cc`.
+//! The layout is drawn at the head of [`block_builder`](crate::format::block_builder), and defined
+//! by LevelDB's `table/block.cc`.
 //!
 //! Nothing in a block is trusted. The restart array is checked once, when the block is created; an
 //! entry is checked when it is decoded. A malformed entry is an error, never the end of the block.

@@ -412,7 +412,7 @@ fn only_small_blocks_of_internal_keys_in_byte_order_have_heads() {
     assert!(position.prev_by_heads(plain.view(), &mut Vec::new()).is_none());
     assert!(!have_heads(&entries(100), &order()).1, "keys without trailers");
     assert!(!have_heads(&Model::new(), &internal_order()).1, "no entries");
-    // Offsets of entries have two bytes.
+    // Entry offsets have two bytes, so only a block of at most 65,535 bytes can have heads.
     let (len, _) = have_heads(&entries(32_000), &internal_order());
     let mut most = entries(32_000);
     most[1].1.resize(32_000 + 65_535 - len, 7);

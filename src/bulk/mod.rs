@@ -5,7 +5,7 @@
 //! | file | what is in it |
 //! | --- | --- |
 //! | `writer` | sorted entries become tables in a directory |
-//! | `sorted` | a table outside of a database, and the checks when one is opened from a file |
+//! | `sorted` | descriptions of such tables, and the checks on a table file before it is ingested |
 //!
 //! [`engine::ingest`](crate::engine::ingest) adds the tables to the database.
 

@@ -62,8 +62,8 @@ impl TableWriter {
     /// Ingesting the tables is fastest if `dir` is on the filesystem of the database.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] or [`Error::DatabaseExists`] if `dir` is not empty, or if an
-    /// option has a value that it cannot have; I/O errors.
+    /// [`Error::InvalidArgument`] or [`Error::DatabaseExists`] if `dir` is not empty;
+    /// [`Error::InvalidArgument`] if an option has an invalid value; I/O errors.
     pub fn create(dir: impl AsRef<Path>, options: &Options) -> Result<TableWriter> {
         let options = options.clone().checked()?;
         let fs = &*options.fs;

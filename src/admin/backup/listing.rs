@@ -93,8 +93,8 @@ impl Listing {
             ["made", seconds] => self.made = seconds.parse().ok()?,
             ["copied", bytes] => self.copied_bytes = bytes.parse().ok()?,
             ["file", name, bytes, checksum] => {
-                // A name of any other form could lead out of the folder. LOCK is never copied: a
-                // restore creates its own.
+                // Only names of database files are accepted: another name could be a path out of
+                // the folder. LOCK is never copied: a restore creates its own.
                 FileName::parse(name).filter(|name| *name != FileName::Lock)?;
                 let checksum = u32::from_str_radix(checksum, 16).ok()?;
                 let sum = FileSum { bytes: bytes.parse().ok()?, checksum };

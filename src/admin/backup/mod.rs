@@ -60,7 +60,7 @@ pub struct Backups {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Backup {
-    /// Number of the backup. Later ones have higher numbers.
+    /// Number of the backup. Later backups have higher numbers.
     pub number: u64,
     /// Time at which the backup was completed, in seconds since 1970.
     pub made: u64,
@@ -68,7 +68,8 @@ pub struct Backup {
     pub files: usize,
     /// Total length of the files, in bytes: the space that a restore takes.
     pub file_bytes: u64,
-    /// Number of bytes copied: the files that the previous backup does not have.
+    /// Total length, in bytes, of the files that were copied rather than linked to the previous
+    /// backup.
     pub copied_bytes: u64,
 }
 
@@ -205,7 +206,7 @@ impl Backups {
         sync_dir(fs, dest)
     }
 
-    /// Checks a file's length and checksum, and copies it to `dest` if that is given.
+    /// Checks a file's length and checksum, and copies it to `dest` if there is a `dest`.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the file is missing or differs; I/O errors.

@@ -67,11 +67,11 @@ pub(crate) fn take(
 }
 
 impl Backups {
-    /// Checks that the folder is one of backups, is empty, or does not exist.
+    /// Checks that the folder is a folder of backups, is empty, or does not exist.
     fn check_folder(&self) -> Result<()> {
         let fs = &self.options.fs;
         let is_there = fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))?;
-        // A backup that was interrupted at the very beginning leaves these.
+        // A backup that was interrupted at the very beginning leaves only these files.
         let temp = format!("{MARKER}.tmp");
         let is_ours = |name: &String| name == LOCK || *name == temp;
         if !is_there || self.is_marked()? || self.names()?.iter().all(is_ours) {
@@ -81,7 +81,7 @@ impl Backups {
         Err(Error::invalid(format!("{dir} is neither empty nor a folder of backups")))
     }
 
-    /// Marks the folder as one of backups, if it is not marked yet.
+    /// Marks the folder as a folder of backups, if it is not marked yet.
     fn mark(&self) -> Result<()> {
         match self.is_marked()? {
             true => Ok(()),
@@ -168,7 +168,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Links `to` to a file of the previous backup. Returns `false` if that is not possible.
+    /// Links `to` to a file of the previous backup. Returns `false` if the link cannot be made.
     fn link(&self, from: &Path, to: &Path) -> Result<bool> {
         match self.fs.hard_link(from, to) {
             Ok(()) => Ok(true),

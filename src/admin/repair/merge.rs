@@ -3,8 +3,9 @@
 //! The newest version of a key is the one with the highest sequence number, in whatever table it
 //! is. But tables that no MANIFEST names may be obsolete: inputs of a finished compaction that were
 //! not all removed. They still contain entries that the compaction dropped, in particular deleted
-//! keys, whose tombstones may be gone. They can be recognized: in a database no entry is in two
-//! tables, so if two tables share an entry, the one with the higher number was made from the other.
+//! keys, whose tombstones may be gone. Obsolete tables can be recognized: in a database no entry is
+//! in two tables, so if two tables share an entry, the one with the higher number was made from the
+//! other.
 //!
 //! - The part of the older table within the key range of the newer one is *superseded*: the
 //!   compaction has processed it, and either copied or dropped each entry.
@@ -75,7 +76,7 @@ pub(super) fn are_disjoint(tables: &[&TableFacts], order: &UserComparator) -> bo
 }
 
 /// Calls `visit` for each internal key of the tables, in order, with the numbers of the tables that
-/// contain it, ascending, and the value from the last of these.
+/// contain it, ascending, and the value from the last of these tables.
 fn each_entry(
     fs: &dyn Fs,
     context: &TableContext,

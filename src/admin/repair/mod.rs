@@ -19,7 +19,7 @@
 //! The order on disk: new tables, then sync their directory · the new MANIFEST, then sync its
 //! directory · hard links in `lost/`, then sync both directories · `CURRENT` · removal of the
 //! original names. A crash before `CURRENT` is replaced leaves the damaged database with some
-//! additional files; a later one, a repaired database.
+//! additional files; a later crash leaves a repaired database.
 
 mod dry;
 mod merge;
@@ -57,15 +57,15 @@ use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
 
 /// Number of sequence numbers to skip, because they may belong to lost writes. A higher number
-/// leaves fewer for later writes.
+/// leaves fewer sequence numbers for later writes.
 const LOST_SEQS: u64 = 1 << 32;
 
 /// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
 /// changed. Returns a report of the faults and of what was done.
 ///
 /// Afterwards the database contains every key whose newest version is undamaged, and no deleted
-/// key, unless the deletion was in damaged bytes: then [`RepairReport::lost`] includes its range.
-/// Files taken out of the database are moved to its directory `lost`.
+/// key, unless the deletion was in damaged bytes: then [`RepairReport::lost`] includes a range that
+/// contains the key. Files taken out of the database are moved to its directory `lost`.
 ///
 /// ```
 /// # use minikv::{Db, Options};

@@ -1,4 +1,4 @@
-//! Transcripts of the places to which a repair assigns tables.
+//! Transcripts of repair plans: the level to which a repair assigns each table.
 
 use std::sync::Arc;
 

@@ -39,8 +39,8 @@ impl Writer<'_> {
         Target { fs: &*self.fs, dir: self.dir, options: self.options, order: &self.order }
     }
 
-    /// Writes a table of the entries that `fill` adds. Returns `None`, and writes no file, if there
-    /// are none.
+    /// Writes a table of the entries that `fill` adds. Returns `None`, and writes no file, if
+    /// `fill` adds no entries.
     pub(super) fn table(
         &self,
         level: usize,
@@ -102,7 +102,7 @@ impl Writer<'_> {
         Ok(quarantined)
     }
 
-    /// Returns `file` with an unused number in its name.
+    /// Returns the file name `file` with its number replaced by an unused one.
     fn other_name(&self, file: &str) -> String {
         let number = self.numbers.take();
         let renamed = match FileName::parse(file) {

@@ -44,7 +44,8 @@ fn zipf(exponent: f64) -> Vec<BlockRead> {
         .collect()
 }
 
-/// Returns reads that follow Zipf's law, interrupted by three scans of half of the blocks.
+/// Returns reads that follow Zipf's law, interrupted by three scans that each read half of the
+/// blocks.
 fn with_scans() -> Vec<BlockRead> {
     let mut reads = zipf(0.9);
     let template = reads[0];
@@ -65,8 +66,8 @@ fn sizes() -> impl Iterator<Item = u64> {
     (0..10).rev().map(move |half| all >> half)
 }
 
-/// A miniature has as little as a tenth of the blocks, and is within two points of the whole
-/// simulation at each of ten sizes.
+/// A miniature has as few as a tenth of the blocks, and its miss ratio is within two percentage
+/// points of the whole simulation's for each of ten cache sizes.
 #[test]
 fn a_miniature_is_within_two_points_of_the_whole() {
     for (name, reads) in [("0.8", zipf(0.8)), ("1.0", zipf(1.0)), ("scans", with_scans())] {
@@ -85,7 +86,7 @@ fn a_miniature_is_within_two_points_of_the_whole() {
     }
 }
 
-/// Returns the number of reads that a real cache leaves to files.
+/// Returns the number of reads that miss a real cache.
 fn real(reads: &[BlockRead], bytes: u64, from: u32) -> u64 {
     let cache = Arc::new(BlockCache::new(bytes as usize));
     let tables: Vec<_> = (0..BLOCKS / 1000).map(|_| cache.table(1000)).collect();
@@ -149,8 +150,8 @@ fn the_error_of_a_miniature_is_that_of_the_mean_of_its_samples() {
     let [a, b, c] = [0, 1, 2].map(of);
     assert!((small.reads - (a + b + c) / 3.0).abs() < 1e-6, "{small:?}");
     let squares = (a - b).powi(2) + (b - c).powi(2) + (c - a).powi(2);
-    // The variance of three numbers is a sixth of the sum of these squares; that of their mean is a
-    // third of it.
+    // The variance of three numbers is a sixth of the sum of these squares; the variance of their
+    // mean is a third of that.
     assert!((small.error - (squares / 18.0).sqrt()).abs() < 1e-6 && small.error > 0.0, "{small:?}");
 }
 
@@ -174,7 +175,8 @@ fn numbered(id: impl Fn(u64) -> u64) -> Vec<BlockRead> {
     (0..READS).map(read).collect()
 }
 
-/// The simulation has the rules of the cache; only the slots of ghost entries differ, by chance.
+/// The simulation follows the rules of the cache; only the slots of ghost entries differ, by
+/// chance.
 #[test]
 fn the_whole_simulation_is_within_a_third_of_a_point_of_the_cache() {
     let all = [zipf(0.8), with_scans(), in_a_loop(), twice()];

@@ -10,7 +10,7 @@ fn full(times: u64) -> Vec<LevelUse> {
         if (1..=4).contains(&level) {
             let filters: BTreeMap<u64, u64> = (0..10u64.pow(level)).map(|i| (i, 10_000)).collect();
             used.add_table(&filters);
-            // Each key is looked up once, so the sum of squares is the number of lookups.
+            // Each key is looked up once, so the sum of the squares equals the number of lookups.
             used.of_filters.insert(10_000, Asked { times, squares: times });
         }
         used
@@ -18,8 +18,9 @@ fn full(times: u64) -> Vec<LevelUse> {
     (0..NUM_LEVELS as u32).map(level).collect()
 }
 
-/// Returns the blocks read in vain per get with bloom filters of the textbook's rate and a real
-/// number of bits: the same for all levels, and with a rate in proportion to each level's keys.
+/// Returns the blocks read in vain per get, for bloom filters with the textbook's rate and a
+/// fractional number of bits: first with the same number of bits for all levels, then with rates in
+/// proportion to each level's keys.
 fn closed_form(bits: f64) -> (f64, f64) {
     let keys = [10.0, 100.0, 1000.0, 10_000.0f64];
     let all: f64 = keys.iter().sum();
@@ -29,7 +30,7 @@ fn closed_form(bits: f64) -> (f64, f64) {
     (alike, all * (-bits * ln2 * ln2 - entropy).exp())
 }
 
-/// Returns the choices of textbook filters with a number of bits in steps of a tenth.
+/// Returns the choices of textbook filters whose bits per key rise in steps of a tenth.
 fn textbook() -> Choices {
     let ln2 = std::f64::consts::LN_2;
     let level = |level: u32| {
@@ -57,16 +58,16 @@ fn the_division_is_that_of_the_closed_form() {
         let advised = choices.within(choices.bytes(&uniform));
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
-        // Ten times the keys for as many lookups: ln 10 / (ln 2)^2 = 4.8 bits less. Memory is
-        // divided into parts, which are coarse for small levels.
+        // The next level has ten times the keys for as many lookups, so it gets ln 10 / (ln 2)^2 =
+        // 4.8 bits per key less. Memory is divided into parts, which are coarse for small levels.
         for levels in advised[2..=4].windows(2) {
             assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
         }
     }
 }
 
-/// LevelDB's filters have whole numbers of bits and probes: of the four levels, the last has nine
-/// tenths of the keys, and either 9 bits or 10.
+/// LevelDB's filters have whole numbers of bits and probes. The last of the four levels has nine
+/// tenths of the keys, so rounding its bits per key (9 or 10) decides most of the memory.
 #[test]
 fn whole_bits_come_near_to_the_closed_form() {
     for (bits, alike, divided) in [(10, 0.033, 0.012), (5, 0.362, 0.130)] {
@@ -210,7 +211,7 @@ fn twice_the_tables_have_twice_the_filters() {
     assert_eq!(sizes(&used), once.map(|bytes| 2 * bytes));
 }
 
-/// Here every delta is tried, instead of only counting those that share a factor with the size.
+/// Tries every delta, instead of only counting the deltas that share a factor with the size.
 #[test]
 fn probes_that_coincide_are_those_of_every_delta() {
     for (bits, keys, probes) in

@@ -6,8 +6,9 @@
 //! same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call
 //! which thread continues. `tests/shuttle` runs the engine that way, under many schedules.
 //!
-//! `tests/layers` lists the uses of such things that bypass this module, with reasons. `Arc`
-//! bypasses it, too: the schedule already decides which thread drops the last reference.
+//! `tests/layers` lists the uses of locks, atomics, threads and time that bypass this module, with
+//! reasons. `Arc` bypasses it, too: the schedule already decides which thread drops the last
+//! reference.
 
 #[cfg(not(shuttle))]
 mod real {

@@ -225,7 +225,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
 }
 
 /// A condition variable for a [`Mutex`]. A thread's record of the locks it holds keeps the released
-/// one during the wait, which does no harm because a waiting thread takes no other lock.
+/// lock during the wait, which does no harm because a waiting thread takes no other lock.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(raw::Condvar);
 

@@ -179,7 +179,7 @@ impl Condvar {
     }
 
     /// Yields to other threads for an arbitrary time. Afterwards the deadline may or may not have
-    /// passed; if it has not, the wake-up may be spurious. Callers may rely on neither. Returns
+    /// passed; if it has not, the wake-up may be spurious. Callers must allow for either. Returns
     /// whether the deadline has passed.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
