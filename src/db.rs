@@ -106,8 +106,8 @@ impl Db {
     /// - [`Error::Locked`](crate::Error::Locked) if it is already open, here or in another process;
     /// - [`Error::Unsupported`](crate::Error::Unsupported) if it was created with another
     ///   comparator;
-    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if an option has a value that it
-    ///   cannot have;
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if an option has an invalid
+    ///   value;
     /// - corruption and I/O errors.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let engine = Engine::open(path.as_ref(), options)?;
@@ -250,7 +250,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// An error that `work` returned, after which nothing is written; those of
+    /// The error that `work` returned, after which nothing is written; errors of
     /// [`Transaction::commit`], except for [`Error::Conflict`](crate::Error::Conflict).
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(&WriteOptions::default(), work)
@@ -286,7 +286,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::put`], and those of [`Db::get`].
+    /// Errors of [`Db::put`] and of [`Db::get`].
     pub fn update<V: Into<Bytes>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -342,7 +342,7 @@ impl Db {
     /// [`ReadOnlyDb::changes_since`], but for the process that writes: it yields a write once it is
     /// acknowledged, synced or not. It reads the logs that were kept ([`Options::keep_logs_bytes`],
     /// [`Options::keep_logs_for`]) and those that are not flushed yet. It returns `None` after the
-    /// last write so far, and can be asked again later.
+    /// last write so far; later calls may return more.
     ///
     /// It keeps the database's directory locked, as an iterator over entries does.
     ///
@@ -440,7 +440,7 @@ impl Db {
     }
 
     /// Adds a backup of the database as it is now to the folder `folder`, which is created if it is
-    /// missing or empty. [`Backups`](crate::Backups) lists, verifies and restores them.
+    /// missing or empty. [`Backups`](crate::Backups) lists, verifies and restores backups.
     ///
     /// Unlike a checkpoint, a backup shares no file with the database. It reads all tables, and
     /// copies those that the previous backup does not have. Reads and writes continue meanwhile. A
@@ -480,16 +480,17 @@ impl Db {
     /// and iterators do not show them. The files stay where they are.
     ///
     /// A table goes to the deepest level such that no table there or in any level above has keys in
-    /// its range, or to level 0 if there is none. It is linked there, or copied if it is on another
-    /// filesystem. It is rewritten only if its sequence numbers do not fit: as a rule, because the
-    /// database holds newer writes, such as a table that was begun later and ingested first.
+    /// its range, or to level 0 if there is no such level. Its file is hard-linked into the
+    /// database, or copied if it is on another filesystem. It is rewritten only if its sequence
+    /// numbers do not fit: as a rule, because the database holds newer writes, such as a table that
+    /// was begun later and ingested first.
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the ranges of two tables
-    /// overlap; I/O errors. The database has none of the tables then, unless the MANIFEST failed:
-    /// the next open shows all of them or none.
+    /// overlap; I/O errors. The database has none of the tables then, unless writing the MANIFEST
+    /// failed: in that case the next open shows all of them or none.
     pub fn ingest(&self, tables: &[SortedTable]) -> Result<Ingested> {
         sorted::ingest(&self.inner.engine, tables)
     }
@@ -519,8 +520,8 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::put`]; corruption and I/O errors of the tables that straddle the ends of the range.
-    /// The database has all of the entries then, unless the MANIFEST failed: the next open shows
-    /// all of them or none.
+    /// The database has all of the entries then, unless writing the MANIFEST failed: in that case
+    /// the next open shows all of them or none.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
         self.delete_range_with(&WriteOptions::default(), range)
     }
@@ -603,7 +604,7 @@ impl Db {
     /// | `leveldb.approximate-memory-usage` | bytes of memory in use |
     ///
     /// Memory in use is that of memtables, cached blocks, indexes and filters. The prefix `minikv.`
-    /// may stand for `leveldb.`.
+    /// may be used instead of `leveldb.`.
     pub fn property(&self, name: &str) -> Option<String> {
         let view = self.inner.engine.reads.view_owned();
         property::property(name, &self.stats(), &view.version)
@@ -693,12 +694,12 @@ impl ReadOnlyDb {
     /// hold several writes: those that were written to the log as one record. The first one may
     /// begin before `sequence`.
     ///
-    /// It reads the writer's logs. It returns `None` after the last write so far, and can be asked
-    /// again later. Each time it reaches the end, it refreshes this handle
-    /// ([`ReadOnlyDb::refresh`]). A writer removes a log once it has flushed its writes and no
-    /// longer keeps it ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]). If it keeps
-    /// none, begin at [`ReadOnlyDb::sequence`], and ask again before the writer fills its write
-    /// buffer and the next one, which is a few megabytes.
+    /// It reads the writer's logs. It returns `None` after the last write so far; later calls may
+    /// return more. Each time it reaches the end, it refreshes this handle
+    /// ([`ReadOnlyDb::refresh`]). A writer removes a log once its writes are flushed and the log
+    /// need not be kept ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]). If the writer
+    /// keeps no logs, begin at [`ReadOnlyDb::sequence`], and call `next` again before the writer
+    /// has filled two write buffers, which is a few megabytes.
     ///
     /// ```
     /// # use minikv::{BatchOp, Db, Options};
@@ -717,10 +718,11 @@ impl ReadOnlyDb {
     /// ```
     ///
     /// # Errors
-    /// Corruption and I/O errors. Later ones are items of the iterator, which yields the same error
-    /// from then on. So is [`Error::ChangesLost`](crate::Error::ChangesLost): changes are never
-    /// left out silently. A `sequence` that the database has not reached is such an error, too: it
-    /// means that writes were lost.
+    /// Corruption and I/O errors. Errors that occur later are items of the iterator, which yields
+    /// the same error from then on. One of them is
+    /// [`Error::ChangesLost`](crate::Error::ChangesLost): changes are never left out silently. A
+    /// `sequence` that the database has not reached is this error, too: it means that writes were
+    /// lost.
     pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
         Changes::of_followed(self.opened.clone(), sequence)
     }

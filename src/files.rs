@@ -67,7 +67,7 @@ impl TableCursor {
     /// positioned. In a table of a database, keys are internal keys: [`ParsedKey::parse`] takes
     /// them apart, and [`ParsedKey::encode`] makes one to seek.
     ///
-    /// Of the options, the comparator and the filesystem count.
+    /// Only the comparator and the filesystem of the options matter.
     ///
     /// # Errors
     /// Corruption, if the footer or the index is damaged; an I/O error.

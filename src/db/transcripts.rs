@@ -50,8 +50,8 @@ impl Machine {
         self.db.as_ref().expect("open comes first")
     }
 
-    /// Returns the answer to a command, followed by the counters that it changed and its operations
-    /// on the filesystem.
+    /// Runs a command. Returns its output, followed by the counters that have changed and the
+    /// filesystem operations that were done.
     fn answer(&mut self, command: &Command<'_>) -> String {
         self.operations.lock().unwrap().clear();
         let answer = match self.run(command) {
@@ -201,7 +201,7 @@ impl Machine {
         text
     }
 
-    /// Returns the number of tables of each level, the first of them and the last.
+    /// Returns, for each level, the number of tables, the first table and the last.
     fn levels(&self) -> String {
         let text = self.db().property("leveldb.sstables").expect("a property");
         let mut lines = Vec::new();

@@ -21,11 +21,11 @@ pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 /// from them are on disk: do not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Seed from which, together with a key's hash, the key's slots follow.
+    /// Seed that determines, together with a key's hash, the key's slots.
     pub seed: u64,
     /// Binary logarithm of the number of slots in a segment; at most 18.
     pub segment_lg: u32,
-    /// Number of segments in which a key's first slot can lie. The array has two more.
+    /// Number of segments in which a key's first slot can lie. The array has two more segments.
     pub starts: u32,
 }
 
@@ -127,8 +127,8 @@ impl Peeling<'_> {
     fn solve(mut self, hashes: &[u64]) -> Option<Vec<u64>> {
         self.add_all(hashes)?;
         let order = self.peel(hashes.len())?;
-        // The xor of each slot is now 0 or that of the key peeled from it. In reverse order, a
-        // key's other two slots are final before its own slot is set.
+        // The xor of each slot is now 0 or the seeded hash of the key peeled from the slot. In
+        // reverse order, a key's other two slots are final before its own slot is set.
         for (seeded, which) in order.into_iter().rev() {
             let [own, second, third] = self.slots_from(seeded, which);
             self.xors[own] = fingerprint(seeded) ^ self.xors[second] ^ self.xors[third];
@@ -262,7 +262,7 @@ mod tests {
         let solution = solve(often).unwrap();
         assert_eq!(solution.keys, 3_000);
         assert!(once.iter().all(|&hash| holds(&solution, hash)));
-        // The first seed is lost on them, and the second is tried without those that are equal.
+        // The first seed fails because of the duplicates, and the second is tried without them.
         assert_eq!(solution.geometry.seed, 0x9e37_79b9_7f4a_7c15);
         assert_eq!(solution.geometry.slots(), Geometry::of(3_000).slots());
         assert_eq!(solve(vec![5; 1_000]).unwrap().keys, 1);

@@ -29,7 +29,8 @@ impl KeyspacePrefixes {
         let part = |name: &[u8], extractor: &Arc<dyn PrefixExtractor>| {
             format!("{}={}", escaped(name), escaped(extractor.name().as_bytes()))
         };
-        // The name of a keyspace is never empty, so an empty one can stand for keys in none.
+        // The name of a keyspace is never empty, so an empty name can stand for keys outside of
+        // keyspaces.
         let parts = outside.iter().map(|extractor| part(b"", extractor));
         let parts = parts.chain(inside.iter().map(|(name, extractor)| part(name, extractor)));
         let name = format!("minikv.keyspaces.v1[{}]", parts.collect::<Vec<_>>().join(","));

@@ -1,9 +1,9 @@
 //! Prefixes of keys, which let a scan of one prefix skip whole tables.
 //!
 //! A table written with a [`PrefixExtractor`] has a filter over the prefixes of its keys, in
-//! addition to the filter over the keys. It has the format of [`crate::filter::whole_table`] and
-//! the name [`PREFIX_FILTER_NAME`] followed by the extractor's name. Keys without a prefix are not
-//! in it.
+//! addition to the filter over the keys. This prefix filter has the format of
+//! [`crate::filter::whole_table`] and the name [`PREFIX_FILTER_NAME`] followed by the extractor's
+//! name. It leaves out keys without a prefix.
 
 use std::fmt::Debug;
 use std::ops::Bound;

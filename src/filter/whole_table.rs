@@ -46,7 +46,7 @@ use crate::format::coding::{get_fixed32, get_fixed64};
 /// readers that do not know a name read the table without the filter.
 pub const TABLE_FILTER_NAME: &str = "minikv.table-filter.v1.binary-fuse";
 
-/// Largest number of bits per key. More would not lower the rate, because of `MAX_WIDTH`.
+/// Largest number of bits per key. More bits would not lower the rate, because of `MAX_WIDTH`.
 pub const MAX_BITS_PER_KEY: u32 = 64;
 
 /// Largest width of a slot, in bits. A slot is read with one load of eight bytes and may start at

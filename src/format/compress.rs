@@ -65,7 +65,7 @@ impl Method {
     /// Returns the method of a block that was stored with the compression `id`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for ids other than those above.
+    /// [`Error::Unsupported`] for an unknown id.
     #[inline]
     pub fn of(id: u8, stored: &[u8]) -> Result<Method> {
         match id {

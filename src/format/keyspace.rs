@@ -7,10 +7,10 @@
 //! ff fe 6b 73 | 05 | 75 73 65 72 73 | 61 6e 6e
 //! ```
 //!
-//! The length comes before the name, so that no keyspace's prefix begins another's: the keys of one
-//! keyspace are neighbours in byte order, and are in the order of their last part. The first two
-//! bytes are not UTF-8, so all keys that are text come before these. A key that begins with the tag
-//! and is not complete belongs to no keyspace.
+//! The length comes before the name, so that no keyspace's prefix is the start of another's: the
+//! keys of one keyspace are neighbours in byte order, and are in the order of their last part. The
+//! first two bytes are not UTF-8, so all keys that are text come before the keys of keyspaces. A
+//! key that begins with the tag but is cut short belongs to no keyspace.
 //!
 //! Expiring keyspaces have the tag `ff fe 6b 74`, so that their entries are recognized by their
 //! keys. Their values end with an expiry ([`expiry`](crate::format::expiry)).

@@ -219,7 +219,7 @@ mod tests {
             assert!(error.to_string().contains("symbolic link"), "{error}");
         }
         assert_eq!(fs::read(&target).unwrap(), b"precious");
-        // If the check before it were missing, the flag would refuse too.
+        // Even without the preceding check of the file's type, the flag refuses the link.
         assert!(not_through_links().read(true).open(&link).is_err());
         // A dangling link counts as an existing name.
         fs::remove_file(&target).unwrap();
@@ -254,7 +254,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let odd = std::ffi::OsStr::from_bytes(b"odd\xff");
         if fs::write(dir.path().join(odd), b"").is_err() {
-            return; // a filesystem that takes only UTF-8 has none of these
+            return; // the filesystem takes only names in UTF-8
         }
         drop(DiskFs.create(&dir.path().join("even")).unwrap());
         assert_eq!(DiskFs.list(dir.path()).unwrap(), ["even"]);

@@ -3,7 +3,7 @@
 //! LevelDB takes an `fcntl` write lock over the whole `LOCK` file (`util/env_posix.cc`), goleveldb
 //! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux the two kinds do not conflict, so
 //! both are taken. On macOS and the BSDs they do conflict, even within a process (see their
-//! fcntl(2)): the first would keep the second from being taken, so only the `fcntl` lock is.
+//! fcntl(2)): the first would keep the second from being taken, so only the `fcntl` lock is taken.
 //!
 //! An `fcntl` lock belongs to the process: locking again in the same process succeeds, and closing
 //! *any* descriptor of the file releases the lock. So the files that this process has locked are

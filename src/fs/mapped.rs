@@ -56,8 +56,8 @@ const PLAIN_BYTES: u64 = 16 << 10;
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Most bytes written between two syncs for which the log counts as synced often. A larger limit
-/// lets fewer logs be mapped.
+/// Maximum number of bytes between two syncs with which the log counts as synced often. A larger
+/// limit lets fewer logs be mapped.
 const OFTEN_BYTES: u64 = 64 << 10;
 
 /// Mean size of records, in bytes, from which they count as large. A higher size maps more logs.
@@ -211,9 +211,9 @@ impl MappedLog {
         }
     }
 
-    /// Stores `bytes` in the window. Returns false if there is no window or they do not fit.
+    /// Stores `bytes` in the window. Returns false if there is no window or `bytes` do not fit.
     /// Headers are completed last, in ascending order, so that a partly stored record does not look
-    /// like one, neither to other readers nor after the process is killed.
+    /// like a record, neither to other readers nor after the process is killed.
     fn store(&mut self, bytes: &[u8]) -> bool {
         let Mode::Mapped(window) = &mut self.mode else { return false };
         if bytes.len() > MAX_STORED_BYTES || !self.deferred.is_empty() {

@@ -62,7 +62,7 @@ pub trait Fs: Send + Sync + Debug + 'static {
 
     /// Creates a file for writing, or truncates an existing one. Mode 0600, close-on-exec, symbolic
     /// links not followed. On a disk, an existing file with other names (hard links) keeps its
-    /// content under those.
+    /// content under those names.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// Creates a file as [`Fs::create`] does, for a log to which whole physical records are

@@ -35,7 +35,7 @@ pub(super) struct Location {
 /// An atomic change of names.
 #[derive(Clone, Debug)]
 pub(super) enum NameOp<F> {
-    /// Gives a name to a new file or directory, or another one to a file.
+    /// Gives a name to a new file or directory, or an additional name to a file.
     Set { at: Location, node: Node<F> },
     /// Removes a name.
     Remove { at: Location },
@@ -229,7 +229,8 @@ impl<F: Clone + PartialEq> Namespace<F> {
             NameOp::Set { at, node } => self.set(at, node),
             NameOp::Remove { at } => self.unset(at),
             NameOp::Rename { from, to, node } => {
-                // Not `unset`: a directory moves together with its contents.
+                // Not by `unset`, which keeps a directory that is not empty: it moves with its
+                // contents.
                 Arc::make_mut(self.dirs.entry(from.dir).or_default()).remove(&from.name);
                 self.set(to, node);
             }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The identity of a file: device and inode. Two paths to the same file have the same one.
+/// The identity of a file: device and inode. Two paths to the same file have the same identity.
 pub(super) type FileId = (u64, u64);
 
 /// Returns the identity of a file.

@@ -14,7 +14,7 @@ use crate::format::expiry::{NEVER, with_expiry};
 use crate::keyspace::Keyspace;
 use crate::transaction::Transaction;
 
-/// The expiry of an entry: [`Keyspace::expiry`].
+/// The expiry of an entry, as [`Keyspace::expiry`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// The entry does not expire.
@@ -24,7 +24,7 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    /// Returns the expiry for stored milliseconds.
+    /// Returns the expiry that is stored as `millis`, in milliseconds since the Unix epoch.
     pub(super) fn from_millis(millis: u64) -> Expiry {
         let time = || UNIX_EPOCH.checked_add(Duration::from_millis(millis));
         match millis {

@@ -33,9 +33,9 @@ mod writes;
 /// [`Snapshot::keyspace`]. Entries of an expiring one may have a time to live:
 /// [`Db::expiring_keyspace`].
 ///
-/// The same key may have a value in each keyspace, and one outside of all. A keyspace exists while
-/// it has entries; opening one does nothing, and costs as much as copying the name. Clones are
-/// cheap.
+/// The same key may have a value in each keyspace, and another value outside of all keyspaces. A
+/// keyspace exists while it has entries; opening one reads and writes nothing, and costs as much as
+/// copying the name. Clones are cheap.
 ///
 /// Entries of a keyspace are ordinary entries, whose keys begin with `FF FE 6B 73`, the length of
 /// the name in one byte, and the name. So the reads of [`Db`] itself show them too, after all keys

@@ -61,7 +61,8 @@ pub enum Tail {
 }
 
 /// State of the search for a continuation of a log of batches after its end. A continuation is
-/// recognized by a batch at the start of a block that has the next sequence number.
+/// recognized by its first batch, which is at the start of a block and has the next sequence
+/// number.
 #[derive(Debug)]
 struct Continuing {
     /// The sequence number after the batches read so far; `None` before the first batch.
@@ -317,8 +318,8 @@ impl LogReader {
     }
 
     /// Continues after corruption, as LevelDB's repair does: at the next fragment if a fragment was
-    /// missing, otherwise at the next block, because no length in this block can be trusted.
-    /// Fragments of a record that started before are an error again.
+    /// missing, otherwise at the next block, because no length in this block can be trusted. If the
+    /// rest of a damaged record follows, its fragments cause further errors.
     pub fn skip_damage(&mut self) {
         if let Some(Err(Error::Corruption(_))) = self.end {
             self.end = None;

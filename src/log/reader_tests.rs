@@ -334,7 +334,8 @@ fn a_store_that_was_cut_short_is_a_torn_tail() {
             assert_eq!(log.end.unwrap(), tail, "{len} bytes, up to {stored}");
         }
     }
-    // If another record follows, or if it is longer than a single store, this is not a torn tail.
+    // If another record follows, or if the record is longer than a single store, this is no torn
+    // tail.
     let mut bytes = written(&[b"a".to_vec(), payload(9, 500), b"b".to_vec()]);
     bytes[8..15].fill(0);
     bytes.resize(1 << 20, 0);

@@ -13,7 +13,7 @@ use crate::transaction::own::OwnWrites;
 use crate::transaction::reads::Walk;
 
 /// An iterator over the entries of a range that a [`Transaction`](crate::Transaction) sees, in key
-/// order. It can be used from both ends, and its items are those of an [`Iter`](crate::Iter).
+/// order. It can be used from both ends, and yields the same items as an [`Iter`](crate::Iter).
 ///
 /// The part of the range that it has walked over counts as read, including the gaps between the
 /// entries; the rest does not.
@@ -49,14 +49,15 @@ impl<'t> TransactionIter<'t> {
         TransactionIter { front, back, range, space, done: false, writes, source, walk }
     }
 
-    /// Returns the iterator with keys as they are within `space`, in which its range must be.
+    /// Returns this iterator, which now yields keys as they are within `space`. Its range must be
+    /// in it.
     pub(crate) fn in_space(mut self, space: Space) -> TransactionIter<'t> {
         self.space = space;
         self
     }
 
-    /// Moves an end to its next entry. Returns whether that is in the range and before the other
-    /// end.
+    /// Moves an end to its next entry. Returns whether that entry is in the range, and not yet
+    /// passed by the other end.
     fn step(&mut self, end: End) -> Result<bool> {
         let (cursor, range) = match end {
             End::Front => (&mut self.front, &self.range),

@@ -9,7 +9,7 @@
 //! | `cursor`, `iter` | public walks, which record what they pass |
 //! | `retry` | running a transaction again after a conflict |
 //!
-//! All that the engine knows of this is a write that carries a check
+//! All that the engine knows of transactions is a write that carries a check
 //! ([`write::check`](crate::engine::write::check)).
 
 use std::any::Any;

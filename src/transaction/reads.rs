@@ -1,9 +1,9 @@
 //! The record of what a transaction has read, for the check at its commit.
 //!
 //! Reads borrow the transaction by shared reference, so the record is behind a lock. An iterator or
-//! a cursor records the ranges that it has walked when it is dropped. Until then a stand-in, which
-//! covers everything that it may reach, is in their place: it counts if the iterator is never
-//! dropped (`std::mem::forget`).
+//! a cursor records the ranges that it has walked when it is dropped. Until then, a stand-in takes
+//! their place, which covers everything that the walk may reach. It counts if the iterator or
+//! cursor is never dropped (`std::mem::forget`).
 
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
@@ -64,8 +64,8 @@ impl ReadLog {
         }
     }
 
-    /// Takes the record and returns everything that was read. Walks that were never dropped count
-    /// as a whole.
+    /// Takes the record and returns everything that was read. A walk that was never dropped counts
+    /// as having read all that it could reach.
     pub(super) fn take(&mut self) -> ReadSet {
         let record = std::mem::take(self.record.get_mut());
         let mut spans = record.spans;

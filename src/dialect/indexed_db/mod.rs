@@ -47,7 +47,7 @@
 //! a primary value.
 
 mod order;
-// For the command and for tests.
+// Only the command and tests use this module.
 #[cfg(any(test, feature = "internals"))]
 mod text;
 

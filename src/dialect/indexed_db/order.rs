@@ -103,7 +103,7 @@ fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
     }
 }
 
-/// Compares the next value of both keys. Of arrays, compares only the type, and returns the
+/// Compares the next value of both keys. For arrays, compares only the type, and returns both
 /// lengths.
 fn compare_one<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> ControlFlow<Ordering, Option<[i64; 2]>> {
     let (kind, other) = both(a, b, take_byte)?;

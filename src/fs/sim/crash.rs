@@ -99,8 +99,9 @@ impl CrashPlan {
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 impl CrashPlan {
-    /// Returns a plan in which power is lost, and the first `count` unsynced changes survive, in
-    /// the order in which they were made, out of [`SimFs::pending_ops`](super::SimFs::pending_ops).
+    /// Returns a plan in which power is lost, and the first `count` of the
+    /// [`SimFs::pending_ops`](super::SimFs::pending_ops) unsynced changes survive, in the order in
+    /// which they were made.
     pub fn prefix(count: u64) -> CrashPlan {
         CrashPlan::new(Survival::Prefix(count), 0)
     }
@@ -123,8 +124,7 @@ impl CrashPlan {
         self
     }
 
-    /// Sets the contents of sectors past the durable end of a file that did not survive. Default:
-    /// zeros.
+    /// Sets the contents of lost sectors past the durable end of a file. Default: zeros.
     #[must_use]
     pub fn holes(mut self, holes: Holes) -> CrashPlan {
         self.holes = holes;
