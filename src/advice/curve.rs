@@ -5,8 +5,9 @@
 //! threshold take part, in a cache that is smaller in proportion (Waldspurger et al., "Cache
 //! modeling and optimization using miniature simulations", USENIX ATC 2017, with the spatially
 //! hashed sampling of SHARDS, FAST 2015). Either all reads of a block take part or none, so the
-//! distances between its reads shrink like the cache. A simulation never holds more than about
-//! [`MOST_BLOCKS`] blocks, however large the cache is; a cache of fewer blocks is simulated whole.
+//! distances between its reads shrink in proportion to the cache. A simulation never holds more
+//! than about [`MOST_BLOCKS`] blocks, however large the cache is; a cache of fewer blocks is
+//! simulated whole.
 
 use std::collections::{HashMap, VecDeque};
 

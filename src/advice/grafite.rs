@@ -72,7 +72,7 @@ pub fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
     if keys.iter().any(|key| key.len() != keys[0].len()) {
         return None;
     }
-    // Without its zeros, an inclusive bound would also include keys after it.
+    // Without its zeros, an inclusive bound would also cover later keys that start with its digits.
     let all_excluded = ranges.iter().all(|range| matches!(range.to, Bound::Excluded(_)));
     let form = Form::of(keys, all_excluded)?;
     let mut sum = 0.0;

@@ -3,7 +3,7 @@
 //!
 //! When a process is killed, the system keeps the bytes that it stored in a shared mapping as it
 //! keeps bytes that it wrote, and `fdatasync` makes both durable. After the last record the file
-//! holds zeros, which readers of the format treat as its end; dropping the log truncates them.
+//! holds zeros, which readers of the format treat as its end; dropping the log cuts them off.
 //!
 //! Two kinds of logs are written through the system instead (see [`Mode`]):
 //! - Logs synced every few records. Each sync write-protects the mapped pages again, and a file

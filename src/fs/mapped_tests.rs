@@ -112,7 +112,7 @@ fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again(
     assert!(fs::read(&path).unwrap() == expected);
 }
 
-/// Tries records of many sizes, in logs that are synced after every record or rarely.
+/// Tries records of many sizes, in logs that are synced often and in logs that are synced rarely.
 #[test]
 fn a_killed_process_leaves_a_log_that_ends_with_a_record_or_with_a_block() {
     let dir = tempfile::tempdir().unwrap();
