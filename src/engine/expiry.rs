@@ -18,8 +18,9 @@ use crate::format::expiry::NEVER;
 /// higher number lets them stay longer and saves looks where many expire.
 const MIN_WAIT_MILLIS: u64 = 1000;
 
-/// Longest time until the background looks again, in milliseconds, because the clock may be
-/// changed. A higher number delays the reaction to such a change.
+/// Longest time until background work looks again for tables that have expired, in milliseconds.
+/// It is limited because the system's clock may be changed. A higher number delays the reaction to
+/// such a change.
 const MAX_WAIT_MILLIS: u64 = 60_000;
 
 /// Tables all of whose entries have expired.

@@ -663,7 +663,7 @@ impl ReadOptions {
     }
 
     /// Adds blocks read from files to the block cache. Turn it off for a long scan, so that it does
-    /// not evict blocks that gets need. Default: true.
+    /// not evict blocks that calls of `get` need. Default: true.
     #[must_use]
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.blocks.fill_cache = yes;

@@ -53,7 +53,7 @@ impl KeyspaceCursor {
     /// Returns the key of the entry.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     pub fn key(&self) -> &[u8] {
         self.space.strip(self.entry().key()).expect("the cursor is outside of its keyspace")
     }
@@ -61,7 +61,7 @@ impl KeyspaceCursor {
     /// Returns the value of the entry.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     pub fn value(&self) -> &[u8] {
         &self.entry().value()[..self.value_len]
     }
@@ -69,7 +69,7 @@ impl KeyspaceCursor {
     /// Returns the value of the entry as [`Bytes`], like [`Cursor::value_bytes`].
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     pub fn value_bytes(&self) -> Bytes {
         let mut value = self.entry().value_bytes();
         value.truncate(self.value_len);

@@ -60,8 +60,9 @@ pub enum Tail {
     },
 }
 
-/// State of the search for a continuation of a log of batches after its end. A continuation is
-/// recognized by a batch at the start of a block that has the next sequence number.
+/// State of the search, in a log of batches, for a place after damage where another program
+/// continued the log. Such a place is the start of a block, with a batch that has the next sequence
+/// number.
 #[derive(Debug)]
 struct Continuing {
     /// The sequence number after the batches read so far; `None` before the first batch.

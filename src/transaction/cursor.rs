@@ -27,7 +27,7 @@ pub struct TransactionCursor<'t> {
     value_len: usize,
     /// The range walked since the last seek; `None` if the walk is recorded, or did not begin.
     walked: Option<Span>,
-    // Must stay the last field: its drop ends the record.
+    // Must stay the last field: dropping it removes the walk's stand-in from the record of reads.
     walk: Walk<'t>,
 }
 
@@ -52,7 +52,7 @@ impl<'t> TransactionCursor<'t> {
     /// Returns the key of the entry.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     pub fn key(&self) -> &[u8] {
         self.space.strip(self.merged.key()).expect("the cursor is outside of its keyspace")
     }
@@ -60,7 +60,7 @@ impl<'t> TransactionCursor<'t> {
     /// Returns the value of the entry.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     pub fn value(&self) -> &[u8] {
         &self.merged.value()[..self.value_len]
     }
@@ -68,7 +68,7 @@ impl<'t> TransactionCursor<'t> {
     /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moves.
     ///
     /// # Panics
-    /// If the cursor is at none.
+    /// If the cursor is at no entry.
     pub fn value_bytes(&self) -> Bytes {
         let mut value = self.merged.value_bytes();
         value.truncate(self.value_len);

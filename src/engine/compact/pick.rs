@@ -171,9 +171,9 @@ fn pick_tombstones(
         let inputs = Inputs(vec![(level, files)]);
         return Some(Compaction::from_inputs(version.clone(), order, inputs, level));
     }
-    // Unless a cursor crawled over them, there must be at least half as many tombstones as entries
-    // that the merge rewrites: if tombstones are spread over all keys, each of their tables
-    // overlaps many entries.
+    // Unless a cursor crawled over the tombstones, there must be at least half as many of them as
+    // entries that the merge rewrites. Tombstones that are spread over all keys are not worth a
+    // merge: each of their tables overlaps many entries.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();

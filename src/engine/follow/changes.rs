@@ -150,7 +150,8 @@ impl Changes {
         }
     }
 
-    /// Returns the next committed batch in the part of the current log that was last seen.
+    /// Returns the next committed batch of the current log, up to where the log ended when it was
+    /// last looked at; `None` if there is no further one.
     fn read_on(&mut self) -> Result<Option<WriteBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let end = self.next.as_ref().and_then(|next| next.begins_at);

@@ -138,10 +138,11 @@ impl Logs {
     }
 
     /// Makes the log `number` the current one, with a memtable of its own. Returns false if its
-    /// only record states that writes after `before` come before it: then there is nothing to read.
+    /// only record is a marker which shows that writes between `before` and this log are missing:
+    /// then there is nothing to read.
     ///
     /// # Errors
-    /// Corruption if its first record states so and another one follows; I/O errors.
+    /// Corruption if the first record is such a marker and another record follows it; I/O errors.
     fn begin(
         &mut self,
         source: &Source<'_>,
@@ -172,7 +173,7 @@ impl Logs {
     /// follow those that readers may have seen.
     ///
     /// # Errors
-    /// I/O errors; corruption, also if a record states that missing writes come before it, and
+    /// I/O errors; corruption, also if an empty batch shows that writes before it are missing, and
     /// another record follows it.
     fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {

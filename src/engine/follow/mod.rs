@@ -1,5 +1,5 @@
-//! Following a database that another process writes: [`Followed::refresh`] moves the view of a
-//! read-only open on, by reading only what was added to the files.
+//! Following a database that another process writes: [`Followed::refresh`] brings the view of a
+//! read-only open up to date by reading only what was added to the files.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -65,7 +65,7 @@ const MAX_TRIES: usize = 20;
 pub struct Refreshed {
     /// Whether anything was written, flushed or compacted since the last refresh or the opening.
     pub changed: bool,
-    /// The sequence number of the last write that reads show now.
+    /// The sequence number of the last write that is now visible to reads.
     pub sequence: u64,
     /// Whether all files were read again, as by an opening, because they did not continue those
     /// read before: the writer began a new MANIFEST, or the database was repaired or replaced.

@@ -172,12 +172,12 @@ impl ReadState {
         self.view.store(Arc::new(view));
     }
 
-    /// Like [`set_view`](ReadState::set_view), for a change of more than the view. Reads and
-    /// snapshots see the whole change or none of it.
+    /// Like [`set_view`](ReadState::set_view), for a change that affects more than the view. Reads
+    /// and snapshots see the whole change or none of it.
     ///
-    /// With `lost_after`, the view lacks entries that snapshots after this sequence number show.
-    /// These snapshots keep the view from before. With `seq`, writes up to this sequence number
-    /// become visible.
+    /// If `lost_after` is given, the new view lacks entries that are visible to snapshots taken
+    /// after this sequence number; these snapshots keep the old view. If `seq` is given, writes up
+    /// to this sequence number become visible.
     pub(crate) fn show_view(&self, view: ReadView, lost_after: Option<SeqNo>, seq: Option<SeqNo>) {
         // No snapshot is taken while this lock is held. A read without one sees the old view, which
         // has nothing of the change, or the new view and then the new number.

@@ -209,7 +209,8 @@ impl Membership {
         move || queues.signal(id)
     }
 
-    /// Takes the database out of the pool, after the work that other threads do for it now.
+    /// Takes the database out of the pool, and waits until other threads have finished the work
+    /// that they are doing for it.
     pub(crate) fn leave(self) {
         let mut waiting = self.queues.waiting.lock();
         let member = waiting.members.remove(&self.id);

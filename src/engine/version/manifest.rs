@@ -166,7 +166,8 @@ pub(crate) fn read_manifest(
     })
 }
 
-/// Fails with `error` unless no record follows the damage that it reports.
+/// Fails with `error` if a record follows the damage that it reports, or if this cannot be found
+/// out.
 fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     loop {
         reader.skip_damage();

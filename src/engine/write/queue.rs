@@ -242,7 +242,7 @@ impl WriteQueue {
         self.wait_in(line, write, sync)
     }
 
-    /// Waits in `line` until the write is done, or leads.
+    /// Waits in `line` until the lead is handed over or another leader has handled the write.
     #[inline(never)]
     fn wait_in<'a>(
         &self,
