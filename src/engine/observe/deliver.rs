@@ -51,7 +51,7 @@ impl Observing {
         }
     }
 
-    /// Adds an event, unless the last one was added.
+    /// Adds an event, unless the last event has already been added.
     pub(super) fn push(&self, kind: EventKind) {
         self.push_and(kind, false);
     }

@@ -1,11 +1,11 @@
 //! Events: reports of flushes, compactions and waiting writers to an [`Observer`].
 //!
 //! The event of a change is numbered and queued under the state lock, together with the change
-//! ([`Engine::observe`]). So its place among the events is that of the change among the changes: an
-//! event that names a table comes after the event that added it. The observer itself is called
-//! without any lock, by a thread of its own ([`deliver`]), and may use the database. Workers could
-//! not deliver their own events: memtables are frozen under the commit lock, for which a put of the
-//! observer would wait.
+//! ([`Engine::observe`]). So events are in the order of the changes: an event that names a table
+//! comes after the event that added the table. The observer itself is called without any lock, by a
+//! thread of its own ([`deliver`]), and may use the database. Workers could not deliver their own
+//! events: memtables are frozen under the commit lock, and a put of the observer would wait for
+//! that lock.
 //!
 //! Without an observer there is no thread and no queue. Each place that reports an event checks one
 //! `Option`. A put passes such a place only when it checks the size of the memtable; a get never

@@ -217,8 +217,8 @@ mod tests {
                 }
             }
         };
-        // Returns the result, and the number of attempts, of which `changing` are beside a change,
-        // and which succeed from `whole` on.
+        // Returns the result and the number of attempts. The files change during the first
+        // `changing` attempts; attempts succeed from number `whole` on.
         let attempts = |changing: usize, whole: usize, fails: bool| {
             let mut tries = 0;
             let attempt = || {

@@ -77,7 +77,7 @@ impl ScanSample {
     #[cold]
     fn keep(&self, from: &[u8], to: Bound<&[u8]>, tally: &ReadTally) {
         let (Bound::Included(end) | Bound::Excluded(end)) = to else { return };
-        // The lower bound is preceded by its length, so that the two can be told apart.
+        // The lower bound is preceded by its length, so that the two bounds can be told apart.
         let is_included = matches!(to, Bound::Included(_));
         let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
         let range = [&[u8::from(is_included)][..], &len.to_le_bytes(), from, end].concat();
