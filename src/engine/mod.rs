@@ -54,8 +54,8 @@
 //! queue of events and the handle of the observer's thread, and `Engine::inline`. The filesystems
 //! have locks of their own, which come after all others and have no rank.
 //!
-//! A get takes none of them, unless it opens a table, adds a block to the cache, sorts a memtable,
-//! is sampled, or runs in a thread without a tally of its own.
+//! A get takes none of these locks, unless it opens a table, adds a block to the cache, sorts a
+//! memtable, is sampled, or runs in a thread without a tally of its own.
 //!
 //! # Invariants
 //! - A memtable is frozen before anything is written to the next one, and is flushed before it

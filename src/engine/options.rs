@@ -46,7 +46,7 @@ pub struct Options {
     pub(crate) filter_policy: Option<Arc<dyn FilterPolicy>>,
     pub(crate) filter: LevelFilter,
     pub(crate) level_filters: Vec<(usize, LevelFilter)>,
-    /// The extractor of all keys, composed of the next two.
+    /// The extractor of all keys, composed of the extractors in the next two fields.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The extractor of keys outside of keyspaces.
     outer_prefix: Option<Arc<dyn PrefixExtractor>>,
@@ -496,7 +496,7 @@ impl Options {
     /// Clock by which entries of expiring keyspaces expire
     /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system's.
     ///
-    /// It is called by every read of such a keyspace and by every step of its iterators and
+    /// The clock is called by every read of such a keyspace and by every step of its iterators and
     /// cursors, from any thread, and must not use the database.
     ///
     /// ```

@@ -124,9 +124,9 @@ pub struct TableBlocks {
 struct Slots {
     cache: Arc<BlockCache>,
     id: u64,
-    /// A slot for each data block. Filled and emptied under the shard's lock. All are empty when
-    /// the table is dropped, so there is nothing to drop in them, which `arc_swap` would otherwise
-    /// have to check with every thread.
+    /// A slot for each data block. Filled and emptied under the shard's lock. All slots are empty
+    /// when the table is dropped, so there is nothing to drop in them, which `arc_swap` would
+    /// otherwise have to check with every thread.
     blocks: Box<[ManuallyDrop<ArcSwapAny<Option<SharedBlock>>>]>,
     /// Whether a block was ever inserted.
     in_use: AtomicBool,

@@ -125,11 +125,11 @@ pub enum EventKind {
     CompactionBegan {
         /// Number of the flush or compaction since the open.
         job: u64,
-        /// The way in which it disposes of the inputs.
+        /// The way in which the compaction disposes of its inputs.
         kind: CompactionKind,
-        /// The tables that it takes, from the upper levels to the lower ones.
+        /// The tables that the compaction takes, from the upper levels to the lower ones.
         inputs: Vec<TableInfo>,
-        /// Level of its outputs.
+        /// Level of the compaction's outputs.
         output_level: usize,
     },
     /// A compaction ended: its outputs take the place of its inputs.
@@ -137,13 +137,13 @@ pub enum EventKind {
     CompactionEnded {
         /// Number of the flush or compaction, as in the event of its beginning.
         job: u64,
-        /// The way in which it disposed of the inputs.
+        /// The way in which the compaction disposed of its inputs.
         kind: CompactionKind,
-        /// The tables that it took.
+        /// The tables that the compaction took.
         inputs: Vec<TableInfo>,
-        /// Level of its outputs.
+        /// Level of the compaction's outputs.
         output_level: usize,
-        /// The tables that it wrote or moved; empty if it failed.
+        /// The tables that the compaction wrote or moved; empty if it failed.
         outputs: Vec<TableInfo>,
         /// Number of entries that a merge left out.
         entries_dropped: u64,

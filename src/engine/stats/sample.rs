@@ -14,7 +14,8 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::totals::ReadTotals;
 use crate::engine::stats::trace::ReadTally;
 
-/// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
+/// Maximum number of keys kept. More keys make advice based on the sample more certain, and the
+/// replay of the keys slower.
 pub(crate) const MAX_KEYS: usize = 8192;
 
 /// Maximum total length of the keys kept, in bytes. It bounds the memory of the sample, apart from

@@ -90,7 +90,7 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Stores the counts made by the process that wrote the table.
+    /// Stores the counts that this process made when it wrote the table.
     pub(crate) fn set_counts(&self, counts: EntryCounts) {
         counts.check();
         self.counts.get_or_init(|| counts);
