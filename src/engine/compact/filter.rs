@@ -30,9 +30,9 @@ use crate::format::keyspace::expiry_of;
 pub enum CompactionDecision {
     /// Keep the entry.
     Keep,
-    /// Remove it.
+    /// Remove the entry.
     Remove,
-    /// Keep it, with another value.
+    /// Keep the entry, with another value.
     Change(Vec<u8>),
 }
 
