@@ -83,8 +83,8 @@ impl Logs {
     }
 
     /// Reads everything that was appended to the logs and is not in tables. `files` were listed
-    /// before the MANIFEST was read, whose numbers are `numbers`. Returns whether anything was
-    /// read; `None` if the logs do not continue those read before.
+    /// before the MANIFEST was read; `numbers` are the numbers in the MANIFEST. Returns whether
+    /// anything was read; `None` if the logs do not continue those read before.
     ///
     /// # Errors
     /// Corruption of a log, and I/O errors: `NotFound` for a log that the writer has removed since.
@@ -122,8 +122,8 @@ impl Logs {
         Ok(Some(changed))
     }
 
-    /// Returns whether the live logs are the logs read before that are not in tables, and newer
-    /// ones.
+    /// Returns whether the live logs are exactly the logs read before whose records are not all in
+    /// tables yet, followed by newer ones.
     fn are_continued_by(&self, live: &[u64], numbers: &Recovered) -> bool {
         let Some(current) = &self.current else { return true };
         let is_there = current.number < numbers.log_number || live.contains(&current.number);

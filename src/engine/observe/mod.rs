@@ -144,7 +144,7 @@ pub enum EventKind {
         inputs: Vec<TableInfo>,
         /// Level of the outputs.
         output_level: usize,
-        /// The tables that it wrote or moved; empty if it failed.
+        /// The tables that the compaction wrote or moved; empty if it failed.
         outputs: Vec<TableInfo>,
         /// Number of entries that a merge left out.
         entries_dropped: u64,

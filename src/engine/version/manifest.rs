@@ -82,7 +82,7 @@ pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn 
 /// Returns the contents of the MANIFEST that `CURRENT` names.
 ///
 /// # Errors
-/// Corruption of either, with the offset; an unknown comparator, by name.
+/// Corruption of `CURRENT` or the MANIFEST, with the offset; another comparator, by name.
 pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     let (manifest, file) = open_manifest(fs, dir)?;
     read_manifest(&manifest, file, dir, comparator, false)

@@ -79,8 +79,8 @@ impl Trash {
     }
 
     /// Checks that the directory is the one that was locked, and not one that another process has
-    /// made since under the same name. It queries the lock file once, which would cost a single
-    /// write too much, but not the writing of a whole file.
+    /// made since under the same name. Querying the lock file would be too expensive for each
+    /// single write, but not for the writing of a whole file.
     ///
     /// # Errors
     /// An I/O error if it is another directory, or the lock file cannot be queried.

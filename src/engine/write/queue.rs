@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(queue.line.lock().expected, 3);
     }
 
-    /// A large write leads no group, in whatever form it comes, and a small one does.
+    /// A large write, in whatever form, takes no other writes into its group; a small one does.
     #[test]
     fn a_group_is_as_large_as_its_leader_allows() {
         let large = vec![b'x'; MAX_GROUP_BYTES];
