@@ -36,7 +36,7 @@ pub(crate) struct Source<'a> {
     pub check_dir: Box<dyn Fn() -> Result<()> + 'a>,
 }
 
-/// The files of a database at one moment. Its logs stay readable while it lives.
+/// The files of a database at one moment. The logs stay readable until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Moment {
     /// The whole version and its numbers, except the next file number.
@@ -47,14 +47,15 @@ pub(crate) struct Moment {
     pub next_file_number: u64,
 }
 
-/// A log as it was at the moment.
+/// A log as it was at the moment of its [`Moment`].
 #[derive(Debug)]
 pub(crate) struct OpenLog {
     /// File number.
     pub number: u64,
     /// The file, which may have lost its name since.
     pub file: Arc<dyn ReadFile>,
-    /// Length of the log at the moment, in bytes. Later records are not copied.
+    /// Number of bytes to copy: the length of the log at that moment. Records added later are left
+    /// out.
     pub bytes: u64,
 }
 
@@ -98,7 +99,7 @@ impl Engine {
     /// # Errors
     /// I/O errors of opening the logs.
     pub(crate) fn source(&self) -> Result<Source<'_>> {
-        // While these are held, nothing is written and no new version is shown.
+        // While both locks are held, nothing is written and no new version is shown.
         let commit = self.commit.lock();
         let manifest = self.manifest.lock();
         // Holding the version keeps its tables from being removed.
@@ -183,8 +184,8 @@ impl Source<'_> {
 
 /// Fills the directory `dest`, which is empty or does not exist, with a database. `dest` is locked
 /// meanwhile, so that nothing else makes a database there. `fill` adds the path of each file to the
-/// list before it makes the file; if it fails, these are removed, the last one first. Files that
-/// cannot be removed stay.
+/// list before it makes the file. If `fill` fails, the files on the list are removed, the last one
+/// first. Files that cannot be removed stay.
 ///
 /// # Errors
 /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
@@ -216,8 +217,8 @@ pub(crate) fn fill_directory(
     result
 }
 
-/// Puts the table of the first path, or a second name for it, at the second path. If it makes no
-/// file, it fails with [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`].
+/// Puts the table of the first path, or a second name for it, at the second path. Fails with
+/// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] only if it has made no file.
 pub(crate) type PlaceTable<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<()>;
 
 /// A copy being made.
@@ -240,7 +241,7 @@ impl Copy<'_> {
             self.made.push(to.clone());
             copy_file(self.fs, &*log.file, log.bytes, &to)?;
         }
-        // If this holds now, all files above were linked and copied from the right database.
+        // If this check passes now, all files above were linked or copied from the right database.
         check_dir()?;
         let number = moment.next_file_number;
         let edit = VersionEdit { next_file_number: Some(number + 1), ..moment.edit };
@@ -274,8 +275,8 @@ impl Copy<'_> {
     }
 }
 
-/// Gives a file that never changes a second name, or copies it where the filesystem cannot. The
-/// caller syncs the directory of the new name.
+/// Makes a second name for a file that never changes, or copies the file where the filesystem
+/// cannot link. The caller syncs the directory of the new name.
 ///
 /// # Errors
 /// I/O errors.
@@ -320,7 +321,7 @@ pub(crate) fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path)
 /// that errors name. Returns the CRC-32C of all pieces.
 ///
 /// # Errors
-/// I/O errors, also if the file is shorter; errors of `take`.
+/// I/O errors, also if the file is shorter than `bytes`; errors of `take`.
 pub(crate) fn read_pieces(
     file: &dyn ReadFile,
     bytes: u64,
@@ -381,7 +382,7 @@ mod tests {
             let links = fs.journal().iter().filter(|entry| entry.kind == OpKind::HardLink).count();
             assert_eq!(links, tried, "a link was tried again after error {code}");
             let table = engine.state.lock().version.files().next().unwrap().1.number;
-            // The file there may belong to another.
+            // After EEXIST the file at the destination stays: it may belong to another process.
             let removed = count(&fs, OpKind::Remove, &name::table_name(table));
             assert_eq!(removed, usize::from(code != EEXIST), "error {code}");
             assert!(!fs.exists(Path::new("/copy/CURRENT")).unwrap());
@@ -406,7 +407,7 @@ mod tests {
                 .map_err(|e| Error::io("create", dest, e))
         })
         .unwrap();
-        // As if it had been empty when it was looked at.
+        // As if the caller had found the directory empty just before.
         let third = fill_directory(&fs, dest, |_| panic!("filled again"));
         assert!(matches!(third, Err(Error::DatabaseExists { .. })), "{third:?}");
         assert_eq!(fs.list(dest).unwrap(), [name::CURRENT, name::LOCK]);

@@ -10,14 +10,14 @@
 //! ordinary deletions, newer than everything else, in tables of their own.
 //!
 //! # Readers that still see the entries
-//! Iterators and cursors keep their view. Snapshots keep the view from before, and with it the
-//! files ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//! Iterators and cursors keep their view. Snapshots keep the view from before the range delete, and
+//! with it the files ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //!
 //! # Transactions
 //! A transaction that read in the range must fail, but a table that was dropped leaves no entry to
 //! find. So the deleted ranges are listed
 //! ([`DeletedRanges`](crate::engine::version::deleted_ranges::DeletedRanges)) for as long as there
-//! is a snapshot from before.
+//! is a snapshot from before the range delete.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ const SEARCH_DIVISOR: usize = 4;
 pub struct DeletedRange {
     /// Number of tables that were dropped whole.
     pub tables: u64,
-    /// Total length of these tables, in bytes.
+    /// Total length of the tables that were dropped whole, in bytes.
     pub file_bytes: u64,
     /// Number of keys that were deleted one by one.
     pub keys: u64,
@@ -130,7 +130,8 @@ impl Engine {
     }
 
     fn delete_by_tables(&self, span: &Span) -> Result<DeletedRange> {
-        // Most of the waiting is done here, before the lock is taken, so that no writer waits, too.
+        // Most of the waiting is done here, before the lock is taken, so that no writer has to wait
+        // for it.
         if self.has_memtable_entries() {
             self.flush()?;
         }
@@ -138,7 +139,7 @@ impl Engine {
         let mut commit = self.commit.lock();
         self.flush_before_change(&mut commit)?;
         let pause = Pause::new(self, &commit);
-        // No merge begins during the pause, so none runs after this.
+        // No merge begins during the pause, so no merge in the range runs once this call returns.
         self.wait_for_merges_in(span.hull())?;
         let version = self.state.lock().version.clone();
         let Cut { inside, across } = Cut::new(&version, self.reads.order.user(), span);

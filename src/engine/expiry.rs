@@ -15,11 +15,12 @@ use crate::engine::{Engine, State};
 use crate::format::expiry::NEVER;
 
 /// Shortest time until the background looks again for tables that have expired, in milliseconds. A
-/// higher number lets them stay longer and saves looks where many expire.
+/// higher number lets expired tables stay longer and saves looks if many tables expire.
 const MIN_WAIT_MILLIS: u64 = 1000;
 
-/// Longest time until the background looks again, in milliseconds, because the clock may be
-/// changed. A higher number delays the reaction to such a change.
+/// Longest time until background work looks again for tables that have expired, in milliseconds.
+/// It is limited because the system's clock may be changed. A higher number delays the reaction to
+/// such a change.
 const MAX_WAIT_MILLIS: u64 = 60_000;
 
 /// Tables all of whose entries have expired.
@@ -92,8 +93,8 @@ impl Engine {
         if self.contain("a look into a table", look).is_err() {
             let _ = file.expiry.set(None);
         }
-        // A thread that saw the table as it was holds the state lock until it waits, so that it
-        // does not miss the notification.
+        // Any thread that saw the table before the change holds the state lock until it waits.
+        // Taking the lock here ensures that the thread does not miss the notification.
         drop(self.state.lock());
         self.changed.notify_all();
     }
@@ -120,7 +121,7 @@ mod tests {
     use crate::format::expiry::TableExpiry;
     use crate::fs::{MemFs, SimFs};
 
-    /// A table is looked into once, whatever comes of it.
+    /// A table is looked into only once, even if the look fails.
     #[test]
     fn a_table_that_cannot_be_looked_into_is_not_looked_into_again() {
         let fs = SimFs::new(1);
@@ -140,7 +141,8 @@ mod tests {
         assert!(failed.is_some_and(|error| error.contains("no table is opened")));
     }
 
-    /// The background looks again when the first table will have expired, within its bounds.
+    /// The background looks again when the first table will have expired, but no sooner than
+    /// [`MIN_WAIT_MILLIS`] and no later than [`MAX_WAIT_MILLIS`] from now.
     #[test]
     fn the_next_look_is_when_the_first_table_expires() {
         const NOW: u64 = 1_000_000;

@@ -122,8 +122,8 @@ impl CompactionState {
         self.damaged.clear();
     }
 
-    /// Forgets the damaged tables that are not in `version` any more, and the failure with the last
-    /// of them.
+    /// Forgets the damaged tables that are not in `version` any more. When the last of them is
+    /// gone, also forgets the failure.
     pub(super) fn forget_dropped(&mut self, version: &Version) {
         let known = self.damaged.len();
         self.damaged.retain(|number, _| version.files().any(|(_, file)| file.number == *number));
@@ -358,7 +358,8 @@ mod tests {
             put(&engine, b"a").unwrap();
             fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
             engine.flush().unwrap_err();
-            // One of them comes after the rename that makes CURRENT name the new MANIFEST.
+            // One of these directory syncs comes after the rename that makes CURRENT name the new
+            // MANIFEST.
             fs.inject(Fault::io_error().on(&[OpKind::SyncDir]).nth(nth));
             let resumed = engine.resume();
             in_doubt += usize::from(resumed.is_err() && engine.manifest.lock().is_in_doubt());
@@ -413,7 +414,7 @@ mod tests {
             engine.flush().unwrap_err();
             assert_eq!(engine.commit.lock().log_number, current);
             assert_eq!(logs(), 1 + usize::from(removal_fails));
-            // The log is not counted any more, unless it is there.
+            // The new log is counted only if its file could not be removed.
             assert_eq!(engine.state.lock().logs.on_disk.len(), logs());
             fs.clear_faults();
             engine.resume().unwrap();

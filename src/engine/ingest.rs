@@ -27,11 +27,12 @@ use crate::table::Table;
 /// Level of the tables that come from outside. It decides which filters they are written with.
 pub(crate) const INGEST_LEVEL: usize = NUM_LEVELS - 1;
 
-/// Sequence numbers per second since 1970 in [`fresh_seq`]. A database that writes less than this
-/// many entries a second never gets ahead of it.
+/// Number of sequence numbers by which [`fresh_seq`] advances each second. A database that writes
+/// fewer entries a second never gets ahead of the clock.
 const SEQS_PER_SECOND: u64 = 1 << 24;
 
-/// Highest number that [`fresh_seq`] returns, in the year 2105. It leaves a database 2^48 more.
+/// Highest number that [`fresh_seq`] returns, reached in the year 2105. It leaves a database 2^48
+/// more numbers.
 const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 
 /// Largest lead, in sequence numbers, of a linked table over both the database and the clock: a
@@ -51,7 +52,7 @@ const MARGIN_PER_ENTRY: u64 = 4;
 const MARGIN_GROWTH_BITS: u32 = 8;
 
 /// Number of times that tables are written anew before an ingest fails, because concurrent writes
-/// overtook them each time. The margin of the last time is more than can be written meanwhile.
+/// overtook them each time. The margin of the last try is more than can be written meanwhile.
 const MAX_TRIES: u32 = 4;
 
 /// Returns a sequence number that is very likely higher than that of every entry of any database at
@@ -161,7 +162,8 @@ impl Engine {
         if self.has_memtable_entries() {
             self.flush()?;
         }
-        // One at a time, so that no ingest makes the tables of another too old again and again.
+        // One ingest at a time: otherwise two could make each other's tables too old again and
+        // again.
         let _alone = self.ingests.lock();
         for tries in 0..MAX_TRIES {
             self.stage_anew(&old, tries, staged)?;
@@ -181,15 +183,15 @@ impl Engine {
         Err(Error::invalid("the tables are older than the writes beside their ingest"))
     }
 
-    /// Puts a table into the directory, under a number of its own, as it is.
+    /// Puts a table into the directory unchanged, under a new number.
     fn stage_link<'a>(&self, from: &'a Incoming, staged: &mut Vec<Staged<'a>>) -> Result<()> {
         let number = self.numbers.take();
         self.stage(from, number, staged);
         link_or_copy(&*self.fs, &from.path, &self.dir.join(name::table_name(number)))
     }
 
-    /// Writes tables anew into the directory, under numbers of their own, with a sequence number
-    /// that leaves room for the writes that come before they are added.
+    /// Writes tables anew into the directory, under new numbers, with a sequence number that leaves
+    /// room for the writes that come before the tables are added.
     fn stage_anew<'a>(
         &self,
         tables: &[&'a Incoming],

@@ -54,14 +54,14 @@
 //! queue of events and the handle of the observer's thread, and `Engine::inline`. The filesystems
 //! have locks of their own, which come after all others and have no rank.
 //!
-//! A get takes none of them, unless it opens a table, adds a block to the cache, sorts a memtable,
-//! is sampled, or runs in a thread without a tally of its own.
+//! A get takes none of these locks, unless it opens a table, adds a block to the cache, sorts a
+//! memtable, is sampled, or runs in a thread without a tally of its own.
 //!
 //! # Invariants
 //! - A memtable is frozen before anything is written to the next one, and is flushed before it
 //!   leaves the view; the oldest goes first ([`State::check`]).
 //! - `state.version` is `manifest.current()`, except between the end of `VersionSet::commit` and
-//!   the update of the state, when only the holder of the manifest lock looks.
+//!   the update of the state, which only the holder of the manifest lock can observe.
 //! - The thread that changes `mem`, `frozen` or `version` shows the new view before it releases the
 //!   state lock.
 //! - The visible sequence number never goes back.
@@ -132,7 +132,7 @@ pub(crate) struct Engine {
     pace: Pace,
     /// Report of the recovery at open.
     pub recovery: Recovery,
-    /// Held by an ingest: they take turns.
+    /// Held during an ingest, so that ingests take turns.
     ingests: Mutex<()>,
     queue: WriteQueue,
     commit: Mutex<CommitState>,

@@ -46,7 +46,7 @@ pub struct Options {
     pub(crate) filter_policy: Option<Arc<dyn FilterPolicy>>,
     pub(crate) filter: LevelFilter,
     pub(crate) level_filters: Vec<(usize, LevelFilter)>,
-    /// The extractor of all keys, composed of the next two.
+    /// The extractor of all keys, composed of the extractors in the next two fields.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The extractor of keys outside of keyspaces.
     outer_prefix: Option<Arc<dyn PrefixExtractor>>,
@@ -94,7 +94,7 @@ pub enum FilterLayout {
     Block,
     /// One filter for all keys of the table.
     Table,
-    /// Both. minikv queries the whole-table filter, LevelDB the block filters.
+    /// Both kinds of filters. minikv queries the whole-table filter, LevelDB the block filters.
     Both,
 }
 
@@ -298,8 +298,8 @@ impl Options {
         self.compose_prefixes()
     }
 
-    /// Like [`Options::filter_prefix`], for the keys of the keyspace `keyspace`, whose extractor
-    /// sees them as they are within it. With an extractor for any keyspace,
+    /// Like [`Options::filter_prefix`], for the keys of the keyspace `keyspace`. The extractor gets
+    /// the keys as they are within the keyspace. With an extractor for any keyspace,
     /// [`Options::filter_prefix`] applies only to keys outside of keyspaces. Default: none.
     ///
     /// Prefix filters are queried only under the extractors that they were written with, all of
@@ -348,9 +348,10 @@ impl Options {
     ///
     /// With false, each group of writes is appended with one system call (several for a group of
     /// more than 1 MiB), and the log of a killed process ends with a whole record, or in the middle
-    /// of one as LevelDB's own logs may. That is for readers that consider the zeros to be damage:
+    /// of one as LevelDB's own logs may. Use false for readers that take the zeros for damage:
     /// goleveldb with `StrictJournal`, and LevelDB with `paranoid_checks` if the process was killed
-    /// while it wrote a record across a 32 KiB boundary of the log. All others read both kinds.
+    /// while it wrote a record across a 32 KiB boundary of the log. All other readers accept both
+    /// kinds of logs.
     #[must_use]
     pub fn preallocate_logs(mut self, yes: bool) -> Options {
         self.preallocate_logs = yes;
@@ -365,7 +366,7 @@ impl Options {
     ///
     /// A log is kept as long as *either* option says so. Logs beyond both limits are removed at the
     /// next flush and at the next open, the oldest first. An open without these options removes all
-    /// of them, and so does an open by LevelDB or goleveldb. Kept logs are read for changes only:
+    /// kept logs, and so does an open by LevelDB or goleveldb. Kept logs are read for changes only:
     /// no open replays them, and no checkpoint or backup copies them. Each is synced once in the
     /// background, before it counts as flushed.
     ///
@@ -384,9 +385,9 @@ impl Options {
     }
 
     /// Age up to which logs are kept after their writes were flushed, like
-    /// [`Options::keep_logs_bytes`]. It is the time since the last write to the log; on a
-    /// filesystem of your own that does not record it ([`Fs::modified`]), the time since the flush
-    /// or the open. Default: zero.
+    /// [`Options::keep_logs_bytes`]. The age of a log is the time since the last write to it; on a
+    /// filesystem of your own that does not record that time ([`Fs::modified`]), the time since the
+    /// flush or the open. Default: zero.
     #[must_use]
     pub fn keep_logs_for(mut self, age: Duration) -> Options {
         self.keep_logs_for = age;
@@ -495,7 +496,7 @@ impl Options {
     /// Clock by which entries of expiring keyspaces expire
     /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system's.
     ///
-    /// It is called by every read of such a keyspace and by every step of its iterators and
+    /// The clock is called by every read of such a keyspace and by every step of its iterators and
     /// cursors, from any thread, and must not use the database.
     ///
     /// ```
@@ -663,7 +664,7 @@ impl ReadOptions {
     }
 
     /// Adds blocks read from files to the block cache. Turn it off for a long scan, so that it does
-    /// not evict blocks that gets need. Default: true.
+    /// not evict blocks that calls of `get` need. Default: true.
     #[must_use]
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.blocks.fill_cache = yes;

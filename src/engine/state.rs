@@ -172,7 +172,7 @@ impl State {
         let first_logs = self.frozen.iter().map(|frozen| frozen.first_log);
         let first_logs = first_logs.chain([self.logs.mem_log]);
         broken(!first_logs.is_sorted(), "a later memtable begins in an earlier log")?;
-        // A damaged log may hold anything: memtables that were replayed do not count.
+        // Memtables replayed from logs are not checked: a damaged log may hold anything.
         let frozen_here = self.frozen.iter().filter(|frozen| frozen.bytes > 0);
         let mems = frozen_here.map(|frozen| &frozen.mem).filter(|mem| !mem.is_empty());
         let last_seqs = mems.map(|mem| mem.last_seq());

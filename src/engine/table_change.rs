@@ -11,9 +11,9 @@
 //! 3. New tables get the lowest level that fits ([`lowest_level`]).
 //! 4. One edit makes the change, with the new last sequence number. It is shown to readers together
 //!    with that number ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
-//! 5. An empty batch in the log states the number at which it continues. So a reader of the log
-//!    knows that a change comes before the next record, and does not take the gap for anything
-//!    else.
+//! 5. An empty batch in the log states the sequence number at which the log continues. So a reader
+//!    of the log knows that a change comes before the next record, and does not take the gap for
+//!    lost writes.
 //!
 //! A crash before 4 leaves tables that no MANIFEST names, which the next open removes.
 
@@ -70,7 +70,7 @@ impl Drop for Pause<'_> {
 }
 
 impl Engine {
-    /// Flushes everything written into tables.
+    /// Flushes everything that is not in tables yet.
     ///
     /// # Errors
     /// As [`Engine::flush`].
@@ -107,7 +107,7 @@ impl Engine {
         sync_dir(&*self.fs, &self.dir)?;
         self.install_change(change, seq)?;
         commit.last_seq = seq;
-        // The change is made, whatever becomes of the log.
+        // The change has been made, even if the append to the log fails.
         if let Err(error) = self.skip_to_last_seq(commit) {
             self.fail(error);
         }
@@ -122,7 +122,8 @@ impl Engine {
         added.map_err(|error| Error::io("append to", &commit.log_path, error))
     }
 
-    /// Chooses the level of each new table. A table of level 0 gets the highest number there.
+    /// Chooses the level of each new table. A table that goes to level 0 gets a new file number,
+    /// higher than all others there.
     fn choose_levels(&self, change: &mut TableChange) -> Result<()> {
         let order = self.reads.order.user();
         let levels: Vec<_> = {

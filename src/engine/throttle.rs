@@ -28,8 +28,9 @@ impl<'a> Meter<'a> {
         Meter { engine, limit, lane, counted: 0, passed: 0 }
     }
 
-    /// Passes an entry of `bytes` bytes. Once enough entries have passed since the last count,
-    /// calls [`Meter::count_to`] with the `total` number of bytes read and written so far.
+    /// Counts an entry of `bytes` bytes that was processed. Once enough entries have passed since
+    /// the last count, calls [`Meter::count_to`] with the `total` number of bytes read and written
+    /// so far.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: usize, total: impl FnOnce() -> u64) {
         if self.limit.is_some() {

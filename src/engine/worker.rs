@@ -67,8 +67,8 @@ impl Workers {
             membership.leave();
         }
         self.pool = None;
-        // The file of the spare log stays, empty, until the next open removes it: without it, its
-        // number could be handed out again.
+        // The file of the spare log stays, empty, until the next open removes it: without the file,
+        // the log's number could be handed out again.
         let mut state = engine.state.lock();
         let (spare, done) = (state.logs.spare.take(), std::mem::take(&mut state.logs.done));
         drop(state);

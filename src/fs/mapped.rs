@@ -94,8 +94,8 @@ pub(super) struct MappedLog {
     mode: Mode,
     /// Size of the next window, in bytes.
     next_window_bytes: u64,
-    /// Length of the file if it was set ahead of the position: a multiple of a block. Otherwise at
-    /// most the position.
+    /// The length to which the file was extended beyond `position`, a multiple of a block. If the
+    /// file is not extended now, any number up to `position`.
     reserved: u64,
     /// Whether the length may be set ahead.
     may_reserve: bool,

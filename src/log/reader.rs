@@ -60,8 +60,8 @@ pub enum Tail {
     },
 }
 
-/// State of the search for a continuation of a log of batches after its end. A continuation is
-/// recognized by its first batch, which is at the start of a block and has the next sequence
+/// State of the search, in a log of batches, for a place after damage where another program
+/// continued the log. Such a place is the start of a block, with a batch that has the next sequence
 /// number.
 #[derive(Debug)]
 struct Continuing {

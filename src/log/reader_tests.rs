@@ -557,7 +557,7 @@ fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
             let (mut file, mut written_to) = (before.clone(), Vec::new());
             file.resize(whole.len().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES, 0);
             let mut deferred = DeferredParts::default();
-            // `LogWriter` also writes a huge record in pieces, each of which ends with a fragment.
+            // As in `LogWriter`, a huge record is written in pieces that end where a fragment ends.
             let mut position = before.len();
             while position < whole.len() {
                 let end = match whole.len() - position {

@@ -47,7 +47,7 @@ pub const ENTRY_BYTES: u64 = 128;
 /// Largest use count of a block. Raising it makes a block that was popular once stay longer.
 pub(crate) const MOST_USES: u8 = 2;
 
-/// The value of [`Shard::used_in_small`] that means all blocks; below [`FEW_USED`], admission is
+/// The value of [`Shard::used_in_small`] if all blocks were used; below [`FEW_USED`], admission is
 /// restricted.
 pub(crate) const ALL_USED: u32 = 1 << 16;
 pub(crate) const FEW_USED: u32 = ALL_USED / 16;
@@ -124,9 +124,9 @@ pub struct TableBlocks {
 struct Slots {
     cache: Arc<BlockCache>,
     id: u64,
-    /// A slot for each data block. Filled and emptied under the shard's lock. All are empty when
-    /// the table is dropped, so there is nothing to drop in them, which `arc_swap` would otherwise
-    /// have to check with every thread.
+    /// A slot for each data block. Filled and emptied under the shard's lock. All slots are empty
+    /// when the table is dropped, so there is nothing to drop in them, which `arc_swap` would
+    /// otherwise have to check with every thread.
     blocks: Box<[ManuallyDrop<ArcSwapAny<Option<SharedBlock>>>]>,
     /// Whether a block was ever inserted.
     in_use: AtomicBool,
@@ -338,7 +338,7 @@ impl BlockCache {
         TableBlocks { slots: Arc::new(Slots { cache: self.clone(), id, blocks, in_use }), taken: 0 }
     }
 
-    /// Returns the capacity or the whole budget, in bytes.
+    /// Returns the capacity or, if the cache has a budget, the whole budget, in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.bytes
     }
@@ -367,7 +367,8 @@ impl BlockCache {
         }
     }
 
-    /// Calls `change` on the budget, if there is one, and gives the shards what the others leave.
+    /// Calls `change` on the budget, if there is one, and gives the shards what memtables and
+    /// tables leave.
     fn change_budget(&self, change: impl FnOnce(&Budget)) {
         let Some(budget) = &self.budget else { return };
         change(budget);

@@ -1,19 +1,19 @@
-//! Writing a table. On-disk format: existing readers rely on the order of the parts, do not change.
+//! Writing a table. On-disk format: existing readers rely on the order of the parts, do not change
+//! it.
 //!
 //! ```text
 //! data block ... | filter block, if there is a policy | metaindex block | index block | footer
 //! ```
 //!
-//! Every block is followed by its trailer (`format/handle.rs`). The metaindex maps
-//! `filter.<policy name>` to the filter block's handle. For each data block, the index maps a
-//! separator to the block's handle: a key not before the block's last key, and before the next
-//! block's first. Without compression the bytes are those of LevelDB's `table/table_builder.cc`,
-//! block for block.
+//! Every block is followed by its trailer (`format/handle.rs`). The metaindex maps `filter.<policy
+//! name>` to the filter block's handle. For each data block, the index maps a separator (a key not
+//! before the block's last key, and before the next block's first) to the block's handle. Without
+//! compression the bytes are those of LevelDB's `table/table_builder.cc`, block for block.
 //!
 //! Filters that LevelDB does not have (`filter/whole_table.rs`, `filter/prefix.rs`) follow the
 //! filter block, under names in the metaindex that LevelDB does not look up: it reads the table as
-//! if it had none. So does the block that says when the entries expire (`format/expiry.rs`), in
-//! tables with such entries.
+//! if it had none. In tables with entries that expire, a block that says when they do
+//! (`format/expiry.rs`) follows in the same way.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ pub struct TableBuilder {
     filter: Option<FilterBlockBuilder>,
     table_filter: Option<TableFilterBuilder>,
     prefix_filter: Option<TableFilterBuilder>,
-    /// Record of when the entries expire; `None` if none does.
+    /// Record of when the entries expire; `None` if no entry expires.
     expiry: Option<TableExpiry>,
     /// Handle of the last data block. Its index entry waits for the next key, so that the separator
     /// can be short.

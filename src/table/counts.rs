@@ -94,7 +94,7 @@ level_counters! {
     table_filter_false_positives,
     /// Number of prefix filters queried by scans of one prefix.
     prefix_filter_checks,
-    /// Number of prefix filters that answered "no", each saving a scan a table.
+    /// Number of prefix filters that answered "no", each of which let a scan skip a table.
     prefix_filter_negatives,
 }
 

@@ -22,9 +22,9 @@ pub(crate) struct Index {
     /// well-formed restart point, as LevelDB writes them, or does not fit [`PackedHandle`]. Such a
     /// block is searched directly, and the search finds its damage.
     handles: Option<Box<[PackedHandle]>>,
-    /// Built from every separator but the last, if keys are in byte order. The last is a short
-    /// successor ("1" after "0417"): including it would leave no common prefix and make all heads
-    /// alike.
+    /// The fences of every separator but the last; `None` if they cannot be built, for example
+    /// because keys are not in byte order. The last separator is a short successor ("1" after
+    /// "0417"): including it would leave no common prefix and make all heads alike.
     fences: Option<Fences>,
 }
 

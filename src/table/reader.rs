@@ -118,7 +118,7 @@ impl Table {
         read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
     }
 
-    /// Returns the names and handles in the metaindex, which it reads from the file.
+    /// Returns the names and handles in the metaindex, read from the file.
     fn read_meta(&self) -> Result<Vec<(Vec<u8>, BlockHandle)>> {
         let at = self.footer.metaindex;
         let result = at.within(self.file_bytes).map_err(|e| at_footer(e, self.file_bytes));

@@ -206,7 +206,7 @@ fn a_failed_write_is_remembered_and_writes_are_few() {
 }
 
 /// Returns all entries, after checking that a forward and a backward scan agree; or, if a scan
-/// fails, the entries each one returned and the error.
+/// fails, the entries that each scan returned and the error.
 fn scan(table: &Arc<Table>) -> Result<Model, (Model, Model, String)> {
     let mut cursor = table.cursor(BlockReadOptions::default());
     let (mut forward, mut backward) = (Model::new(), Model::new());
@@ -403,8 +403,8 @@ fn filters_are_taken_by_name_or_alias_only() {
     assert_eq!(get(&unknown, &lookup_key("key000001")).1.filter_checks, 0);
 }
 
-/// A filter under an alias is asked in the way of the alias, and under the policy's name in that of
-/// the policy: LevelDB's earlier filters have another hash for some keys.
+/// A filter stored under an alias is queried in the way of the alias, one under the policy's own
+/// name in the way of the policy: LevelDB's earlier filters have another hash for some keys.
 #[test]
 fn filters_are_asked_in_the_way_of_their_name() {
     #[derive(Debug)]

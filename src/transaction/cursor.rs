@@ -27,7 +27,7 @@ pub struct TransactionCursor<'t> {
     value_len: usize,
     /// The range walked since the last seek; `None` if the walk is recorded, or did not begin.
     walked: Option<Span>,
-    // Must stay the last field: its drop ends the record.
+    // Must stay the last field: dropping it removes the walk's stand-in from the record of reads.
     walk: Walk<'t>,
 }
 

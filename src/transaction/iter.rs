@@ -27,7 +27,7 @@ pub struct TransactionIter<'t> {
     done: bool,
     writes: &'t OwnWrites,
     source: IterSource,
-    // Must stay the last field: its drop ends the record.
+    // Must stay the last field: dropping it removes the walk's stand-in from the record of reads.
     walk: Walk<'t>,
 }
 

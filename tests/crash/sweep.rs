@@ -41,7 +41,7 @@ struct Tally {
     again: AtomicU64,
     points: AtomicU64,
     runs: AtomicU64,
-    /// Number of reads of changes that found all of them, and of reads that found some lost.
+    /// Number of times that the changes were read and all of them found, and that some were lost.
     whole: AtomicU64,
     lost: AtomicU64,
     /// Number of tables removed whole because all their entries had expired.

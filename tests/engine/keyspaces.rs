@@ -1,4 +1,4 @@
-//! Keyspaces beside sorted maps: their reads, writes, bytes, names and filters.
+//! Keyspaces compared with sorted maps: their reads, writes, bytes, names and filters.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

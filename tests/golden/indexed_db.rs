@@ -143,7 +143,7 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// Returns one of the byte strings of a small number of keys.
+/// Returns a random one of a small number of keys, in one of the byte strings that encode it.
 fn random_key(rng: &mut Rng) -> Vec<u8> {
     let mut key = match rng.below(2) {
         0 => vec![0, 1, 1, 1],

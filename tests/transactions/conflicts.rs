@@ -123,7 +123,7 @@ fn conflicts_are_found_wherever_the_write_has_gone() {
                     Err(Error::Conflict { key, .. }) => assert_eq!(key, "k1500", "{what}"),
                     other => panic!("{what}: {other:?}"),
                 }
-                // The range beside the write was not touched.
+                // Writes next to the keys and ranges that were read do not conflict.
                 let mut tx = home.transaction();
                 assert_eq!(tx.range("k1000".."k1400").unwrap().count(), 400);
                 assert!(tx.contains_key("k1501").unwrap());

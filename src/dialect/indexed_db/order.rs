@@ -103,8 +103,8 @@ fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
     }
 }
 
-/// Compares the next value of both keys. For arrays, compares only the type, and returns both
-/// lengths.
+/// Compares the next value of both keys. If both are arrays, compares only the type and returns
+/// their lengths.
 fn compare_one<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> ControlFlow<Ordering, Option<[i64; 2]>> {
     let (kind, other) = both(a, b, take_byte)?;
     step(rank(kind).cmp(&rank(other)))?;

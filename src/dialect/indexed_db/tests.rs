@@ -19,7 +19,7 @@ enum Value {
 
 use Value::{Array, Binary, Date, Max, Min, Number, String as Text};
 
-/// A key. The kinds are listed in their order.
+/// A key. Among keys with equal ids, the kinds sort in the order of these variants.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 enum Key {
     Global(Vec<u64>),

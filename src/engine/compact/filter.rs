@@ -6,12 +6,13 @@
 //!
 //! - Snapshots that exist when a merge begins: the filter is not asked about entries that they show
 //!   ([`FilterRule::decide`]).
-//! - Snapshots that are taken while it runs: they keep the view from before, if the filter has
-//!   changed anything ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//! - Snapshots that are taken while the merge runs: they keep the view from before, if the filter
+//!   has changed anything
+//!   ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //! - Iterators and cursors have views of their own.
 //!
-//! An entry that is removed becomes a tombstone at its own sequence number, and is left out with it
-//! if nothing lies further down.
+//! An entry that is removed becomes a tombstone with the same sequence number. The tombstone itself
+//! is left out if it hides nothing in deeper levels.
 //!
 //! Entries that have expired when the merge begins are removed by the same rule, before the
 //! program's filter is asked. They are kept for the snapshots that show them: reads of the keyspace
@@ -29,9 +30,9 @@ use crate::format::keyspace::expiry_of;
 pub enum CompactionDecision {
     /// Keep the entry.
     Keep,
-    /// Remove it.
+    /// Remove the entry.
     Remove,
-    /// Keep it, with another value.
+    /// Keep the entry, with another value.
     Change(Vec<u8>),
 }
 

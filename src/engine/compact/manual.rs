@@ -5,7 +5,7 @@
 //! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
 //! 3. Last, the tables of that level itself that took part in no merge are rewritten in place.
 //!
-//! Each level is compacted in pieces of limited size, so that nothing waits for the whole of it:
+//! Each level is compacted in pieces of limited size, so that nothing waits for a whole level:
 //! flushes and automatic compactions of other tables go on meanwhile, level 0 is compacted between
 //! two pieces if it has grown, and each piece frees space.
 //!
@@ -66,7 +66,7 @@ impl Drop for Permit<'_> {
 pub(super) struct Request {
     from: Option<Vec<u8>>,
     /// Inclusive upper bound: at most the last key at the time of the request. If later keys were
-    /// part of it, a writer that appends could keep the compaction from ever ending.
+    /// in the range, a writer that appends could keep the compaction from ever ending.
     to: Vec<u8>,
     pub(super) output_level: usize,
     /// Lowest file number of a table written after the request.
@@ -85,7 +85,8 @@ impl Request {
     ) -> Option<Request> {
         let deepest = version.deepest_level(order, range)?;
         let is_all = range.from.is_none() && range.to.is_none();
-        // In a smaller level, the result would exceed the target and have to move on at once.
+        // In a level with a smaller target, the result would be too large and have to move on at
+        // once.
         let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
         let fits = |level: &usize| bytes <= target_bytes(*level, options);
         let fitting = match is_all {
@@ -175,8 +176,9 @@ impl Engine {
     }
 
     fn compact_in_pieces(&self, range: KeyRange<'_>) -> Result<()> {
-        // Compactions that began earlier may keep entries that a reader or the clock did not allow
-        // to be dropped then. Their outputs would count as written after the request.
+        // Compactions that began earlier may keep entries that could not be dropped when they
+        // began, because of a reader or the clock. Their outputs would count as written after the
+        // request.
         self.wait_for_merges_in(range)?;
         let request = {
             let mut state = self.state.lock();
@@ -317,7 +319,7 @@ fn with_levels_below(
 }
 
 /// Returns the tables of level 0 that have keys in `range`, with all tables of level 0 that overlap
-/// them, directly or through others.
+/// them, directly or through other tables.
 fn closed_level0(
     version: &Version,
     order: &UserComparator,

@@ -64,7 +64,7 @@ struct Job<'a> {
 #[derive(Default)]
 struct Replacement {
     files: Vec<NewFile>,
-    /// Counts of the tables that were written, by number.
+    /// Counts of the entries of the tables that were written, by table number.
     counts: Vec<(u64, EntryCounts)>,
     /// If set, the new version lacks entries that snapshots after this sequence number show.
     filtered_after: Option<SeqNo>,
@@ -164,7 +164,8 @@ impl Engine {
 
     /// Drops the inputs by an edit alone.
     fn drop_expired(&self, job: &Job<'_>) -> Result<()> {
-        // The drop is not a write. Snapshots keep the tables, for reads of the database itself.
+        // The drop is not a write: snapshots keep the view that has the tables, because reads of
+        // the database itself show expired entries.
         self.install(job, Replacement { filtered_after: Some(0), ..Replacement::default() })?;
         let tables = job.compaction.input_files().count() as u64;
         self.metrics.expired_tables.fetch_add(tables, Relaxed);

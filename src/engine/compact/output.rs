@@ -95,7 +95,7 @@ pub(crate) struct Outputs<'a> {
     engine: &'a Engine,
     level: usize,
     done: Vec<NewFile>,
-    /// Counts of the tables in `done`, by number.
+    /// Counts of the entries of the tables in `done`, by table number.
     counts: Vec<(u64, EntryCounts)>,
     open: Option<TableOutput>,
     /// Numbers of all tables whose files may exist.
@@ -169,7 +169,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Returns the tables, all finished, and the counts of each, by number.
+    /// Returns the tables, all finished, and the counts of their entries, by table number.
     pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, EntryCounts)>) {
         debug_assert!(self.open.is_none(), "a table is unfinished");
         debug_assert!(self.done.iter().all(|file| file.file_bytes > 0), "a table has no bytes");

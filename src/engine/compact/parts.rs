@@ -56,7 +56,7 @@ pub(super) struct Part {
 pub(super) struct Merged {
     /// The tables that the merge wrote, in key order.
     pub(super) files: Vec<NewFile>,
-    /// Counts of the tables, by number.
+    /// Counts of the entries of the tables, by table number.
     pub(super) counts: Vec<(u64, EntryCounts)>,
     /// Number of entries that the merge left out.
     pub(super) dropped: u64,
@@ -446,7 +446,7 @@ mod tests {
             engine.state.lock().compactions.running.clear();
             idle
         };
-        // In deterministic mode there are two, on any machine.
+        // In deterministic mode two cores are assumed, on any machine.
         assert_eq!([0, 1, 2, 3].map(idle), [2, 2, 1, 1]);
     }
 }

@@ -1,7 +1,7 @@
 //! Picks the tables to compact next.
 //!
-//! 1. Each level has a target. That of level 0 is a number of tables, since each table makes every
-//!    read dearer; those of the others are sizes in bytes, each ten times that of the level above.
+//! 1. Each level has a target: for level 0 a number of tables, since each of them makes every read
+//!    more expensive; for every other level a size in bytes, ten times that of the level above.
 //! 2. Levels at or over their target are tried in the order of their scores: their size divided by
 //!    the target, highest first.
 //! 3. From level 0 all tables are taken, unless a running compaction uses one of them; from any
@@ -29,11 +29,11 @@ use crate::format::key::{SeqNo, UserComparator};
 /// Number of tables in level 0 at which it is compacted; LevelDB's `kL0_CompactionTrigger`. A
 /// higher number makes reads search more tables and compactions rewrite less.
 pub(crate) const LEVEL0_COMPACT_FILES: usize = 4;
-/// Number of tables in level 0 at which writes are slowed down. A higher number delays that and
-/// makes reads slower.
-pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
-/// Number of tables in level 0 at which writes wait for a compaction. A higher number delays that
+/// Number of tables in level 0 at which writes are slowed down. A higher number delays the slowdown
 /// and makes reads slower.
+pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
+/// Number of tables in level 0 at which writes wait for a compaction. A higher number delays the
+/// waits and makes reads slower.
 pub(crate) const LEVEL0_STOP_FILES: usize = 20;
 
 /// Ratio of a level's target to that of the level above. A higher ratio makes fewer levels and more
@@ -42,8 +42,9 @@ const LEVEL_FACTOR: u64 = 10;
 
 /// Returns the target of a sorted level, in bytes.
 pub(crate) fn target_bytes(level: usize, options: &Options) -> u64 {
-    // Five tables are LevelDB's 10 MiB. Level 1 holds at least four memtables: if it were smaller,
-    // every compaction of level 0 would rewrite all of level 1 for little new data.
+    // Five tables of the default size are LevelDB's 10 MiB. Level 1 holds at least four memtables:
+    // if it were smaller, every compaction of level 0 would rewrite all of level 1 for little new
+    // data.
     let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
     let mut bytes: u64 = base;
     for _ in 1..level {
@@ -142,8 +143,8 @@ fn hides_nothing(
 }
 
 /// Returns the compaction that moves a table's many tombstones a level down, or drops them if no
-/// table further down has entries that they could hide. Unless `is_dense`, the tombstones must be
-/// worth the entries that the merge rewrites.
+/// table further down has entries that they could hide. Unless `is_dense`, there must be enough
+/// tombstones to justify rewriting the entries of the tables that they meet in the next level.
 fn pick_tombstones(
     version: &Arc<Version>,
     level: usize,
@@ -171,9 +172,9 @@ fn pick_tombstones(
         let inputs = Inputs(vec![(level, files)]);
         return Some(Compaction::from_inputs(version.clone(), order, inputs, level));
     }
-    // Unless a cursor crawled over them, there must be at least half as many tombstones as entries
-    // that the merge rewrites: if tombstones are spread over all keys, each of their tables
-    // overlaps many entries.
+    // Unless a cursor crawled over the tombstones, there must be at least half as many of them as
+    // entries that the merge rewrites. Tombstones that are spread over all keys are not worth a
+    // merge: each of their tables overlaps many entries.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();

@@ -49,7 +49,7 @@ pub(crate) struct Compaction {
 
 impl Compaction {
     /// Returns the compaction of `files` of `level` into the next level, with the tables that they
-    /// overlap there; `None` if another compaction uses one of those.
+    /// overlap there; `None` if another compaction uses any of these tables.
     pub(crate) fn new(
         version: &Arc<Version>,
         order: &UserComparator,
@@ -82,9 +82,9 @@ impl Compaction {
         Some(Compaction { kind, ..merge })
     }
 
-    /// Returns the merge of `inputs`. They must be all tables between their first and last
-    /// keys in the levels from their first one to `output_level`; only newer tables of level 0 may
-    /// be left out.
+    /// Returns the merge of `inputs`, which must contain all tables between their first and last
+    /// keys in the levels from the first input level to `output_level`; only newer tables of level
+    /// 0 may be left out.
     pub(crate) fn from_inputs(
         version: Arc<Version>,
         order: &UserComparator,
@@ -124,8 +124,8 @@ impl Compaction {
         Compaction { kind: CompactionKind::Drop, ..merge }
     }
 
-    /// Returns whether the outputs of the two could overlap. (Marks show whether they share
-    /// inputs.)
+    /// Returns whether the outputs of the two compactions could overlap. (Marks show whether they
+    /// share inputs.)
     pub(crate) fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
         self.output_level == other.output_level && self.meets(order, other.range())
     }

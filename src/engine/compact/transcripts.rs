@@ -175,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// Applies lines such as `3: last 500`: when the last entry of a table expires.
+    /// Applies lines such as `3: last 500`, which says when the last entry of table 3 expires.
     fn set_expiries(&self, command: &Command<'_>) {
         for line in &command.input {
             let (table, last) = line.split_once(": last ").expect("a table and its last expiry");

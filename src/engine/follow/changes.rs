@@ -3,9 +3,9 @@
 //! A reader takes these steps, again and again:
 //! 1. Ask for the last sequence number that is committed. Everything up to it is in the logs, or
 //!    was removed with one of them, or was never in a log.
-//! 2. Find the log after the current one, if that has begun. The current log is then complete.
-//! 3. Yield the batches up to that number, and continue in the next log. A batch with a higher
-//!    number than expected shows a gap; so does a committed number that no log reaches.
+//! 2. Find the log after the current one. If that log has begun, the current one is complete.
+//! 3. Yield the batches up to the committed number, and continue in the next log. A batch with a
+//!    higher number than expected shows a gap; so does a committed number that no log reaches.
 //!
 //! The first record of a log states the sequence number at which it begins. A batch at or after
 //! that number in an earlier log was never committed: its sync failed, and the writer resumed with
@@ -37,13 +37,14 @@ pub struct Changes {
     writer: Writer,
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// The sequence number of the last change yielded, or of the last one before the first.
+    /// The sequence number of the last change yielded; before the first, that of the change before
+    /// it.
     last_seq: SeqNo,
     /// The last sequence number that is known to be committed.
     committed: SeqNo,
     /// The log to read; `None` if none has begun.
     current: Option<Current>,
-    /// The log after it, if it has begun.
+    /// The log after `current`, if that log has begun.
     next: Option<Current>,
     /// The error that ended the iteration.
     failed: Option<Error>,
@@ -115,8 +116,8 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Returns the sequence number of the last change that was yielded, or of the last one before
-    /// the first. Reading may continue from it later, even in another process.
+    /// Returns the sequence number of the last change that was yielded; before the first, that of
+    /// the change before it. Reading may continue from that number later, even in another process.
     pub fn sequence(&self) -> u64 {
         self.last_seq
     }
@@ -128,10 +129,12 @@ impl Changes {
                 return Ok(Some(batch));
             }
             if self.last_seq < self.committed {
-                // The current log is read to its end, and the next one has what is missing.
+                // The current log has been read to its end, so the missing batches must be in the
+                // next one.
                 let Some(next) = self.next.take() else { return Err(self.lost(self.committed)) };
                 match next.begins_at {
-                    // The batch yielded last was taken back.
+                    // The next log reuses the number of the last batch yielded: it was never
+                    // committed.
                     Some(begin) if begin <= self.last_seq => return Err(self.lost(begin)),
                     _ => self.current = Some(next),
                 }
@@ -150,7 +153,8 @@ impl Changes {
         }
     }
 
-    /// Returns the next committed batch in the part of the current log that was last seen.
+    /// Returns the next committed batch of the current log, up to where the log ended when it was
+    /// last looked at; `None` if there is no further one.
     fn read_on(&mut self) -> Result<Option<WriteBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let end = self.next.as_ref().and_then(|next| next.begins_at);
@@ -173,8 +177,8 @@ impl Changes {
         Ok(None)
     }
 
-    /// Returns the log in which the changes begin: the last one that begins with them or before
-    /// them. If there is none, returns the oldest log, whose first batch shows that changes are
+    /// Returns the log in which the changes begin: the last log that begins at or before the first
+    /// change. If there is none, returns the oldest log, whose first batch shows that changes are
     /// missing.
     fn first_log(&self) -> Result<Option<Current>> {
         self.with_logs(|logs| {
@@ -215,8 +219,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Calls `look` with the numbers of all logs, ascending, again if the writer removes one of
-    /// them meanwhile.
+    /// Calls `look` with the numbers of all logs, in ascending order. Calls it again if the writer
+    /// removes one of the logs meanwhile.
     fn with_logs<T>(&self, look: impl Fn(&[u64]) -> Result<T>) -> Result<T> {
         loop {
             let files = directory::list(&*self.fs, &self.dir)?;

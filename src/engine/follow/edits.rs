@@ -21,7 +21,7 @@ pub(super) struct Edits {
 }
 
 impl Edits {
-    /// Returns the MANIFEST of `survey`, read to where the survey read it.
+    /// Returns the MANIFEST of `survey`, read as far as the survey has read it.
     pub(super) fn after(dir: &Path, survey: Survey) -> Result<Edits> {
         let path = dir.join(&survey.manifest_name);
         let reader = LogReader::new(survey.manifest, &path)?.beside_writer(true);
@@ -30,8 +30,9 @@ impl Edits {
         Ok(Edits { name: survey.manifest_name, path, reader, numbers })
     }
 
-    /// Reads the edits appended since, and merges them into `net`. Returns whether there were any;
-    /// `None` if `CURRENT` names another MANIFEST by now, or another file has taken its name.
+    /// Reads the edits appended since the last read, and merges them into `net`. Returns whether
+    /// there were any; `None` if `CURRENT` names another MANIFEST by now, or another file has taken
+    /// its name.
     ///
     /// # Errors
     /// Corruption of `CURRENT` or the MANIFEST; another comparator; I/O errors.

@@ -83,8 +83,8 @@ impl Logs {
     }
 
     /// Reads everything that was appended to the logs and is not in tables. `files` were listed
-    /// before the MANIFEST was read, whose numbers are `numbers`. Returns whether anything was
-    /// read; `None` if the logs do not continue those read before.
+    /// before the MANIFEST was read; `numbers` are the numbers in the MANIFEST. Returns whether
+    /// anything was read; `None` if the logs do not continue those read before.
     ///
     /// # Errors
     /// Corruption of a log, and I/O errors: `NotFound` for a log that the writer has removed since.
@@ -122,8 +122,8 @@ impl Logs {
         Ok(Some(changed))
     }
 
-    /// Returns whether the live logs are the logs read before that are not in tables, and newer
-    /// ones.
+    /// Returns whether the live logs are exactly the logs read before whose records are not all in
+    /// tables yet, followed by newer ones.
     fn are_continued_by(&self, live: &[u64], numbers: &Recovered) -> bool {
         let Some(current) = &self.current else { return true };
         let is_there = current.number < numbers.log_number || live.contains(&current.number);
@@ -138,10 +138,11 @@ impl Logs {
     }
 
     /// Makes the log `number` the current one, with a memtable of its own. Returns false if its
-    /// only record states that writes after `before` come before it: then there is nothing to read.
+    /// only record is a marker which shows that writes between `before` and this log are missing:
+    /// then there is nothing to read.
     ///
     /// # Errors
-    /// Corruption if its first record states so and another one follows; I/O errors.
+    /// Corruption if the first record is such a marker and another record follows it; I/O errors.
     fn begin(
         &mut self,
         source: &Source<'_>,
@@ -172,7 +173,7 @@ impl Logs {
     /// follow those that readers may have seen.
     ///
     /// # Errors
-    /// I/O errors; corruption, also if a record states that missing writes come before it, and
+    /// I/O errors; corruption, also if an empty batch shows that writes before it are missing, and
     /// another record follows it.
     fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {

@@ -1,5 +1,5 @@
-//! Following a database that another process writes: [`Followed::refresh`] moves the view of a
-//! read-only open on, by reading only what was added to the files.
+//! Following a database that another process writes: [`Followed::refresh`] brings the view of a
+//! read-only open up to date by reading only what was added to the files.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -9,13 +9,13 @@
 //! | `poll` | refreshes at an interval |
 //!
 //! A refresh takes these steps:
-//! 1. List the files. Each log that the MANIFEST of the next step needs is then listed, or created
-//!    later.
+//! 1. List the files. Each log that is needed by the MANIFEST, which the next step reads, is then
+//!    in the list or is created later.
 //! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: the tables
 //!    that the edits add may be newer than the records of a log that was created meanwhile. Open
 //!    the tables that the edits add.
-//! 3. Append the records that were added to the logs to the memtable of their log, where nobody
-//!    sees them yet. A memtable is dropped once its log is in tables.
+//! 3. Append the records added to each log to its memtable, where nobody sees them yet. A memtable
+//!    is dropped once its log is in tables.
 //! 4. Make the new sequence number visible, and then show the new view. A reader that still has the
 //!    old view may use the new number: the old view has the old tables and whole logs in order, so
 //!    that it shows a state in between. In the other order a reader could use the old number with
@@ -65,7 +65,7 @@ const MAX_TRIES: usize = 20;
 pub struct Refreshed {
     /// Whether anything was written, flushed or compacted since the last refresh or the opening.
     pub changed: bool,
-    /// The sequence number of the last write that reads show now.
+    /// The sequence number of the last write that is now visible to reads.
     pub sequence: u64,
     /// Whether all files were read again, as by an opening, because they did not continue those
     /// read before: the writer began a new MANIFEST, or the database was repaired or replaced.
@@ -142,8 +142,8 @@ impl Followed {
         Refreshed { changed, sequence: self.state.visible_seq() - shift, restarted }
     }
 
-    /// Reads what was appended to the files, and shows it. Returns whether anything was; `None` if
-    /// the files do not continue those read before.
+    /// Reads what was appended to the files, and shows it. Returns whether anything was appended;
+    /// `None` if the files do not continue those read before.
     fn read_on(&self, place: &mut Place, shift: SeqNo) -> Result<Option<bool>> {
         let fs = &*self.options.fs;
         let comparator = self.options.comparator.name();

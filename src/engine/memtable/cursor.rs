@@ -12,7 +12,7 @@ use crate::format::key::{trailer, user_key};
 /// A cursor that owns its memtable and lends internal keys and values.
 ///
 /// It returns the entries that were inserted before it was created, and perhaps later ones, which
-/// are newer than any sequence number its reader sees.
+/// are newer than the sequence number at which its reader reads.
 #[derive(Debug)]
 pub struct MemCursor {
     mem: Arc<Memtable>,

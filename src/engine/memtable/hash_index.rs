@@ -5,8 +5,8 @@
 //!
 //! A key written again and again would make the chains of its neighbours long. So a bucket counts
 //! inserts, and every eighth entry starts a tidy chain: the newest entry of each hash, from which
-//! [`Entry::older`] leads to the others of that hash. Where the new chain must continue from an
-//! existing entry to a different one than before, a [`Link`] stands in for that entry.
+//! [`Entry::older`] leads to the others of that hash. Where an existing entry must be followed by a
+//! different one in the new chain than in the old one, a [`Link`] stands in for the existing entry.
 //!
 //! When there are more entries than buckets, a larger array takes all further entries. Lookups
 //! search the arrays from the newest to the oldest.
@@ -369,8 +369,8 @@ mod tests {
                 let versions = (0..200).rev().filter(|seq| seq % keys == key);
                 for (before, seq) in (0..).zip(versions) {
                     let lookup = index.find(&entries, key << 32, |entry| entry.seq() == seq);
-                    // The newer versions of the key are examined, and with as many keys as entries
-                    // all newer entries.
+                    // A lookup examines the newer versions of its key. If there are as many keys as
+                    // entries, it examines all newer entries.
                     let newer = 200 - seq as u32;
                     let steps = match keys {
                         200 => newer..=newer,

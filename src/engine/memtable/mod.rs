@@ -43,7 +43,7 @@ const EXPECTED_ENTRY_BYTES: usize = 160;
 const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
 
 /// Number of entries that a flush loads into the CPU's caches before it uses them. If it is too
-/// high, the first are evicted again before their use.
+/// high, the first ones are evicted again before they are used.
 const GROUP_ENTRIES: usize = 32;
 
 /// The versions of keys written since the previous memtable was frozen.
@@ -179,9 +179,9 @@ impl Memtable {
         same.then(|| MemFound::of(entry))
     }
 
-    /// Returns the user keys of the entries after the sequence number `after`, which a reader has
-    /// seen, and up to `last`, newest first. The replay of a damaged log may have inserted entries
-    /// out of order, but that was before the first reader.
+    /// Returns the user keys of the entries with sequence numbers above `after` and up to `last`,
+    /// newest first. A reader must exist that has seen everything up to `after`: the replay of a
+    /// damaged log may have inserted entries out of order, but only before there was a reader.
     pub(crate) fn keys_between(&self, after: SeqNo, last: SeqNo) -> impl Iterator<Item = &[u8]> {
         let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
         let newer = entries.take_while(move |entry| entry.seq() > after);

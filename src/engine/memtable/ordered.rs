@@ -10,8 +10,8 @@
 //!
 //! # Thread safety
 //! Any number of threads may search and catch up. [`Ordered::catch_up`] holds `covered` while it
-//! changes leaves, so only one thread does at a time. Searches take a leaf's lock only to copy a
-//! pointer.
+//! changes leaves, so only one thread changes them at a time. Searches take a leaf's lock only to
+//! copy a pointer.
 //!
 //! # Invariants
 //! 1. A [`Leaf`] never changes; the map gets a new one in its place. A leaf lists every entry that
@@ -20,8 +20,8 @@
 //!    than every key, so each key belongs to one leaf.
 //! 3. Entries of a leaf ascend by internal key, and lie in `[key of the leaf, end)`.
 //! 4. Outside of a split, the `end` of each leaf is the key of the next one, and the last leaf has
-//!    none. During a split the new leaves are added from the last to the first, and the old one is
-//!    replaced last: until then it still contains every entry of the new ones.
+//!    no `end`. During a split the new leaves are added from the last to the first, and the old one
+//!    is replaced last: until then the old leaf still contains every entry of the new ones.
 //!
 //! `Memtable::check` verifies these in tests.
 //!
@@ -123,7 +123,7 @@ impl Eq for LeafKey {}
 /// never changes; the skip list gets a new one in its place.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
-    /// Length of the prefix common to the user keys, in bytes. The heads follow it.
+    /// Length of the prefix common to all user keys, in bytes. The heads begin after it.
     shared: usize,
     keys: Box<[SortKey]>,
     /// The key of the next leaf; `None` for the last leaf.
@@ -300,8 +300,8 @@ impl Ordered {
         let all = merged(entries, old, new, order);
         let size = if all.len() <= SPLIT_ABOVE { SPLIT_ABOVE } else { SPLIT_INTO };
         let mut end = old.end.clone();
-        // From the last piece to the first: until the first one replaces it, the old leaf contains
-        // all entries that are not in a new leaf yet.
+        // New leaves are added from the last piece to the first: until the first piece replaces it,
+        // the old leaf contains all entries that are not in a new leaf yet.
         for (at, piece) in all.chunks(size).enumerate().rev() {
             let leaf = Arc::new(Leaf::new(entries, piece, end, order));
             if at == 0 {
@@ -384,7 +384,7 @@ impl Ordered {
     }
 
     /// Returns the position of the entry at index `at` of `leaf`, or of the next leaf's first entry
-    /// if that is past the end.
+    /// if `at` is past the end.
     pub(super) fn at_or_after(&self, mut leaf: Arc<Leaf>, mut at: usize) -> Option<LeafPosition> {
         while at >= leaf.len() {
             let (_, next) = self.last_leaf(Bound::Included(leaf.end.as_ref()?))?;

@@ -101,8 +101,8 @@ fn a_key_of_many_versions_is_found_at_each_of_them() {
     assert_eq!(value_at(&mem, b"hot", 0), None);
 }
 
-/// Logs of other programs may hold sequence numbers in any order and more than once; the last entry
-/// with a number counts.
+/// Logs of other programs may hold sequence numbers in any order and more than once; of several
+/// entries with the same number, the last one counts.
 #[test]
 fn versions_may_come_in_any_order() {
     let mem = empty(BytewiseComparator);

@@ -51,7 +51,7 @@ impl Observing {
         }
     }
 
-    /// Adds an event, unless the last one was added.
+    /// Adds an event, unless the last event has already been added.
     pub(super) fn push(&self, kind: EventKind) {
         self.push_and(kind, false);
     }
@@ -102,7 +102,7 @@ impl Observing {
             self.changed.wait(&mut queue);
         }
         drop(queue);
-        // The thread still has the engine, and with it the lock file of the database.
+        // Until it ends, the thread holds the engine, and with it the lock file of the database.
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             // The thread does not panic.

@@ -1,11 +1,11 @@
 //! Events: reports of flushes, compactions and waiting writers to an [`Observer`].
 //!
 //! The event of a change is numbered and queued under the state lock, together with the change
-//! ([`Engine::observe`]). So its place among the events is that of the change among the changes: an
-//! event that names a table comes after the event that added it. The observer itself is called
-//! without any lock, by a thread of its own ([`deliver`]), and may use the database. Workers could
-//! not deliver their own events: memtables are frozen under the commit lock, for which a put of the
-//! observer would wait.
+//! ([`Engine::observe`]). So events are in the same order as the changes that they report: an event
+//! that names a table comes after the event that added it. The observer itself is called without
+//! any lock, by a thread of its own ([`deliver`]), and may use the database. Workers could not
+//! deliver their own events: memtables are frozen under the commit lock, and a put by the observer
+//! would wait for that lock.
 //!
 //! Without an observer there is no thread and no queue. Each place that reports an event checks one
 //! `Option`. A put passes such a place only when it checks the size of the memtable; a get never
@@ -63,8 +63,9 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// Kinds of events in an open database. The changes of its tables are complete: the tables of
-/// [`Opened`](EventKind::Opened), changed as the later events say, are the tables of the database.
+/// Kinds of events in an open database. They report every change to its tables: the tables in
+/// [`Opened`](EventKind::Opened), with the changes in all later events applied, are the tables of
+/// the database.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -143,7 +144,7 @@ pub enum EventKind {
         inputs: Vec<TableInfo>,
         /// Level of the outputs.
         output_level: usize,
-        /// The tables that it wrote or moved; empty if it failed.
+        /// The tables that the compaction wrote or moved; empty if it failed.
         outputs: Vec<TableInfo>,
         /// Number of entries that a merge left out.
         entries_dropped: u64,

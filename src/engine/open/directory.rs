@@ -182,9 +182,9 @@ fn check_end(
 }
 
 /// Returns the evidence, if there is any, that a MANIFEST with the tables `named` lacks its last
-/// edits: its first log is missing, and a table with a higher number exists that no edit names. A
-/// log is removed only once its contents are in a table. If the first log is still there, replaying
-/// it and all logs after it makes up for the lost edits.
+/// edits: its first log is missing, and a table with a higher number than that log exists that no
+/// edit names. A log is removed only once its contents are in a table. If the first log is still
+/// there, replaying it and all logs after it makes up for the lost edits.
 pub(crate) fn lost_edits(
     files: &[(String, FileName)],
     log_number: u64,

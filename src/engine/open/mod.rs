@@ -15,7 +15,7 @@
 //!
 //! A log that lost its end between two records looks complete. Therefore each log begins with an
 //! empty batch that states the next sequence number. If that is higher than the replay has reached,
-//! the previous log lost its end, and this one is ignored like those after damage.
+//! the previous log lost its end, and the log with that batch is ignored, as are logs after damage.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -248,8 +248,9 @@ impl Opening {
             self.keep_lost_logs(&replayed.recovery)?;
         }
         // Later logs must not depend on a damaged one: the next replay would stop at the damage
-        // again, and leave out everything written since. Nor may the previous log of the MANIFEST
-        // stay needed: the logs between it and the first one are not needed any more.
+        // again, and leave out everything written since. Nor may the MANIFEST's previous log stay
+        // the first live one: the logs between it and the MANIFEST's log number would be live
+        // again.
         if has_lost || self.recovered.prev_log_number != 0 {
             replayed.last_log = None;
             while !replayed.memtables.is_empty() {

@@ -156,7 +156,7 @@ impl LogReplay<'_> {
                 replayed.last_log = can_continue.then_some((number, reader.valid_end()));
                 return Ok(());
             }
-            // With no record after it there is nothing to lose.
+            // If no record follows, nothing has to be left out.
             LogEnd::Misplaced { .. } if matches!(reader.next(), Ok(None)) => return Ok(()),
             LogEnd::Misplaced { offset, gap } => (offset, gap),
             LogEnd::Damaged(error) if self.paranoid || !error.is_corruption() => return Err(error),

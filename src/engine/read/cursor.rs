@@ -222,7 +222,7 @@ impl Cursor {
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.place = Place::Nowhere;
         self.seek_key.clear();
-        // Sorts after all versions of the key.
+        // This internal key sorts after all versions of the user key.
         append_internal_key(&mut self.seek_key, key.as_ref(), 0, KeyKind::Deletion);
         let valid = self.merge.seek_before(&self.seek_key, true)?;
         self.find_backward(valid)

@@ -82,7 +82,8 @@ impl Iter {
         Iter { front, back, lower, upper, space, done: false, source }
     }
 
-    /// Returns the iterator with keys as they are within `space`, which must contain its bounds.
+    /// Returns the iterator with keys as they are within `space`, which must contain the iterator's
+    /// bounds.
     pub(crate) fn in_space(self, space: Space) -> Iter {
         Iter { space, ..self }
     }

@@ -86,7 +86,8 @@ impl Source {
     /// Moves to the last entry before `target`, or to `target` itself if it is an entry and `or_at`
     /// is set.
     fn seek_before(&mut self, target: &[u8], or_at: bool) -> Result<bool> {
-        // The moves in a table can be separate, because its entries never change.
+        // A seek and a step back can be separate moves in a table, because its entries never
+        // change.
         each!(self, mem => Ok(mem.seek_before(target, or_at)), cursor => {
             match cursor.seek(target)? {
                 true if or_at && cursor.key() == target => Ok(true),
@@ -416,7 +417,7 @@ mod tests {
     use crate::format::batch::WriteBatch;
     use crate::format::key::{KIND_FOR_SEEK, UserComparator, internal_key, user_key};
 
-    /// Byte order. The next comparison first runs the function that it is given.
+    /// Byte order whose next comparison first runs the stored function, if there is one.
     struct Interrupted(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
     impl std::fmt::Debug for Interrupted {
@@ -445,7 +446,8 @@ mod tests {
         mem.insert_batch(batch.contents(), seq, arena).unwrap();
     }
 
-    /// Another thread writes to the memtable in the middle of a move, and a third one sorts that.
+    /// Another thread writes to the memtable in the middle of a move, and a third one sorts the new
+    /// entries.
     #[test]
     fn a_move_backward_is_not_turned_around_by_entries_that_are_inserted_meanwhile() {
         type Move = fn(&mut MergeCursor) -> Result<bool>;

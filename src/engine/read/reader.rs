@@ -22,7 +22,7 @@ use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     state: &'a Arc<ReadState>,
-    /// The moment of the snapshot to read at; `None` for the newest.
+    /// The moment of the snapshot to read at; `None` to read the newest state.
     at: Option<&'a ReadSeq>,
 }
 

@@ -172,15 +172,15 @@ impl ReadState {
         self.view.store(Arc::new(view));
     }
 
-    /// Like [`set_view`](ReadState::set_view), for a change of more than the view. Reads and
-    /// snapshots see the whole change or none of it.
+    /// Like [`set_view`](ReadState::set_view), for a change that affects more than the view. Reads
+    /// and snapshots see the whole change or none of it.
     ///
-    /// With `lost_after`, the view lacks entries that snapshots after this sequence number show.
-    /// These snapshots keep the view from before. With `seq`, writes up to this sequence number
-    /// become visible.
+    /// If `lost_after` is given, the new view lacks entries that are visible to snapshots taken
+    /// after this sequence number; these snapshots keep the old view. If `seq` is given, writes up
+    /// to this sequence number become visible.
     pub(crate) fn show_view(&self, view: ReadView, lost_after: Option<SeqNo>, seq: Option<SeqNo>) {
-        // No snapshot is taken while this lock is held. A read without one sees the old view, which
-        // has nothing of the change, or the new view and then the new number.
+        // No snapshot is taken while this lock is held. A read without a snapshot sees the old
+        // view, which has nothing of the change, or the new view and then the new number.
         let snapshots = self.snapshots.lock();
         if let Some(after) = lost_after {
             let before = self.view_owned();
@@ -253,8 +253,9 @@ impl fmt::Debug for ReadState {
 /// Removes obsolete tables when it is dropped.
 ///
 /// Must be declared after the fields that hold a view. Rust drops fields in the order of their
-/// declaration, so the view is gone by then, and tables that only it kept are removed at once. If
-/// it were declared before them, those tables would remain until the next sweep.
+/// declaration, so the view is already gone when this is dropped, and tables that only the view
+/// kept are removed at once. If this came before the view, those tables would remain until the next
+/// sweep.
 #[derive(Debug)]
 pub(crate) struct Sweep(pub Arc<ReadState>);
 

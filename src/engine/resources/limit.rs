@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(limit.count(Lane::Compaction, 0, after(6)), after(8));
         // A pause gives no credit.
         assert_eq!(limit.count(Lane::Compaction, 1000, after(100)), after(101));
-        // Sums that no clock shows do not overflow.
+        // Times beyond the range of a clock do not overflow.
         assert!(limit.count(Lane::Compaction, u64::MAX, begin) > after(1 << 20));
         assert!(limit.count(Lane::Compaction, u64::MAX, begin) > after(1 << 21));
     }

@@ -39,7 +39,7 @@ pub(crate) mod signal;
 /// [`Options::block_cache_bytes`]: crate::Options::block_cache_bytes
 #[derive(Clone, Default)]
 pub struct Resources {
-    /// The shared cache: `Some(None)` if the databases have none.
+    /// The shared cache: `None` if none is shared, `Some(None)` if the databases have no cache.
     pub(crate) block_cache: Option<Option<Arc<BlockCache>>>,
     /// The memory budget; its block cache is the shared one.
     pub(crate) memory: Option<Arc<Memory>>,
@@ -56,8 +56,9 @@ impl Resources {
         self
     }
 
-    /// One budget for the memory of all databases, in bytes, at least 1 MiB: memtables, indexes and
-    /// filters of open tables, and, with what these leave, one cache of uncompressed data blocks.
+    /// One budget for the memory of all databases, in bytes, at least 1 MiB. It covers memtables,
+    /// the indexes and filters of open tables, and one cache of uncompressed data blocks, which
+    /// gets what the others leave.
     ///
     /// - **Memtables**: a write buffer has at most an eighth of the budget. Once all memtables
     ///   together take a quarter, the largest is flushed, whichever database it belongs to. Once
@@ -90,8 +91,8 @@ impl Resources {
         self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
     }
 
-    /// Returns the block cache for a database with a cache of its own of `own_bytes` bytes if none
-    /// is shared; `None` if it has none.
+    /// Returns the block cache of a database: the shared one or, if none is shared, a new one of
+    /// `own_bytes` bytes. Returns `None` if the database has no cache.
     pub(crate) fn block_cache(&self, own_bytes: usize) -> Option<Arc<BlockCache>> {
         let own = || (own_bytes > 0).then(|| Arc::new(BlockCache::new(own_bytes)));
         match (&self.memory, &self.block_cache) {

@@ -2,9 +2,9 @@
 //!
 //! There are two lanes: one thread flushes and the others compact, so that a flush never waits for
 //! a compaction. A database that may have work is in the queue of each lane once. A thread takes
-//! the first, asks it for a piece of work ([`Member::next`]), puts it at the end of the queue, for
-//! there may be more work that another thread can do meanwhile, and does the piece. So databases
-//! take turns.
+//! the first database out of the queue, asks it for a piece of work ([`Member::next`]), and puts it
+//! at the end of the queue, because there may be more work that another thread can do meanwhile.
+//! Then the thread does the piece. So databases take turns.
 //!
 //! No signal is lost: a database leaves the queue before it is asked, so that a signal during the
 //! question puts it back.
@@ -51,7 +51,7 @@ pub(crate) trait Member: Send + Sync {
     fn next(self: Arc<Self>, lane: Lane) -> Next;
 }
 
-/// Background threads. They start when the first database joins, and end when this is dropped.
+/// Background threads. They start when the first database joins, and end when the pool is dropped.
 pub(crate) struct Pool {
     compaction_threads: usize,
     queues: Arc<Queues>,
@@ -110,7 +110,7 @@ impl Queue {
         }
     }
 
-    /// Returns the first database that is due at the time `now`, which leaves the queue.
+    /// Takes the first database that is due at the time `now` out of the queue and returns it.
     fn pop(&mut self, now: Instant) -> Option<u64> {
         while let Some(id) = self.later.iter().find(|(_, time)| **time <= now).map(|(id, _)| *id) {
             self.push(id);
@@ -209,7 +209,8 @@ impl Membership {
         move || queues.signal(id)
     }
 
-    /// Takes the database out of the pool, after the work that other threads do for it now.
+    /// Takes the database out of the pool, and waits until other threads have finished the work
+    /// that they are doing for it.
     pub(crate) fn leave(self) {
         let mut waiting = self.queues.waiting.lock();
         let member = waiting.members.remove(&self.id);
@@ -364,7 +365,8 @@ mod tests {
         let (a, _asks_a) = worker(pieces("a"), None);
         let (b, asks_b) = worker(pieces("b"), None);
         let memberships = [pool.join(a).unwrap(), pool.join(b).unwrap()];
-        // The thread is at the first piece. The other database is asked for a flush by then.
+        // The thread is doing the first piece. By now, the other database has been asked for a
+        // flush.
         assert_eq!(asks_b.recv().unwrap(), Lane::Flush);
         (0..6).for_each(|_| begin.send(()).unwrap());
         let order: Vec<_> = (0..6).map(|_| order.recv().unwrap()).collect();

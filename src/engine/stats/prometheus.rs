@@ -18,8 +18,8 @@ use Kind::{Counter, Gauge};
 
 impl Stats {
     /// Returns the statistics in Prometheus's text format, to be served to its scraper. Each line
-    /// carries `labels`, pairs of a name and a value; a database's name, for example, if a process
-    /// has several.
+    /// carries `labels`, pairs of a name and a value: for example a database's name, if a process
+    /// has several databases.
     ///
     /// Names begin with `minikv_`. Times are in seconds, sizes in bytes. Counters begin at 0 when
     /// the database is opened.

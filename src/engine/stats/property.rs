@@ -74,9 +74,10 @@ pub struct Stats {
     pub snapshots: u64,
     /// Number of tables all of whose entries have expired, and that wait to be dropped.
     pub expired_tables: u64,
-    /// Total length of these tables, in bytes.
+    /// Total length of the tables that `expired_tables` counts, in bytes.
     pub expired_bytes: u64,
-    /// Number of their entries. Expired entries of other tables are not counted.
+    /// Number of entries of the tables that `expired_tables` counts. Expired entries of other
+    /// tables are not counted.
     pub expired_entries: u64,
     /// Number of tables that were dropped without being read, because all their entries had
     /// expired.

@@ -14,7 +14,8 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::totals::ReadTotals;
 use crate::engine::stats::trace::ReadTally;
 
-/// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
+/// Maximum number of keys kept. More keys make advice based on the sample more certain, and the
+/// replay of the keys slower.
 pub(crate) const MAX_KEYS: usize = 8192;
 
 /// Maximum total length of the keys kept, in bytes. It bounds the memory of the sample, apart from
@@ -77,7 +78,7 @@ impl ScanSample {
     #[cold]
     fn keep(&self, from: &[u8], to: Bound<&[u8]>, tally: &ReadTally) {
         let (Bound::Included(end) | Bound::Excluded(end)) = to else { return };
-        // The lower bound is preceded by its length, so that the two can be told apart.
+        // The lower bound is preceded by its length, so that the two bounds can be told apart.
         let is_included = matches!(to, Bound::Included(_));
         let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
         let range = [&[u8::from(is_included)][..], &len.to_le_bytes(), from, end].concat();

@@ -22,7 +22,7 @@ const OWN_TALLIES: usize = 64;
 pub(crate) struct ReadTotals {
     /// The tallies of threads, by the thread's number.
     own: [OnceLock<Box<ReadTally>>; OWN_TALLIES],
-    /// The tally of all threads with higher numbers.
+    /// The tally of all threads whose numbers are too high for `own`.
     shared: Mutex<ReadTally>,
 }
 

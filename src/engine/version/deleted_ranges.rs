@@ -6,12 +6,12 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
 use crate::format::key::SeqNo;
 
-/// At least the ranges deleted since the oldest snapshot. Thread-safe.
+/// The ranges deleted since the oldest snapshot, and perhaps earlier ones. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct DeletedRanges {
     list: Mutex<Vec<(SeqNo, Span)>>,
-    /// Sequence number of the newest range delete; 0 if there was none. A check of writes after it
-    /// needs no lock.
+    /// Sequence number of the newest range delete; 0 if there was none. A check of later writes
+    /// only needs no lock.
     newest: AtomicU64,
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn 
 /// Returns the contents of the MANIFEST that `CURRENT` names.
 ///
 /// # Errors
-/// Corruption of either, with the offset; an unknown comparator, by name.
+/// Corruption of `CURRENT` or the MANIFEST, with the offset; another comparator, by name.
 pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     let (manifest, file) = open_manifest(fs, dir)?;
     read_manifest(&manifest, file, dir, comparator, false)
@@ -166,7 +166,8 @@ pub(crate) fn read_manifest(
     })
 }
 
-/// Fails with `error` unless no record follows the damage that it reports.
+/// Fails with `error` if a record follows the damage that it reports, or if this cannot be found
+/// out.
 fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     loop {
         reader.skip_damage();

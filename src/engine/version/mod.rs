@@ -239,7 +239,8 @@ impl Version {
         within.cloned().collect()
     }
 
-    /// Stores the counts of tables that were just written at `level`, by number.
+    /// Stores `written`, the counts of tables just written at `level`, each with its table's
+    /// number.
     pub(crate) fn set_counts(&self, level: usize, written: &[(u64, EntryCounts)]) {
         for file in &self.levels[level] {
             if let Some((_, counts)) = written.iter().find(|(number, _)| *number == file.number) {

@@ -79,8 +79,8 @@ impl Trash {
     }
 
     /// Checks that the directory is the one that was locked, and not one that another process has
-    /// made since under the same name. It queries the lock file once, which would cost a single
-    /// write too much, but not the writing of a whole file.
+    /// made since under the same name. Querying the lock file would be too expensive for each
+    /// single write, but not for the writing of a whole file.
     ///
     /// # Errors
     /// An I/O error if it is another directory, or the lock file cannot be queried.
@@ -95,8 +95,8 @@ impl Trash {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Ends the count of a `TableFile`. If it is `obsolete`, the next [`Trash::empty`] removes the
-    /// table, so that this can be called under any lock.
+    /// Takes back one [`Trash::hold`]: the `TableFile` no longer counts. If it is `obsolete`, the
+    /// table is left for the next [`Trash::empty`] to remove, so this can be called under any lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();
         debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");

@@ -5,15 +5,15 @@
 //! in memory:
 //!
 //! - this process counts the entries that it writes into a table ([`EntryCounts`]);
-//! - a cursor that has passed [`CRAWL_TOMBSTONES`] in one step (a *crawl*) reports the tables in
-//!   which it meets more. So the first slow scan finds the tables of earlier processes.
+//! - a cursor that has passed [`CRAWL_TOMBSTONES`] in one step (a *crawl*) reports each table in
+//!   which it meets further tombstones. So the first slow scan finds the tables of earlier
+//!   processes.
 //!
 //! Sampling tables when they are opened would find some of them earlier, at the cost of reads in
 //! every open.
-//!
 //! Only tombstones that every reader sees count: while a snapshot holds an older state, a
-//! compaction could not drop them. Such a compaction takes tombstones a level down, or drops them
-//! if no deeper level has a table in their range. So each table is compacted once for its
+//! compaction could not drop them. A compaction for tombstones takes them a level down, or drops
+//! them if no deeper level has a table in their range. So each table is compacted once for its
 //! tombstones, which are considered again only as part of a table of the next level.
 
 use std::sync::OnceLock;
@@ -90,7 +90,7 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Stores the counts of the writer of the table.
+    /// Stores the counts that this process made when it wrote the table.
     pub(crate) fn set_counts(&self, counts: EntryCounts) {
         counts.check();
         self.counts.get_or_init(|| counts);
@@ -110,7 +110,8 @@ impl Tombstones {
         self.crawled.load(Relaxed) > 0
     }
 
-    /// Returns the counts of the writer of the table; `None` if that was another process.
+    /// Returns the counts made by this process when it wrote the table; `None` if another process
+    /// did.
     pub(crate) fn counts(&self) -> Option<EntryCounts> {
         self.counts.get().copied()
     }
@@ -126,7 +127,8 @@ impl Tombstones {
         self.counts.get().map_or(0, |counts| counts.newest)
     }
 
-    /// Returns the number of entries of a table of `file_bytes`, estimated if it was not counted.
+    /// Returns the number of entries of a table of `file_bytes`, estimated if they were not
+    /// counted.
     pub(crate) fn entries(&self, file_bytes: u64) -> u64 {
         self.counts.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |counts| counts.entries)
     }

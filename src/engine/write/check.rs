@@ -1,9 +1,9 @@
 //! The check of a transaction: has anything that it read been written since?
 //!
-//! The only record of what was written when is the sequence numbers of the entries. So a write pays
-//! nothing for the transactions that are open beside it, and a transaction conflicts with writes of
-//! every kind. A key that it read is checked by a search for the key's newest version; a range, by
-//! a search for an entry that is newer than the [`Horizon`].
+//! The sequence numbers of the entries are the only record of when they were written. So a write
+//! pays nothing for the transactions that are open beside it, and a transaction conflicts with
+//! writes of every kind. A key that it read is checked by a search for the key's newest version; a
+//! range, by a search for an entry that is newer than the [`Horizon`].
 //!
 //! # Why the newest version is always there
 //! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. The
@@ -103,8 +103,9 @@ impl Check {
         // The sequence number is taken first: then the view has every write up to it.
         let seq = state.visible_seq();
         let view = state.view_owned();
-        // A memtable may hold a write that is not visible yet. It is left to the second check: a
-        // transaction that is run again before it is visible would conflict with it again.
+        // A memtable may hold a write that is not visible yet. It is left to the second check: if
+        // this check refused the transaction and it ran again before that write is visible, it
+        // would conflict with the write again.
         self.run_up_to(seq, state, &view)?;
         self.horizon = Horizon { seq, version: Arc::downgrade(&view.version) };
         Ok(())
@@ -139,7 +140,7 @@ impl Check {
         self.reads.spans.iter().try_for_each(|span| self.check_span_in_tables(state, view, span))
     }
 
-    /// Checks the operations of a batch that will be applied before the write.
+    /// Checks the operations of a batch that will be applied before this write.
     pub(super) fn run_on_batch(&self, order: &UserComparator, contents: &[u8]) -> Result<()> {
         for op in decode_ops(contents) {
             self.check_written(order, op?.key())?;
@@ -147,7 +148,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks a key that will be written before the write.
+    /// Checks a key that will be written before this write is applied.
     pub(super) fn check_written(&self, order: &UserComparator, key: &[u8]) -> Result<()> {
         if self.reads.has(order, key) { Err(conflict(key)) } else { Ok(()) }
     }

@@ -163,8 +163,9 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Returns the numbers of the logs that stay of `logs` logs. Each has 100 bytes and is a minute
-    /// younger than the one before it. The oldest has the number 5; the newest has the age 0.
+    /// Returns the numbers of the logs that are kept out of `logs` logs. Each has 100 bytes and is
+    /// a minute younger than the one before it. The oldest has the number 5; the newest has the age
+    /// 0.
     fn kept(logs: u64, bytes: u64, minutes: u64) -> Vec<u64> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         let log = |at| KeptLog {

@@ -375,7 +375,7 @@ mod tests {
         pace.frozen(64 * MIB);
         let lead = || pace.lead(0, 0);
         let all = lead();
-        // Estimates of entries may add up to more than the memtable.
+        // Estimated sizes of entries may add up to more than the memtable's.
         for (reported, left) in [(32, all / 2), (128, Duration::ZERO)] {
             let flush = pace.flush(64 * MIB);
             assert_eq!(lead(), all);

@@ -242,7 +242,7 @@ impl WriteQueue {
         self.wait_in(line, write, sync)
     }
 
-    /// Waits in `line` until the write is done, or leads.
+    /// Waits in `line` until the lead is handed over or another leader has handled the write.
     #[inline(never)]
     fn wait_in<'a>(
         &self,
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(queue.line.lock().expected, 3);
     }
 
-    /// A large write leads no group, in whatever form it comes, and a small one does.
+    /// A large write, in whatever form, takes no other writes into its group; a small one does.
     #[test]
     fn a_group_is_as_large_as_its_leader_allows() {
         let large = vec![b'x'; MAX_GROUP_BYTES];

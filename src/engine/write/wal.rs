@@ -171,7 +171,8 @@ impl Engine {
     fn create_log(&self) -> Result<SpareLog> {
         self.trash.check_directory()?;
         let number = self.numbers.take();
-        // The log is listed before it is created, so that a failed attempt is removed, too.
+        // The log is listed before it is created, so that the file of a failed attempt is removed,
+        // too.
         self.state.lock().logs.on_disk.insert(number, Some(0));
         let plain = !self.options.preallocate_logs;
         SpareLog::create(&*self.fs, &self.dir, number, plain)

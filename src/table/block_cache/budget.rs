@@ -21,7 +21,7 @@ const STEP_PART: u64 = 64;
 
 /// Open tables that can be closed.
 pub trait OpenTables: Send + Sync {
-    /// Returns the memory that their indexes and filters take, in bytes.
+    /// Returns the memory that the indexes and filters of the open tables take, in bytes.
     fn pinned_bytes(&self) -> u64;
 
     /// Closes tables that take `bytes` or a little more, but not the last one. Returns the number

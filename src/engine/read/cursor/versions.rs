@@ -13,7 +13,7 @@ const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
     /// Counts a step of the merge, which must be at an entry. Returns whether the merge has passed
-    /// many versions of the entry's key; the seek key is then that user key.
+    /// many versions of the entry's key; the seek key is then the entry's user key.
     #[inline]
     pub(super) fn is_among_versions(&mut self, steps: &mut u32) -> bool {
         *steps += 1;
@@ -39,8 +39,9 @@ impl Cursor {
     /// whether the merge is at an entry.
     ///
     /// `visible` is whether the reader sees the version that the merge is at. If so, the newest
-    /// visible version is saved first. If not, all visible versions were passed already, or lie
-    /// after the start of the walk, because newer versions can be added at any time.
+    /// visible version is saved first. If not, there is none left to save: all visible versions
+    /// were passed already, or the walk began among newer versions, which can be added at any time,
+    /// and the visible ones lie after its start.
     pub(super) fn pass_versions(&mut self, visible: bool, kind: &mut KeyKind) -> Result<bool> {
         let key = self.seek_key.clone();
         if visible {

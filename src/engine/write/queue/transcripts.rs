@@ -45,7 +45,7 @@ fn gather(queue: &WriteQueue, groups: u64) -> String {
     for _ in 0..groups {
         queue.line.lock().led = true;
         let before = queue.line.lock().ungathered;
-        // A leader that should not wait would wait for half a minute.
+        // If a leader waited although it should not, the test would hang for half a minute.
         queue.gather(Duration::from_secs(if before == 0 { 0 } else { 60 }));
         if queue.line.lock().ungathered < before {
             skipped += 1;

@@ -325,8 +325,8 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
     }
 }
 
-/// Shows why [`Scene::check_all`] does not ask goleveldb about every database: goleveldb would lose
-/// writes even of LevelDB alone.
+/// Shows why [`Scene::check_all`] does not ask goleveldb about every database: goleveldb loses
+/// writes even in a database that only LevelDB has written.
 #[test]
 fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     let home = tempfile::tempdir().unwrap();
