@@ -211,7 +211,7 @@ fn replay(
 
 /// Adds the tables that were not read to `levels`, given the sizes of the tables read and of all
 /// tables. They are assumed to be like the level's other tables or, if none of these was read, like
-/// the tables of the lowest level of which some were read.
+/// the tables of the deepest level of which some were read.
 fn with_unread(levels: &mut [LevelUse; NUM_LEVELS], read: &[u64], all: &[u64]) {
     let Some(like) = (0..NUM_LEVELS).rev().find(|&level| read[level] > 0) else { return };
     let other = levels[like].clone();

@@ -731,8 +731,8 @@ mod tests {
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
         assert_eq!((none.filter_bytes, none.probe_nanos), (0, 0));
-        // A lookup of a key that only the second table has reads one block of the first in vain. A
-        // lookup of an absent key reads one block of each table in vain.
+        // A lookup of a key that only the second table has reads one block of the first table in
+        // vain. A lookup of an absent key reads one block of each table in vain.
         assert_eq!((held.levels[0].found, held.levels[1].found), (500, 1000));
         assert_eq!(none.false_blocks(&held.levels), 1000 + 3000);
         assert!(own.probe_nanos > 0 && held.read_nanos > 0);

@@ -5,7 +5,7 @@
 //! | file | what is in it |
 //! | --- | --- |
 //! | `writer` | sorted entries become tables in a directory |
-//! | `sorted` | descriptions of such tables, and the checks on a table file before it is ingested |
+//! | `sorted` | finished tables, and the checks on a table file that is to be ingested |
 //!
 //! [`engine::ingest`](crate::engine::ingest) adds the tables to the database.
 

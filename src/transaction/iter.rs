@@ -49,8 +49,8 @@ impl<'t> TransactionIter<'t> {
         TransactionIter { front, back, range, space, done: false, writes, source, walk }
     }
 
-    /// Returns this iterator, which now yields keys as they are within `space`. Its range must be
-    /// in it.
+    /// Returns this iterator, which now yields keys as they are within `space`. The range of the
+    /// iterator must lie within `space`.
     pub(crate) fn in_space(mut self, space: Space) -> TransactionIter<'t> {
         self.space = space;
         self

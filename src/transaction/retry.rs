@@ -70,7 +70,7 @@ struct Pauses {
 
 impl Pauses {
     fn new() -> Pauses {
-        // The address of the stack differs from thread to thread, so it is a seed.
+        // The address of the stack differs from thread to thread, so it serves as a seed.
         let here = 0u8;
         let seed = std::ptr::from_ref(&here).addr() as u64;
         Pauses { rng: Rng::new(seed), limit_micros: FIRST_PAUSE_MICROS }

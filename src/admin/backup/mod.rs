@@ -206,7 +206,7 @@ impl Backups {
         sync_dir(fs, dest)
     }
 
-    /// Checks a file's length and checksum, and copies it to `dest` if there is a `dest`.
+    /// Checks a file's length and checksum, and copies it to `dest` if `dest` is given.
     ///
     /// # Errors
     /// [`Error::Corruption`] if the file is missing or differs; I/O errors.
