@@ -47,7 +47,7 @@ impl ScanAdvice {
     }
 }
 
-/// Counts of the pairs of a scan and a table whose range of keys overlaps the scan's.
+/// Counts of (scan, table) pairs whose key ranges overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCounts {
     /// Number of pairs.

@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_written_once_it_is_full() {
-        // Fragments of a whole block each fill the buffer exactly.
+        // Each fragment takes a whole block, so a number of them fills the buffer exactly.
         let fragment = BLOCK_BYTES - HEADER_BYTES;
         let of_buffer = MAX_BUFFER_BYTES / BLOCK_BYTES;
         let writes = |fragments: usize| {

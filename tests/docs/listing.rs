@@ -19,7 +19,7 @@ const WIDTH: usize = 100;
 const NOTATION: &str = "\
     A type has what stands under its name, alone or with others; `put[_with]`: put, put_with.\n";
 
-/// Begins the list of functions, and of types with at most one member.
+/// The word that introduces the list of functions and of types with at most one member.
 const ALONE: &str = "and";
 
 /// The optional ends of names.

@@ -31,7 +31,7 @@ const AS_BUFFER: u32 = 256;
 /// Size of the keys that a clear with a limit deletes at a time, in bytes.
 const CLEAR_BYTES: usize = 16 << 10;
 
-/// Returns the range whose bounds are in `frames`, the lower one first.
+/// Returns the range whose bounds are encoded in `bounds` (see `frames`), the lower one first.
 fn range_of(bounds: &[u8], flags: u32) -> Result<Range, Fault> {
     let mut keys = frames::keys(bounds)?.into_iter();
     let mut bound = |has: u32, with: u32| match keys.next_if(flags & has != 0) {

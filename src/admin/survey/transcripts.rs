@@ -28,9 +28,9 @@ fn write(fs: &MemFs, command: &Command<'_>) {
     };
     write_manifest(fs, Path::new(DIR), manifest_number, &edit).expect("a MANIFEST");
     if command.args.contains(&"damaged") {
-        // These bytes look like the header of a whole record with a wrong checksum.
         let path = Path::new(DIR).join(manifest_name(manifest_number));
         let mut file = fs.append(&path).expect("the MANIFEST");
+        // These bytes look like the header of a whole record with a wrong checksum.
         file.write(&[1, 2, 3, 4, 1, 0, 1, 9]).expect("a bad record");
     }
 }

@@ -12,7 +12,8 @@ pub(crate) struct IoLimit {
     paid: Mutex<Paid>,
 }
 
-/// The times until which everything counted so far has used up the limit.
+/// The times at which the limit will have allowed everything counted so far: of flushes alone, and
+/// of all work.
 #[derive(Debug)]
 struct Paid {
     flushes: Instant,

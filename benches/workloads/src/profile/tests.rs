@@ -36,8 +36,8 @@ fn kolmogorov_smirnov(draws: &[u64], expected: impl Fn(u64) -> f64) -> f64 {
     largest * n.sqrt()
 }
 
-/// Returns the sum of the squared deviations of `counts` from those expected by `weights`, in units
-/// of their variance, less the degrees of freedom, in standard deviations.
+/// Returns how many standard deviations the chi-square statistic of `counts` against `weights` lies
+/// above its expected value.
 fn chi_square(counts: &[u64], weights: &[f64]) -> f64 {
     let (n, all) = (counts.iter().sum::<u64>() as f64, weights.iter().sum::<f64>());
     let squares = counts.iter().zip(weights).map(|(&count, weight)| {

@@ -27,8 +27,8 @@ pub fn default_filters() -> Vec<Filters> {
 }
 
 /// Divides the memory of the advised filters, or of filters of 10 bits per key, among levels, and
-/// replays the lookups with the divisions. Returns `None` if there are no tables, or if no
-/// configuration is without filters.
+/// replays the lookups with the divisions. Returns `None` if there are no tables, or if
+/// every configuration has filters.
 pub fn by_level(
     report: &Report,
     source: &Source,
