@@ -28,8 +28,8 @@ use model::hash_of;
 use others::{dump, export, goleveldb};
 use workload::{DIR, KINDS, Run};
 
-/// goleveldb reads one image in this many, in a process of its own. Raising it makes the test faster
-/// and less thorough.
+/// goleveldb reads one image in this many, in a process of its own. Raising it makes the test
+/// faster and less thorough.
 const GOLEVELDB_STRIDE: u64 = 8;
 
 fn number(name: &str, default: u64) -> u64 {
