@@ -9,10 +9,9 @@ use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
 use minikv::{BatchOp, Changes, Db, Error, Options, WriteOptions, files};
 
+use crate::entries::{END, EXPIRING_TAG, NEVER, expiring_prefix, expiry_of, keyspace_prefix};
 use crate::model::{Entries, Op, hash_of};
-use crate::workload::{
-    DIR, END, EXPIRING_TAG, Kind, NEVER, expiring_prefix, expiry_of, keyspace_prefix,
-};
+use crate::workload::{DIR, Kind};
 
 /// Reads every entry by iteration in both directions and by get, while the clock shows `now`.
 /// Returns an error if they differ.

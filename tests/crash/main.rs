@@ -2,6 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
+//! | `entries` | the entries of the workloads, and what compactions may do to them |
 //! | `workload` | the workloads, drawn from a seed |
 //! | `model` | the commits of a workload, and the states that a crash may leave |
 //! | `check` | checks of a recovered database against itself and its files |
@@ -21,6 +22,7 @@
 
 mod check;
 mod disk;
+mod entries;
 mod faults;
 mod health;
 mod kill;

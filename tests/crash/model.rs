@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::workload::settled;
+use crate::entries::settled;
 
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -1,7 +1,6 @@
 //! The workloads: steps drawn from a seed, with small buffers, so that a few hundred writes cause
 //! flushes, compactions, full MANIFESTs and new logs.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,34 +8,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::fs::sim::SimFs;
 use minikv::{
-    CompactionDecision, Compression, Db, DeletedRange, Error, Keyspace, Options, TableWriter,
-    WriteBatch, WriteOptions,
+    Compression, Db, DeletedRange, Error, Keyspace, Options, TableWriter, WriteBatch, WriteOptions,
 };
 
+use crate::entries::{
+    DOOMED, END, EXPIRING_TAG, NEVER, ROUGH, expiring_prefix, expiry_of, filter, keyspace_prefix,
+    settled,
+};
 use crate::model::{Commit, Model, Op};
 use crate::rng::Rng;
 
 /// The names of the keyspaces. One of them is a prefix of another.
 const KEYSPACES: [&str; 3] = ["user", "users", "z"];
 
-/// The prefix of keys in expiring keyspaces.
-pub const EXPIRING_TAG: &[u8; 4] = b"\xff\xfekt";
-
-/// The expiry of entries that do not expire.
-pub const NEVER: u64 = u64::MAX;
-
-/// The prefix of values that the compaction filter removes.
-const DOOMED: &[u8] = b"doomed";
-
-/// The prefix of values that the compaction filter changes, and its replacement.
-const ROUGH: &[u8] = b"rough";
-const SMOOTH: &[u8] = b"smooth";
-
 /// Duration of a step, in milliseconds.
 const STEP_MILLIS: u64 = 2000;
-
-/// A time after all steps, in milliseconds since the Unix epoch.
-pub const END: u64 = 1_000_000;
 
 /// The name of an expiring keyspace that sorts after all others, so that its tables hold no other
 /// entries.
@@ -422,49 +408,6 @@ pub fn options(fs: &SimFs, seed: u64) -> Options {
         .block_cache_bytes(64 << 10)
         .manifest_rotate_bytes(600)
         .inline_background(Some(seed))
-}
-
-/// The compaction filter of these workloads.
-fn filter(_key: &[u8], value: &[u8]) -> CompactionDecision {
-    if value.starts_with(DOOMED) {
-        return CompactionDecision::Remove;
-    }
-    match value.strip_prefix(ROUGH) {
-        Some(rest) => CompactionDecision::Change([SMOOTH, rest].concat()),
-        None => CompactionDecision::Keep,
-    }
-}
-
-/// Returns the value left of an entry once compactions have applied every expiry and filter
-/// decision they may apply by [`END`]; `None` if nothing is left.
-pub fn settled<'v>(key: &[u8], value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
-    if key.starts_with(EXPIRING_TAG) && expiry_of(value) <= END {
-        return None;
-    }
-    match filter(key, value) {
-        CompactionDecision::Change(value) => Some(value.into()),
-        CompactionDecision::Remove => None,
-        _ => Some(value.into()),
-    }
-}
-
-/// Returns the prefix of the keys in a keyspace.
-pub fn keyspace_prefix(name: &str) -> Vec<u8> {
-    prefix_of(b"\xff\xfeks", name)
-}
-
-/// Returns the prefix of the keys in an expiring keyspace.
-pub fn expiring_prefix(name: &str) -> Vec<u8> {
-    prefix_of(EXPIRING_TAG, name)
-}
-
-fn prefix_of(tag: &[u8; 4], name: &str) -> Vec<u8> {
-    [tag, &[name.len() as u8][..], name.as_bytes()].concat()
-}
-
-/// Returns the expiry that is part of a value stored by an expiring keyspace.
-pub fn expiry_of(stored: &[u8]) -> u64 {
-    u64::from_le_bytes(*stored.last_chunk().expect("a value with an expiry"))
 }
 
 fn time(millis: u64) -> SystemTime {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::listing::{Module, Types, listing};
+use super::listing::{Module, Types, listing, read};
 
 const LISTING: &str = "docs/public-api.txt";
 
@@ -288,6 +288,12 @@ pub fn surface(src: &Path) -> Vec<Module> {
         }
     }
     found
+}
+
+#[test]
+fn a_listing_names_exactly_the_members_that_there_are() {
+    let now = surface(&super::root().join("src"));
+    assert_eq!(read(&listing(&now)), now);
 }
 
 #[test]

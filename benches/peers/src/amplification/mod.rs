@@ -3,6 +3,7 @@
 //!
 //! - `measure`: the process of one engine, which loads, settles and looks up
 //! - `counted`: the interface to the counters of an engine, with one file for each engine
+//! - `open`: opening the database of a case
 //! - `told`: the texts in which LevelDB and RocksDB report their counts
 //! - `replay`: gets that minikv makes in the files of a closed database, traced
 //! - `table`, `chart`: the results
@@ -14,6 +15,7 @@ mod fjall;
 mod leveldb;
 mod measure;
 mod minikv;
+mod open;
 mod replay;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;

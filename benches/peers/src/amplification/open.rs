@@ -1,0 +1,27 @@
+//! Opening the database of a case, with its engine's counters.
+
+use std::path::Path;
+
+use minikv_workloads::{Result, Settings};
+
+use super::counted::Counted;
+use super::{Case, leveldb, minikv};
+use crate::engines::Engine;
+
+impl Case {
+    /// Creates a database.
+    pub fn open(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Counted>> {
+        Ok(match self.engine {
+            Engine::Minikv | Engine::MinikvTable => {
+                Box::new(minikv::Counts::open(dir, settings, self)?)
+            }
+            Engine::LevelDb => Box::new(leveldb::Counts::open(dir, settings, self.filters)?),
+            #[cfg(feature = "rocksdb")]
+            Engine::RocksDb => Box::new(super::rocksdb::Counts::open(dir, settings, self.filters)?),
+            #[cfg(feature = "fjall")]
+            Engine::Fjall => Box::new(super::fjall::Counts::open(dir, settings, self.filters)?),
+            #[cfg(feature = "redb")]
+            Engine::Redb => return Err("redb has no levels".into()),
+        })
+    }
+}
