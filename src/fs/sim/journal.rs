@@ -65,7 +65,7 @@ impl OpKind {
         OpKind::Lock,
     ];
 
-    /// Returns whether the operation changes files or names, or makes them durable. Only such
+    /// Returns whether the operation changes files or names, or makes them durable. Only mutating
     /// operations are numbered.
     pub(super) fn is_mutating(self) -> bool {
         self >= OpKind::Create
