@@ -130,8 +130,8 @@ impl Transaction {
     }
 
     /// Like [`get`](Self::get), but the commit does not check the read: the commit may succeed
-    /// although the value has changed. Use this method only for values that do not affect what the transaction
-    /// writes.
+    /// although the value has changed. Use this method only for values that do not affect what the
+    /// transaction writes.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -58,9 +58,9 @@ fn the_division_is_that_of_the_closed_form() {
         let advised = choices.within(choices.bytes(&uniform));
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
-        // The next level has ten times the keys and as many lookups in vain, so it gets ln 10 / (ln
-        // 2)^2 = 4.8 bits per key less. Memory is divided into parts, which are coarse for small
-        // levels.
+        // The next level has ten times the keys and as many lookups in vain, so it gets
+        // ln 10 / (ln 2)^2 = 4.8 bits per key less. Memory is divided into parts, which are coarse
+        // for small levels.
         for levels in advised[2..=4].windows(2) {
             assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
         }
