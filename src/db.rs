@@ -228,9 +228,9 @@ impl Db {
     /// again in a new transaction, until a commit succeeds. Returns the result of the last call of
     /// `work`.
     ///
-    /// Between two attempts it pauses for a random time of at most 10 ms. The number of attempts is
-    /// not limited: each conflict means that another write succeeded, so some writer always makes
-    /// progress. To give up, count the calls of `work` and return an error from it.
+    /// Between two attempts, this method pauses for a random time of at most 10 ms. The number of
+    /// attempts is not limited: each conflict means that another write succeeded, so some writer
+    /// always makes progress. To give up, count the calls of `work` and return an error from it.
     ///
     /// ```
     /// # use minikv::{Db, Options, Result};
@@ -391,7 +391,7 @@ impl Db {
         Snapshot::now(&self.inner.engine.reads)
     }
 
-    /// Writes everything in memory to tables, and returns when they are durable.
+    /// Writes everything in memory to tables, and returns when the tables are durable.
     ///
     /// # Errors
     /// The error that kept a table from being written. The table's entries remain in memory and in
@@ -563,8 +563,8 @@ impl Db {
         self.inner.engine.health()
     }
 
-    /// Accepts writes again after an error stopped them: for example, once a full disk has space
-    /// again. If nothing stopped them, retries failed background work at once.
+    /// Accepts writes again after an error has stopped writes: for example, once a full disk has
+    /// space again. If nothing has stopped writes, retries failed background work at once.
     ///
     /// All acknowledged writes are still present. A write that failed is not present, and never
     /// will be.
@@ -846,7 +846,7 @@ macro_rules! reads {
             /// get without filters.
             ///
             /// Two gets are done, one of them without filters. Both count in the statistics. The
-            /// one without filters adds nothing to the block cache.
+            /// get without filters adds nothing to the block cache.
             ///
             /// # Errors
             /// As [`get`](Self::get).

@@ -65,7 +65,7 @@ use crate::table::{BlockReadOptions, Table};
 impl TableCursor {
     /// Opens the table in the file `path`, and returns a cursor over its entries, not yet
     /// positioned. Keys in a database's tables are internal keys: [`ParsedKey::parse`] splits an
-    /// internal key into its parts, and [`ParsedKey::encode`] makes an internal key to seek.
+    /// internal key into its parts, and [`ParsedKey::encode`] makes an internal key to seek to.
     ///
     /// Only the comparator and the filesystem of the options matter.
     ///

@@ -70,8 +70,9 @@
 //!   opened the database ([`Db::open_read_only`]) or last refreshed it ([`ReadOnlyDb::refresh`]).
 //! - A get followed by a put is not atomic: if two threads read a value and write it back at the
 //!   same time, one of the updates is lost. Use [`Db::update`] or a [`Transaction`].
-//! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
-//! - It is not a server and not a SQL database.
+//! - minikv is tested on Linux. It is meant to compile on macOS and FreeBSD, but is not tested
+//!   there.
+//! - minikv is not a server and not a SQL database.
 //!
 //! # Modules
 //! Types for everyday use are here, at the crate root. The others are in modules:

@@ -31,8 +31,8 @@ impl BlockRead {
         u64::from(self.table) << 32 | u64::from(self.block)
     }
 
-    /// Returns this read for blocks `2^log` times as large, where `log` is at least -2. It becomes
-    /// the read of the larger block that contains this block, or of a part of this block.
+    /// Returns this read for blocks `2^log` times as large, where `log` is at least -2. The result
+    /// is the read of the larger block that contains this block, or of a part of this block.
     #[must_use]
     pub fn resized(&self, log: i32) -> BlockRead {
         match log {

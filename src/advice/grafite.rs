@@ -50,7 +50,7 @@ impl Form {
         Some(Form { digits, radix })
     }
 
-    /// Returns the number that `key` encodes; `None` if it has another form.
+    /// Returns the number that `key` encodes; `None` if `key` has another form.
     fn number(&self, key: &[u8]) -> Option<u64> {
         match self.radix {
             _ if self.digits.is_empty() => Some(0),

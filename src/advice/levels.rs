@@ -1,15 +1,15 @@
 //! Dividing the memory of filters among levels.
 //!
-//! A lookup searches a level *in vain* if the level does not have the key. Filters prevent most of
-//! these searches from reading a data block.
+//! A lookup searches a level *in vain*, or is *unsuccessful* there, if the level does not have the
+//! key. Filters keep most unsuccessful lookups from reading a data block.
 //!
 //! One more bit per key lowers the false-positive rate of a level by a constant factor, at a cost
 //! in proportion to the level's keys. The number of blocks read in vain is therefore smallest if
 //! each level's false-positive rate is proportional to the level's number of keys divided by its
-//! number of lookups in vain. In other words, bits per key grow with the logarithm of the lookups
-//! in vain per key, and a level that is hardly searched in vain gets no filter. (Dayan et al.,
-//! "Monkey: optimal navigable key-value store", SIGMOD 2017, for lookups that search each level
-//! equally often.)
+//! number of unsuccessful lookups. In other words, bits per key grow with the logarithm of the
+//! number of unsuccessful lookups per key, and a level that is hardly searched in vain gets no
+//! filter. (Dayan et al., "Monkey: optimal navigable key-value store", SIGMOD 2017, for lookups
+//! that search each level equally often.)
 //!
 //! Real filters have whole numbers of bits, lengths that are rounded up, and rates that differ from
 //! the textbook's. So the memory is not divided by the formula, but by the best of all
@@ -41,7 +41,7 @@ const ENOUGH: f64 = 1.001;
 /// limit, the calculation takes less time and is less exact.
 const LONG_FILTER_BITS: u64 = 1 << 16;
 
-/// The lookups in vain that filters answer, or would answer if there were filters.
+/// The unsuccessful lookups that filters answer, or would answer if there were filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Number of lookups.
@@ -69,9 +69,10 @@ pub struct LevelUse {
     pub filters: BTreeMap<u64, u64>,
     /// Number of entries in the offset arrays of filter blocks.
     pub spans: u64,
-    /// The lookups in vain that reach a data block, by the number of keys in the block's filter.
+    /// The unsuccessful lookups that reach a data block, by the number of keys in the block's
+    /// filter.
     pub of_filters: BTreeMap<u64, Asked>,
-    /// The same lookups in vain, by the number of keys in the table.
+    /// The unsuccessful lookups that reach a data block, by the number of keys in the table.
     pub of_tables: BTreeMap<u64, Asked>,
     /// Number of lookups that found their key in the level.
     pub found: u64,
@@ -92,8 +93,8 @@ impl LevelUse {
         self.spans += filters.last_key_value().map_or(0, |(last, _)| last + 1);
     }
 
-    /// Adds `times` lookups in vain of one key in one table. `in_filter` and `in_table` are the
-    /// numbers of keys in the block's filter and in the table.
+    /// Adds `times` unsuccessful lookups of one key in one table. `in_filter` and `in_table` are
+    /// the numbers of keys in the block's filter and in the table.
     pub(crate) fn add_asked(&mut self, in_filter: u64, in_table: u64, times: u64) {
         self.of_filters.entry(in_filter).or_default().add(times);
         self.of_tables.entry(in_table).or_default().add(times);
@@ -113,7 +114,7 @@ impl LevelUse {
         self.tables.values_mut().chain(self.filters.values_mut()).for_each(|n| *n = scaled(*n));
     }
 
-    /// Returns the number of lookups in vain that reach a data block.
+    /// Returns the number of unsuccessful lookups that reach a data block.
     pub fn in_vain(&self) -> u64 {
         self.of_filters.values().map(|asked| asked.times).sum()
     }
@@ -330,7 +331,7 @@ pub struct LevelAdvice {
     pub smaller: Division,
 }
 
-/// The lookups that search a level in vain, and the bits per key of its filters.
+/// The lookups that search a level in vain, and the bits per key of the level's filters.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -358,8 +359,8 @@ pub struct Division {
     pub filter_bytes: u64,
     /// Average number of data blocks that a get is expected to search in vain.
     pub predicted: f64,
-    /// The same average, measured with filters of these sizes that were built from the keys of the
-    /// same tables.
+    /// Average number of data blocks that a get searches in vain, measured with filters of these
+    /// sizes that were built from the keys of the same tables.
     pub measured: f64,
     /// The 95 % confidence interval of `measured` over the choice of the filters' hash functions.
     #[cfg_attr(feature = "serde", serde(rename = "interval_95_percent"))]

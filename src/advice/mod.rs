@@ -54,7 +54,7 @@ pub struct FilterAdvice {
     pub sureness: Sureness,
     /// Number of gets since the database was opened.
     pub gets: u64,
-    /// Number of these gets in the sample that was replayed.
+    /// Number of gets in the sample that was replayed.
     pub sampled: u64,
     /// Number of gets in the sample that find no value now.
     pub absent: u64,

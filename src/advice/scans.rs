@@ -24,15 +24,15 @@ use crate::table::reader::BlockReadOptions;
 pub struct ScanAdvice {
     /// Number of scans with two bounds since the database was opened.
     pub scans: u64,
-    /// Number of these scans in the sample that was replayed.
+    /// Number of scans in the sample that was replayed.
     pub sampled: u64,
     /// Number of pairs of a scan in the sample and a table.
     pub pairs: u64,
     /// Number of pairs whose table has no key in the scan's range. An exact range filter would save
     /// all of these pairs, and no filter can save more.
     pub empty: u64,
-    /// Number of these empty pairs that a prefix filter without false positives would save; `None`
-    /// if the options have no prefix extractor.
+    /// Number of empty pairs that a prefix filter without false positives would save; `None` if the
+    /// options have no prefix extractor.
     pub saved_by_prefix: Option<u64>,
     /// Mean number of keys in a scan's range; `None` unless all bounds are whole numbers of the
     /// same form.
@@ -56,11 +56,11 @@ pub struct ScanCounts {
     pub pairs: u64,
     /// Number of pairs whose table has no key in the scan's range.
     pub empty: u64,
-    /// Number of these empty pairs that a prefix filter without false positives would save.
+    /// Number of empty pairs that a prefix filter without false positives would save.
     pub saved_by_prefix: u64,
     /// Number of data blocks that the scans read in the tables of the pairs, if blocks are counted.
     pub blocks: u64,
-    /// Number of these data blocks that were read in empty pairs.
+    /// Number of data blocks that the scans read in empty pairs.
     pub empty_blocks: u64,
     /// Number of the blocks of empty pairs that a prefix filter without false positives would save.
     pub blocks_saved_by_prefix: u64,

@@ -75,13 +75,13 @@ pub struct BlockRead {
 pub struct Outcome {
     /// Counts of the lookups that find a value.
     pub present: ReadTrace,
-    /// Counts of the other lookups.
+    /// Counts of the lookups that find no value.
     pub absent: ReadTrace,
     /// Number of filter queries for keys that the filter does not have, by level and shape. A key
     /// that is looked up repeatedly counts only once, because a filter that gives a false positive
     /// for a key does so every time.
     pub tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
-    /// Number of these queries that were answered "maybe", by level.
+    /// Number of the queries in `tried` that were answered "maybe", by level.
     pub wrong: [u64; NUM_LEVELS],
     /// The distribution of false positives over filters.
     pub among_filters: Clusters,
@@ -154,7 +154,7 @@ pub struct Shadow<'a> {
     plans: Vec<TreePlan>,
     /// The lookups, in key order.
     lookups: Vec<Lookup<'a>>,
-    /// For each of these lookups, its position in the order in which the lookups were given.
+    /// For each lookup in `lookups`, its position in the order in which the lookups were given.
     positions: Vec<u32>,
     /// Whether each lookup has found its key in a table.
     answered: Vec<bool>,
@@ -172,7 +172,7 @@ struct Visit {
     lookup: usize,
     /// Offset of the data block to which the index leads; `None` if the index leads to no block.
     block: Option<u64>,
-    /// The quarter of that block, from 0, in which the key is or would be.
+    /// The quarter of the block, from 0, in which the key is or would be.
     quarter: u8,
     found: bool,
 }

@@ -137,7 +137,7 @@ fn holder(file: &File, id: FileId) -> LockHolder {
     #[cfg(not(target_os = "linux"))]
     let _ = id;
     let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok().flatten();
-    // The pid is 0 if the process is outside of this one's pid namespace.
+    // The pid is 0 if the process is outside of the pid namespace of this process.
     let pid = blocking.and_then(|blocking| blocking.pid);
     LockHolder::Process(pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()))
 }
@@ -308,8 +308,8 @@ mod tests {
         drop(DiskFs.lock(&path).unwrap().unwrap());
     }
 
-    /// A `flock` belongs to every process that has inherited the open file, and outlives the
-    /// process that took it.
+    /// Checks which holder is reported for a `flock` whose process has ended: the lock belongs to
+    /// every process that has inherited the open file, so it outlives the process that took it.
     #[test]
     fn a_lock_that_outlives_its_process_in_a_fork_is_told_as_such() {
         let dir = tempfile::tempdir().unwrap();

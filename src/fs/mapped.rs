@@ -19,8 +19,8 @@
 //!   it starts a new block, which readers find (`log/reader.rs`). A write that crosses a page
 //!   boundary may be cut short, so the length is set ahead before the first such write.
 //! - A record is complete, or its header has no length and no type yet. A record that spans several
-//!   blocks may lack its last fragments if the process is killed while it writes the record: this
-//!   takes a nanosecond in a mapping, and otherwise the time of a system call.
+//!   blocks may lack its last fragments if the process is killed before they are written: within
+//!   about a nanosecond in a mapping, or during a system call otherwise.
 //!
 //! # Why it is sound
 //! Nothing borrows from the mapping except [`MappedLog::write`], for one copy. Other code may read
@@ -65,7 +65,8 @@ const MAX_WINDOW_BYTES: u64 = 1 << 20;
 const OFTEN_BYTES: u64 = 64 << 10;
 
 /// Minimum mean size, in bytes, of records that count as large. With a larger minimum, more logs
-/// are mapped. Measured by filling databases with values of 1 to 4 KiB (`docs/performance.md`).
+/// are mapped. The value was measured by filling databases with values of 1 to 4 KiB
+/// (`docs/performance.md`).
 const LARGE_BYTES: u64 = 2 << 10;
 
 /// Distance, in bytes, by which the length of a log is set ahead once the log has [`PLAIN_BYTES`].
@@ -114,7 +115,7 @@ pub(super) struct MappedLog {
 enum Mode {
     /// With a system call. The mode is chosen again at position `until`.
     Plain { until: u64 },
-    /// By a store into a window; with a system call if the record does not fit.
+    /// By a store into a window, or with a system call if the record does not fit into the window.
     Mapped(Window),
     /// With a system call from now on: the filesystem cannot map logs, or a call for mapping
     /// failed.
@@ -216,8 +217,8 @@ impl MappedLog {
     }
 
     /// Stores `bytes` in the window. Returns false if there is no window or `bytes` do not fit.
-    /// Headers are completed last, in ascending order, so that a partly stored record does not look
-    /// like a record, neither to other readers nor after the process is killed.
+    /// Headers are completed last, in ascending order, so that a partly stored record never looks
+    /// like a complete one, to other readers or after the process is killed.
     fn store(&mut self, bytes: &[u8]) -> bool {
         let Mode::Mapped(window) = &mut self.mode else { return false };
         if bytes.len() > MAX_STORED_BYTES || !self.deferred.is_empty() {
@@ -292,7 +293,7 @@ impl MappedLog {
         }
     }
 
-    /// Closes the window, if there is one. The next choice may open another.
+    /// Closes the window, if there is one. The next call of `prepare_next` may open another window.
     fn unmap(&mut self) {
         if let Mode::Mapped(_) = self.mode {
             self.mode = Mode::Plain { until: self.position };

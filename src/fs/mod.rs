@@ -149,8 +149,8 @@ pub trait ReadFile: Send + Sync + Debug {
     }
 
     /// Returns two numbers that no other file has while this file is open, such as its device and
-    /// inode, or `None` if the filesystem has no such numbers. They tell a reader beside a writer
-    /// that a file was replaced by another file of the same name.
+    /// inode, or `None` if the filesystem has no such numbers. From them, a reader notices that a
+    /// writer has replaced the file by another file of the same name.
     fn identity(&self) -> io::Result<Option<(u64, u64)>> {
         Ok(None)
     }
@@ -184,7 +184,7 @@ pub trait WriteFile: Send + Debug {
 /// A guard that holds the lock on a lock file until it is dropped.
 pub trait FileLock: Send + Sync + Debug {
     /// Returns whether another file has taken the place of the lock file. Another process may hold
-    /// a lock on that file, and the whole directory may be a different one.
+    /// a lock on that file, and the whole directory may have been replaced.
     fn is_replaced(&self) -> io::Result<bool> {
         Ok(false)
     }
@@ -209,7 +209,7 @@ pub(crate) fn check_not_replaced(lock: Option<&Weak<dyn FileLock>>) -> io::Resul
 /// The holder of a lock, as far as the system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// This process: it has the database open already.
+    /// This process, which already has the database open.
     ThisProcess,
     /// Another process, with its process id if known.
     Process(Option<u32>),

@@ -95,8 +95,8 @@ impl<F: Clone + PartialEq> Namespace<F> {
         self.dirs.get(&dir).is_none_or(|entries| entries.is_empty())
     }
 
-    /// Returns the directories from the root to the one that contains the last name of `path`, and
-    /// the last name.
+    /// Returns the directories from the root to the directory that contains the last name of
+    /// `path`, and the last name.
     fn walk<'p>(&self, path: &'p Path) -> io::Result<(Vec<DirId>, Option<&'p OsStr>)> {
         let mut names = names(path);
         let last = names.pop();

@@ -207,8 +207,8 @@ impl<'t> TransactionCursor<'t> {
         Ok(false)
     }
 
-    /// Extends the walked range to the current entry. Needs to be called only where a walk turns or
-    /// ends, because its farthest entries are there.
+    /// Extends the walked range to the current entry. It is enough to call this where a walk turns
+    /// or ends, because the outermost entries of the walk are there.
     fn note_position(&mut self) {
         if !self.valid() {
             return;

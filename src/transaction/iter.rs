@@ -22,7 +22,7 @@ pub struct TransactionIter<'t> {
     front: Option<MergedCursor<'t>>,
     back: Option<MergedCursor<'t>>,
     range: Span,
-    /// The keyspace whose keys are yielded. The range is within it.
+    /// The keyspace whose keys are yielded. The range is within this keyspace.
     space: Space,
     done: bool,
     writes: &'t OwnWrites,

@@ -1,9 +1,10 @@
 //! A cursor over the database and the writes of a transaction, merged by user key. A write of the
 //! transaction hides the database's entry of the same key.
 //!
-//! In a walk forward, the database's cursor and the own writes are each at their first entry that
-//! is not before the current entry. In a walk backward, they are each at their last entry that is
-//! not after the current entry. A change of direction is a seek in both.
+//! In a walk forward, the positions in the database and in the own writes are each at the first
+//! entry that is not before the current entry. In a walk backward, they are each at the last entry
+//! that is not after the current entry. To change direction, both positions are found again by a
+//! seek.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -19,7 +20,7 @@ use crate::transaction::own::{OwnWrite, OwnWrites};
 enum Place {
     /// The cursor is at no entry.
     Nowhere,
-    /// The database's entry is the current one.
+    /// The database's entry is the current entry.
     Base,
     /// The own write is the current entry.
     Own,

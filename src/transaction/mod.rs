@@ -1,5 +1,5 @@
 //! Transactions: reads at one moment, writes that are applied atomically, and a check at the commit
-//! that nothing that the transaction has read was written in the meantime.
+//! that nothing the transaction has read was written in the meantime.
 //!
 //! | file | what is in it |
 //! | --- | --- |
@@ -244,8 +244,8 @@ impl Transaction {
         self.own.write(key, value);
     }
 
-    /// Sets a savepoint and returns it. [`rollback_to`](Self::rollback_to) undoes the writes after
-    /// it.
+    /// Sets a savepoint and returns it. [`rollback_to`](Self::rollback_to) undoes the writes since
+    /// the savepoint.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -291,7 +291,7 @@ impl Transaction {
     ///   meantime;
     /// - the errors of [`Db::write`](crate::Db::write), and errors of reading tables for the check.
     ///
-    /// After an error nothing is written, unless it is an I/O error of the log.
+    /// After an error nothing is written, unless the error is an I/O error of the log.
     pub fn commit(self) -> Result<()> {
         self.commit_with(&WriteOptions::default())
     }

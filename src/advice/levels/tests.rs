@@ -2,7 +2,7 @@ use super::*;
 use crate::advice::plan::TableFilters;
 use crate::filter::math::best_probes;
 
-/// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the one
+/// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the level
 /// above. Filters have 10,000 keys, and each level is searched in vain `times` times.
 fn full(times: u64) -> Vec<LevelUse> {
     let level = |level: u32| {
@@ -58,7 +58,7 @@ fn the_division_is_that_of_the_closed_form() {
         let advised = choices.within(choices.bytes(&uniform));
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
-        // The next level has ten times the keys and as many lookups in vain, so it gets
+        // The next level has ten times the keys and as many unsuccessful lookups, so it gets
         // ln 10 / (ln 2)^2 = 4.8 bits per key less. Memory is divided into parts, which are coarse
         // for small levels.
         for levels in advised[2..=4].windows(2) {

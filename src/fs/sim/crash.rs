@@ -8,7 +8,7 @@ use super::content::Content;
 use super::state::{FileChange, FileId, FileState, State};
 use crate::base::random::Rng;
 
-/// The kind and time of a crash, and which unsynced changes survive it.
+/// The kind and time of a crash, and which unsynced changes survive the crash.
 ///
 /// Durable bytes and names always survive; in a [`CrashPlan::process_kill`], everything survives.
 /// The image that a crash leaves is determined by the plan and by the operations before the crash.
@@ -79,10 +79,10 @@ impl CrashPlan {
         CrashPlan::new(Survival::Everything, 0)
     }
 
-    /// Returns a plan in which power is lost, and any subset of the unsynced changes survives. Each
-    /// dirty sector of a file survives or not, with its contents after any of the writes to it. A
-    /// file's length is any of the lengths that it had. Any of the creations, renames and removals
-    /// of names survive.
+    /// Returns a plan in which power is lost, and a random subset of the unsynced changes survives.
+    /// Each dirty sector of a file has its durable contents or its contents after any of the writes
+    /// to it. The length of a file is any of the lengths that the file had. Each creation, rename
+    /// or removal of a name survives or is lost.
     pub fn random(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::Random, seed)
     }

@@ -39,7 +39,7 @@ pub enum OpKind {
     RemoveDir,
     /// Syncing a directory.
     SyncDir,
-    /// Taking the lock on a lock file, which may create it.
+    /// Taking the lock on a lock file, which may create the file.
     Lock,
 }
 

@@ -255,8 +255,8 @@ impl SimFs {
         self.shared.inner.lock().state.pending_seqs().len() as u64
     }
 
-    /// Returns the mutating operations since [`SimFs::record_history`], or no operations without
-    /// it.
+    /// Returns the mutating operations since [`SimFs::record_history`], or an empty list if it was
+    /// not called.
     pub fn journal(&self) -> Vec<JournalEntry> {
         let inner = self.shared.inner.lock();
         inner.history.as_ref().map(|history| history.journal.clone()).unwrap_or_default()
