@@ -597,8 +597,8 @@ impl Db {
         self.inner.engine.close()
     }
 
-    /// Returns the approximate number of bytes in the table files, as stored, that hold the keys in
-    /// `range`. Entries that are only in memory do not count.
+    /// Returns approximately how many bytes the entries in `range` take in the table files. Entries
+    /// that are only in memory do not count.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.

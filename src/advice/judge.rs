@@ -31,7 +31,7 @@ pub struct Saving {
     pub filter_bytes: u64,
 }
 
-/// The certainty of an advice.
+/// The certainty of the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -64,8 +64,8 @@ pub const LEAST_PART: f64 = 0.02;
 /// fraction leads to larger filters.
 pub const ENOUGH: f64 = 0.95;
 
-/// Minimum number of lookups for an advice to be called certain. With a higher number, more
-/// samples count as too small.
+/// Minimum number of lookups for advice to be called certain. With a higher number, more samples
+/// count as too small.
 pub const LEAST_LOOKUPS: usize = 100;
 
 /// The normal distribution's quantile of a two-sided 95 % interval.

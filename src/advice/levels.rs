@@ -323,11 +323,10 @@ pub struct LevelAdvice {
     pub levels: Vec<LevelShare>,
     /// The division that has the same number of bits per key at each level.
     pub uniform: Division,
-    /// A division of at most the memory of `uniform`, with which as few blocks as possible are read
-    /// in vain.
-    pub advised: Division,
-    /// A division that takes less memory than `uniform`, with which no more blocks are read in
+    /// The division of at most the memory of `uniform` with which the fewest blocks are read in
     /// vain.
+    pub advised: Division,
+    /// A division that takes less memory than `uniform` without more blocks being read in vain.
     pub smaller: Division,
 }
 

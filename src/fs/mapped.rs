@@ -113,7 +113,7 @@ pub(super) struct MappedLog {
 /// The way in which the next record is written.
 #[derive(Debug)]
 enum Mode {
-    /// With a system call. The mode is chosen again at position `until`.
+    /// With a system call, until the mode is chosen again at position `until`.
     Plain { until: u64 },
     /// By a store into a window, or with a system call if the record does not fit into the window.
     Mapped(Window),

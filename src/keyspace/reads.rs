@@ -298,9 +298,9 @@ impl<H> Keyspace<H> {
         Ok(KeyspaceCursor::new(cursor, self.space.clone(), clock))
     }
 
-    /// Returns the approximate number of bytes in the table files, as stored, that hold the keys in
-    /// `range`; `..` is the whole keyspace. Entries that are only in memory do not count. Even on a
-    /// snapshot, the current tables are measured.
+    /// Returns approximately how many bytes the entries in `range` take in the table files; `..` is
+    /// the whole keyspace. Entries that are only in memory do not count. Even on a snapshot, the
+    /// current tables are measured.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.

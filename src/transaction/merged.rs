@@ -56,7 +56,7 @@ impl<'t> MergedCursor<'t> {
         self.place != Place::Nowhere
     }
 
-    /// Moves to no entry.
+    /// Leaves the current entry, so that the cursor is at no entry.
     pub(super) fn leave(&mut self) {
         self.place = Place::Nowhere;
     }

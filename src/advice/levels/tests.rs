@@ -18,9 +18,9 @@ fn full(times: u64) -> Vec<LevelUse> {
     (0..NUM_LEVELS as u32).map(level).collect()
 }
 
-/// Returns the blocks read in vain per get, for bloom filters with the textbook's rate and a
-/// fractional number of bits: first with the same number of bits for all levels, then with rates in
-/// proportion to each level's keys.
+/// Returns the number of blocks read in vain per get, for bloom filters with the textbook's rate
+/// and a fractional number of bits: first with the same number of bits for all levels, then with
+/// rates in proportion to each level's keys.
 fn closed_form(bits: f64) -> (f64, f64) {
     let keys = [10.0, 100.0, 1000.0, 10_000.0f64];
     let all: f64 = keys.iter().sum();
@@ -214,8 +214,8 @@ fn twice_the_tables_have_twice_the_filters() {
     assert_eq!(sizes(&used), once.map(|bytes| 2 * bytes));
 }
 
-/// Compares the probability with that computed from every delta, where the function only counts the
-/// deltas that share a factor with the size.
+/// Checks the probability against a computation over every delta. The function itself only counts
+/// the deltas that share a factor with the size.
 #[test]
 fn probes_that_coincide_are_those_of_every_delta() {
     for (bits, keys, probes) in
