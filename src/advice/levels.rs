@@ -323,8 +323,8 @@ pub struct LevelAdvice {
     pub levels: Vec<LevelShare>,
     /// The division that has the same number of bits per key at each level.
     pub uniform: Division,
-    /// The division of at most the memory of `uniform` with which the fewest blocks are read in
-    /// vain.
+    /// A division of at most the memory of `uniform` with which the number of blocks read in vain
+    /// is close to the minimum.
     pub advised: Division,
     /// A division that takes less memory than `uniform` without more blocks being read in vain.
     pub smaller: Division,
