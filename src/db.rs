@@ -1,5 +1,5 @@
-//! The handles of a program: [`Db`], [`ReadOnlyDb`] and [`Snapshot`]. They have no logic of their
-//! own; the work is done in `engine` and `transaction`.
+//! The handles that a program uses: [`Db`], [`ReadOnlyDb`] and [`Snapshot`]. They have no logic of
+//! their own; the work is done in `engine` and `transaction`.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -82,14 +82,15 @@ impl Drop for Inner {
     }
 }
 
-/// A database opened for reading only. It shows the state at the moment of opening, or of the last
-/// [`ReadOnlyDb::refresh`], whatever a writer does afterwards. Clones are cheap and share the
-/// state.
+/// A database opened for reading only. It shows the state at the moment when it was opened or last
+/// refreshed ([`ReadOnlyDb::refresh`]), whatever a writer does afterwards. Clones are cheap and
+/// share the state.
 ///
 /// Neither opening nor reading changes the directory or takes its lock, so both work on a read-only
-/// medium and while another process writes. Tables are held open, so that a writer may remove them
-/// meanwhile. At most half of the file descriptors that the process may have (`RLIMIT_NOFILE`) are
-/// used for that; [`ReadOnlyDb::unheld_tables`] returns the number of tables beyond this limit.
+/// medium and while another process writes. Tables are held open, so that they stay readable after
+/// a writer removes them. At most half of the file descriptors that the process may have
+/// (`RLIMIT_NOFILE`) are used for this; [`ReadOnlyDb::unheld_tables`] returns the number of tables
+/// beyond this limit.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyDb {
     opened: Arc<Followed>,
@@ -99,12 +100,13 @@ impl Db {
     /// Opens the database in the directory `path`, and replays its logs.
     ///
     /// # Errors
-    /// - [`Error::DatabaseMissing`](crate::Error::DatabaseMissing) if there is none, unless
-    ///   [`Options::create_if_missing`] is on;
-    /// - [`Error::DatabaseExists`](crate::Error::DatabaseExists) if there is one and
+    /// - [`Error::DatabaseMissing`](crate::Error::DatabaseMissing) if the database does not exist,
+    ///   unless [`Options::create_if_missing`] is on;
+    /// - [`Error::DatabaseExists`](crate::Error::DatabaseExists) if the database exists and
     ///   [`Options::error_if_exists`] is on;
-    /// - [`Error::Locked`](crate::Error::Locked) if it is already open, here or in another process;
-    /// - [`Error::Unsupported`](crate::Error::Unsupported) if it was created with another
+    /// - [`Error::Locked`](crate::Error::Locked) if the database is already open, in this or
+    ///   another process;
+    /// - [`Error::Unsupported`](crate::Error::Unsupported) if the database was created with another
     ///   comparator;
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if an option has an invalid
     ///   value;
@@ -145,9 +147,10 @@ impl Db {
     /// (3,221,225,471 bytes) long.
     ///
     /// # Errors
-    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if either is longer;
-    /// - an I/O error of the log. From then on every write fails with
-    ///   [`Error::ReadOnly`](crate::Error::ReadOnly), until [`Db::resume`];
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the key or the value is
+    ///   longer;
+    /// - an I/O error while writing the log. From then on every write fails with
+    ///   [`Error::ReadOnly`](crate::Error::ReadOnly), until [`Db::resume`] succeeds;
     /// - [`Error::Closed`](crate::Error::Closed) after [`Db::close`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(&WriteOptions::default(), key, value)
@@ -166,7 +169,7 @@ impl Db {
         self.inner.engine.write(options, Write::Put(key.as_ref(), value.as_ref()))
     }
 
-    /// Deletes `key`. Succeeds even if it has no value.
+    /// Deletes `key`. Succeeds even if `key` has no value.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -211,21 +214,23 @@ impl Db {
         self.inner.engine.write(options, Write::Batch(batch))
     }
 
-    /// Begins a transaction. Its reads show the database as of one moment, and its own writes.
-    /// [`Transaction::commit`] applies its writes all at once, if nothing that it read has changed
-    /// since. [`Db::transact`] runs a transaction again after a conflict.
+    /// Begins a transaction. Its reads show the database at the moment of this call, and the
+    /// transaction's own writes. [`Transaction::commit`] applies the writes atomically if nothing
+    /// that the transaction read has changed since this call. [`Db::transact`] runs a transaction
+    /// again after a conflict.
     ///
     /// The transaction keeps the database open, like a clone of this handle.
     pub fn transaction(&self) -> Transaction {
         Transaction::begin(self.inner.engine.clone(), self.inner.clone())
     }
 
-    /// Runs `work` in a transaction and commits it; after a conflict, runs it again, from the
-    /// start, in a new one, until a commit succeeds. Returns what `work` returned the last time.
+    /// Runs `work` in a transaction and commits the transaction. After a conflict, runs `work`
+    /// again in a new transaction, until a commit succeeds. Returns the result of the last call of
+    /// `work`.
     ///
-    /// Between two attempts it pauses, at random and for at most 10 ms. The number of attempts is
-    /// not limited: each conflict means that another write succeeded, so some writer always makes
-    /// progress. To give up, count the calls and return an error.
+    /// Between two attempts, this method pauses for a random time of at most 10 ms. The number of
+    /// attempts is not limited: each conflict means that another write succeeded, so some writer
+    /// always makes progress. To give up, count the calls of `work` and return an error from it.
     ///
     /// ```
     /// # use minikv::{Db, Options, Result};
@@ -250,7 +255,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The error that `work` returned, after which nothing is written; errors of
+    /// The error that `work` returned, in which case nothing is written; errors of
     /// [`Transaction::commit`], except for [`Error::Conflict`](crate::Error::Conflict).
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(&WriteOptions::default(), work)
@@ -268,9 +273,10 @@ impl Db {
         retry::transact(|| self.transaction(), options, work)
     }
 
-    /// Replaces the value of `key` by what `change` returns for it; `None` stands for no value,
-    /// both as argument and as result. The update is atomic: if another write changes the value
-    /// meanwhile, `change` is called again with the new value. Returns the new value.
+    /// Replaces the value of `key` with the result of `change`, which is called with the current
+    /// value. `None` stands for no value, both as argument and as result. The update is atomic: if
+    /// another write changes the value in between, `change` is called again with the new value.
+    /// Returns the new value.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -309,9 +315,9 @@ impl Db {
         retry::update(|| self.transaction(), options, key.as_ref(), change)
     }
 
-    /// Makes every write so far durable, as if the last of them had been synced. Syncs nothing if
-    /// all of them are durable already. Threads that call it at the same time share one sync. Like
-    /// a write, it may wait for a flush.
+    /// Makes all earlier writes durable, as if the last of them had been synced. Syncs nothing if
+    /// all earlier writes are durable already. Threads that call this method at the same time share
+    /// one sync of the log. Like a write, the call may wait for a flush.
     ///
     /// # Errors
     /// As [`Db::put_with`].
@@ -331,20 +337,21 @@ impl Db {
         self.inner.engine.write(&options, Write::Batch(WriteBatch::new()))
     }
 
-    /// Returns the sequence number of the last write; 0 if there is none. Every put and every
-    /// deletion takes one.
+    /// Returns the sequence number of the last write, or 0 if there is no write. Every put and
+    /// every deletion takes one sequence number.
     pub fn sequence(&self) -> u64 {
         self.inner.engine.reads.visible_seq()
     }
 
     /// Returns an iterator over the batches that were committed after the sequence number
-    /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). It is like
-    /// [`ReadOnlyDb::changes_since`], but for the process that writes: it yields a write once it is
-    /// acknowledged, synced or not. It reads the logs that were kept ([`Options::keep_logs_bytes`],
-    /// [`Options::keep_logs_for`]) and those that are not flushed yet. It returns `None` after the
-    /// last write so far; later calls may return more.
+    /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). This is the
+    /// counterpart of [`ReadOnlyDb::changes_since`] for the process that writes: the iterator
+    /// yields a write once the write is acknowledged, synced or not. The iterator reads the logs
+    /// that were kept ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]) and the logs that
+    /// are not flushed yet. Its `next` returns `None` after the last write so far; later calls may
+    /// return more.
     ///
-    /// It keeps the database's directory locked, as an iterator over entries does.
+    /// Like an iterator over entries, the iterator keeps the database's directory locked.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -384,17 +391,18 @@ impl Db {
         Snapshot::now(&self.inner.engine.reads)
     }
 
-    /// Writes everything in memory to tables, and returns when they are durable.
+    /// Writes everything in memory to tables, and returns when the tables are durable.
     ///
     /// # Errors
-    /// The error that kept a table from being written. Its entries remain in memory and in the log.
+    /// The error that kept a table from being written. The table's entries remain in memory and in
+    /// the log.
     pub fn flush(&self) -> Result<()> {
         self.inner.engine.flush()
     }
 
     /// Compacts everything in `range` into one level. This frees the space of deleted and
-    /// overwritten entries, except those that a snapshot needs. `..` is the whole database;
-    /// excluded bounds count as included.
+    /// overwritten entries, except those that a snapshot needs. `..` is the whole database; an
+    /// excluded bound is treated as included.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -411,11 +419,11 @@ impl Db {
         self.inner.engine.compact_range(key_range(&range))
     }
 
-    /// Creates a copy of the database as it is now in the directory `dir`, which must be empty or
-    /// missing. The copy is an independent database, and durable when this returns.
+    /// Copies the current state of the database to the directory `dir`, which must be empty or
+    /// missing. The copy is an independent database and is durable when this method returns.
     ///
-    /// Tables are not copied but hard-linked, unless the filesystem cannot do that; logs are
-    /// copied. Reads and writes continue meanwhile. A crash meanwhile leaves an incomplete copy,
+    /// Tables are hard-linked, or copied if the filesystem cannot do that; logs are copied. Reads
+    /// and writes continue during the call. A crash during the call leaves an incomplete copy,
     /// which cannot be opened.
     ///
     /// ```
@@ -439,12 +447,12 @@ impl Db {
         self.inner.engine.checkpoint(dir.as_ref())
     }
 
-    /// Adds a backup of the database as it is now to the folder `folder`, which is created if it is
-    /// missing or empty. [`Backups`](crate::Backups) lists, verifies and restores backups.
+    /// Adds a backup of the current state of the database to the folder `folder`, which is created
+    /// if it is missing or empty. [`Backups`](crate::Backups) lists, verifies and restores backups.
     ///
-    /// Unlike a checkpoint, a backup shares no file with the database. It reads all tables, and
-    /// copies those that the previous backup does not have. Reads and writes continue meanwhile. A
-    /// crash meanwhile leaves the earlier backups as they were.
+    /// Unlike a checkpoint, a backup shares no file with the database. The call reads all tables,
+    /// and copies those that the previous backup does not have. Reads and writes continue during
+    /// the call. A crash during the call leaves the earlier backups as they were.
     ///
     /// ```
     /// # use minikv::{Backups, Db, Options};
@@ -466,45 +474,48 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if `folder` is neither empty nor
-    /// a folder of backups; [`Error::Locked`](crate::Error::Locked) while another backup is added
-    /// to it; I/O errors, after which the folder holds the backups that it held before.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if `folder` is neither empty nor a
+    /// folder of backups; [`Error::Locked`](crate::Error::Locked) while another backup is being
+    /// added to `folder`; I/O errors, after which `folder` holds the same backups as before.
     pub fn backup(&self, folder: impl AsRef<Path>) -> Result<Backup> {
         let engine = &self.inner.engine;
         take(engine.source()?, folder.as_ref(), &engine.options, &mut |_| {})
     }
 
-    /// Adds `tables` to the database, all at once: reads show all of their entries or none, and
-    /// after a crash the database has all of them or none. They are durable when this returns, and
-    /// so is everything written before. They replace entries of the same keys; existing snapshots
-    /// and iterators do not show them. The files stay where they are.
+    /// Adds `tables` to the database atomically: reads show all entries of `tables` or none, and
+    /// after a crash the database has all of the tables or none. When this method returns, the
+    /// tables and everything written before are durable. The new entries replace existing entries
+    /// with the same keys, but existing snapshots and iterators do not show them. The files of
+    /// `tables` stay where they are.
     ///
-    /// A table goes to the deepest level such that no table there or in any level above has keys in
-    /// its range, or to level 0 if there is no such level. Its file is hard-linked into the
-    /// database, or copied if it is on another filesystem. It is rewritten only if its sequence
-    /// numbers do not fit: as a rule, because the database holds newer writes, such as a table that
-    /// was begun later and ingested first.
+    /// A table is placed in the deepest level for which neither that level nor any level above it
+    /// has a table with keys in the new table's range; if there is no such level, the table is
+    /// placed in level 0. Its file is hard-linked into the database, or copied if it is on another
+    /// filesystem. The table is rewritten only if its sequence numbers do not fit. As a rule, this
+    /// happens because the database holds newer writes, such as a table that was begun later and
+    /// ingested first.
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the ranges of two tables
-    /// overlap; I/O errors. The database has none of the tables then, unless writing the MANIFEST
-    /// failed: in that case the next open shows all of them or none.
+    /// overlap; I/O errors. After an error the database has none of the tables, unless writing the
+    /// MANIFEST failed: in that case the next open shows all of the tables or none.
     pub fn ingest(&self, tables: &[SortedTable]) -> Result<Ingested> {
         sorted::ingest(&self.inner.engine, tables)
     }
 
-    /// Deletes all entries with keys in `range`, as one write: reads show all of them or none, and
-    /// after a crash the database has all of them or none. Existing snapshots, iterators and
-    /// cursors still show them. Returns counts of the work done.
+    /// Deletes all entries with keys in `range` as one write: reads show either all of these
+    /// entries or none, and after a crash the database has either all of them or none. Existing
+    /// snapshots, iterators and cursors still show the deleted entries. Returns counts of the work
+    /// done.
     ///
-    /// A range with few entries is deleted by a batch of deletions. A larger range is deleted by
-    /// tables: those that lie within it are dropped whole, and only the keys in tables that
-    /// straddle its ends are deleted one by one. The cost depends on the straddling tables, not on
-    /// the number of entries, and the space is freed at once, except for entries that a snapshot or
-    /// an iterator shows. Such a deletion flushes everything written before, makes writes wait
-    /// meanwhile, and is durable even without a sync.
+    /// A range with few entries is deleted by a batch of deletions. In a larger range, tables that
+    /// are entirely within the range are dropped whole, and only the keys in tables that straddle
+    /// an end of the range are deleted one by one. The cost depends on the straddling tables, not
+    /// on the number of entries, and the space is freed at once, except for entries that a snapshot
+    /// or an iterator shows. The deletion of a larger range flushes everything written before,
+    /// makes other writes wait until it is done, and is durable even without a sync.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -520,8 +531,8 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::put`]; corruption and I/O errors of the tables that straddle the ends of the range.
-    /// The database has all of the entries then, unless writing the MANIFEST failed: in that case
-    /// the next open shows all of them or none.
+    /// After an error the database has all of the entries, unless writing the MANIFEST failed: in
+    /// that case the next open shows all of the entries or none.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
         self.delete_range_with(&WriteOptions::default(), range)
     }
@@ -552,10 +563,11 @@ impl Db {
         self.inner.engine.health()
     }
 
-    /// Accepts writes again after an error stopped them: for example, once a full disk has space
-    /// again. If nothing stopped them, retries failed background work at once.
+    /// Accepts writes again after an error has stopped writes: for example, once a full disk has
+    /// space again. If nothing has stopped writes, retries failed background work at once.
     ///
-    /// All acknowledged writes are still present. A write that failed is not, and never will be.
+    /// All acknowledged writes are still present. A write that failed is not present, and never
+    /// will be.
     ///
     /// # Errors
     /// The error that still prevents writes; the database stays read-only.
@@ -563,12 +575,13 @@ impl Db {
         self.inner.engine.resume()
     }
 
-    /// Returns the counters since the database was opened, and the sizes of its parts now.
+    /// Returns counters of the work since the database was opened, and the current sizes of its
+    /// parts.
     pub fn stats(&self) -> Stats {
         self.inner.engine.stats()
     }
 
-    /// Returns the report of the replay of the logs when the database was opened.
+    /// Returns the report on the logs that were replayed when the database was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.inner.engine.recovery
     }
@@ -584,8 +597,8 @@ impl Db {
         self.inner.engine.close()
     }
 
-    /// Returns the approximate size of the part of the table files that holds the keys in `range`,
-    /// in bytes as stored. Entries that are only in memory do not count.
+    /// Returns approximately how many bytes the entries in `range` take in the table files. Entries
+    /// that are only in memory do not count.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.
@@ -599,12 +612,12 @@ impl Db {
     /// | name | value |
     /// | --- | --- |
     /// | `leveldb.num-files-at-level<N>` | number of tables at level N, 0 to 6 |
-    /// | `leveldb.stats` | a table of sizes, and of compactions since the opening, by level |
+    /// | `leveldb.stats` | for each level, its size and its compactions since the opening |
     /// | `leveldb.sstables` | the tables of each level, with their key ranges |
     /// | `leveldb.approximate-memory-usage` | bytes of memory in use |
     ///
-    /// Memory in use is that of memtables, cached blocks, indexes and filters. The prefix `minikv.`
-    /// may be used instead of `leveldb.`.
+    /// The memory in use consists of memtables, cached blocks, indexes and filters. The prefix
+    /// `minikv.` may be used instead of `leveldb.`.
     pub fn property(&self, name: &str) -> Option<String> {
         let view = self.inner.engine.reads.view_owned();
         property::property(name, &self.stats(), &view.version)
@@ -616,33 +629,35 @@ impl Db {
 }
 
 impl ReadOnlyDb {
-    /// Returns the counters since the database was opened, and the sizes of its parts.
+    /// Returns counters of the work since the database was opened, and the current sizes of its
+    /// parts.
     pub fn stats(&self) -> Stats {
         let (state, view) = (&self.opened.state, self.opened.state.view_owned());
         state.look_into_all(&view.version);
         property::read_stats(state, &view)
     }
 
-    /// Returns the report of the replay of the logs at the opening.
+    /// Returns the report on the logs that were replayed when the database was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.opened.recovery
     }
 
-    /// Returns the number of tables that could not be held open: 0, unless there are more tables
-    /// than half of the file descriptors that the process may have. Such a table is opened for each
-    /// read. Once a writer has removed it, reads of it fail with an error that says so.
+    /// Returns the number of tables that could not be held open. It is 0 unless the number of
+    /// tables exceeds half of the file descriptors that the process may have. A table that is not
+    /// held open is opened for each read. Once a writer has removed such a table, reads of the
+    /// table fail with an error that says so.
     pub fn unheld_tables(&self) -> u64 {
         self.opened.unheld_tables()
     }
 
     /// Moves this handle and its clones to the current state of the files, which another process
-    /// may be writing: minikv, LevelDB or goleveldb. Iterators, cursors and snapshots made before
-    /// keep their state.
+    /// may be writing: minikv, LevelDB or goleveldb. Existing iterators, cursors and snapshots keep
+    /// their state.
     ///
     /// Reads only what was added to the MANIFEST and the logs, and lists the directory. Writes
-    /// nothing, takes no lock, and reads of other threads go on meanwhile. Everything that the
-    /// writer had acknowledged before the call is visible afterwards, and no batch is visible in
-    /// part.
+    /// nothing and takes no lock; other threads can read during the call. Everything that the
+    /// writer had acknowledged before the call is visible afterwards, and no batch is partly
+    /// visible.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -658,18 +673,18 @@ impl ReadOnlyDb {
     /// ```
     ///
     /// # Errors
-    /// - those of [`Db::open_read_only`];
-    /// - corruption of a log, even where an opening would leave out the damaged records and report
-    ///   them in [`ReadOnlyDb::recovery`].
+    /// - the errors of [`Db::open_read_only`];
+    /// - corruption of a log, even where opening the database would skip the damaged records and
+    ///   report them in [`ReadOnlyDb::recovery`].
     ///
     /// After an error the handle shows the same state as before, and the next call tries again.
     pub fn refresh(&self) -> Result<Refreshed> {
         self.opened.refresh()
     }
 
-    /// Returns an iterator that calls [`ReadOnlyDb::refresh`] every `poll_interval` and yields its
-    /// result whenever something has changed. It sleeps in between, and never ends. An error is an
-    /// item, too, after which it goes on.
+    /// Returns an iterator that calls [`ReadOnlyDb::refresh`] every `poll_interval` and yields the
+    /// result of the refresh whenever something has changed. The iterator sleeps between refreshes
+    /// and never ends. It yields an error as an item, too, and then continues.
     ///
     /// ```no_run
     /// # use minikv::{Db, Options};
@@ -684,22 +699,24 @@ impl ReadOnlyDb {
         Follow::new(self.opened.clone(), poll_interval)
     }
 
-    /// Returns the sequence number of the last write that this handle shows; 0 if there is none.
+    /// Returns the sequence number of the last write that this handle shows, or 0 if it shows no
+    /// write.
     pub fn sequence(&self) -> u64 {
         self.opened.sequence()
     }
 
     /// Returns an iterator over the batches that the writer committed after the sequence number
     /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). A batch may
-    /// hold several writes: those that were written to the log as one record. The first one may
-    /// begin before `sequence`.
+    /// hold several writes that were written to the log as one record. The first batch may begin
+    /// before `sequence`.
     ///
-    /// It reads the writer's logs. It returns `None` after the last write so far; later calls may
-    /// return more. Each time it reaches the end, it refreshes this handle
-    /// ([`ReadOnlyDb::refresh`]). A writer removes a log once its writes are flushed and the log
-    /// need not be kept ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]). If the writer
-    /// keeps no logs, begin at [`ReadOnlyDb::sequence`], and call `next` again before the writer
-    /// has filled two write buffers, which is a few megabytes.
+    /// The iterator reads the writer's logs. Its `next` returns `None` after the last write so far;
+    /// later calls may return more. Each time the iterator reaches the end, it refreshes this
+    /// handle ([`ReadOnlyDb::refresh`]). A writer removes a log once the writes in the log are
+    /// flushed and the log need not be kept ([`Options::keep_logs_bytes`],
+    /// [`Options::keep_logs_for`]). If the writer keeps no logs, begin at [`ReadOnlyDb::sequence`],
+    /// and call `next` again before the writer has filled two write buffers, which is a few
+    /// megabytes.
     ///
     /// ```
     /// # use minikv::{BatchOp, Db, Options};
@@ -718,18 +735,18 @@ impl ReadOnlyDb {
     /// ```
     ///
     /// # Errors
-    /// Corruption and I/O errors. Errors that occur later are items of the iterator, which yields
-    /// the same error from then on. One of them is
-    /// [`Error::ChangesLost`](crate::Error::ChangesLost): changes are never left out silently. A
-    /// `sequence` that the database has not reached is this error, too: it means that writes were
-    /// lost.
+    /// Corruption and I/O errors. Later errors are items of the iterator, which yields the same
+    /// error from then on. One possible error is [`Error::ChangesLost`](crate::Error::ChangesLost):
+    /// changes are never left out silently. This is also the error for a `sequence` that the
+    /// database has not reached, which means that writes were lost.
     pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
         Changes::of_followed(self.opened.clone(), sequence)
     }
 
     /// Returns a snapshot: the database as this handle shows it now, to read from after a
-    /// [`ReadOnlyDb::refresh`]. It holds the tables of that moment open. It cannot be given to
-    /// [`ReadOptions::snapshot`], and its reads do not count in [`ReadOnlyDb::stats`].
+    /// [`ReadOnlyDb::refresh`]. The snapshot holds open the tables that the handle shows now. The
+    /// snapshot cannot be given to [`ReadOptions::snapshot`], and its reads do not count in
+    /// [`ReadOnlyDb::stats`].
     pub fn snapshot(&self) -> Snapshot {
         self.opened.snapshot()
     }
@@ -762,11 +779,11 @@ impl Snapshot {
 macro_rules! reads {
     ($handle:ty) => {
         impl $handle {
-            /// Returns the value of `key`, or `None` if it has none.
+            /// Returns the value of `key`, or `None` if `key` has no value.
             ///
-            /// A value from a table is a copy if it is at most 1 KiB long. A longer one shares the
-            /// memory of its block, and a value from a memtable shares a part of the memtable: copy
-            /// values that are kept for long.
+            /// A value from a table is a copy if it is at most 1 KiB long. A longer value shares
+            /// the memory of its block, and a value from a memtable shares memory of the memtable:
+            /// copy a value that you keep for long.
             ///
             /// # Errors
             /// Corruption and I/O errors. Damage is never reported as `None`.
@@ -829,7 +846,7 @@ macro_rules! reads {
             /// get without filters.
             ///
             /// Two gets are done, one of them without filters. Both count in the statistics. The
-            /// one without filters adds nothing to the block cache.
+            /// get without filters adds nothing to the block cache.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -853,11 +870,11 @@ macro_rules! reads {
             }
 
             /// Returns advice on which filters are worthwhile for the gets since the database was
-            /// opened. A sample of their keys (at most 8192 keys and 1 MiB, from about the last two
-            /// million gets) is replayed against filters of other kinds and sizes. Writes nothing
-            /// and leaves the block cache as it is.
+            /// opened. A sample of the keys of these gets (at most 8192 keys and 1 MiB, from about
+            /// the last two million gets) is replayed against filters of other kinds and sizes.
+            /// Writes nothing and leaves the block cache as it is.
             ///
-            /// Each table whose range contains one of these keys is read once, which takes about
+            /// Each table whose range contains a key of the sample is read once, which takes about
             /// as long as the reads of a full compaction. The replay does not count in the
             /// statistics.
             ///
@@ -871,7 +888,7 @@ macro_rules! reads {
             /// }
             /// db.flush()?;
             /// for i in 0..1000 {
-            ///     db.get(format!("user/{i:04}/draft"))?; // never there
+            ///     db.get(format!("user/{i:04}/draft"))?; // does not exist
             /// }
             /// let advice = db.filter_advice()?;
             /// assert_ne!(advice.layout, FilterLayout::None);
@@ -889,7 +906,7 @@ macro_rules! reads {
                 advice::filter_advice(reader.state(), &view, seq)
             }
 
-            /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
+            /// Returns the values that `keys` have at one moment, in the order of `keys`.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -903,7 +920,7 @@ macro_rules! reads {
             /// ```
             ///
             /// # Errors
-            /// As [`get`](Self::get). The first error is returned instead of all values.
+            /// As [`get`](Self::get). If any key fails, only the first error is returned.
             pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
                 self.multi_get_with(&ReadOptions::default(), keys)
             }
@@ -933,8 +950,8 @@ macro_rules! reads {
             ///
             /// # Errors
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a
-            /// snapshot of another database. Errors of reading are items of the iterator, which
-            /// ends after one.
+            /// snapshot of another database. A read error is an item of the iterator, which ends
+            /// after that item.
             pub fn iter(&self) -> Result<Iter> {
                 self.iter_with(&ReadOptions::default())
             }
@@ -1001,9 +1018,9 @@ macro_rules! reads {
             }
 
             /// Returns an iterator over the entries whose keys start with `prefix` and are not
-            /// before the lower bound `from`. With the last key of a page as an excluded bound, it
-            /// yields the next page of a long listing. A bound after all keys with the prefix
-            /// yields nothing.
+            /// before the lower bound `from`. To get the next page of a long listing, pass the last
+            /// key of the page before as an excluded bound. If the bound is after all keys with the
+            /// prefix, the iterator is empty.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -1067,10 +1084,10 @@ macro_rules! reads {
                 Ok(self.first_key_value()?.is_none())
             }
 
-            /// Returns a cursor. It is at no entry until its first move.
+            /// Returns a cursor. It is at no entry until it is first moved.
             ///
             /// # Errors
-            /// Corruption and I/O errors of the tables of level 0, which it opens.
+            /// Corruption and I/O errors of the tables of level 0, which this method opens.
             pub fn cursor(&self) -> Result<Cursor> {
                 self.cursor_with(&ReadOptions::default())
             }

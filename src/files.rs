@@ -2,8 +2,8 @@
 //! read such files without opening the database, such as `minikv inspect`.
 //!
 //! Nothing here takes the lock of a database. A program that reads files while another process
-//! writes them must synchronize that itself. Bytes are checked when they are decoded: damage is an
-//! error that names the file and the offset, never a panic.
+//! writes them must do the synchronization itself. Bytes are checked when they are decoded: damage
+//! is an error that names the file and the offset, never a panic.
 //!
 //! The layouts are described in `docs/format.md`.
 //!
@@ -64,8 +64,8 @@ use crate::table::{BlockReadOptions, Table};
 
 impl TableCursor {
     /// Opens the table in the file `path`, and returns a cursor over its entries, not yet
-    /// positioned. In a table of a database, keys are internal keys: [`ParsedKey::parse`] takes
-    /// them apart, and [`ParsedKey::encode`] makes one to seek.
+    /// positioned. Keys in a database's tables are internal keys: [`ParsedKey::parse`] splits an
+    /// internal key into its parts, and [`ParsedKey::encode`] makes an internal key to seek to.
     ///
     /// Only the comparator and the filesystem of the options matter.
     ///

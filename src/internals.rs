@@ -31,7 +31,7 @@ pub mod base {
     pub use crate::base::size::Size;
     pub use crate::base::{hash, random};
 
-    /// Makes errors of corruption, and says where the damage is.
+    /// Creates corruption errors, and adds the file and the offset of the damage to an error.
     pub trait Damage {
         fn corruption(what: impl Into<String>) -> Self;
         fn mismatch(what: impl Into<String>, expected: impl Display, found: impl Display) -> Self;

@@ -22,17 +22,18 @@
 //!
 //! # Why minikv
 //! - **LevelDB's files.** C++ LevelDB and goleveldb open the databases that this library writes,
-//!   and it opens theirs, and those of Chromium and others. A program can switch, and switch back.
-//! - **Concurrent, in safe Rust.** Reads do not wait for writes; flushes and compactions run beside
-//!   both. `unsafe` is in one small file, which maps the end of the log.
+//!   and this library opens databases written by them, by Chromium and by others. A program can
+//!   switch to minikv, and switch back.
+//! - **Concurrent, in safe Rust.** Reads do not wait for writes, and both continue during flushes
+//!   and compactions. `unsafe` is in one small file, which maps the end of the log.
 //! - **It explains its reads.** [`Db::explain`] shows which tables, filters and blocks a get goes
 //!   through, and [`Db::filter_advice`] says what other filters would save.
 //! - **Damage is never "not found".** Damage on disk is an [`Error`] that names the file, the
 //!   offset, and what was expected there.
 //!
 //! # Features
-//! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
-//!   over ranges and prefixes and [`Cursor`]s, both ways.
+//! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, and
+//!   iterators over ranges and prefixes and [`Cursor`]s, which move in both directions.
 //! - Serializable transactions: [`Db::transact`], [`Db::update`] and [`Transaction`].
 //! - Keyspaces, named spaces of keys in one database: [`Db::keyspace`] and [`Keyspace`]. Entries
 //!   may have a time to live: [`Db::expiring_keyspace`].
@@ -42,36 +43,39 @@
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
-//! Cargo features, none of them on by default:
+//! Cargo features, all of them off by default:
 //! - `serde`: `Serialize` for [`Stats`], [`Explanation`], [`VerifyReport`], [`RepairReport`] and
-//!   [`FilterAdvice`]. The command's `--json` prints them.
-//! - `zlib`: tables compressed with zlib or raw deflate, as Minecraft's, which LevelDB cannot read.
+//!   [`FilterAdvice`]. With `--json`, the command prints these types.
+//! - `zlib`: tables compressed with zlib or raw deflate, as in Minecraft's databases. LevelDB
+//!   cannot read such tables.
 //! - `zstd`: tables compressed with zstd, which LevelDB 1.23 and older cannot read.
 //! - `sim`: `fs::SimFs`, a filesystem that crashes and fails on demand, for tests.
 //!
 //! # Durability
-//! A write survives the end of the process as soon as it returns, and a loss of power too if
-//! [`WriteOptions::sync`] was set. After a loss of power, a prefix of the writes, in their order,
-//! is left; it contains every synced write. A batch survives whole or not at all.
+//! Once a write has returned, it survives the end of the process, and also a loss of power if
+//! [`WriteOptions::sync`] was set. After a loss of power, a prefix of the sequence of writes is
+//! left, which contains every synced write. A batch survives whole or not at all.
 //!
 //! # Threads
 //! [`Db`] is `Send + Sync` and cheap to clone; every method but [`Db::close`] takes `&self`. Reads
 //! take no lock that a write or a compaction holds for long. Concurrent writes share a log record
-//! and a sync. Each open database has three threads in the background, unless it shares them
-//! ([`Resources`]): one flushes, two compact. One more calls the [`Observer`], if there is one.
-//! There is no async interface: calls may wait for the disk, so use `spawn_blocking` or the like.
+//! and a sync. Each open database has three background threads, unless it shares threads with other
+//! databases ([`Resources`]): one thread flushes and two compact. If there is an [`Observer`], a
+//! further thread calls it. There is no async interface: calls may wait for the disk, so use
+//! `spawn_blocking` or the like.
 //!
 //! # Limits
 //! - A key and a value may each be up to 3 GiB (3,221,225,471 bytes) long, and either may be empty.
-//! - One process writes at a time; others may read the state as of the moment when they opened the
-//!   database ([`Db::open_read_only`]) or refreshed it ([`ReadOnlyDb::refresh`]).
-//! - A get and a put are two steps: two threads that read a value and write it back at once lose
-//!   one of the updates. Use [`Db::update`] or a [`Transaction`].
-//! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
-//! - It is not a server and not a SQL database.
+//! - One process writes at a time. Other processes may read the state at the moment when they
+//!   opened the database ([`Db::open_read_only`]) or last refreshed it ([`ReadOnlyDb::refresh`]).
+//! - A get followed by a put is not atomic: if two threads read a value and write it back at the
+//!   same time, one of the updates is lost. Use [`Db::update`] or a [`Transaction`].
+//! - minikv is tested on Linux. It is meant to compile on macOS and FreeBSD, but is not tested
+//!   there.
+//! - minikv is not a server and not a SQL database.
 //!
 //! # Modules
-//! The types of everyday use are here, at the root. The rest is in modules:
+//! Types for everyday use are here, at the crate root. The others are in modules:
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -122,7 +126,7 @@ pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Result};
 pub use bulk::sorted::{Ingested, SortedTable};
 pub use bulk::writer::TableWriter;
-/// A key or value that was read: bytes that share their memory when cloned. From the `bytes` crate.
+/// A key or value that was read, from the `bytes` crate. Clones share its memory.
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};

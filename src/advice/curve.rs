@@ -1,13 +1,13 @@
 //! The miss-ratio curve: how many block reads would miss a block cache of a given size.
 //!
-//! The cache is simulated with the rules of [`BlockCache`](crate::table::block_cache), without the
-//! blocks. A large cache is simulated in miniature: only blocks whose hashed number is below a
-//! threshold take part, in a cache that is smaller in proportion (Waldspurger et al., "Cache
-//! modeling and optimization using miniature simulations", USENIX ATC 2017, with the spatially
-//! hashed sampling of SHARDS, FAST 2015). Either all reads of a block take part or none, so the
-//! distances between its reads shrink in proportion to the cache. A simulation never holds more
-//! than about [`MOST_BLOCKS`] blocks, however large the cache is; a cache of fewer blocks is
-//! simulated whole.
+//! The cache is simulated with the rules of [`BlockCache`](crate::table::block_cache), but without
+//! the contents of blocks. A large cache is simulated in miniature: only blocks whose hashed number
+//! is below a threshold take part, in a cache that is smaller in proportion (Waldspurger et al.,
+//! "Cache modeling and optimization using miniature simulations", USENIX ATC 2017, with the
+//! spatially hashed sampling of SHARDS, FAST 2015). Either all reads of a block take part or none
+//! of them, so the number of reads between two reads of a block shrinks in proportion to the cache.
+//! A simulation never holds more than about [`MOST_BLOCKS`] blocks, however large the cache is. A
+//! cache of fewer blocks is simulated at full size.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,12 +18,12 @@ use crate::table::block_cache::{
     SPARE_PART,
 };
 
-/// Maximum number of blocks in a simulated cache. With more, the estimate is more exact, and takes
-/// more memory and time.
+/// Maximum number of blocks in a simulated cache. With more blocks, the estimate is more exact, and
+/// takes more memory and time.
 pub const MOST_BLOCKS: u64 = 4096;
 
-/// Number of samples, with different hashes, from which the error of a miniature is estimated. A
-/// higher number takes more time.
+/// Number of samples, with different hashes, from which the error of a miniature simulation is
+/// estimated. A higher number takes more time.
 const SAMPLES: u64 = 3;
 
 impl BlockRead {
@@ -31,8 +31,8 @@ impl BlockRead {
         u64::from(self.table) << 32 | u64::from(self.block)
     }
 
-    /// Returns the same read for blocks `2^log` times as large, where `log` is at least -2: the
-    /// read of the larger block that contains this one, or of a part of this one.
+    /// Returns this read for blocks `2^log` times as large, where `log` is at least -2. The result
+    /// is the read of the larger block that contains this block, or of a part of this block.
     #[must_use]
     pub fn resized(&self, log: i32) -> BlockRead {
         match log {
@@ -57,8 +57,8 @@ pub struct FileReads {
     pub sampled: f64,
 }
 
-/// Returns an estimate of how many of `reads` would miss a cache of `bytes` bytes. Reads of lookups
-/// before `from` only warm the cache up and are not counted.
+/// Returns an estimate of the number of `reads` that would miss a cache of `bytes` bytes. Reads of
+/// lookups before `from` only warm up the cache and are not counted.
 pub fn file_reads(reads: &[BlockRead], bytes: u64, from: u32) -> FileReads {
     file_reads_with(reads, bytes, from, MOST_BLOCKS)
 }

@@ -26,8 +26,9 @@ struct Form {
 }
 
 impl Form {
-    /// Returns the form of `keys`, which must have the same length. Leaves out their common prefix
-    /// and, if `may_trim` and they have too many digits for a number, the zeros that end all keys.
+    /// Returns the form of `keys`, which must all have the same length. Leaves out the common
+    /// prefix of the keys. If `may_trim` is set and the keys have too many digits for a number,
+    /// also leaves out the zeros at the end of all keys.
     fn of(keys: &[&[u8]], may_trim: bool) -> Option<Form> {
         let first = keys.first()?;
         let from = keys.iter().map(|key| common_prefix(first, key)).min()?;
@@ -49,7 +50,7 @@ impl Form {
         Some(Form { digits, radix })
     }
 
-    /// Returns the number that `key` encodes; `None` if it has another form.
+    /// Returns the number that `key` encodes; `None` if `key` has another form.
     fn number(&self, key: &[u8]) -> Option<u64> {
         match self.radix {
             _ if self.digits.is_empty() => Some(0),
@@ -72,7 +73,8 @@ pub fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
     if keys.iter().any(|key| key.len() != keys[0].len()) {
         return None;
     }
-    // Without its zeros, an inclusive bound would also cover later keys that start with its digits.
+    // Without its zeros, an inclusive upper bound would also cover later keys that start with its
+    // digits.
     let all_excluded = ranges.iter().all(|range| matches!(range.to, Bound::Excluded(_)));
     let form = Form::of(keys, all_excluded)?;
     let mut sum = 0.0;
@@ -84,7 +86,7 @@ pub fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
     Some(sum / ranges.len() as f64)
 }
 
-/// Returns the two bounds of a range, if it has two.
+/// Returns the two bounds of a range, or `None` if the range has no upper bound.
 fn bounds_of(range: &ScannedRange) -> Option<[&[u8]; 2]> {
     match &range.to {
         Bound::Included(to) | Bound::Excluded(to) => Some([&range.from, to]),

@@ -2,9 +2,9 @@
 //! plans.
 //!
 //! The lookups are the same under each plan, so a plan's saving is a mean of differences, and its
-//! confidence interval follows from their variance. The measure is the number of data blocks, which
-//! is the same on every machine; the time that a block costs depends on caches and disks, and is
-//! left to the reader.
+//! confidence interval follows from the variance of these differences. The saving is measured in
+//! data blocks, whose number is the same on every machine. The time that a block costs depends on
+//! caches and disks, and is not part of the judgement.
 
 /// The results of one plan.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Saving {
     pub filter_bytes: u64,
 }
 
-/// The certainty of an advice.
+/// The certainty of the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -56,23 +56,23 @@ pub struct Advice {
     pub savings: Vec<Saving>,
 }
 
-/// Minimum saving, as a fraction of all data blocks. Filters that save less are not worth having. A
-/// larger fraction recommends filters less often.
+/// Minimum saving, as a fraction of all data blocks, for filters to be worth having. With a larger
+/// fraction, filters are recommended less often.
 pub const LEAST_PART: f64 = 0.02;
 
 /// Fraction of the best plan's saving that a smaller plan must reach to be chosen instead. A larger
 /// fraction leads to larger filters.
 pub const ENOUGH: f64 = 0.95;
 
-/// Minimum number of lookups for an advice to be called certain. With a higher number, more
-/// samples count as too small.
+/// Minimum number of lookups for advice to be called certain. With a higher number, more samples
+/// count as too small.
 pub const LEAST_LOOKUPS: usize = 100;
 
 /// The normal distribution's quantile of a two-sided 95 % interval.
 pub const Z: f64 = 1.959_963_985;
 
-/// Returns the advice that follows from `plans`, compared with `without`, the data blocks that the
-/// same lookups read without filters.
+/// Returns the advice that follows from `plans`. The plans are compared with `without`: the number
+/// of data blocks that each of the same lookups reads without filters.
 ///
 /// ```
 /// use minikv::internals::advice::judge::{Evidence, Sureness, advise};
@@ -154,7 +154,8 @@ mod tests {
         assert!(low < 1.99 && 1.99 < high && high - low < 0.005, "{low} {high}");
     }
 
-    /// Every key is present and in a single table, so its block is read whatever the filters say.
+    /// Checks that filters are turned off if every key is present and in a single table: its block
+    /// is then read whatever the filters say.
     #[test]
     fn filters_that_save_nothing_are_turned_off() {
         let without = vec![1; 10_000];
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(advise(&without, &[plan]).sureness, Sureness::TooFew);
         let none = advise(&[], &[]);
         assert_eq!((none.plan, none.sureness), (None, Sureness::TooFew));
-        // One block in sixty is saved: less than 2 %, but the interval extends above that.
+        // One block in sixty is saved: less than 2 %, but the interval extends above 2 %.
         let without = vec![1; 600];
         let with: Vec<u16> = some(60, 600).iter().map(|n| 1 - n).collect();
         let advice = advise(&without, &[Evidence { blocks: &with, filter_bytes: 10 }]);

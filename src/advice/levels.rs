@@ -1,15 +1,19 @@
 //! Dividing the memory of filters among levels.
 //!
+//! A lookup searches a level *in vain*, or is *unsuccessful* there, if the level does not have the
+//! key. Filters keep most unsuccessful lookups from reading a data block.
+//!
 //! One more bit per key lowers the false-positive rate of a level by a constant factor, at a cost
-//! in proportion to the level's keys. The fewest blocks are therefore read in vain if each level's
-//! false-positive rate is proportional to its number of keys per lookup in vain. In other words,
-//! bits per key grow with the logarithm of the lookups in vain per key, and a level that is hardly
-//! searched in vain gets no filter. (Dayan et al., "Monkey: optimal navigable key-value store",
-//! SIGMOD 2017, for lookups that search each level equally often.)
+//! in proportion to the level's keys. The number of blocks read in vain is therefore smallest if
+//! each level's false-positive rate is proportional to the level's number of keys divided by its
+//! number of unsuccessful lookups. In other words, bits per key grow with the logarithm of the
+//! number of unsuccessful lookups per key, and a level that is hardly searched in vain gets no
+//! filter. (Dayan et al., "Monkey: optimal navigable key-value store", SIGMOD 2017, for lookups
+//! that search each level equally often.)
 //!
 //! Real filters have whole numbers of bits, lengths that are rounded up, and rates that differ from
-//! the textbook's, so the division does not use the formula: it is the best of all combinations,
-//! found by dynamic programming.
+//! the textbook's. So the memory is not divided by the formula, but by the best of all
+//! combinations, which is found by dynamic programming.
 
 use std::collections::BTreeMap;
 
@@ -21,28 +25,29 @@ use crate::filter::math::false_positive_probability;
 use crate::filter::whole_table::filter_size;
 use crate::format::edit::NUM_LEVELS;
 
-/// Largest number of bits per key that is considered. With more, LevelDB's filters hardly improve.
+/// Largest number of bits per key that is considered. LevelDB's filters hardly improve with more
+/// bits.
 pub const MOST_BITS: u32 = 24;
 
-/// Number of parts into which memory is divided. With more, a division uses more of the memory and
-/// takes longer to find.
+/// Number of parts into which memory is divided. With more parts, a division uses more of the
+/// memory and takes longer to find.
 const PARTS: usize = 4096;
 
-/// Factor by which the blocks read in vain may exceed the minimum. A higher factor takes less
-/// memory, because the last bits per key hardly save any reads.
+/// Factor by which the number of blocks read in vain may exceed the minimum. A higher factor takes
+/// less memory, because the last bits per key hardly save any reads.
 const ENOUGH: f64 = 1.001;
 
-/// Length of a filter, in bits, above which the textbook's formula is exact enough. A lower limit
-/// takes less time and is less exact.
+/// Length of a filter, in bits, above which the textbook's formula is exact enough. With a lower
+/// limit, the calculation takes less time and is less exact.
 const LONG_FILTER_BITS: u64 = 1 << 16;
 
-/// The lookups in vain that filters answer, or would answer.
+/// The unsuccessful lookups that filters answer, or would answer if there were filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Number of lookups.
     pub times: u64,
-    /// The sum, over pairs of a key and a table, of the squared number of lookups. (A filter that
-    /// errs on a key errs every time.)
+    /// The sum, over all pairs of a key and a table, of the squared number of lookups. (If a filter
+    /// gives a false positive for a key, it does so every time.)
     pub squares: u64,
 }
 
@@ -58,15 +63,16 @@ impl Asked {
 pub struct LevelUse {
     /// Number of keys, each counted once per table.
     pub keys: u64,
-    /// Number of tables by their number of keys.
+    /// Number of tables, by the number of keys in the table.
     pub tables: BTreeMap<u64, u64>,
-    /// Number of filters of data blocks by their number of keys.
+    /// Number of filters of data blocks, by the number of keys in the filter.
     pub filters: BTreeMap<u64, u64>,
     /// Number of entries in the offset arrays of filter blocks.
     pub spans: u64,
-    /// The lookups in vain that reach a data block, by the number of keys in the block's filter.
+    /// The unsuccessful lookups that reach a data block, by the number of keys in the block's
+    /// filter.
     pub of_filters: BTreeMap<u64, Asked>,
-    /// The same lookups, by the number of keys in the table.
+    /// The unsuccessful lookups that reach a data block, by the number of keys in the table.
     pub of_tables: BTreeMap<u64, Asked>,
     /// Number of lookups that found their key in the level.
     pub found: u64,
@@ -87,8 +93,8 @@ impl LevelUse {
         self.spans += filters.last_key_value().map_or(0, |(last, _)| last + 1);
     }
 
-    /// Adds `times` lookups in vain of one key in one table. `in_filter` and `in_table` are the
-    /// numbers of keys in the block's filter and in the table.
+    /// Adds `times` unsuccessful lookups of one key in one table. `in_filter` and `in_table` are
+    /// the numbers of keys in the block's filter and in the table.
     pub(crate) fn add_asked(&mut self, in_filter: u64, in_table: u64, times: u64) {
         self.of_filters.entry(in_filter).or_default().add(times);
         self.of_tables.entry(in_table).or_default().add(times);
@@ -100,7 +106,7 @@ impl LevelUse {
         LevelUse { of_filters, of_tables, found: 0, ..self.clone() }
     }
 
-    /// Adds the tables that were not read, which make the level `factor` times as large.
+    /// Scales the level by `factor`, to count the tables that were not read.
     pub(crate) fn scale(&mut self, factor: f64) {
         let scaled = |n: u64| (n as f64 * factor).round() as u64;
         self.keys = scaled(self.keys);
@@ -108,12 +114,12 @@ impl LevelUse {
         self.tables.values_mut().chain(self.filters.values_mut()).for_each(|n| *n = scaled(*n));
     }
 
-    /// Returns the number of lookups in vain that reach a data block.
+    /// Returns the number of unsuccessful lookups that reach a data block.
     pub fn in_vain(&self) -> u64 {
         self.of_filters.values().map(|asked| asked.times).sum()
     }
 
-    /// Returns the memory of filters with `bits` bits per key, in bytes.
+    /// Returns the memory taken by filters with `bits` bits per key, in bytes.
     pub fn filter_bytes(&self, layout: FilterLayout, bits: u32) -> u64 {
         if bits == 0 {
             return 0;
@@ -134,7 +140,8 @@ impl LevelUse {
     }
 
     /// Returns the number of data blocks that the lookups are expected to read in vain with filters
-    /// of `bits` bits per key, and its variance over the choice of the filters' hash functions.
+    /// of `bits` bits per key, and the variance of this number over the choice of the filters' hash
+    /// functions.
     pub fn false_blocks(&self, layout: FilterLayout, bits: u32) -> (f64, f64) {
         let of_blocks = layout == FilterLayout::Block;
         let asked = if of_blocks { &self.of_filters } else { &self.of_tables };
@@ -164,13 +171,13 @@ fn rate(layout: FilterLayout, keys: u64, bits: u32) -> f64 {
 /// `bits`, as in LevelDB.
 ///
 /// If `delta` and `bits` have a common factor, some probes of a key coincide: such a key sets fewer
-/// bits, and an absent one needs fewer set bits to be a false positive. In a filter of one data
+/// bits, and an absent key needs fewer set bits to be a false positive. In a filter of one data
 /// block, with a few hundred bits, this happens often enough to matter.
 pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
     if bits == 0 || bits > LONG_FILTER_BITS {
         return if bits == 0 { 0.0 } else { false_positive_probability(bits, keys, probes) };
     }
-    // If the greatest common divisor of delta and bits is bits / d, there are d positions.
+    // If the greatest common divisor of delta and bits is bits / d, a key has d distinct positions.
     let few = (1..u64::from(probes)).filter(|d| bits.is_multiple_of(*d));
     let few: Vec<(u64, f64)> = few.map(|d| (d, coprime(d) as f64 / bits as f64)).collect();
     let rest = 1.0 - few.iter().map(|(_, share)| share).sum::<f64>();
@@ -196,7 +203,7 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 pub type Bits = [u32; NUM_LEVELS];
 
 /// Returns a name such as `block:14/10/4`, with the bits of each level from 0 on. The last number
-/// applies to all levels below, too.
+/// also applies to all deeper levels.
 pub fn name_by_level(layout: FilterLayout, bits: &[u32]) -> String {
     let kind = match layout {
         FilterLayout::None => "none",
@@ -210,11 +217,11 @@ pub fn name_by_level(layout: FilterLayout, bits: &[u32]) -> String {
     format!("{kind}:{}", bits.collect::<Vec<_>>().join("/"))
 }
 
-/// The cost of one size of filters on one level, and the blocks that they let through in vain.
+/// The memory of one size of filters on one level, and the blocks read in vain despite the filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Choice {
     bytes: u64,
-    /// Number of blocks read in vain, and its variance.
+    /// Number of blocks read in vain, and the variance of this number.
     false_blocks: (f64, f64),
 }
 
@@ -237,27 +244,29 @@ impl Choices {
         Choices { levels: levels.iter().map(choices).collect() }
     }
 
-    /// Returns a division of at most `bytes` bytes that leaves nearly the fewest blocks read in
-    /// vain.
+    /// Returns a division of at most `bytes` bytes of memory with which the number of blocks read
+    /// in vain is close to the minimum.
     pub fn within(&self, bytes: u64) -> Bits {
         self.divide(bytes, |least| least * ENOUGH)
     }
 
-    /// Returns the smallest division of at most `bytes` bytes that leaves at most `false_blocks`
-    /// blocks read in vain, or else as few as possible.
+    /// Returns the smallest division of at most `bytes` bytes with which at most `false_blocks`
+    /// blocks are read in vain. If there is no such division, returns one with which the number of
+    /// blocks read in vain is smallest.
     pub fn as_good_as(&self, false_blocks: f64, bytes: u64) -> Bits {
         self.divide(bytes, |least| least.max(false_blocks))
     }
 
-    /// Returns the smallest division that leaves at most `goal(least)` blocks read in vain, where
-    /// `least` is the minimum for `bytes` bytes. Memory is counted in parts of `bytes`, rounded up.
+    /// Returns the smallest division with which at most `goal(least)` blocks are read in vain,
+    /// where `least` is the minimum for `bytes` bytes. Memory is counted in parts of `bytes`,
+    /// rounded up.
     fn divide(&self, bytes: u64, goal: impl FnOnce(f64) -> f64) -> Bits {
         let parts = |bytes_of: u64| {
             let parts = u128::from(bytes_of) * PARTS as u128;
             usize::try_from(parts.div_ceil(u128::from(bytes.max(1)))).unwrap_or(usize::MAX)
         };
-        // For each number of parts: the fewest blocks read in vain on the levels so far, and the
-        // bits of the last of these levels.
+        // For each number of parts: the smallest number of blocks read in vain on the levels so
+        // far, and the bits per key of the last of these levels.
         let mut least = vec![0.0; PARTS + 1];
         let mut chosen = Vec::with_capacity(self.levels.len());
         for level in &self.levels {
@@ -289,7 +298,8 @@ impl Choices {
         self.chosen(bits).map(|choice| choice.bytes).sum()
     }
 
-    /// Returns the number of data blocks that are read in vain with a division, and its variance.
+    /// Returns the number of data blocks that are read in vain with a division, and the variance of
+    /// this number.
     pub fn left(&self, bits: &Bits) -> (f64, f64) {
         let each = self.chosen(bits).map(|choice| choice.false_blocks);
         each.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
@@ -311,15 +321,16 @@ pub struct LevelAdvice {
     pub layout: FilterLayout,
     /// The levels that have tables.
     pub levels: Vec<LevelShare>,
-    /// The same number of bits at each level.
+    /// The division that has the same number of bits per key at each level.
     pub uniform: Division,
-    /// At most the memory of `uniform`, divided so that as few blocks as possible are read in vain.
+    /// A division of at most the memory of `uniform` with which the number of blocks read in vain
+    /// is close to the minimum.
     pub advised: Division,
-    /// Less memory than `uniform`, with no more blocks read in vain.
+    /// A division that takes less memory than `uniform` without more blocks being read in vain.
     pub smaller: Division,
 }
 
-/// The lookups that search a level in vain, and the bits per key of its filters.
+/// The lookups that search a level in vain, and the bits per key of the level's filters.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -330,15 +341,15 @@ pub struct LevelShare {
     pub keys: u64,
     /// Average number of the level's data blocks that a get searches in vain without filters.
     pub in_vain_per_get: f64,
-    /// Bits per key with the same number at each level.
+    /// Bits per key in [`LevelAdvice::uniform`].
     pub uniform_bits: u32,
-    /// Bits per key as advised; 0 for no filters.
+    /// Bits per key in [`LevelAdvice::advised`]; 0 means no filters.
     pub advised_bits: u32,
-    /// Bits per key for the same reads as `uniform_bits` and less memory; 0 for no filters.
+    /// Bits per key in [`LevelAdvice::smaller`]; 0 means no filters.
     pub smaller_bits: u32,
 }
 
-/// A division of memory among levels: its size, and the blocks still read in vain.
+/// A division of memory among levels: the memory that it takes, and the blocks still read in vain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -347,8 +358,8 @@ pub struct Division {
     pub filter_bytes: u64,
     /// Average number of data blocks that a get is expected to search in vain.
     pub predicted: f64,
-    /// That average as measured with filters of these sizes, built from the keys of the same
-    /// tables.
+    /// Average number of data blocks that a get searches in vain, measured with filters of these
+    /// sizes that were built from the keys of the same tables.
     pub measured: f64,
     /// The 95 % confidence interval of `measured` over the choice of the filters' hash functions.
     #[cfg_attr(feature = "serde", serde(rename = "interval_95_percent"))]
@@ -356,7 +367,7 @@ pub struct Division {
 }
 
 impl Division {
-    /// Returns whether the prediction is in the interval.
+    /// Returns whether the prediction is in the confidence interval.
     pub fn agrees(&self) -> bool {
         (self.interval.0..=self.interval.1).contains(&self.predicted)
     }
@@ -370,7 +381,7 @@ pub struct Divisions {
 }
 
 impl Divisions {
-    /// Divides the memory of filters of `bits` bits per key on `levels`.
+    /// Divides among `levels` the memory that filters of `bits` bits per key take.
     pub fn of(levels: &[LevelUse], layout: FilterLayout, bits: u32) -> Divisions {
         let choices = Choices::of(levels, layout);
         let uniform = [bits.min(MOST_BITS); NUM_LEVELS];

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `shadow` | replay of lookups against filters that the tables do not have |
-//! | `judge` | which filters to choose, and how certain that is |
+//! | `judge` | which filters to choose, and how certain the choice is |
 //! | `curve` | how many block reads would miss a block cache of a given size |
 //! | `levels` | how to divide the memory of filters among levels |
 //! | `plan` | the filters that a replay assumes |
@@ -37,9 +37,9 @@ pub use judge::{Saving, Sureness};
 pub use levels::{Division, LevelAdvice, LevelShare};
 pub use scans::ScanAdvice;
 
-/// The filters that pay for a sample of a database's own lookups.
+/// Advice on which filters are worth their memory, for a sample of the database's own lookups.
 ///
-/// Counts of blocks are counts of the data blocks that gets search, from the cache or from files.
+/// Numbers of blocks count the data blocks that gets search, whether in the cache or in files.
 /// `Display` writes the advice as tables, a verdict and the options to set.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -54,7 +54,7 @@ pub struct FilterAdvice {
     pub sureness: Sureness,
     /// Number of gets since the database was opened.
     pub gets: u64,
-    /// Number of these gets in the sample that was replayed.
+    /// Number of gets in the sample that was replayed.
     pub sampled: u64,
     /// Number of gets in the sample that find no value now.
     pub absent: u64,
@@ -67,14 +67,15 @@ pub struct FilterAdvice {
     pub now: Saving,
     /// Savings of other filters.
     pub tried: Vec<Tried>,
-    /// Average time to read, verify and decompress a data block here and now, in nanoseconds.
+    /// Average time to read, verify and decompress a data block on this machine, in nanoseconds.
     pub nanos_per_block: f64,
     /// Average size of a data block in its file, in bytes.
     pub bytes_per_block: f64,
     /// Number of tables read for the replay, and number of all tables.
     pub tables_read: (u64, u64),
-    /// The memory of the advised filters, divided among levels. If filters do not pay, the memory
-    /// of filters of 10 bits per key. `None` if no table was read.
+    /// The division among levels of the memory that the advised filters take. If filters do not
+    /// pay, the division of the memory that filters of 10 bits per key would take. `None` if no
+    /// table was read.
     pub by_level: Option<LevelAdvice>,
     /// The work of scans that filters could save; `None` if no scan had two bounds.
     pub scans: Option<ScanAdvice>,
@@ -101,8 +102,8 @@ pub struct Tried {
 /// Sizes of the filters tried for each layout, in bits per key.
 const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 
-/// Replays the sampled lookups of `state` on `view` at `seq`. Reads every table whose range
-/// contains one of the keys, once each. Returns the advice that follows.
+/// Replays the sampled lookups of `state` on `view` at `seq`, and returns the advice that follows.
+/// Each table whose range contains one of the keys is read once.
 ///
 /// # Errors
 /// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.
@@ -134,7 +135,7 @@ pub(crate) fn filter_advice(
         replay(state, view, lookups.clone(), plans())?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
-        // Tables that were not read will have filters, too.
+        // Tables that were not read will have filters, too, so they are added to the size.
         outcome.filter_bytes = (outcome.filter_bytes as f64 * whole) as u64;
     }
     let [without, with @ ..] = &outcomes[..] else {
@@ -175,7 +176,7 @@ struct LookupReplay {
     read: TablesRead,
     /// Number of tables read, and number of all tables.
     tables: (u64, u64),
-    /// Ratio of the size of all tables to that of the tables read.
+    /// Ratio of the size of all tables to the size of the tables read.
     whole: f64,
 }
 
@@ -210,8 +211,9 @@ fn replay(
 }
 
 /// Adds the tables that were not read to `levels`, given the sizes of the tables read and of all
-/// tables. They are assumed to be like the level's other tables or, if none of these was read, like
-/// the tables of the deepest level of which some were read.
+/// tables. The unread tables of a level are assumed to be like the level's other tables. If no
+/// table of a level was read, its tables are assumed to be like the tables of the deepest level of
+/// which some tables were read.
 fn with_unread(levels: &mut [LevelUse; NUM_LEVELS], read: &[u64], all: &[u64]) {
     let Some(like) = (0..NUM_LEVELS).rev().find(|&level| read[level] > 0) else { return };
     let other = levels[like].clone();
@@ -291,7 +293,8 @@ mod tests {
 
     use super::*;
 
-    /// Tries a level of which half was read, a level of which nothing was read, and an empty level.
+    /// Checks a level of which half was read, a level of which nothing was read, and an empty
+    /// level.
     #[test]
     fn tables_that_are_not_read_are_like_others_and_asked_nothing() {
         let mut levels: [LevelUse; NUM_LEVELS] = std::array::from_fn(|_| LevelUse::default());

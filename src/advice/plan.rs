@@ -108,7 +108,7 @@ impl Builders {
 }
 
 impl FilterPlan {
-    /// Returns the plan of new filters with `bits` bits per key; 0 for none.
+    /// Returns the plan of new filters with `bits` bits per key; 0 means no filters.
     pub fn new(layout: FilterLayout, bits: u32) -> FilterPlan {
         let (mut blocks, mut table) = (BlockFilters::None, TableFilters::None);
         if bits > 0 && matches!(layout, FilterLayout::Block | FilterLayout::Both) {

@@ -15,33 +15,35 @@ use crate::table::reader::BlockReadOptions;
 
 /// The work that filters could save in a sample of the database's own scans with two bounds.
 ///
-/// A pair is a scan and a table whose range of keys overlaps the scan's. If the table has no key in
-/// the range, the scan searches its index and reads a block for nothing.
+/// A pair consists of a scan and a table whose range of keys overlaps the scan's range. If the
+/// table has no key in the scan's range, the scan searches the table's index and reads a block for
+/// nothing.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ScanAdvice {
     /// Number of scans with two bounds since the database was opened.
     pub scans: u64,
-    /// Number of these scans in the sample that was replayed.
+    /// Number of scans in the sample that was replayed.
     pub sampled: u64,
     /// Number of pairs of a scan in the sample and a table.
     pub pairs: u64,
     /// Number of pairs whose table has no key in the scan's range. An exact range filter would save
-    /// all of them, and no filter can save more.
+    /// all of these pairs, and no filter can save more.
     pub empty: u64,
-    /// Number of these empty pairs that a prefix filter without false positives would save; `None`
-    /// if the options have no prefix extractor.
+    /// Number of empty pairs that a prefix filter without false positives would save; `None` if the
+    /// options have no prefix extractor.
     pub saved_by_prefix: Option<u64>,
-    /// Mean number of keys in a range; `None` unless all bounds are whole numbers of the same form.
+    /// Mean number of keys in a scan's range; `None` unless all bounds are whole numbers of the
+    /// same form.
     pub mean_range: Option<f64>,
 }
 
 impl ScanAdvice {
-    /// Returns the upper bound of the false-positive rate of a Grafite filter with `bits_per_key`
-    /// bits per key for ranges of the mean size, `L / 2^(B - 2)`; `None` if keys are not numbers.
-    /// (Costa, Ferragina and Vinciguerra, "Grafite: taming adversarial queries with optimal range
-    /// filters", SIGMOD 2024.)
+    /// Returns the upper bound of the false-positive rate of a Grafite filter for ranges of the
+    /// mean size `L`, which is `L / 2^(B - 2)` for `B = bits_per_key`. Returns `None` if keys are
+    /// not numbers. (Costa, Ferragina and Vinciguerra, "Grafite: taming adversarial queries with
+    /// optimal range filters", SIGMOD 2024.)
     pub fn grafite_bound(&self, bits_per_key: f64) -> Option<f64> {
         Some(grafite_bound(self.mean_range?, bits_per_key))
     }
@@ -54,11 +56,11 @@ pub struct ScanCounts {
     pub pairs: u64,
     /// Number of pairs whose table has no key in the scan's range.
     pub empty: u64,
-    /// Number of these empty pairs that a prefix filter without false positives would save.
+    /// Number of empty pairs that a prefix filter without false positives would save.
     pub saved_by_prefix: u64,
-    /// Number of data blocks that the scans read in these tables, if blocks are counted.
+    /// Number of data blocks that the scans read in the tables of the pairs, if blocks are counted.
     pub blocks: u64,
-    /// Number of these blocks that were read in empty pairs.
+    /// Number of data blocks that the scans read in empty pairs.
     pub empty_blocks: u64,
     /// Number of the blocks of empty pairs that a prefix filter without false positives would save.
     pub blocks_saved_by_prefix: u64,
@@ -98,7 +100,7 @@ impl<'a> ScanReplay<'a> {
         ScanReplay { order, extractor, ranges, counts_blocks: false, scans }
     }
 
-    /// Makes the replay count data blocks. It then reads each range to its end.
+    /// Makes the replay count data blocks. The replay then reads each range to its end.
     #[cfg(any(test, feature = "internals"))]
     #[must_use]
     pub fn count_blocks(mut self) -> Self {
@@ -106,8 +108,8 @@ impl<'a> ScanReplay<'a> {
         self
     }
 
-    /// Returns the positions of the scans whose range overlaps that of a table, from `first` to
-    /// `last`.
+    /// Returns the positions of the scans whose range overlaps the range of a table, which is from
+    /// `first` to `last`.
     pub fn reaching(&self, first: &[u8], last: &[u8]) -> Vec<usize> {
         let overlaps = |range: &ScannedRange| {
             let (Bound::Included(end) | Bound::Excluded(end)) = &range.to else { return false };
@@ -167,7 +169,8 @@ impl<'a> ScanReplay<'a> {
     }
 }
 
-/// Replays the sampled scans of `state` on `view`. Returns the advice; `None` without scans.
+/// Replays the sampled scans of `state` on `view`. Returns the advice, or `None` if there are no
+/// scans.
 pub(crate) fn scan_advice(state: &ReadState, view: &ReadView) -> Result<Option<ScanAdvice>> {
     let (scans, ranges) = (state.totals.bounded_scans(), state.scans.ranges());
     if ranges.is_empty() {

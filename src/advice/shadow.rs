@@ -1,8 +1,9 @@
 //! Shadow filters: replaying lookups against filters that the tables do not have.
 //!
-//! A table is read once. Its keys are added to new filters for each [`TreePlan`], and show for each
-//! lookup which data block it would reach and whether its key is there. From that, the work of a
-//! get under each plan is counted, without writing anything or reading a block twice.
+//! Each table is read once, and its keys are added to new filters for each [`TreePlan`]. For each
+//! lookup, the keys also show which data block the lookup would reach and whether the table has the
+//! lookup's key. From these results, the work of a get under each plan is counted, without writing
+//! anything or reading a block twice.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -74,13 +75,13 @@ pub struct BlockRead {
 pub struct Outcome {
     /// Counts of the lookups that find a value.
     pub present: ReadTrace,
-    /// Counts of the other lookups.
+    /// Counts of the lookups that find no value.
     pub absent: ReadTrace,
     /// Number of filter queries for keys that the filter does not have, by level and shape. A key
-    /// that is looked up repeatedly counts only once, because a filter that errs on it errs every
-    /// time.
+    /// that is looked up repeatedly counts only once, because a filter that gives a false positive
+    /// for a key does so every time.
     pub tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
-    /// Number of these queries that were answered "maybe", by level.
+    /// Number of the queries in `tried` that were answered "maybe", by level.
     pub wrong: [u64; NUM_LEVELS],
     /// The distribution of false positives over filters.
     pub among_filters: Clusters,
@@ -153,7 +154,7 @@ pub struct Shadow<'a> {
     plans: Vec<TreePlan>,
     /// The lookups, in key order.
     lookups: Vec<Lookup<'a>>,
-    /// The positions of these lookups in the order in which they were given.
+    /// For each lookup in `lookups`, its position in the order in which the lookups were given.
     positions: Vec<u32>,
     /// Whether each lookup has found its key in a table.
     answered: Vec<bool>,
@@ -169,9 +170,9 @@ pub struct Shadow<'a> {
 /// A lookup that reaches a table.
 struct Visit {
     lookup: usize,
-    /// Offset of the data block to which the index leads; `None` if it leads to none.
+    /// Offset of the data block to which the index leads; `None` if the index leads to no block.
     block: Option<u64>,
-    /// The quarter of that block, from 0, in which the key is or would be.
+    /// The quarter of the block, from 0, in which the key is or would be.
     quarter: u8,
     found: bool,
 }
@@ -191,8 +192,8 @@ struct Walk {
 const FILTER_BASE_LG: u32 = 11;
 
 impl<'a> Shadow<'a> {
-    /// Creates a replay of `lookups` under each of `plans`. `lookups` must not include any that a
-    /// memtable answers.
+    /// Creates a replay of `lookups` under each of `plans`. `lookups` must not include lookups that
+    /// a memtable answers.
     pub fn new(
         order: UserComparator,
         plans: Vec<impl Into<TreePlan>>,
@@ -375,7 +376,7 @@ impl Pass<'_, '_> {
         self.keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
         self.blocks.push((offset, block.len() as u32));
         let mut entries = 0;
-        // For each visit, the number of entries up to its key.
+        // For each visit, the number of entries in the block up to the visit's key.
         let (first_visit, mut reached) = (self.visits.len(), Vec::new());
         let mut cursor = block.cursor();
         let mut valid = cursor.seek_to_first()?;
@@ -546,8 +547,8 @@ impl Outcome {
         let &TableReplay { level, walk, lookups } = replay;
         self.probe_nanos += asked.time(replay);
         let mut previous: Option<&[u8]> = None;
-        // The span of the last filter queried, the number of its queries, and that of its false
-        // positives.
+        // The span of the last filter queried, the number of queries of this filter, and the number
+        // of its false positives.
         let mut cluster = (0, 0, 0);
         for visit in &walk.visits {
             let lookup = &lookups[visit.lookup];
@@ -586,7 +587,7 @@ struct TableReplay<'a> {
 }
 
 impl TableReplay<'_> {
-    /// Returns the span of the filter that is queried, and the filter's shape.
+    /// Returns the shape of the filter that is queried, and the span of offsets of this filter.
     fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
         match (asked, visit.block) {
             (Asked::Table(filter), _) => {
@@ -602,8 +603,8 @@ impl TableReplay<'_> {
     }
 }
 
-/// Counts the visit of a table as a get would count it. Returns the filter's answer, if one was
-/// queried.
+/// Counts the visit of a table as a get would count it. Returns the answer of the filter, or `None`
+/// if no filter was queried.
 fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8]) -> Option<bool> {
     trace.tables_considered += 1;
     let mut said = None;
@@ -726,7 +727,8 @@ mod tests {
         let (outcomes, held) = replay(&keys, |i| (2999 - i).is_multiple_of(2));
         assert_eq!((held.tables, held.entries), (2, 500 + 1500));
         let [none, own, new, both] = &outcomes[..] else { panic!("four plans") };
-        // Of 1500 present keys, 500 are in the first table. It is searched in vain for the others.
+        // Of 1500 present keys, 500 are in the first table. The first table is searched in vain for
+        // the other 1000.
         let levels = &none.present.levels;
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
@@ -761,7 +763,8 @@ mod tests {
         assert!(none.made.iter().all(|made| made.block.is_none() && made.table.is_none()));
     }
 
-    /// The sizes by which memory is divided are the actual sizes of the filters.
+    /// Checks that the predicted sizes of filters, by which memory is divided, are the actual
+    /// sizes.
     #[test]
     fn filters_have_the_sizes_that_are_predicted() {
         let fs = MemFs::new();
@@ -797,7 +800,7 @@ mod tests {
         assert_eq!(outcomes[2].among_filters.tried_squared, 2, "two filters, tried once each");
     }
 
-    /// Lookups of present keys, last key first, read the block in which the key is.
+    /// Checks that lookups of present keys, last key first, read the blocks in which the keys are.
     #[test]
     fn reads_are_those_of_the_blocks_in_the_order_of_the_lookups() {
         let fs = MemFs::new();

@@ -18,7 +18,7 @@ fn name(layout: FilterLayout, bits_per_key: u32) -> String {
     }
 }
 
-/// Returns `n` rounded to the three decimals shown. A zero has no sign.
+/// Returns `n` rounded to the three decimals shown. A result of zero is never negative.
 fn thousandths(n: f64) -> f64 {
     (n * 1000.0).round() / 1000.0 + 0.0
 }
@@ -143,7 +143,7 @@ impl fmt::Display for ScanAdvice {
 
 impl LevelAdvice {
     /// Returns the bits of each level from 0 on. A level without tables gets the bits of the next
-    /// level that has some.
+    /// deeper level that has tables.
     fn all_levels(&self, bits: impl Fn(&LevelShare) -> u32) -> Vec<u32> {
         let last = self.levels.last().map_or(0, |share| share.level);
         let at = |level| self.levels.iter().find(|share| share.level >= level);
@@ -151,7 +151,7 @@ impl LevelAdvice {
     }
 
     /// Returns `options` with the filters of the advised division for new tables. A level without
-    /// tables gets the filters of the next level that has some.
+    /// tables gets the filters of the next deeper level that has tables.
     #[must_use]
     pub fn advised_options(&self, options: Options) -> Options {
         let bits = self.all_levels(|share| share.advised_bits);

@@ -1,7 +1,7 @@
 //! Transcripts of whole databases: what each call reads, writes and counts, and what it leaves in
 //! the directory.
 //!
-//! The databases lie in a simulated filesystem and start no threads, so that every figure is the
+//! The databases are in a simulated filesystem and start no threads, so that every figure is the
 //! same on each run and machine.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::fs::Fs;
 use crate::fs::sim::{OpKind, SimFs};
 use crate::{Cursor, Db, Options, Result, Snapshot, Stats, WriteBatch, WriteOptions};
 
-/// Operations by kind of file and of operation, with the number of bytes.
+/// Number of operations and number of bytes, by kind of file and kind of operation.
 type Operations = BTreeMap<(String, OpKind), (u64, u64)>;
 
 struct Machine {
@@ -50,7 +50,7 @@ impl Machine {
         self.db.as_ref().expect("open comes first")
     }
 
-    /// Runs a command. Returns its output, followed by the counters that have changed and the
+    /// Runs a command. Returns the output of the command, the counters that have changed, and the
     /// filesystem operations that were done.
     fn answer(&mut self, command: &Command<'_>) -> String {
         self.operations.lock().unwrap().clear();
@@ -95,8 +95,8 @@ impl Machine {
         Ok(String::new())
     }
 
-    /// Puts or deletes the keys with numbers in `from..to`, in steps of `step`. The factor `by`
-    /// permutes their order. With `wait`, waits for background work after each key.
+    /// Puts or deletes the keys whose numbers are in `from..to`, in steps of `step`. The factor
+    /// `by` permutes the order of the keys. With `wait`, waits for background work after each key.
     fn fill(&self, command: &Command<'_>) -> Result<()> {
         let [from, to, step] = [("from", 0), ("to", 100), ("step", 1)]
             .map(|(name, default)| command.number(name, default));
@@ -201,7 +201,7 @@ impl Machine {
         text
     }
 
-    /// Returns, for each level, the number of tables, the first table and the last.
+    /// Returns the number of tables, the first table and the last table of each level.
     fn levels(&self) -> String {
         let text = self.db().property("leveldb.sstables").expect("a property");
         let mut lines = Vec::new();
@@ -242,7 +242,7 @@ fn kind_of(path: &Path) -> String {
     }
 }
 
-/// Returns the operations, a line for each kind of file.
+/// Returns the operations as text, with one line for each kind of file.
 fn show(operations: Operations) -> String {
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for ((file, kind), (count, bytes)) in operations {
@@ -259,7 +259,7 @@ fn value(number: u64, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|i| if i % 2 == 0 { b'v' } else { rng.below(256) as u8 }).collect()
 }
 
-/// Returns the half-open range of keys of the arguments `from` and `to`.
+/// Returns the half-open key range given by the arguments `from` and `to`.
 fn range<'a>(command: &Command<'a>) -> (Bound<&'a str>, Bound<&'a str>) {
     let from = command.arg("from").map_or(Bound::Unbounded, Bound::Included);
     (from, command.arg("to").map_or(Bound::Unbounded, Bound::Excluded))
@@ -290,7 +290,7 @@ fn options(command: &Command<'_>) -> Options {
     options
 }
 
-/// Returns all figures of the statistics that do not depend on time.
+/// Returns all counters of the statistics that do not depend on time.
 fn counters(stats: &Stats) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = [
         ("gets", stats.gets),

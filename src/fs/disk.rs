@@ -1,4 +1,4 @@
-//! The disk, through the operating system.
+//! The filesystem on disk, through the operating system.
 //!
 //! Files are opened close-on-exec and never through a symbolic link, and only regular files are
 //! opened at all: a database copied from a stranger may contain a FIFO, and opening a FIFO may wait
@@ -20,7 +20,7 @@ use super::open::{file_id, not_through_links, require_regular_file};
 use super::retry::{read_fully_at, write_fully_at};
 use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, table_file};
 
-/// The disk: files of mode 0600, directories of mode 0700.
+/// The filesystem on disk. Files have mode 0600, directories have mode 0700.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct DiskFs;
 
@@ -65,8 +65,8 @@ impl Fs for DiskFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // A second name for a symbolic link would lead outside. For a directory, the system call
-        // fails.
+        // A hard link to a symbolic link could refer to a file outside of the directory. For a
+        // directory, the system call fails.
         if !fs::symlink_metadata(from)?.is_dir() {
             require_regular_file(from)?;
         }
@@ -128,8 +128,8 @@ impl Fs for DiskFs {
     }
 }
 
-/// Creates a file, or truncates an existing one. A file that has another name, perhaps in another
-/// database, is not truncated: a new file takes over this name.
+/// Creates a file, or truncates an existing one. If the existing file has another name, perhaps in
+/// another database, it is not truncated: a new file takes over the name `path`.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match require_regular_file(path) {
         Ok(metadata) if metadata.nlink() == 1 => return options.truncate(true).open(path),
@@ -159,7 +159,7 @@ impl ReadFile for DiskReadFile {
     }
 }
 
-/// A file for writing. Tracks its own position, so that a failed write does not move it.
+/// A file for writing. Keeps its own position, so that a failed write does not change the position.
 #[derive(Debug)]
 struct DiskWriteFile {
     file: File,
@@ -174,7 +174,7 @@ impl WriteFile for DiskWriteFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // fdatasync makes the length durable, too, because reading the bytes depends on it.
+        // fdatasync also makes the length durable, because the bytes cannot be read without it.
         self.file.sync_data()
     }
 
@@ -219,7 +219,8 @@ mod tests {
             assert!(error.to_string().contains("symbolic link"), "{error}");
         }
         assert_eq!(fs::read(&target).unwrap(), b"precious");
-        // Even without the preceding check of the file's type, the flag refuses the link.
+        // The open flag refuses a symbolic link even without the preceding check of the file's
+        // type.
         assert!(not_through_links().read(true).open(&link).is_err());
         // A dangling link counts as an existing name.
         fs::remove_file(&target).unwrap();
@@ -254,7 +255,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let odd = std::ffi::OsStr::from_bytes(b"odd\xff");
         if fs::write(dir.path().join(odd), b"").is_err() {
-            return; // the filesystem takes only names in UTF-8
+            return; // the filesystem accepts only UTF-8 names
         }
         drop(DiskFs.create(&dir.path().join("even")).unwrap());
         assert_eq!(DiskFs.list(dir.path()).unwrap(), ["even"]);

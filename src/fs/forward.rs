@@ -1,10 +1,10 @@
-//! Generates the methods of filesystems that only forward a call.
+//! A macro that generates the methods of filesystems that only forward each call.
 
-/// Writes methods of an `impl Fs`, each of which calls the same method of a field that is a
+/// Generates methods of an `impl Fs`. Each method calls the same method of a field that is a
 /// filesystem: `forward_to!(inner: open, list)`.
 ///
-/// With `changes`, writes all methods that change files or names, except `lock`: creating and
-/// appending return `$file`, and the others return `$done`.
+/// With `changes`, generates all methods that change files or names, except `lock`. Methods that
+/// return a file (`create` and `append`) return `$file`, and the others return `$done`.
 macro_rules! forward_to {
     ($inner:tt: $($method:ident),+) => {
         $($crate::fs::forward::forward_to!(@method $inner $method);)+

@@ -1,4 +1,4 @@
-//! The lock on a database directory, which every engine of the format respects.
+//! The lock on a database directory, which LevelDB and goleveldb respect, too.
 //!
 //! LevelDB takes an `fcntl` write lock over the whole `LOCK` file (`util/env_posix.cc`), goleveldb
 //! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux the two kinds do not conflict, so
@@ -7,8 +7,8 @@
 //!
 //! An `fcntl` lock belongs to the process: locking again in the same process succeeds, and closing
 //! *any* descriptor of the file releases the lock. So the files that this process has locked are
-//! kept in a table, which is checked before a file is opened, and nothing else in the process may
-//! open a `LOCK` file.
+//! kept in a table, which is checked before a lock file is opened, and nothing else in the process
+//! may open a `LOCK` file.
 
 use std::fs::{
     File, {self},
@@ -26,8 +26,8 @@ use super::{FileLock, LockHolder};
 /// The files that this process has locked. The mutex is held while a lock file is opened or closed.
 static LOCKED: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
-/// Number of attempts to lock a file that is replaced at every attempt. More attempts only delay
-/// the error.
+/// Maximum number of attempts to lock a file that is replaced at every attempt. More attempts only
+/// delay the error.
 const MAX_ATTEMPTS: usize = 100;
 
 /// A locked file. Dropping it releases the lock.
@@ -43,8 +43,8 @@ impl FileLock for DiskLock {
     fn is_replaced(&self) -> io::Result<bool> {
         match fs::symlink_metadata(&self.path) {
             Ok(metadata) => Ok(file_id(&metadata) != self.id),
-            // The next process to lock the directory creates another file, which a later check
-            // notices.
+            // The next process that locks the directory creates another lock file, which a later
+            // call of this method notices.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -56,7 +56,7 @@ impl Drop for DiskLock {
         let mut locked = LOCKED.lock();
         if let Some(file) = self.file.take() {
             // A child process between fork and exec shares the flock. An explicit unlock releases
-            // it for the child, too; closing the file would not.
+            // the flock for the child, too; closing the file would not.
             let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
             let _ = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingUnlock);
         }
@@ -84,8 +84,8 @@ pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
     Err(io::Error::other("the lock file was replaced again and again while being locked"))
 }
 
-/// Tries once to lock `path`. Returns `None` if the file was removed or replaced meanwhile, so that
-/// the lock is worthless.
+/// Tries once to lock `path`. Returns `None` if the file was removed or replaced before it was
+/// locked, which makes the lock worthless.
 fn try_lock(
     path: &Path,
     locked: &mut MutexGuard<'_, Vec<FileId>>,
@@ -137,7 +137,7 @@ fn holder(file: &File, id: FileId) -> LockHolder {
     #[cfg(not(target_os = "linux"))]
     let _ = id;
     let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok().flatten();
-    // The pid is 0 if the process is outside of this one's pid namespace.
+    // The pid is 0 if the process is outside of the pid namespace of this process.
     let pid = blocking.and_then(|blocking| blocking.pid);
     LockHolder::Process(pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()))
 }
@@ -159,7 +159,7 @@ fn user_of(id: FileId) -> Option<u32> {
 ///
 /// A line is `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the
 /// number. The process is -1 if the lock belongs to an open file rather than to a process. Skips
-/// locks of process `ours`, which may just have taken one of the two kinds.
+/// locks of the process `ours`, which may just have taken one of its two locks.
 #[cfg(target_os = "linux")]
 fn holder_in_proc_locks(table: &str, (dev, ino): FileId, ours: u32) -> Option<i64> {
     let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -308,8 +308,8 @@ mod tests {
         drop(DiskFs.lock(&path).unwrap().unwrap());
     }
 
-    /// A `flock` belongs to every process that has inherited the open file, and outlives the
-    /// process that took it.
+    /// Checks which holder is reported for a `flock` whose process has ended: the lock belongs to
+    /// every process that has inherited the open file, so it outlives the process that took it.
     #[test]
     fn a_lock_that_outlives_its_process_in_a_fork_is_told_as_such() {
         let dir = tempfile::tempdir().unwrap();

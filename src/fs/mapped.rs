@@ -1,33 +1,37 @@
-//! A log on the disk that is written through a memory mapping of its end, without a system call
-//! for each record. The only unsafe code of the library; `docs/performance.md` says what it gains.
+//! A log on the disk that is written through a memory mapping of its end, without a system call for
+//! each record. This file has the only unsafe code of the library; `docs/performance.md` says how
+//! much time the mapping saves.
 //!
-//! When a process is killed, the system keeps the bytes that it stored in a shared mapping as it
-//! keeps bytes that it wrote, and `fdatasync` makes both durable. After the last record the file
-//! holds zeros, which readers of the format treat as its end; dropping the log cuts them off.
+//! When a process is killed, the system keeps the bytes that the process stored in a shared
+//! mapping, just like written bytes, and `fdatasync` makes both kinds of bytes durable. After the
+//! last record the file holds zeros, which readers of the format treat as the end of the log. When
+//! the log is dropped, the zeros are cut off.
 //!
-//! Two kinds of logs are written through the system instead (see [`Mode`]):
-//! - Logs synced every few records. Each sync write-protects the mapped pages again, and a file
-//!   that grows must make its length durable, too. So these logs are written to a file whose length
-//!   is set ahead of the records.
-//! - Logs of large records: a page of a mapping costs more than the system call it saves.
+//! Two kinds of logs are written with system calls instead (see [`Mode`]):
+//! - Logs that are synced every few records. Each sync write-protects the mapped pages again, and
+//!   when the file has grown, a sync must make its length durable, too. So these logs are written
+//! to
+//!   a file whose length is set ahead of the records.
+//! - Logs of large records: mapping a page costs more than the system call that the mapping saves.
 //!
 //! # What a killed process leaves
-//! - The file ends with its last record or at the end of a block. A LevelDB that appends to it
-//!   starts a new block, which readers find (`log/reader.rs`). So the length is set ahead before
-//!   the first write that crosses a page, because such a write may be cut short.
-//! - A record is complete, or its header has no length and no type yet. A record in several blocks
-//!   may lack its last fragments: for a nanosecond in a mapping, for the time of a system call when
-//!   written through the system.
+//! - The file ends with its last record or at the end of a block. If LevelDB appends to the file,
+//!   it starts a new block, which readers find (`log/reader.rs`). A write that crosses a page
+//!   boundary may be cut short, so the length is set ahead before the first such write.
+//! - A record is complete, or its header has no length and no type yet. A record that spans several
+//!   blocks may lack its last fragments if the process is killed before they are written: within
+//!   about a nanosecond in a mapping, or during a system call otherwise.
 //!
 //! # Why it is sound
-//! Nothing borrows from the mapping except [`MappedLog::write`], for one copy. Others may read the
-//! file meanwhile, through the system. They could also change it, or truncate it while it is
-//! mapped; that is true of every file of a database, and the database's lock prevents it. A store
-//! raises `SIGBUS` where the file has no disk block. So blocks are reserved and pages made writable
-//! first, by calls that report errors, and only on filesystems that write a reserved block in
-//! place. Where a copy may share blocks with the original, as on XFS and btrfs, a store into a
-//! reserved block may need a new one: logs there are never mapped. If one of these calls fails, the
-//! log continues with plain writes.
+//! Nothing borrows from the mapping except [`MappedLog::write`], for one copy. Other code may read
+//! the file at the same time, with system calls. Another process could also change the file, or
+//! truncate it while it is mapped; that is true of every file of a database, and the database's
+//! lock prevents it. A store raises `SIGBUS` where the file has no disk block. So blocks are
+//! reserved and pages made writable first, by calls that report errors, and only on filesystems
+//! that write a reserved block in place. On filesystems where a copy may share blocks with the
+//! original, such as XFS and btrfs, a store into a reserved block may need a new block, so logs on
+//! these filesystems are never mapped. If reserving blocks or making pages writable fails, the log
+//! continues with plain writes.
 
 use std::fs::File;
 use std::io;
@@ -43,33 +47,34 @@ use super::ordered::{DeferredParts, is_in_one_page};
 use super::retry::write_fully_at;
 use crate::format::record::{BLOCK_BYTES, SEAL, header_offsets};
 
-/// Largest write, in bytes, that is stored in a mapping; larger ones go through the system. A
-/// larger limit makes readers search further for a record that a killed process left unfinished.
+/// Largest write, in bytes, that is stored in a mapping; larger writes use a system call. A larger
+/// limit makes readers search further for a record that a killed process left unfinished.
 pub(crate) const MAX_STORED_BYTES: usize = 64 << 10;
 
-/// Length, in bytes, from which a log may be mapped. Mapping a shorter one costs more than it
+/// Minimum length, in bytes, of a log that may be mapped. Mapping a shorter log costs more than it
 /// saves.
 const PLAIN_BYTES: u64 = 16 << 10;
 
-/// Size of the first window, in bytes. Each further one is twice as large, up to
-/// [`MAX_WINDOW_BYTES`]; larger windows reserve more disk space ahead of the records.
+/// Size of the first window, in bytes. Each further window is twice as large as the one before, up
+/// to [`MAX_WINDOW_BYTES`]; larger windows reserve more disk space ahead of the records.
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Maximum number of bytes between two syncs with which the log counts as synced often. A larger
-/// limit lets fewer logs be mapped.
+/// Maximum number of bytes between two syncs for which a log counts as synced often. A larger limit
+/// lets fewer logs be mapped.
 const OFTEN_BYTES: u64 = 64 << 10;
 
-/// Mean size of records, in bytes, from which they count as large. A higher size maps more logs.
-/// Measured by filling databases with values of 1 to 4 KiB (`docs/performance.md`).
+/// Minimum mean size, in bytes, of records that count as large. With a larger minimum, more logs
+/// are mapped. The value was measured by filling databases with values of 1 to 4 KiB
+/// (`docs/performance.md`).
 const LARGE_BYTES: u64 = 2 << 10;
 
 /// Distance, in bytes, by which the length of a log is set ahead once the log has [`PLAIN_BYTES`].
 /// A larger distance makes the length durable less often, and reserves more disk space.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// Number of bytes that are made writable at a time. With a larger step, fewer writes have to wait
-/// for it (now one in some thousands), but each waits longer.
+/// Number of bytes that are made writable at a time. With a larger number, fewer writes have to
+/// wait for this (now one write in a few thousand), but each wait is longer.
 const POPULATE_BYTES: usize = 512 << 10;
 
 /// Alignment of windows in the file, in bytes: a multiple of every page size in use.
@@ -94,12 +99,12 @@ pub(super) struct MappedLog {
     mode: Mode,
     /// Size of the next window, in bytes.
     next_window_bytes: u64,
-    /// The length to which the file was extended beyond `position`, a multiple of a block. If the
-    /// file is not extended now, any number up to `position`.
+    /// The length to which the file was extended beyond `position`, a multiple of the block size.
+    /// If the file is not extended now, this is any number up to `position`.
     reserved: u64,
     /// Whether the length may be set ahead.
     may_reserve: bool,
-    /// The parts of a record that are written after its last write.
+    /// The parts of an unfinished record that are written only after its last write.
     deferred: DeferredParts,
     syncs: Syncs,
     sizes: RecordSizes,
@@ -108,9 +113,9 @@ pub(super) struct MappedLog {
 /// The way in which the next record is written.
 #[derive(Debug)]
 enum Mode {
-    /// With a system call. The mode is chosen again at position `until`.
+    /// With a system call, until the mode is chosen again at position `until`.
     Plain { until: u64 },
-    /// By a store into a window; with a system call if the record does not fit.
+    /// By a store into a window, or with a system call if the record does not fit into the window.
     Mapped(Window),
     /// With a system call from now on: the filesystem cannot map logs, or a call for mapping
     /// failed.
@@ -122,14 +127,14 @@ enum Mode {
 struct Syncs {
     /// Position of the last sync.
     last: u64,
-    /// Whether the last sync followed the one before it within [`OFTEN_BYTES`].
+    /// Whether the last sync came at most [`OFTEN_BYTES`] after the sync before it.
     are_frequent: bool,
 }
 
 /// The records written since the last choice between a window and plain writes.
 #[derive(Debug, Default)]
 struct RecordSizes {
-    /// Position of the last choice.
+    /// Position at which the last choice was made.
     from: u64,
     records: u64,
 }
@@ -162,15 +167,15 @@ fn filesystem_kind(file: &File) -> u32 {
     rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u32)
 }
 
-/// Returns 0: other systems number filesystems differently, so logs there are neither mapped nor
-/// set ahead.
+/// Returns 0: other systems number filesystems differently, so logs are neither mapped nor extended
+/// ahead of their records there.
 #[cfg(not(target_os = "linux"))]
 fn filesystem_kind(_: &File) -> u32 {
     0
 }
 
 impl Window {
-    /// Makes the pages writable that a write of the largest size at `position` may touch.
+    /// Makes writable the pages that a write of the largest size at `position` may touch.
     fn populate(&mut self, position: u64) -> io::Result<()> {
         debug_assert!(self.start <= position, "{position} is before the window");
         let at = (position - self.start) as usize;
@@ -212,8 +217,8 @@ impl MappedLog {
     }
 
     /// Stores `bytes` in the window. Returns false if there is no window or `bytes` do not fit.
-    /// Headers are completed last, in ascending order, so that a partly stored record does not look
-    /// like a record, neither to other readers nor after the process is killed.
+    /// Headers are completed last, in ascending order, so that a partly stored record never looks
+    /// like a complete one, to other readers or after the process is killed.
     fn store(&mut self, bytes: &[u8]) -> bool {
         let Mode::Mapped(window) = &mut self.mode else { return false };
         if bytes.len() > MAX_STORED_BYTES || !self.deferred.is_empty() {
@@ -257,8 +262,8 @@ impl MappedLog {
         }
     }
 
-    /// Chooses how the next record is written, and prepares for that: sets the length ahead, or
-    /// opens a window and makes the pages at the position writable.
+    /// Chooses how the next record is written, and prepares for that write: sets the length of the
+    /// file ahead, or opens a window and makes the pages at the position writable.
     fn prepare_next(&mut self) {
         if self.position < PLAIN_BYTES {
             return;
@@ -288,7 +293,7 @@ impl MappedLog {
         }
     }
 
-    /// Closes the window, if there is one. The next choice may open another.
+    /// Closes the window, if there is one. The next call of `prepare_next` may open another window.
     fn unmap(&mut self) {
         if let Mode::Mapped(_) = self.mode {
             self.mode = Mode::Plain { until: self.position };
@@ -309,8 +314,8 @@ impl MappedLog {
         }
     }
 
-    /// Sets the length ahead of `end`, to a multiple of a block. Returns whether the length is now
-    /// at least `end`.
+    /// Sets the length of the file ahead of `end`, to a multiple of the block size. Returns whether
+    /// the length is now at least `end`.
     fn reserve(&mut self, end: u64) -> bool {
         if end <= self.reserved || !self.may_reserve {
             return end <= self.reserved;
@@ -428,7 +433,7 @@ impl WriteFile for MappedLog {
 
 impl Drop for MappedLog {
     fn drop(&mut self) {
-        // If the truncation fails, the zeros stay, which readers ignore.
+        // If the truncation fails, the zeros stay in the file, and readers ignore them.
         let _ = self.trim();
     }
 }

@@ -20,8 +20,8 @@ impl MappedLog {
     }
 }
 
-/// Returns a record of `size` bytes including headers, or slightly more, encoded as by `LogWriter`
-/// at the end of a log of `len` bytes.
+/// Returns a record of `size` bytes including headers, or slightly more, encoded as `LogWriter`
+/// does at the end of a log of `len` bytes.
 fn record(len: u64, size: usize, seed: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut left = size.saturating_sub(HEADER_BYTES);
@@ -45,8 +45,8 @@ fn record(len: u64, size: usize, seed: usize) -> Vec<u8> {
     }
 }
 
-/// Checks the file that a process killed now would leave: the bytes written, and perhaps zeros up
-/// to the end of a block. Returns the number of zeros.
+/// Checks the file that would be left if the process were killed now: the bytes written, and
+/// perhaps zeros up to the end of a block. Returns the number of zeros.
 fn zeros_behind(path: &Path, written: &[u8]) -> usize {
     let left = fs::read(path).unwrap();
     assert!(left.starts_with(written));
@@ -56,8 +56,9 @@ fn zeros_behind(path: &Path, written: &[u8]) -> usize {
     zeros
 }
 
-/// Writes records of all sizes, across windows and larger than windows: alternately many small
-/// ones, which are stored in a window, and some large ones, which are not.
+/// Checks that the file holds all records, followed only by zeros until the log is dropped. Writes
+/// many small records, which are stored in a window, alternating with some large ones, which are
+/// not. Some records cross windows or are larger than a window.
 #[test]
 fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,7 +113,8 @@ fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again(
     assert!(fs::read(&path).unwrap() == expected);
 }
 
-/// Tries records of many sizes, in logs that are synced often and in logs that are synced rarely.
+/// Checks the length of the file after each record, with records of many sizes, in logs that are
+/// synced often and in logs that are synced rarely.
 #[test]
 fn a_killed_process_leaves_a_log_that_ends_with_a_record_or_with_a_block() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,8 +172,8 @@ fn short_logs_are_never_longer_than_written() {
     assert!(!log.is_mapped());
 }
 
-/// Storing into a file that shares blocks with a copy takes new blocks. If there is no space for
-/// them, a store into a mapping ends the process.
+/// Checks which filesystems are mapped. If a file shares blocks with a copy, storing into the file
+/// takes new blocks. If there is no space for them, a store into a mapping ends the process.
 #[test]
 fn filesystems_on_which_files_share_blocks_are_not_mapped() {
     const BTRFS: u32 = 0x9123_683e;

@@ -1,12 +1,12 @@
-//! The filesystem as the engine sees it: a trait that is the library's only way to the disk, and
-//! that tests can implement with a simulation. [`DiskFs`] is the disk, [`MemFs`] keeps files in
-//! memory, and `SimFs` crashes and fails on demand.
+//! The engine's interface to the filesystem: a trait that is the library's only access to the disk,
+//! and that tests can implement with a simulation. [`DiskFs`] uses the disk, [`MemFs`] keeps files
+//! in memory, and `SimFs` crashes and fails on demand.
 //!
 //! Errors are plain [`io::Error`]s; callers add the operation and the path.
 //!
 //! Every implementation must guarantee:
 //! - bytes written are durable after [`WriteFile::sync`];
-//! - a name that was created, renamed or removed is durable after [`Fs::sync_dir`] of its
+//! - the creation, renaming or removal of a name is durable after [`Fs::sync_dir`] of its
 //!   directory; a new directory is a name in its parent;
 //! - [`Fs::rename`] replaces the target atomically;
 //! - dropping a file never syncs it.
@@ -48,8 +48,8 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
     /// Opens a table for reading, like [`Fs::open`]. There may be more tables than the process can
-    /// hold open, so an implementation may close and reopen the file: the file must keep its name
-    /// while it is read.
+    /// hold open, so an implementation may close and reopen the file. The file must therefore keep
+    /// its name while it is read.
     fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.open(path)
     }
@@ -60,14 +60,14 @@ pub trait Fs: Send + Sync + Debug + 'static {
         Ok(path.to_path_buf())
     }
 
-    /// Creates a file for writing, or truncates an existing one. Mode 0600, close-on-exec, symbolic
-    /// links not followed. On a disk, an existing file with other names (hard links) keeps its
-    /// content under those names.
+    /// Creates a file for writing, or truncates an existing one. The file has mode 0600 and is
+    /// close-on-exec; symbolic links are not followed. On a disk, an existing file with other names
+    /// (hard links) keeps its content under those names.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// Creates a file as [`Fs::create`] does, for a log to which whole physical records are
-    /// appended. Until it is dropped or trimmed, the file may end in zeros after its records, up to
-    /// the end of a block.
+    /// appended. Until the returned file is dropped or trimmed, zeros may follow its last record,
+    /// up to the end of a block.
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.create(path)
     }
@@ -112,8 +112,9 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Returns the length of a file, in bytes.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
-    /// Returns the time of the last write to a file; `None` if the filesystem does not know it.
-    /// [`Options::keep_logs_for`](crate::Options::keep_logs_for) judges the age of a log by it.
+    /// Returns the time of the last write to a file, or `None` if the filesystem does not know it.
+    /// [`Options::keep_logs_for`](crate::Options::keep_logs_for) uses this time as the age of a
+    /// log.
     fn modified(&self, _path: &Path) -> io::Result<Option<SystemTime>> {
         Ok(None)
     }
@@ -125,10 +126,11 @@ pub trait Fs: Send + Sync + Debug + 'static {
     }
 
     /// Takes the lock on a lock file, which is created if it does not exist, until the returned
-    /// guard is dropped. The outer error is an I/O error; the inner one is the holder of the lock.
+    /// guard is dropped. The outer error is an I/O error; the inner error is the holder of the
+    /// lock.
     ///
-    /// Nothing else in the process may open the file meanwhile, not even for reading: on a disk,
-    /// closing it would release the lock that LevelDB sees.
+    /// Until the guard is dropped, nothing else in the process may open the file, not even for
+    /// reading: on a disk, closing that other handle would release the lock that LevelDB sees.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>>;
 }
 
@@ -146,9 +148,9 @@ pub trait ReadFile: Send + Sync + Debug {
         true
     }
 
-    /// Returns two numbers that no other file has while this one is open, such as its device and
-    /// inode; `None` if the filesystem has none. From them, a reader beside a writer notices that a
-    /// file was replaced by another one of the same name.
+    /// Returns two numbers that no other file has while this file is open, such as its device and
+    /// inode, or `None` if the filesystem has no such numbers. From them, a reader notices that a
+    /// writer has replaced the file by another file of the same name.
     fn identity(&self) -> io::Result<Option<(u64, u64)>> {
         Ok(None)
     }
@@ -161,19 +163,19 @@ pub trait ReadFile: Send + Sync + Debug {
 
 /// A file opened for writing, with a position that writes advance.
 pub trait WriteFile: Send + Debug {
-    /// Writes all of `bytes` at the position and advances it. After an error the contents of the
-    /// file past the old position are unknown.
+    /// Writes all of `bytes` at the position and advances the position. After an error, the
+    /// contents of the file past the old position are unknown.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes all bytes written and the length durable.
+    /// Makes durable all bytes written and the length of the file.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Sets the length of the file. The position is kept, or moved to the new end if it was past
-    /// that.
+    /// Sets the length of the file. Keeps the position, or moves it to the new end if it is past
+    /// the new end.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
 
-    /// Truncates the file to the bytes written. Returns whether it was longer. The new length is
-    /// durable after the next [`WriteFile::sync`].
+    /// Truncates the file to the bytes written. Returns whether the file was longer. The new length
+    /// is durable after the next [`WriteFile::sync`].
     fn trim(&mut self) -> io::Result<bool> {
         Ok(false)
     }
@@ -182,15 +184,15 @@ pub trait WriteFile: Send + Debug {
 /// A guard that holds the lock on a lock file until it is dropped.
 pub trait FileLock: Send + Sync + Debug {
     /// Returns whether another file has taken the place of the lock file. Another process may hold
-    /// a lock on that file, and the whole directory may be a different one.
+    /// a lock on that file, and the whole directory may have been replaced.
     fn is_replaced(&self) -> io::Result<bool> {
         Ok(false)
     }
 }
 
 /// Checks the lock file to make sure that a directory is still the one that was locked with `lock`,
-/// and not one that another process put in its place. Without a lock, or if it has been released,
-/// there is nothing to check.
+/// and not another directory that was put in its place. Does nothing if there is no lock or the
+/// lock has been released.
 ///
 /// # Errors
 /// An I/O error, if the lock file was replaced or cannot be queried.
@@ -207,12 +209,12 @@ pub(crate) fn check_not_replaced(lock: Option<&Weak<dyn FileLock>>) -> io::Resul
 /// The holder of a lock, as far as the system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// This process: it has the database open already.
+    /// This process, which already has the database open.
     ThisProcess,
     /// Another process, with its process id if known.
     Process(Option<u32>),
-    /// A process that inherited the lock by a fork from the process that took it, which has ended.
-    /// The lock is released when the last process that has the file open ends.
+    /// A process that inherited the lock by a fork, after which the process that took the lock
+    /// ended. The lock is released when the last process that has the file open ends.
     ForkOf {
         /// The process that took the lock.
         ended: u32,

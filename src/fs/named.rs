@@ -10,8 +10,8 @@ pub(crate) fn sync_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
 }
 
-/// Gives the file `name` in `dir` new contents, durably, by way of the file `temp`. After a crash
-/// it has the old contents or the new ones.
+/// Replaces the contents of the file `name` in `dir` durably, by way of the file `temp`. After a
+/// crash, `name` has either the old contents or the new contents.
 pub(crate) fn replace_file(
     fs: &dyn Fs,
     dir: &Path,
@@ -35,7 +35,7 @@ pub(crate) fn absolute(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
 }
 
 /// Returns whether a file has another name. Such a file must not be appended to: after a copy by
-/// hard links (`cp -l`) it belongs to another database, too.
+/// hard links (`cp -l`), the file also belongs to another database.
 pub(crate) fn has_other_names(fs: &dyn Fs, path: &Path) -> Result<bool> {
     fs.has_other_names(path).map_err(|error| Error::io("open", path, error))
 }

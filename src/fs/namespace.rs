@@ -18,14 +18,14 @@ pub(super) struct DirId(u64);
 
 const ROOT: DirId = DirId(0);
 
-/// The target of a name. Two nodes are equal if they are the same file or directory.
+/// The target of a name. Two nodes are equal if they refer to the same file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node<F> {
     Dir(DirId),
     File(F),
 }
 
-/// A name in a directory, whether in use or not.
+/// A name in a directory. The name need not exist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Location {
     pub dir: DirId,
@@ -95,7 +95,8 @@ impl<F: Clone + PartialEq> Namespace<F> {
         self.dirs.get(&dir).is_none_or(|entries| entries.is_empty())
     }
 
-    /// Returns every directory from the root to the one that contains the last name, and that name.
+    /// Returns the directories from the root to the directory that contains the last name of
+    /// `path`, and the last name.
     fn walk<'p>(&self, path: &'p Path) -> io::Result<(Vec<DirId>, Option<&'p OsStr>)> {
         let mut names = names(path);
         let last = names.pop();
@@ -110,7 +111,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok((dirs, last))
     }
 
-    /// Returns the location of a path's last name, whether in use or not.
+    /// Returns the location of the last name of a path. The name need not exist.
     pub(super) fn location(&self, path: &Path) -> io::Result<Location> {
         let (dirs, last) = self.walk(path)?;
         let name = last.ok_or(Errno::BUSY)?;
@@ -222,15 +223,16 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(Some(NameOp::Rename { from, to, node }))
     }
 
-    /// Applies a change without checks: after a crash, changes that it depended on may be missing.
-    /// The only exception is that a directory that is not empty is kept.
+    /// Applies a change without checks, because after a crash earlier changes that this change
+    /// depended on may be missing. There is one exception: a directory that is not empty is not
+    /// removed.
     pub(super) fn apply(&mut self, op: &NameOp<F>) {
         match op {
             NameOp::Set { at, node } => self.set(at, node),
             NameOp::Remove { at } => self.unset(at),
             NameOp::Rename { from, to, node } => {
-                // Not by `unset`, which keeps a directory that is not empty: it moves with its
-                // contents.
+                // `unset` would keep a directory that is not empty, but a renamed directory moves
+                // with its contents.
                 Arc::make_mut(self.dirs.entry(from.dir).or_default()).remove(&from.name);
                 self.set(to, node);
             }
@@ -254,7 +256,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Arc::make_mut(self.dirs.entry(at.dir).or_default()).remove(&at.name);
     }
 
-    /// Returns every file that has a path, with the path, ordered by path.
+    /// Returns every file that can be reached from the root, with its path, ordered by path.
     pub(super) fn files(&self) -> Vec<(std::path::PathBuf, F)> {
         let mut files = Vec::new();
         let mut seen = BTreeSet::from([ROOT]);
@@ -274,7 +276,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 }
 
 impl<F: Copy + Ord> Namespace<F> {
-    /// Returns every file that has a name, even if its directory has none.
+    /// Returns every file that has a name, even if the name is in a directory that has no name.
     #[cfg(any(test, feature = "sim"))]
     pub(super) fn named_files(&self) -> BTreeSet<F> {
         let nodes = self.dirs.values().flat_map(|entries| entries.values());

@@ -1,4 +1,4 @@
-//! The rules by which files on the disk are opened, and their identity.
+//! Rules for opening files on the disk, and the identity of files.
 
 use std::fs::{
     OpenOptions, {self},

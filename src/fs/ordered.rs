@@ -1,10 +1,11 @@
-//! The order in which the parts of a record are written to a log whose length is set ahead, so that
-//! zeros follow its records.
+//! The order in which the parts of a record are written to a log whose length was set ahead, so
+//! that zeros follow the last record.
 //!
 //! A process may be killed between two pages of a write. If the record were written from its start,
 //! it could be left with a header but without its end, which readers would report as damage. So the
-//! page with the first header is written last, followed only by the seals of the later headers.
-//! Until then every header lacks length and type, as if nothing had been written there.
+//! page with the first header is written after the other pages, and only the seals of the later
+//! headers are written after that page. Until then every header lacks length and type, as if
+//! nothing had been written there.
 //!
 //! ```text
 //! F header payload ... | page | page | L header payload ...
@@ -21,7 +22,7 @@ use std::ops::Range;
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordType, SEAL, header_offsets};
 
 /// Size of the smallest page in use, in bytes. After a process is killed, the bytes that a write
-/// put into one page are there completely or not at all.
+/// put into one page are either all present or all missing.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Returns whether the bytes `[start, end)` of a file are in one page.
@@ -29,11 +30,10 @@ pub(crate) fn is_in_one_page(start: u64, end: u64) -> bool {
     start == end || start / PAGE_BYTES == (end - 1) / PAGE_BYTES
 }
 
-/// The parts of an unfinished record that are written after its last write, with their offsets in
-/// the file.
+/// The parts of an unfinished record that are written last, with their offsets in the file.
 ///
-/// A record may come in several writes. If it does not end with a write, these parts wait for the
-/// write that ends it.
+/// A record may come in several writes. If a write does not end the record, these parts are kept
+/// until the write that ends the record.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredParts(Vec<(u64, Vec<u8>)>);
 
@@ -48,8 +48,8 @@ impl DeferredParts {
         self.0.clear();
     }
 
-    /// Writes `bytes`, physical records that belong at `position`, by calling `write` with bytes
-    /// and their offset. The file must hold zeros there.
+    /// Writes `bytes`, which are physical records that belong at `position`, by calling `write`
+    /// with parts of `bytes` and their offsets. The file must hold zeros at `position`.
     pub(crate) fn write(
         &mut self,
         bytes: &[u8],
@@ -103,7 +103,7 @@ fn write_part(
     }
 }
 
-/// Returns the end of the page with the first header, or of the header itself if that is later.
+/// Returns the end of the page with the first header, or the end of the header if that is later.
 fn head_end(first: usize, position: u64) -> usize {
     let start = position + first as u64;
     let page_end = (start / PAGE_BYTES + 1) * PAGE_BYTES;

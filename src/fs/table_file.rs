@@ -1,8 +1,8 @@
-//! Table files. There may be more of them than a process may keep open.
+//! Table files. There may be more table files than a process may keep open.
 //!
-//! The tables of all databases together keep at most half of the process's file descriptors
-//! (`RLIMIT_NOFILE`). Each further table is opened again for every read, as LevelDB's
-//! `util/env_posix.cc` does.
+//! The tables of all databases together use at most half of the file descriptors that the process
+//! may have (`RLIMIT_NOFILE`). Each further table is opened again for every read, as in LevelDB's
+//! `util/env_posix.cc`.
 
 use std::fs::File;
 use std::io;
@@ -79,8 +79,8 @@ impl TableFile {
         }
     }
 
-    /// Opens the file for one read. Fails if the name now belongs to another file: another database
-    /// may have taken the place of the directory.
+    /// Opens the file for one read. Fails if the name now belongs to another file, because the
+    /// whole directory may have been replaced by that of another database.
     fn open_again(&self) -> io::Result<File> {
         let file = open_file(&self.path)?;
         match file_id(&file.metadata()?) == self.id {
@@ -142,7 +142,7 @@ mod tests {
         }
         drop(tables.remove(0));
         assert!(is_held(&open(4)), "there is room again");
-        // The file that is kept open no longer needs its name; reading the other one fails.
+        // The file that is kept open no longer needs its name; reading the other file fails.
         (0..4).for_each(|i| std::fs::remove_file(path(i)).unwrap());
         assert_eq!(tables[0].read_at(&mut [0], 0).unwrap(), 1);
         assert_eq!(tables[1].read_at(&mut [0], 0).unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -9,8 +9,8 @@ use crate::base::clock::Clock;
 use crate::engine::read::cursor::Cursor;
 use crate::format::keyspace::Space;
 
-/// A cursor over the entries of a [`Keyspace`](crate::Keyspace) as of one moment. It moves like a
-/// [`Cursor`], and its keys are those within the keyspace.
+/// A cursor over the entries of a [`Keyspace`](crate::Keyspace) at one moment. It moves like a
+/// [`Cursor`], and its keys are those within the keyspace, without the keyspace's prefix.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -97,7 +97,8 @@ impl KeyspaceCursor {
         self.settle(moved, Cursor::prev)
     }
 
-    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
+    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is no such
+    /// entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -108,7 +109,8 @@ impl KeyspaceCursor {
         self.settle(moved, Cursor::next)
     }
 
-    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
+    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is no such
+    /// entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -119,7 +121,8 @@ impl KeyspaceCursor {
         self.settle(moved, Cursor::prev)
     }
 
-    /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
+    /// Moves to the next entry. Returns `false` if there is no next entry, or if the cursor was at
+    /// no entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -129,8 +132,8 @@ impl KeyspaceCursor {
         self.settle(moved, Cursor::next)
     }
 
-    /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
-    /// entry.
+    /// Moves to the previous entry. Returns `false` if there is no previous entry, or if the cursor
+    /// was at no entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -139,14 +142,14 @@ impl KeyspaceCursor {
         self.settle(moved, Cursor::prev)
     }
 
-    /// Returns the database's cursor, at an entry of the keyspace.
+    /// Returns the database's cursor, which is at an entry of the keyspace.
     fn entry(&self) -> &Cursor {
         assert!(self.valid, "the cursor is at no entry");
         &self.cursor
     }
 
-    /// Completes a move, which reached an entry if `moved`: skips expired entries by calling
-    /// `step`. Returns whether the cursor is at an entry of the keyspace.
+    /// Completes a move. `moved` tells whether the move reached an entry. Skips expired entries by
+    /// calling `step`. Returns whether the cursor is at an entry of the keyspace.
     fn settle(
         &mut self,
         mut moved: bool,

@@ -29,7 +29,7 @@ impl Expiry {
         let time = || UNIX_EPOCH.checked_add(Duration::from_millis(millis));
         match millis {
             NEVER => Expiry::Never,
-            // A time that the system cannot represent never comes.
+            // A time that the system cannot represent never arrives.
             _ => time().map_or(Expiry::Never, Expiry::At),
         }
     }
@@ -73,9 +73,9 @@ impl<H> Keyspace<H> {
 
 /// The writes of expiring keyspaces.
 impl Keyspace<Db> {
-    /// Sets the value of `key` for the time `ttl`. After that, no read shows it. Times count in
-    /// whole milliseconds, rounded down; if `ttl` goes beyond what the system's time can represent,
-    /// the entry never expires.
+    /// Sets the value of `key` for the duration `ttl`. After that, no read shows the value. The
+    /// expiry is stored in whole milliseconds, rounded down. If it is later than the last time that
+    /// the system can represent, the entry never expires.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -117,8 +117,8 @@ impl Keyspace<Db> {
         self.handle.put_with(options, key, stored)
     }
 
-    /// Sets the value of `key` until `time`. From then on, no read shows it. Times count in whole
-    /// milliseconds, rounded down; a time in the past removes the value.
+    /// Sets the value of `key` until `time`. From then on, no read shows the value. The expiry is
+    /// stored in whole milliseconds, rounded down. A time in the past removes the value.
     ///
     /// # Errors
     /// As [`put_for`](Self::put_for).
@@ -146,8 +146,8 @@ impl Keyspace<Db> {
         self.handle.put_with(options, key, stored)
     }
 
-    /// Replaces a value of an expiring keyspace by what `change` returns for it. The entry keeps
-    /// its expiry.
+    /// Replaces the value of `key` in an expiring keyspace with the result of `change`. The entry
+    /// keeps its expiry.
     pub(super) fn update_expiring(
         &self,
         options: &WriteOptions,
@@ -176,7 +176,7 @@ impl Keyspace<Db> {
 
 /// Writes with an expiry, to several keyspaces at once.
 impl WriteBatch {
-    /// Adds a put of `value` under `key` of `keyspace`, for the time `ttl` from now on, like
+    /// Adds a put of `value` under `key` of `keyspace`, for the duration `ttl` from now on, like
     /// [`Keyspace::put_for`].
     ///
     /// ```
@@ -226,7 +226,7 @@ impl WriteBatch {
 
 /// Writes with an expiry.
 impl Transaction {
-    /// Sets the value of `key` of `keyspace` for the time `ttl` from this call on, like
+    /// Sets the value of `key` of `keyspace` for the duration `ttl` from this call on, like
     /// [`Keyspace::put_for`]. The put takes effect when the transaction is committed.
     ///
     /// # Errors

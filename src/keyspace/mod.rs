@@ -1,11 +1,12 @@
-//! Keyspaces: named parts of a database, each with keys of its own. A keyspace consists of its keys
-//! and nothing else; [`format::keyspace`](crate::format::keyspace) describes their bytes.
+//! Keyspaces: named parts of a database, each with keys of its own. Nothing is
+//! stored for a keyspace except its entries; [`format::keyspace`](crate::format::keyspace)
+//! describes the bytes of their keys.
 //!
 //! | file | what is in it |
 //! | --- | --- |
 //! | `mod` | the handle, and the list of keyspaces |
 //! | `reads` | the reads of a keyspace |
-//! | `writes` | its writes, and writes to several keyspaces at once |
+//! | `writes` | the writes of a keyspace, and writes to several keyspaces at once |
 //! | `expiry` | writes with an expiry |
 //! | `cursor` | cursors that stay within a keyspace |
 //! | `transaction` | keyspaces in transactions |
@@ -28,19 +29,19 @@ mod reads;
 pub(crate) mod transaction;
 mod writes;
 
-/// A keyspace: a named, ordered space of keys within a database, with the reads and writes of the
-/// handle that it was opened from: [`Db::keyspace`], [`ReadOnlyDb::keyspace`] or
-/// [`Snapshot::keyspace`]. Entries of an expiring one may have a time to live:
-/// [`Db::expiring_keyspace`].
+/// A keyspace: a named, ordered space of keys within a database. It is opened from a handle
+/// ([`Db::keyspace`], [`ReadOnlyDb::keyspace`] or [`Snapshot::keyspace`]), and has the reads and
+/// writes of that handle. Entries of an expiring keyspace ([`Db::expiring_keyspace`]) may have a
+/// time to live.
 ///
 /// The same key may have a value in each keyspace, and another value outside of all keyspaces. A
-/// keyspace exists while it has entries; opening one reads and writes nothing, and costs as much as
-/// copying the name. Clones are cheap.
+/// keyspace exists while it has entries; opening a keyspace reads and writes nothing, and costs as
+/// much as copying the name. Clones are cheap.
 ///
 /// Entries of a keyspace are ordinary entries, whose keys begin with `FF FE 6B 73`, the length of
-/// the name in one byte, and the name. So the reads of [`Db`] itself show them too, after all keys
-/// that are text, and so does LevelDB. `docs/keyspaces.md` has the details. A key may be as long as
-/// in [`Db::put`], less these bytes.
+/// the name in one byte, and the name. So the reads of [`Db`] itself, and LevelDB, show these
+/// entries, too, after all keys that are text. `docs/keyspaces.md` has the details. The maximum
+/// length of a key is that of [`Db::put`], less the length of this prefix.
 ///
 /// [`WriteBatch::put_in`](crate::WriteBatch::put_in) and
 /// [`Transaction::put_in`](crate::Transaction::put_in) write to several keyspaces atomically. A
@@ -73,7 +74,7 @@ pub struct Keyspace<H = Db> {
 }
 
 impl<H> Keyspace<H> {
-    /// Returns the name, as it was given.
+    /// Returns the name of the keyspace.
     pub fn name(&self) -> &[u8] {
         self.space.name()
     }
@@ -133,7 +134,7 @@ fn names(reader: Reader<'_>, tag: &[u8; 4]) -> Result<Vec<Bytes>> {
     Ok(names)
 }
 
-/// Defines how the handles open keyspaces.
+/// Defines the methods with which the handles open and list keyspaces.
 macro_rules! keyspaces_of {
     ($handle:ty) => {
         impl $handle {
@@ -167,7 +168,7 @@ macro_rules! keyspaces_of {
             /// never show entries that have expired at the time of the read, and compactions remove
             /// them. `docs/expiry.md` has the details.
             ///
-            /// It has nothing in common with the keyspace of the same name that
+            /// The expiring keyspace is separate from the keyspace of the same name that
             /// [`keyspace`](Self::keyspace) returns: each has keys of its own. Values take eight
             /// bytes more.
             ///
@@ -194,7 +195,7 @@ macro_rules! keyspaces_of {
             }
 
             /// Returns the names of the expiring keyspaces that have entries, in byte order, like
-            /// [`keyspaces`](Self::keyspaces). Entries that have expired count until a compaction
+            /// [`keyspaces`](Self::keyspaces). Expired entries count as entries until a compaction
             /// has removed them.
             ///
             /// # Errors
@@ -203,8 +204,8 @@ macro_rules! keyspaces_of {
                 names(self.reader(), EXPIRING_TAG)
             }
 
-            /// Returns the names of the keyspaces that have entries, in byte order, without the
-            /// [expiring](Self::expiring_keyspaces) ones. It takes one seek per keyspace.
+            /// Returns the names of the keyspaces that have entries, in byte order. Leaves out the
+            /// [expiring](Self::expiring_keyspaces) keyspaces. Takes one seek per keyspace.
             ///
             /// # Errors
             /// As [`get`](Self::get);

@@ -1,4 +1,4 @@
-//! The reads of a keyspace, from any handle.
+//! The reads of a keyspace, which are the same for all kinds of handles.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -17,7 +17,7 @@ use crate::keyspace::expiry::Expiry;
 /// Reads. Each works like the method of [`Db`](crate::Db) with the same name, with keys within the
 /// keyspace.
 impl<H> Keyspace<H> {
-    /// Returns the value of `key`, or `None` if it has none.
+    /// Returns the value of `key`, or `None` if `key` has no value.
     ///
     /// # Errors
     /// Corruption and I/O errors. Damage is never reported as `None`.
@@ -59,8 +59,9 @@ impl<H> Keyspace<H> {
     }
 
     /// Gets `key` and returns an explanation, step by step, like
-    /// [`Db::explain`](crate::Db::explain). Keys in it are those of the database. The value of an
-    /// entry that has expired is `None`, although a step found the entry.
+    /// [`Db::explain`](crate::Db::explain). The explanation shows keys as the database stores them,
+    /// with the keyspace's prefix. If the entry has expired, the value is `None`, although a step
+    /// found the entry.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -86,10 +87,10 @@ impl<H> Keyspace<H> {
         Ok(Explanation { value, ..explained })
     }
 
-    /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
+    /// Returns the values that `keys` have at one moment, in the order of `keys`.
     ///
     /// # Errors
-    /// As [`get`](Self::get). The first error is returned instead of all values.
+    /// As [`get`](Self::get). If any key fails, only the first error is returned.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         self.multi_get_with(&ReadOptions::default(), keys)
     }
@@ -113,8 +114,8 @@ impl<H> Keyspace<H> {
         entries.map(|(key, stored)| self.space.live_value(key, stored, || now)).collect()
     }
 
-    /// Returns the expiry of the entry of `key`; `None` if there is no entry, or if it has expired.
-    /// In a keyspace that is not expiring, entries never expire.
+    /// Returns the expiry of the entry of `key`, or `None` if there is no entry or the entry has
+    /// expired. In a keyspace that is not expiring, entries never expire.
     ///
     /// ```
     /// # use minikv::{Db, Expiry, Options};
@@ -141,8 +142,8 @@ impl<H> Keyspace<H> {
         Ok(live.map(|(_, expiry)| Expiry::from_millis(expiry)))
     }
 
-    /// Returns the value of `stored`, which was read under the database's key `key`; `None` if
-    /// nothing was read, or if it has expired.
+    /// Returns the value in `stored`, which was read under the database's key `key`. Returns `None`
+    /// if nothing was read, or if the entry has expired.
     fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
         self.space.live_value(key, stored, || self.clock().now_millis())
     }
@@ -160,7 +161,7 @@ impl<H> Keyspace<H> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a snapshot of
-    /// another database. Errors of reading are items of the iterator, which ends after one.
+    /// another database. A read error is an item of the iterator, which ends after that item.
     pub fn iter(&self) -> Result<Iter> {
         self.iter_with(&ReadOptions::default())
     }
@@ -207,8 +208,8 @@ impl<H> Keyspace<H> {
         Ok(iter.in_space(self.space.clone()))
     }
 
-    /// Returns an iterator over the entries whose keys start with `prefix`. It skips tables by
-    /// their prefix filters, if there are any: [`Options::filter_prefix_in`].
+    /// Returns an iterator over the entries whose keys start with `prefix`. If the tables have
+    /// prefix filters ([`Options::filter_prefix_in`]), the iterator uses them to skip tables.
     ///
     /// [`Options::filter_prefix_in`]: crate::Options::filter_prefix_in
     ///
@@ -280,10 +281,10 @@ impl<H> Keyspace<H> {
         Ok(self.first_key_value()?.is_none())
     }
 
-    /// Returns a cursor. It is at no entry until its first move.
+    /// Returns a cursor. It is at no entry until it is first moved.
     ///
     /// # Errors
-    /// Corruption and I/O errors of the tables of level 0, which it opens.
+    /// Corruption and I/O errors of the tables of level 0, which this method opens.
     pub fn cursor(&self) -> Result<KeyspaceCursor> {
         self.cursor_with(&ReadOptions::default())
     }
@@ -297,9 +298,9 @@ impl<H> Keyspace<H> {
         Ok(KeyspaceCursor::new(cursor, self.space.clone(), clock))
     }
 
-    /// Returns the approximate size of the part of the table files that holds the keys in `range`,
-    /// in bytes as stored; `..` is the whole keyspace. Entries that are only in memory do not
-    /// count. Even on a snapshot, the current tables are measured.
+    /// Returns approximately how many bytes the entries in `range` take in the table files; `..` is
+    /// the whole keyspace. Entries that are only in memory do not count. Even on a snapshot, the
+    /// current tables are measured.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.
@@ -308,7 +309,7 @@ impl<H> Keyspace<H> {
     }
 }
 
-/// Returns the bounds on the database's keys for a range within a keyspace.
+/// Returns the bounds on the database's keys that correspond to a range within a keyspace.
 pub(super) fn range_in<K: AsRef<[u8]>>(
     space: &Space,
     range: &impl RangeBounds<K>,

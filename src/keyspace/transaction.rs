@@ -14,8 +14,8 @@ use crate::transaction::cursor::TransactionCursor;
 use crate::transaction::iter::TransactionIter;
 
 /// The reads of a keyspace in a transaction: [`Transaction::keyspace`]. They show the keyspace as
-/// it was when the transaction began, and the transaction's own writes, and they are checked at
-/// the commit.
+/// it was when the transaction began, and the transaction's own writes. The commit checks these
+/// reads.
 #[derive(Clone, Debug)]
 pub struct TransactionKeyspace<'t> {
     transaction: &'t Transaction,
@@ -24,7 +24,7 @@ pub struct TransactionKeyspace<'t> {
 
 /// Keyspaces in transactions.
 impl Transaction {
-    /// Returns the keyspace, to read it in this transaction. Only the name and kind of `keyspace`
+    /// Returns `keyspace` for reads in this transaction. Only the name and kind of `keyspace`
     /// matter.
     ///
     /// ```
@@ -58,14 +58,15 @@ impl Transaction {
         self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
     }
 
-    /// Deletes `key` of `keyspace` when the transaction is committed. It need not have a value.
+    /// Deletes `key` of `keyspace` when the transaction is committed. The key need not have a
+    /// value.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));
     }
 }
 
 impl<'t> TransactionKeyspace<'t> {
-    /// Returns the value of `key`, or `None` if it has none.
+    /// Returns the value of `key`, or `None` if `key` has no value.
     ///
     /// # Errors
     /// Corruption and I/O errors, as [`Db::get`](crate::Db::get).
@@ -74,7 +75,7 @@ impl<'t> TransactionKeyspace<'t> {
         self.live(&key, self.transaction.get(&key)?)
     }
 
-    /// Like [`get`](Self::get), but the read is not checked at the commit, like
+    /// Like [`get`](Self::get), but the commit does not check the read, as with
     /// [`Transaction::get_untracked`].
     ///
     /// # Errors
@@ -87,15 +88,15 @@ impl<'t> TransactionKeyspace<'t> {
     /// Returns the values of `keys`, in the order of `keys`.
     ///
     /// # Errors
-    /// As [`get`](Self::get). The first error is returned instead of all values.
+    /// As [`get`](Self::get). If any key fails, only the first error is returned.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.space.key(key.as_ref())).collect();
         let stored = self.transaction.multi_get(&keys)?;
         keys.iter().zip(stored).map(|(key, stored)| self.live(key, stored)).collect()
     }
 
-    /// Returns the value of `stored`, which was read under the database's key `key`; `None` if
-    /// nothing was read, or if it has expired.
+    /// Returns the value in `stored`, which was read under the database's key `key`. Returns `None`
+    /// if nothing was read, or if the entry has expired.
     fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
         self.space.live_value(key, stored, || self.transaction.clock().now_millis())
     }
@@ -111,14 +112,14 @@ impl<'t> TransactionKeyspace<'t> {
     /// Returns an iterator over all entries in key order. It can be used from both ends.
     ///
     /// # Errors
-    /// As [`Db::iter`](crate::Db::iter): errors of reading are items of the iterator, which ends
-    /// after one.
+    /// As [`Db::iter`](crate::Db::iter): a read error is an item of the iterator, which ends after
+    /// that item.
     pub fn iter(&self) -> Result<TransactionIter<'t>> {
         self.range::<&[u8]>(..)
     }
 
-    /// Returns an iterator over the entries whose keys are in `range`. Only the part that it has
-    /// walked over is checked at the commit, and nothing outside of the keyspace.
+    /// Returns an iterator over the entries whose keys are in `range`. The commit checks only the
+    /// part of the range that the iterator has walked over, and nothing outside of the keyspace.
     ///
     /// # Errors
     /// As [`iter`](Self::iter).
@@ -160,10 +161,10 @@ impl<'t> TransactionKeyspace<'t> {
         Ok(self.first_key_value()?.is_none())
     }
 
-    /// Returns a cursor. It is at no entry until its first move.
+    /// Returns a cursor. It is at no entry until it is first moved.
     ///
     /// # Errors
-    /// Corruption and I/O errors of the tables of level 0, which it opens.
+    /// Corruption and I/O errors of the tables of level 0, which this method opens.
     pub fn cursor(&self) -> Result<TransactionCursor<'t>> {
         Ok(self
             .transaction

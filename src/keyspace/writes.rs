@@ -1,4 +1,4 @@
-//! The writes of a keyspace, and batches of writes to several.
+//! The writes of a keyspace, and batches of writes to several keyspaces.
 
 use std::ops::RangeBounds;
 
@@ -38,7 +38,7 @@ impl Keyspace<Db> {
         self.handle.put_with(options, self.space.key(key.as_ref()), stored)
     }
 
-    /// Deletes `key`. Succeeds even if it has no value.
+    /// Deletes `key`. Succeeds even if `key` has no value.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -54,8 +54,8 @@ impl Keyspace<Db> {
         self.handle.delete_with(options, self.space.key(key.as_ref()))
     }
 
-    /// Replaces the value of `key` by what `change` returns for it, like [`Db::update`]. In an
-    /// expiring keyspace, a value that is replaced keeps its expiry, and a new one never expires.
+    /// Replaces the value of `key` with the result of `change`, like [`Db::update`]. In an expiring
+    /// keyspace, the update of an existing value keeps its expiry, and a new value never expires.
     ///
     /// # Errors
     /// As [`Db::update`].
@@ -112,8 +112,8 @@ impl Keyspace<Db> {
         self.handle.delete_range_with(options, range_in(&self.space, &range))
     }
 
-    /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) of all of its
-    /// keys.
+    /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) of all keys
+    /// of the keyspace.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -141,9 +141,9 @@ impl Keyspace<Db> {
         self.delete_range_with::<&[u8]>(options, ..)
     }
 
-    /// Removes the keyspace: deletes all its entries, like [`clear`](Self::clear), and so its name
-    /// from [`Db::keyspaces`]. Nothing is left of a keyspace without entries. Other handles of it
-    /// stay usable; a put brings it back.
+    /// Removes the keyspace: deletes all its entries, like [`clear`](Self::clear), after which
+    /// [`Db::keyspaces`] no longer lists the keyspace. Nothing is left of a keyspace without
+    /// entries. Other handles of the keyspace stay usable, and a put creates the keyspace again.
     ///
     /// # Errors
     /// As [`clear`](Self::clear).
@@ -186,14 +186,14 @@ impl WriteBatch {
     }
 }
 
-/// Entries of keyspaces in tables that are to be ingested.
+/// Adds entries of keyspaces to tables for a later ingest.
 impl TableWriter {
-    /// Adds an entry of `keyspace`, of which only the name and kind matter. In a table, keyspaces
-    /// come after keys that are text: ordinary keyspaces before expiring ones, shorter names before
-    /// longer ones, and names of the same length in byte order.
+    /// Adds an entry of `keyspace`, of which only the name and kind matter. In a table, keys in
+    /// keyspaces come after keys that are text. Ordinary keyspaces come before expiring ones,
+    /// shorter names before longer ones, and names of the same length are in byte order.
     ///
     /// # Errors
-    /// As [`put`](Self::put). The keys in an error are those of the database.
+    /// As [`put`](Self::put). An error shows keys as the database stores them.
     pub fn put_in<H>(
         &mut self,
         keyspace: &Keyspace<H>,

@@ -1,4 +1,4 @@
-//! The cursor of a transaction, which records what it walks over.
+//! The cursor of a transaction, which records the ranges that it walks over.
 
 use std::ops::Bound;
 
@@ -11,11 +11,12 @@ use crate::format::keyspace::Space;
 use crate::transaction::merged::{Direction, MergedCursor};
 use crate::transaction::reads::Walk;
 
-/// A cursor over what a [`Transaction`](crate::Transaction) sees: one moment of the database, and
-/// the transaction's own writes. It moves like a [`Cursor`](crate::Cursor).
+/// A cursor over the entries that a [`Transaction`](crate::Transaction) sees: those of the database
+/// at the moment when the transaction began, and the transaction's own writes. It moves like a
+/// [`Cursor`](crate::Cursor).
 ///
-/// The ranges that it walks over count as read, including the gaps between the entries: from the
-/// key of a seek to the entry that it found, and from each entry to the next.
+/// The ranges that the cursor walks over count as read, including the gaps between the entries:
+/// from the key of a seek to the entry that the seek found, and from each entry to the next.
 #[derive(Debug)]
 pub struct TransactionCursor<'t> {
     merged: MergedCursor<'t>,
@@ -25,9 +26,9 @@ pub struct TransactionCursor<'t> {
     clock: Clock,
     /// Length of the entry's value, without its expiry.
     value_len: usize,
-    /// The range walked since the last seek; `None` if the walk is recorded, or did not begin.
+    /// The range walked since the last seek; `None` before a seek, or once the range is recorded.
     walked: Option<Span>,
-    // Must stay the last field: dropping it removes the walk's stand-in from the record of reads.
+    // Must stay the last field: dropping the walk removes its stand-in from the record of reads.
     walk: Walk<'t>,
 }
 
@@ -37,8 +38,8 @@ impl<'t> TransactionCursor<'t> {
         TransactionCursor { merged, space, clock, value_len: 0, walked: None, walk }
     }
 
-    /// Returns the cursor, which has not moved yet, confined to the keys of `space`, whose entries
-    /// expire by `clock`.
+    /// Confines the cursor, which must not have moved yet, to the keys of `space`. The entries of
+    /// `space` expire by `clock`.
     pub(crate) fn in_space(mut self, space: Space, clock: Clock) -> TransactionCursor<'t> {
         (self.space, self.clock) = (space, clock);
         self
@@ -91,7 +92,8 @@ impl<'t> TransactionCursor<'t> {
         self.seek_to(Bound::Unbounded)
     }
 
-    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
+    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is no such
+    /// entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -99,7 +101,8 @@ impl<'t> TransactionCursor<'t> {
         self.seek_from(Bound::Included(key.as_ref()))
     }
 
-    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
+    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is no such
+    /// entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -107,7 +110,8 @@ impl<'t> TransactionCursor<'t> {
         self.seek_to(Bound::Included(key.as_ref()))
     }
 
-    /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
+    /// Moves to the next entry. Returns `false` if there is no next entry, or if the cursor was at
+    /// no entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -116,8 +120,8 @@ impl<'t> TransactionCursor<'t> {
         self.step(Direction::Forward)
     }
 
-    /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
-    /// entry.
+    /// Moves to the previous entry. Returns `false` if there is no previous entry, or if the cursor
+    /// was at no entry.
     ///
     /// # Errors
     /// As [`seek_to_first`](Self::seek_to_first).
@@ -131,7 +135,7 @@ impl<'t> TransactionCursor<'t> {
         self.begin_walk();
         self.merged.seek_from(from.as_ref().map(Vec::as_slice))?;
         let valid = self.settle(Direction::Forward)?;
-        // Without an entry, everything from the bound on was read.
+        // If there is no entry, everything from the bound on was read.
         let to = if valid { Bound::Included(self.merged.key().to_vec()) } else { end };
         self.walked = Some(Span { from, to });
         Ok(valid)
@@ -168,7 +172,7 @@ impl<'t> TransactionCursor<'t> {
             Direction::Backward => self.merged.prev(),
         };
         let moved = moved.and_then(|_| self.settle(direction));
-        // The walk went to the end, or failed after an unknown distance.
+        // The walk reached the end, or failed after an unknown distance.
         if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {
             match direction {
                 Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),
@@ -178,8 +182,8 @@ impl<'t> TransactionCursor<'t> {
         moved
     }
 
-    /// Skips expired entries, and leaves an entry that is not in the keyspace. Returns whether the
-    /// cursor is at an entry. After an error it is at none.
+    /// Skips expired entries. If the cursor then leaves the keyspace or fails, it is at no entry.
+    /// Returns whether the cursor is at an entry.
     fn settle(&mut self, direction: Direction) -> Result<bool> {
         let settled = self.find_live(direction);
         if !matches!(settled, Ok(true)) {
@@ -203,8 +207,8 @@ impl<'t> TransactionCursor<'t> {
         Ok(false)
     }
 
-    /// Extends the walked range to the current entry. The farthest entries of a walk are those
-    /// where it turned or ended, so the others need not be noted.
+    /// Extends the walked range to the current entry. It is enough to call this where a walk turns
+    /// or ends, because the outermost entries of the walk are there.
     fn note_position(&mut self) {
         if !self.valid() {
             return;

@@ -15,19 +15,19 @@ use crate::transaction::reads::Walk;
 /// An iterator over the entries of a range that a [`Transaction`](crate::Transaction) sees, in key
 /// order. It can be used from both ends, and yields the same items as an [`Iter`](crate::Iter).
 ///
-/// The part of the range that it has walked over counts as read, including the gaps between the
-/// entries; the rest does not.
+/// The part of the range that the iterator has walked over counts as read, including the gaps
+/// between the entries; the rest of the range does not.
 #[derive(Debug)]
 pub struct TransactionIter<'t> {
     front: Option<MergedCursor<'t>>,
     back: Option<MergedCursor<'t>>,
     range: Span,
-    /// The keyspace whose keys are yielded. The range is within it.
+    /// The keyspace whose keys are yielded. The range is within this keyspace.
     space: Space,
     done: bool,
     writes: &'t OwnWrites,
     source: IterSource,
-    // Must stay the last field: dropping it removes the walk's stand-in from the record of reads.
+    // Must stay the last field: dropping the walk removes its stand-in from the record of reads.
     walk: Walk<'t>,
 }
 
@@ -49,15 +49,15 @@ impl<'t> TransactionIter<'t> {
         TransactionIter { front, back, range, space, done: false, writes, source, walk }
     }
 
-    /// Returns this iterator, which now yields keys as they are within `space`. The range of the
-    /// iterator must lie within `space`.
+    /// Makes the iterator yield keys as they are within `space`. The range of the iterator must be
+    /// within `space`.
     pub(crate) fn in_space(mut self, space: Space) -> TransactionIter<'t> {
         self.space = space;
         self
     }
 
-    /// Moves an end to its next entry. Returns whether that entry is in the range, and not yet
-    /// passed by the other end.
+    /// Moves an end to its next entry. Returns whether this entry is in the range and the other end
+    /// has not passed it yet.
     fn step(&mut self, end: End) -> Result<bool> {
         let (cursor, range) = match end {
             End::Front => (&mut self.front, &self.range),
@@ -121,7 +121,8 @@ impl<'t> TransactionIter<'t> {
         }
     }
 
-    /// Returns the entry that `cursor` is at, as it is yielded; `None` if it has expired.
+    /// Returns the entry of `cursor` in the form that the iterator yields; `None` if it has
+    /// expired.
     fn entry(&self, cursor: &MergedCursor<'_>) -> Result<Option<(Bytes, Bytes)>> {
         let now = || self.source.clock().now_millis();
         self.space.entry(cursor.key(), cursor.value(), || cursor.value_bytes(), now)
@@ -151,7 +152,8 @@ impl Drop for TransactionIter<'_> {
             self.walk.read(Span { from, to });
             return;
         }
-        // Neither end has stepped out of the range, so each is at the entry it yielded last.
+        // Neither end has stepped out of the range, so each end is at the entry that it yielded
+        // last.
         let key = |cursor: &MergedCursor<'_>| Bound::Included(cursor.key().to_vec());
         if let Some(front) = self.front.as_ref().filter(|front| front.valid()) {
             self.walk.read(Span { from, to: key(front) });

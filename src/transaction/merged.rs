@@ -1,9 +1,10 @@
 //! A cursor over the database and the writes of a transaction, merged by user key. A write of the
 //! transaction hides the database's entry of the same key.
 //!
-//! Walking forward, the database's cursor and the own writes are each at their first entry that is
-//! not before the current one; walking backward, each is at the last that is not after it. To
-//! change direction, both seek.
+//! In a walk forward, the positions in the database and in the own writes are each at the first
+//! entry that is not before the current entry. In a walk backward, they are each at the last entry
+//! that is not after the current entry. To change direction, both positions are found again by a
+//! seek.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -19,7 +20,7 @@ use crate::transaction::own::{OwnWrite, OwnWrites};
 enum Place {
     /// The cursor is at no entry.
     Nowhere,
-    /// The database's entry is the current one.
+    /// The database's entry is the current entry.
     Base,
     /// The own write is the current entry.
     Own,
@@ -55,7 +56,7 @@ impl<'t> MergedCursor<'t> {
         self.place != Place::Nowhere
     }
 
-    /// Moves to no entry.
+    /// Leaves the current entry, so that the cursor is at no entry.
     pub(super) fn leave(&mut self) {
         self.place = Place::Nowhere;
     }
@@ -85,8 +86,8 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// Moves to the first entry within the lower bound. Returns whether there is one, as all moves
-    /// do.
+    /// Moves to the first entry within the lower bound. Like all moves, returns whether there is
+    /// such an entry.
     pub(super) fn seek_from(&mut self, from: Bound<&[u8]>) -> Result<bool> {
         self.place = Place::Nowhere;
         self.direction = Direction::Forward;
@@ -116,7 +117,7 @@ impl<'t> MergedCursor<'t> {
         self.settle()
     }
 
-    /// Moves to the next entry, if the cursor is at one.
+    /// Moves to the next entry, if the cursor is at an entry.
     pub(super) fn next(&mut self) -> Result<bool> {
         match (self.place, self.direction) {
             (Place::Nowhere, _) => Ok(false),
@@ -128,7 +129,7 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// Moves to the previous entry, if the cursor is at one.
+    /// Moves to the previous entry, if the cursor is at an entry.
     pub(super) fn prev(&mut self) -> Result<bool> {
         match (self.place, self.direction) {
             (Place::Nowhere, _) => Ok(false),
@@ -170,7 +171,8 @@ impl<'t> MergedCursor<'t> {
         });
     }
 
-    /// Finds the next entry in the direction of the walk, from the positions of both sources on.
+    /// Finds the next entry in the direction of the walk, starting at the positions of both
+    /// sources.
     fn settle(&mut self) -> Result<bool> {
         loop {
             let Some(own) = self.own else {

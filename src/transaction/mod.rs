@@ -1,15 +1,15 @@
-//! Transactions: reads of one moment, writes that are applied all at once, and a check at the
-//! commit that nothing that was read has been written since.
+//! Transactions: reads at one moment, writes that are applied atomically, and a check at the commit
+//! that nothing the transaction has read was written in the meantime.
 //!
 //! | file | what is in it |
 //! | --- | --- |
 //! | `own` | the writes of a transaction, and its savepoints |
-//! | `reads` | the record of what it has read |
+//! | `reads` | the record of what a transaction has read |
 //! | `merged` | a walk over the database and the transaction's own writes |
 //! | `cursor`, `iter` | public walks, which record what they pass |
 //! | `retry` | running a transaction again after a conflict |
 //!
-//! All that the engine knows of transactions is a write that carries a check
+//! The engine knows nothing of transactions except that a write may carry a check
 //! ([`write::check`](crate::engine::write::check)).
 
 use std::any::Any;
@@ -46,17 +46,17 @@ pub(crate) mod retry;
 /// A transaction: reads and writes that have the same effect as if nothing else had happened
 /// between the first and the last of them.
 ///
-/// Its reads show the database as it was when the transaction began, and its own writes. The writes
-/// are in memory until [`commit`](Transaction::commit) applies all of them at once. If a key that
-/// was read has been written by anyone since, or a key has come or gone in a range that was read,
-/// the commit fails with [`Error::Conflict`] and nothing is written. So committed transactions are
-/// *serializable*: they could have run one after the other. Dropping a transaction drops its
-/// writes.
+/// The reads show the database as it was when the transaction began, and the transaction's own
+/// writes. The writes are in memory until [`commit`](Transaction::commit) applies all of them at
+/// once. If a key that the transaction has read was written in the meantime, or a key was added to
+/// or removed from a range that it has read, the commit fails with [`Error::Conflict`] and nothing
+/// is written. So committed transactions are *serializable*: they could have run one after the
+/// other. Dropping a transaction drops its writes.
 ///
-/// No lock is held, and nobody waits for a transaction. Like a snapshot, it makes compactions keep
-/// what it sees, so it should be short. Reads borrow the transaction, and so do its iterators and
-/// cursors: they end before the next write. `docs/transactions.md` says what is guaranteed, and
-/// what it costs.
+/// A transaction holds no lock, and nobody waits for it. Like a snapshot, it makes compactions keep
+/// the entries that it sees, so it should be short. Its iterators and cursors borrow the
+/// transaction, so they must be dropped before the next write. `docs/transactions.md` says what is
+/// guaranteed, and what a transaction costs.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -110,13 +110,13 @@ impl Transaction {
         }
     }
 
-    /// Returns the snapshot that the transaction reads. What is read from it directly does not
-    /// include the transaction's own writes, and is left out of the check.
+    /// Returns the snapshot that the transaction reads. Reads made directly from the snapshot do
+    /// not include the transaction's own writes, and the commit does not check these reads.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Returns the value of `key`, or `None` if it has none.
+    /// Returns the value of `key`, or `None` if `key` has no value.
     ///
     /// # Errors
     /// Corruption and I/O errors, as [`Db::get`](crate::Db::get).
@@ -129,8 +129,9 @@ impl Transaction {
         self.base().get(&ReadOptions::default(), key)
     }
 
-    /// Like [`get`](Self::get), but the read is left out of the check: the commit may succeed
-    /// although the value has changed. Use it for values on which nothing that is written depends.
+    /// Like [`get`](Self::get), but the commit does not check the read: the commit may succeed
+    /// although the value has changed. Use this method only for values that do not affect what the
+    /// transaction writes.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -145,7 +146,7 @@ impl Transaction {
     /// Returns the values of `keys`, in the order of `keys`.
     ///
     /// # Errors
-    /// As [`get`](Self::get). The first error is returned instead of all values.
+    /// As [`get`](Self::get). If any key fails, only the first error is returned.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let is_own = |key: &&K| self.own.get(key.as_ref()).is_some();
         let others: Vec<&K> = keys.iter().filter(|key| !is_own(key)).collect();
@@ -169,8 +170,8 @@ impl Transaction {
     /// Returns an iterator over all entries in key order. It can be used from both ends.
     ///
     /// # Errors
-    /// As [`Db::iter`](crate::Db::iter): errors of reading are items of the iterator, which ends
-    /// after one.
+    /// As [`Db::iter`](crate::Db::iter): a read error is an item of the iterator, which ends after
+    /// that item.
     pub fn iter(&self) -> Result<TransactionIter<'_>> {
         self.range::<&[u8]>(..)
     }
@@ -219,10 +220,10 @@ impl Transaction {
         Ok(self.first_key_value()?.is_none())
     }
 
-    /// Returns a cursor. It is at no entry until its first move.
+    /// Returns a cursor. It is at no entry until it is first moved.
     ///
     /// # Errors
-    /// Corruption and I/O errors of the tables of level 0, which it opens.
+    /// Corruption and I/O errors of the tables of level 0, which this method opens.
     pub fn cursor(&self) -> Result<TransactionCursor<'_>> {
         let base = self.base().cursor(&ReadOptions::default())?;
         let merged = MergedCursor::new(base, &self.own);
@@ -234,7 +235,7 @@ impl Transaction {
         self.write(key.as_ref(), Some(Bytes::copy_from_slice(value.as_ref())));
     }
 
-    /// Deletes `key` when the transaction is committed. It need not have a value.
+    /// Deletes `key` when the transaction is committed. The key need not have a value.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
         self.write(key.as_ref(), None);
     }
@@ -243,7 +244,8 @@ impl Transaction {
         self.own.write(key, value);
     }
 
-    /// Returns a new savepoint, to which [`rollback_to`](Self::rollback_to) rolls the writes back.
+    /// Sets a savepoint and returns it. [`rollback_to`](Self::rollback_to) undoes the writes since
+    /// the savepoint.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -262,12 +264,12 @@ impl Transaction {
         Savepoint { transaction: self.identity.clone(), number: self.own.savepoint() }
     }
 
-    /// Drops the writes since `savepoint`. The savepoint stays, later ones do not. Reads since then
-    /// are still checked at the commit.
+    /// Drops the writes since `savepoint`. The savepoint stays valid, but later savepoints do not.
+    /// Reads since the savepoint are still checked at the commit.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the savepoint is one of another transaction, or was set after
-    /// one that the transaction has rolled back to since.
+    /// [`Error::InvalidArgument`] if the savepoint belongs to another transaction, or if the
+    /// transaction has since rolled back to an earlier savepoint.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         if !Arc::ptr_eq(&savepoint.transaction, &self.identity) {
             return Err(Error::invalid("the savepoint belongs to another transaction"));
@@ -278,16 +280,18 @@ impl Transaction {
         }
     }
 
-    /// Applies the writes, all or none of them, even across a crash. They survive the end of the
-    /// process, like those of [`Db::write`](crate::Db::write).
+    /// Applies the writes atomically, even across a crash. They survive the end of the process,
+    /// like those of [`Db::write`](crate::Db::write).
     ///
-    /// A transaction without writes always succeeds, and one that has read nothing never conflicts.
+    /// A transaction without writes always succeeds, and a transaction without reads never
+    /// conflicts.
     ///
     /// # Errors
-    /// - [`Error::Conflict`] if something that was read has been written since;
-    /// - those of [`Db::write`](crate::Db::write), and of reading tables for the check.
+    /// - [`Error::Conflict`] if something that the transaction has read was written in the
+    ///   meantime;
+    /// - the errors of [`Db::write`](crate::Db::write), and errors of reading tables for the check.
     ///
-    /// Nothing is written then, unless the error is an I/O error of the log.
+    /// After an error nothing is written, unless the error is an I/O error of the log.
     pub fn commit(self) -> Result<()> {
         self.commit_with(&WriteOptions::default())
     }

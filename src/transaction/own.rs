@@ -1,5 +1,5 @@
-//! The writes of a transaction that is not committed: an ordered map by the database's comparator,
-//! and the list of changes that takes it back to a savepoint.
+//! The writes of an uncommitted transaction: a map ordered by the database's comparator, and a list
+//! of changes with which the map is rolled back to a savepoint.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -11,14 +11,14 @@ use bytes::Bytes;
 use crate::format::batch::WriteBatch;
 use crate::format::key::UserComparator;
 
-/// A key with the order it is compared by, so that `Ord` can use a comparator chosen at run time.
+/// A key together with its comparator, so that `Ord` can use a comparator chosen at run time.
 #[derive(Clone, Debug)]
 struct OwnKey {
     key: Bytes,
     order: UserComparator,
 }
 
-/// A key and its order, borrowed or owned, by which the map is searched.
+/// A key together with its comparator, borrowed or owned. The map is searched with this type.
 trait Ordered {
     fn key(&self) -> &[u8];
     fn order(&self) -> &UserComparator;
@@ -90,7 +90,7 @@ impl PartialEq for OwnKey {
 
 impl Eq for OwnKey {}
 
-/// A write of the transaction: the last one of its key.
+/// The last write of a key in the transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnWrite<'a> {
     /// The key, as it was written.
@@ -109,19 +109,19 @@ impl<'a> OwnWrite<'a> {
 #[derive(Debug)]
 struct Change {
     key: OwnKey,
-    /// The write of the key before the change, with the key's bytes; `None` if there was none.
+    /// The write of the key before the change, with the key's bytes; `None` if there was no write.
     before: Option<(OwnKey, Option<Bytes>)>,
 }
 
-/// The writes of a transaction: the last one of each key.
+/// The writes of a transaction: the last write of each key.
 #[derive(Debug)]
 pub(super) struct OwnWrites {
     order: UserComparator,
     map: BTreeMap<OwnKey, Option<Bytes>>,
     /// The changes since the first savepoint, oldest first.
     changes: Vec<Change>,
-    /// The savepoints that can be rolled back to: the number of each, and the length of `changes`
-    /// when it was set.
+    /// The savepoints that can be rolled back to: the number of each savepoint, and the length of
+    /// `changes` when it was set.
     savepoints: Vec<(u64, usize)>,
     /// Number of the next savepoint.
     next_savepoint: u64,
@@ -154,8 +154,8 @@ impl OwnWrites {
 
     /// Adds a write; a value of `None` is a deletion.
     pub(super) fn write(&mut self, key: &[u8], value: Option<Bytes>) {
-        // If the comparator considers different bytes to be the same key, the key has the newest
-        // bytes, as in a memtable. So the old key must go, too.
+        // If the comparator considers different bytes to be the same key, the map must have the
+        // newest bytes, as a memtable does. So the old key is removed, too.
         let before = self.map.remove_entry::<dyn Ordered>(&(key, &self.order));
         let key = OwnKey { key: Bytes::copy_from_slice(key), order: self.order.clone() };
         if !self.savepoints.is_empty() {
@@ -172,8 +172,8 @@ impl OwnWrites {
         number
     }
 
-    /// Undoes everything since the savepoint with this number, which stays, and forgets later ones.
-    /// Returns whether there is such a savepoint.
+    /// Undoes everything since the savepoint with this number. Keeps the savepoint, and forgets
+    /// later savepoints. Returns whether there is such a savepoint.
     pub(super) fn rollback_to(&mut self, number: u64) -> bool {
         let Some(at) = self.savepoints.iter().position(|savepoint| savepoint.0 == number) else {
             return false;
@@ -204,7 +204,7 @@ impl OwnWrites {
         self.between(Bound::Unbounded, to).next_back()
     }
 
-    /// Returns the writes within the bounds, of which at least one is unbounded.
+    /// Returns the writes within the bounds. At least one of the bounds must be unbounded.
     fn between(
         &self,
         from: Bound<&[u8]>,

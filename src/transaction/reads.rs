@@ -1,9 +1,9 @@
 //! The record of what a transaction has read, for the check at its commit.
 //!
-//! Reads borrow the transaction by shared reference, so the record is behind a lock. An iterator or
-//! a cursor records the ranges that it has walked when it is dropped. Until then, a stand-in takes
-//! their place, which covers everything that the walk may reach. It counts if the iterator or
-//! cursor is never dropped (`std::mem::forget`).
+//! Reads borrow the transaction by shared reference, so the record is behind a lock. When an
+//! iterator or a cursor is dropped, it records the ranges that it has walked. Until then, the
+//! record has a *stand-in* for these ranges, which covers everything that the walk may reach. If
+//! the iterator or cursor is never dropped (`std::mem::forget`), the stand-in counts as read.
 
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
@@ -30,7 +30,7 @@ struct Record {
     walks: Vec<Option<Span>>,
     /// Number of keys at which duplicates are removed.
     merge_keys_at: usize,
-    /// Number of ranges at which they are merged.
+    /// Number of ranges at which overlapping ranges are merged.
     merge_spans_at: usize,
 }
 
@@ -94,7 +94,7 @@ impl<'t> Walk<'t> {
     }
 
     /// Begins the walk, which may read anything in the range that `reach` returns. Does nothing if
-    /// it has begun.
+    /// the walk has already begun.
     pub(super) fn begin(&mut self, reach: impl FnOnce() -> Span) {
         if self.place.is_some() {
             return;

@@ -10,9 +10,9 @@ use crate::base::sync::thread;
 use crate::engine::options::WriteOptions;
 use crate::transaction::Transaction;
 
-/// Upper bound of the first back-off, in microseconds; doubled by each further conflict. A higher
-/// bound gives the conflicting writers more time to finish, and delays transactions that conflict
-/// only by chance.
+/// Upper bound of the first back-off, in microseconds. Each further conflict doubles the bound. A
+/// higher bound gives the conflicting writers more time to finish, and delays transactions that
+/// conflict only by chance.
 const FIRST_PAUSE_MICROS: u64 = 20;
 
 /// Largest upper bound of a back-off, in microseconds. A higher bound causes fewer conflicts on a
@@ -41,7 +41,7 @@ pub(crate) fn transact<T>(
     }
 }
 
-/// Replaces the value of `key` by what `change` returns for it. Returns the new value.
+/// Replaces the value of `key` with the result of `change`. Returns the new value.
 ///
 /// # Errors
 /// As [`transact`].
@@ -62,7 +62,7 @@ pub(crate) fn update(
 }
 
 /// The back-off between the attempts at a transaction. It is random, so that two transactions that
-/// conflicted are unlikely to do so again, and grows from conflict to conflict.
+/// conflicted are unlikely to conflict again, and it grows with each conflict.
 struct Pauses {
     rng: Rng,
     limit_micros: u64,

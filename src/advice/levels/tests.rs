@@ -2,7 +2,7 @@ use super::*;
 use crate::advice::plan::TableFilters;
 use crate::filter::math::best_probes;
 
-/// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the one
+/// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the level
 /// above. Filters have 10,000 keys, and each level is searched in vain `times` times.
 fn full(times: u64) -> Vec<LevelUse> {
     let level = |level: u32| {
@@ -18,9 +18,9 @@ fn full(times: u64) -> Vec<LevelUse> {
     (0..NUM_LEVELS as u32).map(level).collect()
 }
 
-/// Returns the blocks read in vain per get, for bloom filters with the textbook's rate and a
-/// fractional number of bits: first with the same number of bits for all levels, then with rates in
-/// proportion to each level's keys.
+/// Returns the number of blocks read in vain per get, for bloom filters with the textbook's rate
+/// and a fractional number of bits: first with the same number of bits for all levels, then with
+/// rates in proportion to each level's keys.
 fn closed_form(bits: f64) -> (f64, f64) {
     let keys = [10.0, 100.0, 1000.0, 10_000.0f64];
     let all: f64 = keys.iter().sum();
@@ -58,16 +58,18 @@ fn the_division_is_that_of_the_closed_form() {
         let advised = choices.within(choices.bytes(&uniform));
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
-        // The next level has ten times the keys for as many lookups, so it gets ln 10 / (ln 2)^2 =
-        // 4.8 bits per key less. Memory is divided into parts, which are coarse for small levels.
+        // The next level has ten times the keys and as many unsuccessful lookups, so it gets
+        // ln 10 / (ln 2)^2 = 4.8 bits per key less. Memory is divided into parts, which are coarse
+        // for small levels.
         for levels in advised[2..=4].windows(2) {
             assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
         }
     }
 }
 
-/// LevelDB's filters have whole numbers of bits and probes. The last of the four levels has nine
-/// tenths of the keys, so rounding its bits per key (9 or 10) decides most of the memory.
+/// Checks divisions with LevelDB's filters, which have whole numbers of bits and probes. The last
+/// of the four levels has nine tenths of the keys, so rounding its bits per key (to 9 or 10)
+/// decides most of the memory.
 #[test]
 fn whole_bits_come_near_to_the_closed_form() {
     for (bits, alike, divided) in [(10, 0.033, 0.012), (5, 0.362, 0.130)] {
@@ -86,7 +88,7 @@ fn whole_bits_come_near_to_the_closed_form() {
     }
 }
 
-/// Returns the fewest blocks read in vain with any division.
+/// Returns the smallest number of blocks read in vain with any division.
 fn best_of_all(choices: &Choices, bytes: u64) -> f64 {
     let mut best = f64::MAX;
     for i in 0..(MOST_BITS + 1).pow(3) {
@@ -127,7 +129,7 @@ fn a_level_that_is_not_asked_gets_no_filter() {
     let divisions = Divisions::of(&levels, FilterLayout::Block, 10);
     let [_, advised, smaller] = divisions.bits;
     assert_eq!((advised[4], smaller[4]), (0, 0));
-    // There is more memory than the other levels can use.
+    // There is more memory than the filters of the other levels can use.
     assert!(advised[1..4].iter().all(|&bits| bits > 16), "{advised:?}");
     let nothing = Divisions::of(&vec![LevelUse::default(); NUM_LEVELS], FilterLayout::Table, 10);
     assert_eq!(nothing.bits[1..], [[0; NUM_LEVELS]; 2]);
@@ -155,7 +157,8 @@ fn filters_of_both_kinds_err_as_whole_table_filters_do() {
     }
 }
 
-/// Returns two levels of 40 and 4000 keys. The first is searched in vain a hundred times as often.
+/// Returns two levels of 40 and 4000 keys. The first level is searched in vain a hundred times as
+/// often as the second.
 fn two_levels() -> Vec<LevelUse> {
     [(40, 50_000), (4000, 500)]
         .map(|(keys, asked)| {
@@ -187,7 +190,7 @@ fn intervals_are_those_of_independent_tries() {
     let levels = two_levels();
     let divisions = Divisions::of(&levels, FilterLayout::Table, 10);
     let advice = divisions.measured(&levels, 50_000, [197, 0, 0]);
-    // 50,500 tries at a rate of 1/256 have a variance of 196.5.
+    // 50,500 queries at a false-positive rate of 1/256 have a variance of 196.5.
     let uniform = advice.uniform;
     assert!((uniform.predicted * 50_000.0 - 197.3).abs() < 0.1, "{uniform:?}");
     let (low, high) = uniform.interval;
@@ -211,7 +214,8 @@ fn twice_the_tables_have_twice_the_filters() {
     assert_eq!(sizes(&used), once.map(|bytes| 2 * bytes));
 }
 
-/// Tries every delta, instead of only counting the deltas that share a factor with the size.
+/// Checks the probability against a computation over every delta. The function itself only counts
+/// the deltas that share a factor with the size.
 #[test]
 fn probes_that_coincide_are_those_of_every_delta() {
     for (bits, keys, probes) in

@@ -16,8 +16,8 @@ pub(super) struct Content {
     len: u64,
 }
 
-/// Returns the pages of `offset..offset + len`: for each its index, the range within it, and the
-/// range in a buffer of `len` bytes.
+/// Returns the pages of `offset..offset + len`: for each page its index, the range within the page,
+/// and the range in a buffer of `len` bytes.
 fn spans(
     offset: u64,
     len: usize,

@@ -8,11 +8,11 @@ use super::content::Content;
 use super::state::{FileChange, FileId, FileState, State};
 use crate::base::random::Rng;
 
-/// The kind and time of a crash, and which unsynced changes survive it.
+/// The kind and time of a crash, and which unsynced changes survive the crash.
 ///
-/// Durable bytes and names always survive; after [`CrashPlan::process_kill`] everything does. The
-/// image is determined by the plan and the operations before it. `Display` writes the plan in one
-/// line, from which a failure can be replayed.
+/// Durable bytes and names always survive; in a [`CrashPlan::process_kill`], everything survives.
+/// The image that a crash leaves is determined by the plan and by the operations before the crash.
+/// `Display` writes the plan in one line, so that a failure can be replayed from its message.
 ///
 /// ```
 /// use minikv::fs::sim::CrashPlan;
@@ -79,15 +79,17 @@ impl CrashPlan {
         CrashPlan::new(Survival::Everything, 0)
     }
 
-    /// Returns a plan in which power is lost, and any subset of the unsynced changes survives: for
-    /// each file, any of its dirty sectors, each as it was after one of its writes, and any of the
-    /// lengths it had; and any creations, renames and removals of names.
+    /// Returns a plan in which power is lost, and a random subset of the unsynced changes survives.
+    /// Each dirty sector of a file has its durable contents or its contents after any of the writes
+    /// to it. The length of a file is any of the lengths that the file had. Each creation, rename
+    /// or removal of a name survives or is lost.
     pub fn random(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::Random, seed)
     }
 
-    /// Makes the crash happen right after operation `number`; before the first one if `number` is
-    /// 0. Default: now. The filesystem must have recorded its history.
+    /// Makes the crash happen right after operation `number`, or before the first operation if
+    /// `number` is 0. The filesystem must have recorded its history. By default, the crash happens
+    /// when [`SimFs::crash_image`](super::SimFs::crash_image) is called.
     #[must_use]
     pub fn at_op(mut self, number: u64) -> CrashPlan {
         self.at_op = Some(number);
@@ -95,19 +97,19 @@ impl CrashPlan {
     }
 }
 
-/// Other disks and crashes, for this repository's own tests.
+/// Plans for other kinds of disks and crashes, for this repository's own tests.
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 impl CrashPlan {
-    /// Returns a plan in which power is lost, and the first `count` of the
-    /// [`SimFs::pending_ops`](super::SimFs::pending_ops) unsynced changes survive, in the order in
-    /// which they were made.
+    /// Returns a plan in which power is lost, and the first `count` unsynced changes survive, in
+    /// the order in which they were made. [`SimFs::pending_ops`](super::SimFs::pending_ops) returns
+    /// the number of unsynced changes.
     pub fn prefix(count: u64) -> CrashPlan {
         CrashPlan::new(Survival::Prefix(count), 0)
     }
 
     /// Returns a plan in which power is lost, and a random prefix of the unsynced changes survives.
-    /// The next write may be torn at a sector boundary.
+    /// The write after the prefix may be torn at a sector boundary.
     pub fn random_prefix(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::RandomPrefix, seed)
     }
@@ -116,7 +118,7 @@ impl CrashPlan {
     ///
     /// # Panics
     ///
-    /// If it is 0.
+    /// If `bytes` is 0.
     #[must_use]
     pub fn sector_bytes(mut self, bytes: u64) -> CrashPlan {
         assert!(bytes > 0, "a sector has bytes");
@@ -213,9 +215,9 @@ struct Fate<'a> {
 enum Kept {
     Nothing,
     Everything,
-    /// The changes up to `seq` survive, and possibly a part of the next change: if it is a write,
-    /// `torn` holds its sequence number and a random number, which determines how many of its
-    /// sectors survive.
+    /// The changes up to `seq` survive. If the next change is a write, a part of it may survive,
+    /// too: `torn` then holds the sequence number of this write, and a random number that
+    /// determines how many of its sectors survive.
     UpTo {
         seq: u64,
         torn: Option<(u64, u64)>,
@@ -326,7 +328,7 @@ impl<'a> Fate<'a> {
         sectors
     }
 
-    /// Returns a random number from 0 to `count`, which is mostly 0 or `count`.
+    /// Returns a random number from 0 to `count`, usually 0 or `count`.
     fn how_many(&self, count: usize, rng: &mut Rng) -> usize {
         match rng.below(4) {
             0 => rng.below(count as u64 + 1) as usize,
@@ -407,7 +409,7 @@ fn up_to(file: &FileState, seq: u64) -> Arc<Content> {
     Arc::new(content)
 }
 
-/// Returns a generator whose numbers are independent of those of any other `stream` of the same
+/// Returns a generator whose numbers are independent of those of all other streams with the same
 /// seed.
 fn stream(seed: u64, stream: u64) -> Rng {
     Rng::new(seed ^ Rng::new(stream).next_u64())

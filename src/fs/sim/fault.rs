@@ -8,14 +8,14 @@ use super::journal::{OpKind, Operation};
 
 /// A fault that strikes an operation and makes it fail or misbehave.
 ///
-/// By default it strikes the first operation that matches it. Several faults may be waiting at
-/// once: each counts the operations that match it, and if several are due, the one injected first
-/// strikes.
+/// By default, a fault strikes the first operation that matches it. Several faults may be waiting
+/// at once. Each fault counts the operations that match it. If several faults are due at one
+/// operation, the fault that was injected first strikes.
 ///
 /// ```
 /// use minikv::fs::sim::{Fault, OpKind};
 ///
-/// // The third creation of a table fails for lack of space, and so does every later one.
+/// // The third creation of a table fails for lack of space, and so does every later creation.
 /// let full = Fault::no_space().on(&[OpKind::Create]).path("*.ldb").nth(3).sticky();
 /// // Operation 17, whatever it is, fails once.
 /// let once = Fault::io_error().at_op(17);
@@ -39,7 +39,8 @@ pub(super) enum Action {
     Fail(i32),
     /// Does the operation, but returns this error.
     FailAfter(i32),
-    /// Writes at most `bytes` bytes. Then returns the error, or the writer continues with the rest.
+    /// Writes at most `bytes` bytes. Then returns the error `then` or, without an error, lets the
+    /// writer continue with the rest.
     ShortWrite {
         bytes: u64,
         then: Option<i32>,
@@ -118,21 +119,21 @@ impl Fault {
         self
     }
 
-    /// Strikes the `n`th matching operation. Default: 1, the first.
+    /// Makes the fault strike the `n`th matching operation. Default: 1.
     pub fn nth(mut self, n: u64) -> Fault {
         self.nth = n;
         self
     }
 
-    /// Also strikes every matching operation after the first one that it struck. Default: only that
-    /// one.
+    /// Makes the fault strike all further matching operations after the first one that it strikes.
+    /// By default, a fault strikes only once.
     pub fn sticky(mut self) -> Fault {
         self.is_sticky = true;
         self
     }
 }
 
-/// Faults that the library handles or reports itself, for its own tests.
+/// Faults that the library itself handles or reports, for this repository's own tests.
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 impl Fault {
@@ -170,8 +171,8 @@ impl Fault {
         Fault::new(Action::FlipBit { persistent: false }, &[OpKind::Read])
     }
 
-    /// Creates a fault: a read returns one wrong bit, and from then on every read and every crash
-    /// image has it.
+    /// Creates a fault: a read returns one wrong bit. From then on, every read and every crash
+    /// image has the wrong bit.
     pub fn bit_rot() -> Fault {
         Fault::new(Action::FlipBit { persistent: true }, &[OpKind::Read])
     }
@@ -206,7 +207,7 @@ impl Fault {
     }
 }
 
-/// The waiting faults.
+/// The faults that are waiting to strike.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     waiting: Vec<Fault>,

@@ -14,8 +14,8 @@ use super::fault::{Action, os_error};
 use super::state::Effect;
 use super::{FileId, Inner, OpKind, Operation, SimFs};
 
-/// Largest length of a file, in bytes. It bounds the page table; a higher limit lets a faulty test
-/// take more memory.
+/// Largest length of a file, in bytes. This limits the size of the page table; a higher limit lets
+/// a faulty test take more memory.
 const MAX_FILE_BYTES: u64 = 1 << 36;
 
 impl Inner {

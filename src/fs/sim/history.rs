@@ -3,15 +3,15 @@
 use super::journal::JournalEntry;
 use super::state::{Effect, State};
 
-/// Number of effects between saved states. Later states are rebuilt from the preceding saved one: a
-/// larger number takes less memory and more time.
+/// Number of effects between saved states. Each state in between is rebuilt from the last saved
+/// state before it: a larger number takes less memory and more time.
 const CHECKPOINT_EFFECTS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct History {
     /// Saved states, each with the number of effects before it.
     checkpoints: Vec<(usize, State)>,
-    /// Effects, each with the operation it belongs to.
+    /// Effects, each with the sequence number of the operation that it belongs to.
     effects: Vec<(u64, Effect)>,
     first_seq: u64,
     pub journal: Vec<JournalEntry>,
@@ -36,8 +36,8 @@ impl History {
         }
     }
 
-    /// Returns the state right after operation `seq`, or `None` if that was before the history
-    /// began.
+    /// Returns the state right after operation `seq`, or `None` if the operation was before the
+    /// history began.
     pub(super) fn state_after(&self, seq: u64) -> Option<State> {
         if seq < self.first_seq {
             return None;

@@ -39,7 +39,7 @@ pub enum OpKind {
     RemoveDir,
     /// Syncing a directory.
     SyncDir,
-    /// Taking the lock on a lock file, which may create it.
+    /// Taking the lock on a lock file, which may create the file.
     Lock,
 }
 
@@ -65,7 +65,7 @@ impl OpKind {
         OpKind::Lock,
     ];
 
-    /// Returns whether the operation changes files or names, or makes them durable. Only such
+    /// Returns whether the operation changes files or names, or makes them durable. Only mutating
     /// operations are numbered.
     pub(super) fn is_mutating(self) -> bool {
         self >= OpKind::Create

@@ -1,19 +1,20 @@
 //! A simulated filesystem that can lose power and fail.
 //!
-//! [`SimFs`] lives in memory and behaves like a disk under Linux at its worst. It tracks which
-//! bytes and names are *durable*: bytes become durable by a sync of the file, names by a sync of
-//! the directory, and nothing by anything else; closing a file syncs nothing.
-//! [`SimFs::crash_image`] returns the filesystem that a crash would leave, now or after any
-//! operation of a recorded history. [`SimFs::inject`] makes operations fail.
+//! [`SimFs`] keeps its files in memory and behaves like the worst disk that Linux allows. It tracks
+//! which bytes and names are *durable*. Bytes become durable only by a sync of the file, and names
+//! only by a sync of the directory; closing a file syncs nothing. [`SimFs::crash_image`] returns
+//! the filesystem that a crash would leave, now or after any operation of a recorded history.
+//! [`SimFs::inject`] makes operations fail.
 //!
-//! It is deterministic: the same operations, seed and plans give the same images. Images share the
-//! memory of equal contents, so that thousands of images are cheap.
+//! The simulation is deterministic: the same operations, seed and plans give the same images.
+//! Images share the memory of equal contents, so that thousands of images are cheap.
 //!
-//! Where real filesystems differ, the model is this:
-//! - Sectors of a write become durable independently and in any order, and so does the length of
-//!   the file. Between two syncs a sector may have reached the disk after any of its writes.
-//! - Creations, links, renames and removals are atomic, and survive independently and in any order.
-//!   A rename from one directory to another is durable when both are synced.
+//! Real filesystems differ in what a crash leaves. This is the model:
+//! - The sectors of a write become durable independently and in any order, and so does the length
+//!   of the file. If a sector was written several times since the last sync, the disk may have its
+//!   contents after any of these writes.
+//! - Creations, links, renames and removals are atomic. They survive independently and in any
+//!   order. A rename from one directory to another is durable when both directories are synced.
 //! - A new directory is a name in its parent, and durable when the parent is synced.
 //! - A durable change of a name makes earlier changes of that name obsolete.
 //!
@@ -38,7 +39,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A check of every crash point of a program, with several crashes each:
+//! A check of every crash point of a program, with several crashes at each point:
 //!
 //! ```
 //! use minikv::fs::Fs;
@@ -116,8 +117,8 @@ struct Shared {
 
 struct Inner {
     state: State,
-    /// Number of the last mutating operation. In a crash image it continues from the original
-    /// filesystem.
+    /// Number of the last mutating operation. In a crash image, the numbers continue from those of
+    /// the original filesystem.
     seq: u64,
     /// The value of `seq` when this filesystem was created.
     base_seq: u64,
@@ -156,17 +157,17 @@ impl SimFs {
         SimFs { shared: Arc::new(Shared { hook: RwLock::new(None), inner: Mutex::new(inner) }) }
     }
 
-    /// Returns the number of mutating operations done or attempted, which is the number of the last
-    /// one.
+    /// Returns the number of mutating operations done or attempted, which is also the number of the
+    /// last mutating operation.
     ///
-    /// These are all operations that change files or names or make them durable, and taking a lock.
+    /// Operations are mutating if they change files or names, make them durable, or take a lock.
     /// Creating directories counts once per directory. A write that continues after a fault counts
     /// once per attempt.
     pub fn op_count(&self) -> u64 {
         self.shared.inner.lock().op_number()
     }
 
-    /// Starts to record every operation, for [`CrashPlan::at_op`]. Discards an earlier record.
+    /// Starts to record every operation, for [`CrashPlan::at_op`]. Discards earlier recordings.
     pub fn record_history(&self) {
         let mut inner = self.shared.inner.lock();
         inner.history = Some(History::new(inner.seq, &inner.state));
@@ -212,15 +213,16 @@ impl SimFs {
         self.shared.inner.lock().faults.clear();
     }
 
-    /// Sets the capacity for file contents in bytes, used in pages of 4096; `None` for no limit. A
-    /// write that exceeds it writes the bytes that fit, and fails. Names and lengths take no space.
+    /// Sets the capacity for file contents, in bytes; `None` means no limit. Contents take whole
+    /// pages of 4096 bytes. A write that exceeds the capacity writes the bytes that fit, and fails.
+    /// Names and lengths take no space.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.inner.lock().capacity_bytes = bytes;
     }
 
-    /// Sets a hook that is called before every operation, in the operation's thread and without
-    /// locks: it may block, which stalls the operation, or take crash images. Reads, and writes
-    /// that continue after a fault, call it once per attempt.
+    /// Sets a hook that is called before every operation, in the thread of the operation. No locks
+    /// are held, so the hook may block, which stalls the operation, or take crash images. For
+    /// reads, and for writes that continue after a fault, the hook is called once per attempt.
     pub fn set_hook(&self, hook: impl Fn(&Operation<'_>) + Send + Sync + 'static) {
         *self.shared.hook.write() = Some(Arc::new(hook));
     }
@@ -239,7 +241,7 @@ impl SimFs {
     }
 }
 
-/// Views of the simulation for this repository's own tests.
+/// Methods that show the state of the simulation, for this repository's own tests.
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 impl SimFs {
@@ -253,7 +255,8 @@ impl SimFs {
         self.shared.inner.lock().state.pending_seqs().len() as u64
     }
 
-    /// Returns the mutating operations since [`SimFs::record_history`]; none if it was not called.
+    /// Returns the mutating operations since [`SimFs::record_history`], or an empty list if it was
+    /// not called.
     pub fn journal(&self) -> Vec<JournalEntry> {
         let inner = self.shared.inner.lock();
         inner.history.as_ref().map(|history| history.journal.clone()).unwrap_or_default()
@@ -269,8 +272,8 @@ impl SimFs {
         self.shared.inner.lock().faults.waiting()
     }
 
-    /// Returns the space that all files take, in bytes, in pages of 4096. A removed file takes
-    /// space while it is open.
+    /// Returns the space that all files take, in bytes, in pages of 4096 bytes. A removed file
+    /// takes space while it is open.
     pub fn used_bytes(&self) -> u64 {
         self.shared.inner.lock().used_bytes()
     }
@@ -334,7 +337,8 @@ impl SimFs {
             let error = result.as_ref().err().map(ToString::to_string);
             history.journal.push(journal::JournalEntry::new(number, &op, error));
         }
-        // Dropping a file or lock that a failed operation acquired takes the lock on `inner`.
+        // The guard is dropped first, because dropping a file or lock that a failed operation
+        // acquired locks `inner`.
         drop(inner);
         drop(done_in_vain);
         result

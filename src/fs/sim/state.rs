@@ -108,8 +108,8 @@ impl FileState {
             self.durable = self.live.clone();
             return;
         }
-        // Pages written after the failed sync go to the disk whole, as from a page cache; lost
-        // pages do not.
+        // Pages written after the failed sync go to the disk as a whole, as from a page cache. The
+        // lost pages do not go to the disk.
         let durable = Arc::make_mut(&mut self.durable);
         durable.set_len(durable.len().min(cut.unwrap_or(u64::MAX)));
         for event in events {
@@ -209,8 +209,8 @@ impl State {
         self.pending_names.push(PendingName { seq, op, unsynced, file_synced: false });
     }
 
-    /// Makes the name changes durable that wait for no other directory. A change that becomes
-    /// durable makes earlier changes of the same names durable too, because a directory entry on
+    /// Makes durable the name changes that need no sync of another directory. A change that becomes
+    /// durable makes earlier changes of the same names durable, too, because a directory entry on
     /// disk has its newest content.
     fn sync_dir(&mut self, dir: DirId) {
         let mut settled: BTreeSet<Location> = BTreeSet::new();
@@ -240,8 +240,9 @@ impl State {
         }
     }
 
-    /// Returns the operations that made the unsynced changes, in order. Leaves out changes of files
-    /// without a name: whether such a file still exists depends on who has it open.
+    /// Returns the sequence numbers of the operations that made the unsynced changes, in order.
+    /// Leaves out changes of files that have no name, now or after any crash: whether such a file
+    /// still exists depends on whether it is open.
     pub(super) fn pending_seqs(&self) -> Vec<u64> {
         let reachable = self.reachable_files();
         let of_files = self.files.iter().filter(|(file, _)| reachable.contains(file));
@@ -266,7 +267,7 @@ impl State {
         reachable
     }
 
-    /// Drops files that are not open and have no name, neither now nor after any crash.
+    /// Drops the files that are not open and cannot have a name, now or after any crash.
     pub(super) fn forget_unreachable(&mut self, is_open: impl Fn(FileId) -> bool) {
         let reachable = self.reachable_files();
         self.files.retain(|file, _| reachable.contains(file) || is_open(*file));

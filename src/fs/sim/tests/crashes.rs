@@ -211,8 +211,8 @@ fn what_is_synced_survives_every_crash() {
 
 type Files = Vec<(&'static str, &'static [u8])>;
 
-/// Makes five unsynced changes of files and names. Returns the filesystem, and the files before and
-/// after each change.
+/// Makes five unsynced changes of files and names. Returns the filesystem, and its files before the
+/// first change and after each change.
 fn five_changes() -> (SimFs, Vec<Files>) {
     let fs = SimFs::new(1);
     write_synced(&fs, "a", b"1");

@@ -1,5 +1,5 @@
-//! Tests of when changes become durable, with the strict crash, after which nothing unsynced
-//! survives.
+//! Tests that check when changes become durable. They use the strict crash plan, under which no
+//! unsynced change survives.
 
 use std::collections::BTreeMap;
 
@@ -195,8 +195,8 @@ fn sync_all_makes_everything_durable() {
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
-/// A second implementation of the same rules, with full copies instead of shared pages and lists of
-/// changes.
+/// A second implementation of the simulation's rules, with full copies instead of shared pages and
+/// lists of changes.
 #[derive(Default)]
 struct Naive {
     live_names: BTreeMap<String, usize>,

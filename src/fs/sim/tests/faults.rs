@@ -1,4 +1,4 @@
-//! Tests of every fault, and of the files that it leaves.
+//! Tests of every fault, and of the file contents that each fault leaves.
 
 use std::io::{Error, ErrorKind};
 
