@@ -32,7 +32,7 @@
 //! | lock | guards | held |
 //! | --- | --- | --- |
 //! | `Followed::progress` | how far the files were read | during a refresh |
-//! | `Inner::workers` | the place of a `Db` in a pool | by `close`, until the threads have left |
+//! | `Inner::workers` | the place of a `Db` in a pool | by `close`, until background work ends |
 //! | `Pool::threads` | handles of the threads of a pool | while they are started |
 //! | `Engine::ingests` | no data; makes ingests take turns | while tables are rewritten and added |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |

@@ -1,21 +1,22 @@
 //! The rule that decides which versions of a key a merge keeps.
 //!
-//! A reader at sequence number `s` sees the newest version that is not newer than `s`. So the older
-//! of two successive versions of a key is shadowed, and left out, if no reader's sequence number
-//! lies between theirs.
+//! A reader at sequence number `s` sees the newest version whose sequence number is not above `s`.
+//! So the older of two successive versions of a key is shadowed, and left out, if no reader's
+//! sequence number lies between the sequence numbers of the two versions.
 
 use crate::base::{Error, Result};
 use crate::format::key::{ParsedKey, SeqNo, UserComparator};
 
-/// Decides which versions of a key a reader may still see. Entries must come in internal key order.
+/// Decides which versions of a key a reader may still see. Entries must be passed in internal key
+/// order.
 #[derive(Debug)]
 pub(crate) struct Retention {
-    /// Sequence numbers at which the database is read, ascending.
+    /// Sequence numbers at which the database is read, in ascending order.
     read_seqs: Vec<SeqNo>,
     order: UserComparator,
-    /// User key of the last entry.
+    /// User key of the previous entry.
     key: Vec<u8>,
-    /// Sequence number of the last entry; `None` before the first.
+    /// Sequence number of the previous entry; `None` before the first entry.
     newer: Option<SeqNo>,
 }
 
@@ -33,8 +34,8 @@ impl Retention {
     /// Returns whether every reader sees a newer version of the key instead of this one.
     ///
     /// # Errors
-    /// Corruption if the entries do not ascend. The same entry twice, from two tables, is harmless:
-    /// the second is shadowed.
+    /// Corruption if the entries do not ascend. If the same entry comes twice, from two tables,
+    /// this is harmless: the second one is shadowed.
     pub(crate) fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> Result<bool> {
         if let Some(newer) = self.newer.replace(entry.seq) {
             let step = self.order.compare(entry.user_key, &self.key);
