@@ -6,8 +6,8 @@
 //! 2. Levels at or over their target are tried in the order of their scores, highest first. The
 //!    score is the level's size divided by its target.
 //! 3. From level 0, all tables are taken, unless a running compaction uses one of them. From any
-//!    other level, the table is taken that overlaps the fewest bytes of the next level in
-//!    proportion to its own size, among those that no compaction uses.
+//!    other level, one table is taken: of the tables that no compaction uses, the one that overlaps
+//!    the fewest bytes of the next level in proportion to its own size.
 //! 4. If no level yields a compaction, a table with many tombstones is taken, because scans would
 //!    have to step over them ([`tombstones`](crate::engine::version::tombstones)).
 //! 5. A table whose entries have all expired comes before all others if neither deeper levels nor
