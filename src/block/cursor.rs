@@ -1,4 +1,4 @@
-//! Moving over a block's entries in both directions.
+//! Cursors over a block's entries, in both directions.
 
 use std::sync::OnceLock;
 
@@ -10,8 +10,8 @@ use crate::block::view::{Block, BlockView, EntryRef};
 use crate::format::key::KeyOrder;
 
 impl Position {
-    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
-    /// none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is no
+    /// such entry.
     pub(super) fn seek(
         &mut self,
         block: BlockView<'_>,
@@ -164,8 +164,8 @@ impl BlockCursor {
         }
     }
 
-    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
-    /// none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is no
+    /// such entry.
     ///
     /// # Errors
     /// Corruption, if an entry decoded during the move is malformed. All other moves return this

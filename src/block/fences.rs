@@ -2,7 +2,7 @@
 
 use crate::base::prefix::{common_prefix, head};
 
-/// For each key of a sorted list, the first eight bytes after the prefix common to all keys.
+/// The first eight bytes of each key of a sorted list, after the prefix common to all keys.
 ///
 /// These bytes narrow a search to the keys whose eight bytes equal the target's. Only those keys
 /// need a full comparison.
@@ -10,7 +10,7 @@ use crate::base::prefix::{common_prefix, head};
 pub(crate) struct Fences {
     /// The prefix common to all keys.
     shared: Vec<u8>,
-    /// For each key, the [`head`] of the bytes after the prefix, in ascending order.
+    /// The [`head`] of each key's bytes after the prefix, in ascending order.
     heads: Vec<u64>,
     /// The last head of each group of [`GROUP`] heads. A search reads `tops` first, which touches
     /// fewer cache lines.
@@ -53,8 +53,8 @@ impl Fences {
         (low, low + same)
     }
 
-    /// Returns the bounds for a key without the shared prefix, which is before all keys or after
-    /// all of them.
+    /// Returns the bounds for a key that lacks the shared prefix. Such a key is before all keys or
+    /// after all keys.
     #[cold]
     fn outside(&self, key: &[u8]) -> (usize, usize) {
         let at = if key < &self.shared[..] { 0 } else { self.heads.len() };

@@ -1,4 +1,4 @@
-//! Heads: an index in front of a cached block that usually leads a lookup to one entry.
+//! Heads: an index, stored in front of a cached block, that usually leads a lookup to one entry.
 //!
 //! A plain search of a block misses the CPU's caches at each restart point that it reads, and then
 //! decodes up to sixteen entries. A block that stays in memory therefore gets this index:
@@ -45,7 +45,7 @@ pub enum ByHeads<'a> {
     Found(u64, &'a [u8]),
     /// The block holds no such version.
     Absent,
-    /// The heads do not suffice to decide.
+    /// The heads are not sufficient to decide.
     Unknown,
 }
 

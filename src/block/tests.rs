@@ -143,8 +143,8 @@ fn bad_restart_arrays_are_refused() {
         b"\xff\xff\xff\xff",
         b"\0\x01\x01kv\0\0\0\0", // entries without a restart point
         b"\0\x01\x01kv\x01\0\0\0\x01\0\0\0", // the first restart point is not 0
-        b"\0\x01\x01kv\0\0\0\0\x05\0\0\0\x02\0\0\0", // past the entries
-        b"\0\x01\0a\0\x01\0b\0\x01\0c\0\0\0\0\x08\0\0\0\x04\0\0\0\x03\0\0\0", // descending
+        b"\0\x01\x01kv\0\0\0\0\x05\0\0\0\x02\0\0\0", // a restart point past the entries
+        b"\0\x01\0a\0\x01\0b\0\x01\0c\0\0\0\0\x08\0\0\0\x04\0\0\0\x03\0\0\0", // descending restarts
     ];
     for case in cases {
         let error = Block::new(Bytes::from_static(case)).unwrap_err();

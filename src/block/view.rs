@@ -74,7 +74,7 @@ pub struct BlockView<'a> {
     contents: &'a [u8],
 }
 
-/// The offsets of an entry's parts in the contents, and its shared length.
+/// The offsets of an entry's parts in the contents, and the length of its key's shared part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawEntry {
     /// Number of key bytes shared with the previous entry's key.

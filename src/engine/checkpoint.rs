@@ -40,23 +40,22 @@ pub(crate) struct Source<'a> {
 /// The files of a database at one moment. The logs stay readable until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Moment {
-    /// The whole version and its numbers, except the next file number.
+    /// An edit that contains the whole version and its numbers, except the next file number.
     pub edit: VersionEdit,
-    /// The live logs, in order.
+    /// The live logs, in ascending order of their numbers.
     pub logs: Vec<OpenLog>,
     /// File number greater than the number of every file of the database.
     pub next_file_number: u64,
 }
 
-/// A log as it was at the moment of its [`Moment`].
+/// A log, and the length that it had when the [`Moment`] was taken.
 #[derive(Debug)]
 pub(crate) struct OpenLog {
-    /// File number.
+    /// File number of the log.
     pub number: u64,
-    /// The file, which may have lost its name since.
+    /// The file, whose name may have been removed since then.
     pub file: Arc<dyn ReadFile>,
-    /// Number of bytes to copy: the length of the log at that moment. Records added later are left
-    /// out.
+    /// Number of bytes to copy: the length that the log had. Records added later are left out.
     pub bytes: u64,
 }
 

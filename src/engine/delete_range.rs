@@ -37,13 +37,14 @@ use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key};
 
 /// The write buffer divided by this number is the maximum size of a batch of deletions. With a
-/// higher divisor, smaller ranges are deleted by tables, after a flush; with a lower one, other
-/// writes wait longer while the range is searched.
+/// higher divisor, smaller ranges are deleted by dropping and writing tables, after a flush; with a
+/// lower divisor, other writes wait longer while the range is searched.
 const BATCH_DIVISOR: usize = 64;
 
 /// The write buffer divided by this number is the maximum size of the tables' data in a range that
 /// is searched for a batch of deletions. A higher divisor shortens the search of a range that holds
-/// few entries among many deletions, but smaller ranges are then deleted by tables.
+/// few entries among many deletions, but smaller ranges are then deleted by dropping and writing
+/// tables.
 const SEARCH_DIVISOR: usize = 4;
 
 /// The result of a range delete.

@@ -1,7 +1,7 @@
 //! A flush: a frozen memtable becomes a table of level 0.
 //!
-//! 1. The oldest frozen memtable is written into a table, without versions that no reader sees.
-//!    The table is synced, and then the directory, which holds its name.
+//! 1. The oldest frozen memtable is written into a table, without versions that no reader sees. The
+//!    table is synced, and then its directory.
 //! 2. An edit adds the table to the MANIFEST and says which logs are still needed.
 //! 3. Readers see the version with the table and without the memtable.
 //! 4. Logs that only the flushed memtables needed are removed.
@@ -115,7 +115,7 @@ impl Engine {
 
     fn write_and_replace(&self, oldest: &Frozen, job: &Job) -> Result<()> {
         let progress = self.pace.flush(oldest.bytes);
-        // An empty memtable becomes no table, but its logs are removed all the same.
+        // An empty memtable is not written to a table, but its logs are removed as usual.
         let (new_file, counts) = match oldest.mem.is_empty() {
             true => (None, None),
             false => {
@@ -226,7 +226,7 @@ impl Engine {
     /// As [`Engine::flush`].
     pub(super) fn wait_until_flushed(&self) -> Result<()> {
         let mut state = self.state.lock();
-        // Memtables that later writes freeze are not waited for.
+        // Does not wait for memtables that later writes freeze.
         let Some(last) = state.frozen.back().map(|frozen| frozen.mem.clone()) else {
             return Ok(());
         };

@@ -1,4 +1,5 @@
-//! Failures while the engine runs: what still works after each kind of failure, and its report.
+//! Failures while the engine runs: what still works after each kind of failure, and how the failure
+//! is reported.
 //!
 //! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
 //!    until [`Engine::resume`]. The file that failed is never written again. Reads continue.
@@ -144,7 +145,7 @@ impl Lifecycle {
     }
 }
 
-/// Returns the number of the table that `error` names, if it names one.
+/// Returns the number of the table that `error` names, if it names a table.
 fn table_of(error: &Error) -> Option<u64> {
     let Error::Corruption(corruption) = error else { return None };
     let name = corruption.path.as_ref()?.file_name()?.to_str()?;
@@ -260,8 +261,8 @@ impl Engine {
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
         self.manifest.lock().restart();
-        // Flush the frozen memtables first: while the disk has no room for their tables, each
-        // attempt would leave one more log.
+        // Flush the frozen memtables first: otherwise, while the disk has no room for their tables,
+        // each attempt would leave one more log.
         self.flush_all()?;
         // If an earlier attempt began a new log and that log is still empty, keeps using it.
         let is_fresh = commit.mem.is_empty() && !commit.unsynced && !commit.log.is_poisoned();

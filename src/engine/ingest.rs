@@ -32,8 +32,8 @@ pub(crate) const INGEST_LEVEL: usize = NUM_LEVELS - 1;
 /// fewer entries per second never gets ahead of the clock.
 const SEQS_PER_SECOND: u64 = 1 << 24;
 
-/// Highest sequence number that [`fresh_seq`] returns, reached in the year 2105. A database then
-/// has 2^48 more sequence numbers.
+/// Highest sequence number that [`fresh_seq`] returns, reached in the year 2105. There are 2^48
+/// more sequence numbers above it.
 const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 
 /// Maximum lead, in sequence numbers, of a linked table over both the database and the clock: one
@@ -45,8 +45,8 @@ const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
 const LEAST_MARGIN: u64 = 1 << 16;
 
 /// Number of concurrent writes to allow for with each entry that is rewritten. A higher number uses
-/// up more sequence numbers; with a lower number, tables must be rewritten a second time more
-/// often.
+/// up more sequence numbers; a lower number makes it more likely that tables must be rewritten
+/// again.
 const MARGIN_PER_ENTRY: u64 = 4;
 
 /// Binary logarithm of the factor by which the margin grows with each attempt.
@@ -57,8 +57,8 @@ const MARGIN_GROWTH_BITS: u32 = 8;
 /// made in that time.
 const MAX_TRIES: u32 = 4;
 
-/// Returns a sequence number that is derived from the clock, and which is therefore very likely
-/// higher than that of every entry that any database has now.
+/// Returns a sequence number derived from the clock. The number is very likely higher than that of
+/// every entry that any database has now.
 pub(crate) fn fresh_seq() -> SeqNo {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = since.as_secs().saturating_mul(SEQS_PER_SECOND);
@@ -162,7 +162,7 @@ impl Engine {
         for table in new {
             self.stage_link(table, staged)?;
         }
-        // Keeps the later flush, with the commit lock held, short.
+        // Leaves little for the flush that is done with the commit lock held.
         if self.has_memtable_entries() {
             self.flush()?;
         }

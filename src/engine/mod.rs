@@ -10,7 +10,7 @@
 //! | `version/` | the current tables, the MANIFEST that records them, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
 //! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
-//! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
+//! | `open/` | opens a database: its directory, the replay of logs, read-only opens |
 //! | `follow/` | reads a database that another process writes |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
 //! | `state` | the data that the state lock guards |
@@ -38,14 +38,14 @@
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | the writers that wait | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
-//! | `Engine::state` | [`State`] | briefly, never during I/O; longest by `Engine::pick` |
+//! | `Engine::state` | [`State`] | briefly, never during I/O; `Engine::pick` holds it longest |
 //! | `ReadState::snapshots` | sequence numbers that snapshots hold | for a few instructions |
 //! | `TableSlot::opening` | one table's file | while the file is opened; other readers wait |
 //! | `TableCache::ring` | the tables that are open | for a few instructions |
 //! | `BlockCache::large` | the large blocks | for a few instructions |
 //! | `BlockCache::shards` | the other blocks, by shard | for a few instructions |
 //! | `Ordered::covered` | the sorted part of a memtable | while new entries are sorted in |
-//! | `ReadTotals::shared` | counts of threads without a tally | for a few instructions |
+//! | `ReadTotals::shared` | read counts of threads without own counters | for a few instructions |
 //!
 //! No further lock is taken while one of these locks is held: a waiter's `batch` and `signal`,
 //! `Trash::tables`, `DeletedRanges::list`, the free numbers of threads (`stats/totals`),
@@ -56,7 +56,7 @@
 //! have no rank.
 //!
 //! A get takes none of these locks, unless it opens a table, adds a block to the cache, sorts a
-//! memtable, is sampled, or runs in a thread without a tally of its own.
+//! memtable, is sampled, or runs in a thread without read counters of its own.
 //!
 //! # Invariants
 //! - A memtable is frozen before anything is written to the next one. Memtables are flushed in that
@@ -123,13 +123,13 @@ pub(crate) struct Engine {
     pub fs: Arc<dyn Fs>,
     /// The options given at open.
     pub options: Options,
-    /// Hands out file numbers.
+    /// Allocates file numbers.
     pub numbers: Arc<FileNumbers>,
     /// Removes obsolete tables.
     pub trash: Arc<Trash>,
-    /// Counters of the write side.
+    /// Counters of writes, flushes and compactions.
     pub metrics: Metrics,
-    /// The lead of writes over flushes.
+    /// Measures how far writes are ahead of flushes.
     pace: Pace,
     /// Report of the recovery when the database was opened.
     pub recovery: Recovery,

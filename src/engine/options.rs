@@ -168,7 +168,7 @@ impl Options {
         self
     }
 
-    /// Size in bytes at which a memtable is frozen and flushed to a table. A larger one makes
+    /// Size in bytes at which a memtable is frozen and flushed to a table. A larger size makes
     /// larger tables and fewer compactions, and takes longer to replay at open. While flushes lag
     /// behind, up to three memtables are in memory. Default: 4 MiB.
     #[must_use]
@@ -190,10 +190,11 @@ impl Options {
         self
     }
 
-    /// Size of the block cache in bytes. It holds uncompressed data blocks with their lookup
+    /// Size of the block cache in bytes. The cache holds uncompressed data blocks with their lookup
     /// structures, which add up to a fifth to the size of a block (nothing if its entries are
-    /// small). A block is dropped when its table is closed, too: see [`Options::max_open_files`].
-    /// The memory of dropped blocks is reused for new ones. 0 turns the cache off. Default: 8 MiB.
+    /// small). When a table is closed, its blocks are dropped, too: see
+    /// [`Options::max_open_files`]. The memory of dropped blocks is reused for new ones. 0 turns
+    /// the cache off. Default: 8 MiB.
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Options {
         self.block_cache_bytes = bytes;
@@ -288,10 +289,11 @@ impl Options {
         self
     }
 
-    /// Adds to new tables a filter over the prefixes of their keys. With it, a scan of one prefix
-    /// ([`Db::prefix`](crate::Db::prefix), or a range within one prefix) skips tables without that
-    /// prefix. The filter has as many bits per prefix as its level's other filters have per key;
-    /// levels without filters have none. Requires byte order. Default: none.
+    /// Adds to new tables a filter over the prefixes of their keys. With this filter, a scan of one
+    /// prefix ([`Db::prefix`](crate::Db::prefix), or a range within one prefix) skips tables
+    /// without that prefix. The filter has as many bits per prefix as the other filters of its
+    /// level have per key; at levels without other filters, there is no prefix filter. Requires
+    /// byte order. Default: none.
     #[must_use]
     pub fn filter_prefix(mut self, extractor: impl PrefixExtractor) -> Options {
         self.outer_prefix = Some(Arc::new(extractor));
@@ -335,8 +337,8 @@ impl Options {
         self
     }
 
-    /// Continues the last log and the MANIFEST at open if they end cleanly, instead of starting new
-    /// ones. Default: false.
+    /// At an open, continues the last log and the MANIFEST if they end cleanly, instead of starting
+    /// new ones. Default: false.
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
@@ -653,7 +655,7 @@ impl Options {
 /// Options of a read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The options that are passed on to tables.
+    /// The options that apply to reading blocks of tables.
     pub(crate) blocks: BlockReadOptions,
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -666,8 +668,8 @@ impl ReadOptions {
         self
     }
 
-    /// Adds blocks read from files to the block cache. Turn it off for a long scan, so that it does
-    /// not evict blocks that calls of `get` need. Default: true.
+    /// Adds blocks read from files to the block cache. Turn this off for a long scan, so that the
+    /// scan does not evict blocks that calls of `get` need. Default: true.
     #[must_use]
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.blocks.fill_cache = yes;
@@ -700,8 +702,8 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Makes the write return only once it would survive a loss of power. Default: false: the write
-    /// then survives the end of the process, even if a signal kills it.
+    /// Makes the write return only once it would survive a loss of power. With false, the default,
+    /// the write survives the end of the process, even if a signal kills it.
     #[must_use]
     pub fn sync(mut self, yes: bool) -> WriteOptions {
         self.sync = yes;
@@ -714,7 +716,8 @@ mod tests {
     use super::*;
     use crate::base::comparator::testing::CaseBlind;
 
-    /// Returns the bits per key of the three kinds of filters of a level's tables; 0 for none.
+    /// Returns the bits per key of the three kinds of filters of a level's tables; 0 for a kind
+    /// that the tables do not have.
     fn bits(options: &Options, level: usize) -> [u32; 3] {
         let order = InternalComparator::new(Arc::new(BytewiseComparator));
         let table = options.table_options(&order, level);

@@ -33,7 +33,7 @@ pub(crate) struct State {
     pub(super) lifecycle: Lifecycle,
 }
 
-/// A memtable on its way to a table.
+/// A frozen memtable, which waits for its flush.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     /// The memtable.
@@ -41,7 +41,7 @@ pub(crate) struct Frozen {
     /// Number of the first log whose records are in the memtable.
     pub first_log: u64,
     /// Memory that the memtable took when it was frozen, in bytes; 0 if it was replayed from a log,
-    /// because the pace of writes does not count such memtables.
+    /// because throttling does not count such memtables.
     pub bytes: u64,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct CompactionState {
     pub(super) damaged: BTreeMap<u64, Error>,
 }
 
-/// A manual compaction under way, as the background sees it.
+/// The part of a running manual compaction that background work needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manual {
     /// The level that will hold the whole result; `None` until that level is known.

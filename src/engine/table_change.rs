@@ -44,7 +44,7 @@ pub(super) struct NewTable {
 /// A change of the set of tables, made by one edit.
 pub(super) struct TableChange {
     /// Tables to add. Their entries are newer than everything written, and their key ranges are
-    /// disjoint. After a failure, contains only tables that the next open will not need.
+    /// disjoint. After a failure, this list contains only tables that the next open will not need.
     pub add: Vec<NewTable>,
     /// Tables to drop, each with its level. No compaction uses these tables.
     pub drop: Vec<(usize, Arc<TableFile>)>,
@@ -115,7 +115,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends a marker to the log, which says that the next record comes after the change.
+    /// Appends an empty batch to the log, which shows that the next record comes after the change.
     fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
         debug_assert!(commit.mem.is_empty(), "the log holds writes before the change");
         let marker = empty_batch(commit.last_seq + 1);

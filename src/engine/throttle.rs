@@ -12,7 +12,7 @@ const STEP_BYTES: u64 = 256 << 10;
 /// Counts the I/O of one flush or merge, and waits. Does nothing if there is no limit.
 pub(crate) struct Meter<'a> {
     engine: &'a Engine,
-    /// The limit; `None` if there is none, and in deterministic mode, which has no use for time.
+    /// The limit; `None` if there is none, and in deterministic mode, which ignores time.
     limit: Option<&'a IoLimit>,
     lane: Lane,
     /// Number of bytes counted so far.

@@ -47,7 +47,7 @@ impl Workers {
                     share.signal.connect(membership.signal());
                 }
                 workers.membership = Some(membership);
-                // Signals given before the connection were lost.
+                // Repeats the signal, because signals are lost as long as no pool is connected.
                 engine.reads.work.give();
                 Ok(workers)
             }
@@ -307,8 +307,8 @@ impl Engine {
     }
 }
 
-/// Marks the inputs of a compaction and adds it to the running ones. No other compaction may be
-/// using the inputs. Returns the compaction.
+/// Marks the inputs of a compaction and adds the compaction to the running ones. No other
+/// compaction may be using the inputs. Returns the compaction.
 pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     let compaction = Arc::new(compaction);
     compaction.mark(true);

@@ -56,7 +56,7 @@ impl fmt::Debug for CompactionFilter {
     }
 }
 
-/// The filter of one merge, with the clock and the snapshots that limit it.
+/// The filter of one merge, with the time and the newest snapshot, which also affect its decisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FilterRule<'a> {
     pub(super) filter: Option<&'a CompactionFilter>,

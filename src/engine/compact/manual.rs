@@ -1,4 +1,4 @@
-//! Compactions that the user asks for.
+//! Manual compactions, which the program requests with `Db::compact_range`.
 //!
 //! 1. The memtable is flushed. Then the request is fixed: a range of keys, and the level that will
 //!    finally hold the range. Later writes are not part of the request.
@@ -260,8 +260,8 @@ impl Engine {
         taken
     }
 
-    /// Returns whether no running compaction conflicts with `piece`, and compactions are not
-    /// paused.
+    /// Returns whether `piece` may run: no running compaction conflicts with it, and compactions
+    /// are not paused.
     fn is_free_to_run(&self, state: &State, piece: &Compaction) -> bool {
         let order = self.reads.order.user();
         !state.compactions.paused
@@ -276,8 +276,9 @@ fn set_waits(state: &mut State, waits: bool) -> bool {
     std::mem::replace(&mut manual.waits, waits)
 }
 
-/// Returns as many of the first `files` as make up a piece, at least one. `most` is the maximum
-/// size of a piece in bytes, including the tables that it overlaps in the level `below`.
+/// Returns as many tables from the start of `files` as fit into a piece, but at least one. `most`
+/// is the maximum size of a piece in bytes, including the tables that it overlaps in the level
+/// `below`.
 fn first_files(
     version: &Version,
     order: &UserComparator,

@@ -62,8 +62,8 @@ pub(super) struct Merged {
     pub(super) dropped: u64,
     /// Number of entries that had expired, or that the compaction filter removed or changed.
     pub(super) filtered: u64,
-    /// Sequence number of the newest snapshot, whose entries the filter was not called for; 0 if
-    /// there was no snapshot.
+    /// Sequence number of the newest snapshot; 0 if there was none. The filter was not called for
+    /// entries up to this number.
     pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
     begin: Vec<Position>,
@@ -71,7 +71,7 @@ pub(super) struct Merged {
     end: Vec<Position>,
 }
 
-/// Internal key of the entry at which a cursor is; `None` if the cursor is at the end.
+/// Internal key of a cursor's current entry; `None` if the cursor is at the end.
 type Position = Option<Vec<u8>>;
 
 impl Engine {

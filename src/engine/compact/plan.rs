@@ -8,7 +8,7 @@ use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::UserComparator;
 
-/// Tables by level, from the newest level to the oldest.
+/// Input tables by level, beginning with the level that has the newest entries.
 #[derive(Debug)]
 pub(crate) struct Inputs(pub Vec<(usize, Vec<Arc<TableFile>>)>);
 
@@ -22,7 +22,7 @@ impl Inputs {
     }
 }
 
-/// The treatment of the inputs by a compaction.
+/// The action of a compaction on its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionKind {
     /// The inputs are merged into new tables.
@@ -174,8 +174,8 @@ impl Compaction {
 }
 
 /// Maximum ratio of the bytes that a table overlaps in the next level to the target size of a
-/// table. A table above this ratio is not moved down, and an output table ends there. A higher
-/// ratio makes fewer, larger tables, but their later merges are more expensive.
+/// table. A table above this ratio is not moved down, and an output table ends when it exceeds the
+/// ratio. A higher ratio makes fewer, larger tables, but their later merges are more expensive.
 pub(crate) const MAX_GRANDPARENT_FACTOR: u64 = 10;
 
 /// Returns whether no compaction has taken the table.

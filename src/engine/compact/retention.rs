@@ -21,8 +21,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Creates the rule that keeps every version that a reader at one of the sequence numbers
-    /// `read_seqs`, which must ascend, can see.
+    /// Creates the rule that keeps every version that is visible at one of the sequence numbers
+    /// `read_seqs`, which must ascend.
     pub(crate) fn new(read_seqs: Vec<SeqNo>, order: UserComparator) -> Retention {
         debug_assert!(
             read_seqs.is_sorted_by(|a, b| a < b),
@@ -31,7 +31,7 @@ impl Retention {
         Retention { read_seqs, order, key: Vec::new(), newer: None }
     }
 
-    /// Returns whether every reader sees a newer version of the key instead of this one.
+    /// Returns whether every reader sees a newer version of the key instead of this entry.
     ///
     /// # Errors
     /// Corruption if the entries do not ascend. If the same entry comes twice, from two tables,

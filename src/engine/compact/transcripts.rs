@@ -142,7 +142,7 @@ impl Machine {
         lines.join("\n")
     }
 
-    /// Returns the size of each level with tables, relative to its target, as text.
+    /// Returns the size of each level that has tables, relative to the level's target, as text.
     fn fullness(&self) -> String {
         let levels = (0..NUM_LEVELS).filter(|&level| !self.version.level(level).is_empty());
         let line = |level| match level {

@@ -4,6 +4,8 @@
 //! 1. Ask for the last committed sequence number. Every write up to it is in the logs, or was
 //!    removed with a log, or was never in a log.
 //! 2. Find the log after the current one. If that log has begun, the current log is complete.
+//! 3. Yield the batches up to the committed number, and continue in the next log. A batch with a
+//!    higher number than expected shows a gap; so does a committed number that no log reaches.
 //!
 //! The first record of a log states the sequence number at which the log begins. A batch in an
 //! earlier log with that number or a higher one was never committed: its sync failed, and the
@@ -40,7 +42,7 @@ pub struct Changes {
     last_seq: SeqNo,
     /// The last sequence number that is known to be committed.
     committed: SeqNo,
-    /// The log to read; `None` if none has begun.
+    /// The log to read; `None` if no log has begun.
     current: Option<Current>,
     /// The log after `current`, if that log has begun.
     next: Option<Current>,
@@ -53,12 +55,12 @@ pub struct Changes {
 enum Writer {
     /// A database that is open in this process.
     Here(Arc<ReadState>),
-    /// A database that is followed.
+    /// A database of another process, which this process follows.
     Elsewhere(Arc<Followed>),
 }
 
 impl Writer {
-    /// Returns the last sequence number that is committed. All records up to it are in files.
+    /// Returns the last committed sequence number. All records up to that number are in files.
     fn committed(&self) -> Result<SeqNo> {
         match self {
             Writer::Here(reads) => Ok(reads.visible_seq()),
@@ -75,7 +77,7 @@ impl Writer {
     }
 }
 
-/// A log that is read.
+/// A log that is being read.
 #[derive(Debug)]
 struct Current {
     number: u64,
@@ -152,8 +154,8 @@ impl Changes {
         }
     }
 
-    /// Returns the next committed batch of the current log, up to where the log ended at the last
-    /// look; `None` if there is no further batch.
+    /// Returns the next committed batch of the current log, up to the end that the log had when it
+    /// was last checked; `None` if there is no further batch.
     fn read_on(&mut self) -> Result<Option<WriteBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let end = self.next.as_ref().and_then(|next| next.begins_at);
@@ -207,8 +209,8 @@ impl Changes {
             if let Some(log) = self.open_begun(first)? {
                 return Ok(Some(log));
             }
-            // A writer creates a log ahead of its use, and may never use it. Newer logs are looked
-            // at first: once a newer log has begun, an older one can no longer begin.
+            // A writer creates a log ahead of its use, and may never use it. Newer logs are checked
+            // first: once a newer log has begun, an older one can no longer begin.
             let mut next = None;
             for &number in newer.iter().rev() {
                 next = self.open_begun(number)?.or(next);
@@ -257,7 +259,7 @@ impl Changes {
 impl Current {
     fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<Current> {
         let mut first = open_reader(file.clone(), &path)?;
-        // This makes the first read of the file a short one.
+        // `resume` makes the first read of the file a short one.
         first.resume()?;
         let begins_at = match first.next()? {
             Some(record) => Some(decode_header(record)?.0),

@@ -123,8 +123,8 @@ impl Logs {
         Ok(Some(changed))
     }
 
-    /// Returns whether the live logs are exactly those logs read before that still have records
-    /// which are not in tables, followed by newer logs.
+    /// Returns whether the live logs are exactly the previously read logs that have records outside
+    /// of tables, followed by newer logs.
     fn are_continued_by(&self, live: &[u64], numbers: &Recovered) -> bool {
         let Some(current) = &self.current else { return true };
         let is_there = current.number < numbers.log_number || live.contains(&current.number);
@@ -174,8 +174,8 @@ impl Logs {
     /// not follow those that readers may have seen.
     ///
     /// # Errors
-    /// I/O errors; corruption, including an empty batch which shows that writes before it are
-    /// missing, if another record follows the batch.
+    /// I/O errors; corruption, which includes an empty batch that shows missing writes, if another
+    /// record follows that batch.
     fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));

@@ -9,8 +9,8 @@
 //! | `poll` | refreshes at an interval |
 //!
 //! A refresh takes these steps:
-//! 1. List the files. Each log that is needed by the MANIFEST, which the next step reads, is then
-//!    in the list or is created later.
+//! 1. List the files. Every log that the MANIFEST needs, as the next step reads it, is then in the
+//!    list or is created later.
 //! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: the tables
 //!    that the edits add may be newer than the records of a log that was created between the two
 //!    steps. Open the tables that the edits add.
@@ -63,12 +63,14 @@ const MAX_TRIES: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refreshed {
-    /// Whether anything was written, flushed or compacted since the last refresh or the opening.
+    /// Whether anything was written, flushed or compacted since the last refresh or, before the
+    /// first one, since the database was opened.
     pub changed: bool,
     /// The sequence number of the last write that is now visible to reads.
     pub sequence: u64,
-    /// Whether all files were read again, as by an opening, because they did not continue those
-    /// read before: the writer began a new MANIFEST, or the database was repaired or replaced.
+    /// Whether all files were read again, as when the database is opened, because they did not
+    /// continue the files read before: the writer began a new MANIFEST, or the database was
+    /// repaired or replaced.
     pub restarted: bool,
 }
 
@@ -76,7 +78,7 @@ pub struct Refreshed {
 pub(crate) struct Followed {
     /// The state for reads.
     pub state: Arc<ReadState>,
-    /// The result of replaying the logs at the opening.
+    /// The result of replaying the logs when the database was opened.
     pub recovery: Recovery,
     dir: PathBuf,
     options: Options,
@@ -85,7 +87,7 @@ pub(crate) struct Followed {
 
 #[derive(Debug)]
 struct Progress {
-    /// `None` if everything must be read again.
+    /// The position up to which the files were read; `None` if everything must be read again.
     place: Option<Place>,
     /// The number added to the sequence numbers of records: a visible sequence number is the
     /// sequence number in the files plus `shift`.
@@ -166,7 +168,7 @@ impl Followed {
                 Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
-                // Shifts must not add up, because sequence numbers end at 2^56.
+                // Shifts must not accumulate, because sequence numbers end at 2^56.
                 Ok(_) if shift > 0 && place.last_seq() >= self.state.visible_seq() => {
                     return Ok(None);
                 }
@@ -217,7 +219,7 @@ impl Followed {
         }
     }
 
-    /// Reads all files once.
+    /// Makes one attempt to read all files.
     fn load(&self, shift: SeqNo, held: &mut Files) -> Result<(Place, Arc<Version>)> {
         let survey = survey(&self.dir, &self.options, held)?;
         let version = self.apply(Arc::default(), &survey.recovered.edit, held.clone())?;

@@ -1,4 +1,4 @@
-//! The hash index: leads from a key to its newest version, for point lookups.
+//! The hash index, which leads from a key to its newest version, for point lookups.
 //!
 //! A bucket is a chain of entries, newest first. An insert touches one bucket and compares no keys:
 //! it sets the new entry's [`Entry::next`] to what the bucket held before.
@@ -17,7 +17,7 @@
 //! [`HashIndex::find`] without locks.
 //!
 //! # Invariants
-//! 1. An entry is in [`Entries`], and a link in its array, before anything points to it.
+//! 1. An entry is stored in [`Entries`], and a link in `links`, before anything points to it.
 //! 2. Once an entry or link is reachable, its next position never changes. Only the `older` of an
 //!    entry is set later: once, from the end of a chain to an entry.
 //! 3. Along a chain, and along `older`, numbers descend: of two versions of a key inserted in the

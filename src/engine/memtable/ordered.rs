@@ -48,8 +48,8 @@ use crate::base::prefix::{common_prefix, head};
 use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};
 
 /// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`] entries. With larger
-/// leaves, catching up copies more, and searches of the skip list are shorter. The values under
-/// shuttle are small, so that its tests split leaves although they have few entries.
+/// leaves, catching up copies more, and searches of the skip list are shorter. The values for
+/// shuttle are small, because its tests insert few entries and must still split leaves.
 const SPLIT_ABOVE: usize = if cfg!(shuttle) { 4 } else { 128 };
 const SPLIT_INTO: usize = if cfg!(shuttle) { 2 } else { 64 };
 
@@ -123,7 +123,8 @@ impl Eq for LeafKey {}
 /// made. A leaf never changes; the skip list gets a new leaf in its place.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
-    /// Length of the prefix common to all user keys, in bytes. The heads begin after it.
+    /// Length of the prefix common to all user keys, in bytes. The keys' heads begin after this
+    /// prefix.
     shared: usize,
     keys: Box<[SortKey]>,
     /// The key of the next leaf; `None` for the last leaf.

@@ -57,7 +57,7 @@ impl fmt::Debug for Observed {
 pub struct Event {
     /// Number of the event: 0 for the first event after the open, then one more for each event.
     pub number: u64,
-    /// Time since the database was opened, in microseconds. It never goes back.
+    /// Time since the database was opened, in microseconds. The time never decreases.
     pub micros: u64,
     /// The kind of the event, with its details.
     pub kind: EventKind,
@@ -104,7 +104,7 @@ pub enum EventKind {
     /// A flush began: the oldest frozen memtable is written to a table of level 0.
     #[non_exhaustive]
     FlushBegan {
-        /// Number of the flush or compaction since the open.
+        /// Number of the flush or compaction, counted since the open.
         job: u64,
         /// Number of entries in the memtable.
         entries: u64,
@@ -124,7 +124,7 @@ pub enum EventKind {
     /// A compaction began.
     #[non_exhaustive]
     CompactionBegan {
-        /// Number of the flush or compaction since the open.
+        /// Number of the flush or compaction, counted since the open.
         job: u64,
         /// Whether the compaction merges, moves or drops its inputs.
         kind: CompactionKind,
