@@ -74,7 +74,8 @@ pub struct BlockView<'a> {
     contents: &'a [u8],
 }
 
-/// The offsets of an entry's parts in the contents, and the length of its key's shared part.
+/// The offsets of an entry's parts in the contents, and the number of key bytes that it shares with
+/// the previous entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawEntry {
     /// Number of key bytes shared with the previous entry's key.

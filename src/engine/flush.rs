@@ -187,7 +187,7 @@ impl Engine {
         Ok((done, took))
     }
 
-    /// Writes the entries of `frozen` into a table, and reports the progress to [`Engine::pace`].
+    /// Writes the entries of `frozen` into a table, and reports the progress for throttling.
     /// Returns the table and the counts of its entries.
     fn write_frozen(
         &self,

@@ -221,7 +221,7 @@ impl Engine {
     ///
     /// Nothing more is written to a file that failed: a new MANIFEST begins, the memtables are
     /// flushed, so that the old logs are not needed any more, and a new log begins. Failed writes
-    /// stay without effect.
+    /// have no effect.
     ///
     /// # Errors
     /// The error of the step that failed, after which the database stays read-only. After a panic

@@ -23,9 +23,9 @@ use crate::table::reader::{BlockReadOptions, TableContext};
 
 /// Options of a database: how it is opened, and how its new files are written.
 ///
-/// An option that LevelDB also has means the same as there, and has LevelDB's default unless its
-/// description says otherwise. LevelDB, from version 1.20 on, and goleveldb can read all files that
-/// are written with the default options.
+/// An option that LevelDB also has means the same as in LevelDB, and has LevelDB's default unless
+/// its description says otherwise. LevelDB, from version 1.20 on, and goleveldb can read all files
+/// that are written with the default options.
 ///
 /// ```
 /// let options = minikv::Options::default().create_if_missing(true).write_buffer_bytes(64 << 20);
@@ -235,7 +235,7 @@ impl Options {
 
     /// Policy of the block filters of new tables. Reads use the block filters that were written
     /// with a policy of the same name. With `None`, no filter of any kind is written or used.
-    /// Default: LevelDB's bloom filter with 10 bits per key (LevelDB's own default is none).
+    /// Default: LevelDB's bloom filter with 10 bits per key (LevelDB's own default is no filter).
     ///
     /// Filters have no effect with a comparator that may consider different byte strings to be the
     /// same key ([`Comparator::equal_means_same_bytes`]).
@@ -433,9 +433,9 @@ impl Options {
     ///
     /// A change made by the rule is not a write: it conflicts with no transaction, and no log
     /// contains it. The rule is called by several threads at once, with the keys of keyspaces as
-    /// the database stores them, and may be called again for entries that it kept. If it panics,
-    /// the compaction fails with [`Error::Panicked`], and the database takes no more writes until
-    /// [`Db::resume`].
+    /// the database stores them, and may be called again for entries that it kept. If the rule
+    /// panics, the compaction fails with [`Error::Panicked`], and the database takes no more writes
+    /// until [`Db::resume`].
     ///
     /// [`Db::compact_range`]: crate::Db::compact_range
     /// [`Db::resume`]: crate::Db::resume

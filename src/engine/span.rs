@@ -25,7 +25,7 @@ impl Span {
         Span { from: own(range.start_bound()), to: own(range.end_bound()) }
     }
 
-    /// Returns the smallest closed range that contains this one.
+    /// Returns the smallest closed range that contains this range.
     pub(crate) fn hull(&self) -> KeyRange<'_> {
         KeyRange { from: key_of(&self.from), to: key_of(&self.to) }
     }

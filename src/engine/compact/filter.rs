@@ -6,9 +6,9 @@
 //!
 //! - Snapshots that exist when a merge begins: the filter is not called for entries that these
 //!   snapshots show ([`FilterRule::decide`]).
-//! - Snapshots that are taken while the merge runs: if the filter changes anything, they keep the
-//!   view from before ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
-//! - Iterators and cursors: they have views of their own.
+//! - Snapshots that are taken while the merge runs: if the filter changes any entry, these
+//!   snapshots keep the view from before the merge
+//!   ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //!
 //! An entry that is removed becomes a tombstone with the same sequence number. The tombstone itself
 //! is left out if it hides nothing in deeper levels.

@@ -52,7 +52,8 @@ impl Retention {
         Ok(false)
     }
 
-    /// Returns whether every reader sees the entry at `seq` or a newer version of its key.
+    /// Returns whether every reader sees the entry with the sequence number `seq`, or a newer
+    /// version of its key.
     pub(super) fn all_see(&self, seq: SeqNo) -> bool {
         self.read_seqs.first().is_none_or(|&oldest| seq <= oldest)
     }

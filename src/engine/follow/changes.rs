@@ -179,8 +179,8 @@ impl Changes {
     }
 
     /// Returns the log in which the changes begin: the last log that begins at or before the first
-    /// change. If there is none, returns the oldest log, whose first batch shows that changes are
-    /// missing.
+    /// change. If there is no such log, returns the oldest log, whose first batch shows that
+    /// changes are missing.
     fn first_log(&self) -> Result<Option<Current>> {
         self.with_logs(|logs| {
             let mut oldest = None;

@@ -85,7 +85,7 @@ impl Logs {
 
     /// Reads all records that were appended to the logs and are not in tables. `files` must have
     /// been listed before the MANIFEST was read; `numbers` are the numbers in the MANIFEST. Returns
-    /// whether any record was read; `None` if the logs do not continue those read before.
+    /// whether any record was read; `None` if the logs do not continue the logs read before.
     ///
     /// # Errors
     /// Corruption of a log, and I/O errors: `NotFound` for a log that the writer has removed.
@@ -171,7 +171,7 @@ impl Logs {
 
     /// Inserts the records appended to the current log into its memtable. `in_tables` is the last
     /// sequence number in tables. Returns whether there were any records; `None` if the records do
-    /// not follow those that readers may have seen.
+    /// not follow the records that readers may have seen.
     ///
     /// # Errors
     /// I/O errors; corruption, which includes an empty batch that shows missing writes, if another

@@ -22,9 +22,9 @@
 //!    use the old number with new tables, in which a compaction has dropped entries that were
 //!    visible at the old number.
 //!
-//! If the files do not continue those read before, everything is read again, as by an open. This
-//! happens if the name of the MANIFEST changes, after a repair, or if another database has taken
-//! the place of this one. Sequence numbers may then be lower than before. Readers must not see the
+//! If the files do not continue the files read before, everything is read again, as by an open.
+//! This happens if the name of the MANIFEST changes, after a repair, or if another database has
+//! taken the place of this one. Sequence numbers may then be lower than before. Readers must not see the
 //! visible sequence number go back, so the records of logs get higher numbers from then on
 //! (`Progress::shift`): above the numbers in tables, and in the same order.
 
@@ -145,7 +145,7 @@ impl Followed {
     }
 
     /// Reads the data appended to the files, and shows it to readers. Returns whether anything was
-    /// appended; `None` if the files do not continue those read before.
+    /// appended; `None` if the files do not continue the files read before.
     fn read_on(&self, place: &mut Place, shift: SeqNo) -> Result<Option<bool>> {
         let fs = &*self.options.fs;
         let comparator = self.options.comparator.name();
