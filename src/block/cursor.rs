@@ -1,4 +1,4 @@
-//! Moving over a block's entries in both directions.
+//! Cursors over a block's entries, in both directions.
 
 use std::sync::OnceLock;
 
@@ -10,8 +10,8 @@ use crate::block::view::{Block, BlockView, EntryRef};
 use crate::format::key::KeyOrder;
 
 impl Position {
-    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
-    /// none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is no
+    /// such entry.
     pub(super) fn seek(
         &mut self,
         block: BlockView<'_>,
@@ -31,7 +31,8 @@ impl Position {
 
 impl<'a> BlockView<'a> {
     /// Returns the first entry whose key is not less than `target`, without a cursor. `scratch`
-    /// holds the keys decoded during the search; once it is large enough, nothing is allocated.
+    /// receives the keys decoded during the search; once it is large enough, the search allocates
+    /// no memory.
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.
@@ -54,25 +55,25 @@ impl<'a> BlockView<'a> {
 }
 
 impl Block {
-    /// Returns a cursor over the entries, not yet positioned.
+    /// Returns a cursor over the entries, which is not positioned yet.
     pub fn cursor(&self) -> BlockCursor {
         BlockCursor::new(self.clone())
     }
 }
 
 /// A cursor over the entries of a block. It owns the block; keys and values are borrowed until the
-/// next move. Before the first move, past either end and after an error the cursor is not
-/// positioned, and then `next` and `prev` have no effect.
+/// next move. The cursor is not positioned before the first move, past either end, and after an
+/// error; `next` and `prev` then have no effect.
 #[derive(Debug)]
 pub struct BlockCursor {
     block: Block,
-    /// The block's contents, for values that share its memory.
+    /// The block's contents, from which values that share the block's memory are cut.
     shared: OnceLock<Bytes>,
     valid: bool,
     position: Position,
     key_buffer: Vec<u8>,
     /// The entries between the preceding restart point and the position. The first step back
-    /// decodes them, so that a backward scan decodes each entry once.
+    /// decodes all of them, so that a backward scan decodes each entry only once.
     behind: Vec<Behind>,
     behind_keys: Vec<u8>,
 }
@@ -111,7 +112,7 @@ impl BlockCursor {
         }
     }
 
-    /// Replaces the block and keeps the buffers. Afterwards the cursor is not positioned.
+    /// Replaces the block, but keeps the buffers. Afterwards the cursor is not positioned.
     pub fn set_block(&mut self, block: Block) {
         self.block = block;
         self.shared = OnceLock::new();
@@ -163,11 +164,12 @@ impl BlockCursor {
         }
     }
 
-    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
-    /// none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is no
+    /// such entry.
     ///
     /// # Errors
-    /// Corruption, if an entry decoded during the move is malformed; likewise for all other moves.
+    /// Corruption, if an entry decoded during the move is malformed. All other moves return this
+    /// error as well.
     pub fn seek(&mut self, order: &KeyOrder, target: &[u8]) -> Result<bool> {
         self.invalidate();
         self.valid = self.position.seek(self.block.view(), order, target, &mut self.key_buffer)?;
@@ -245,9 +247,9 @@ impl BlockCursor {
         Ok(true)
     }
 
-    /// Decodes the entries from the preceding restart point up to the position. If their keys
-    /// exceed `KEEP_BYTES`, keeps only the last entry: a malicious block can claim terabytes of
-    /// shared prefixes.
+    /// Decodes the entries from the preceding restart point up to the position. If the keys exceed
+    /// `KEEP_BYTES`, keeps only the last entry: a malicious block can claim terabytes of shared
+    /// prefixes.
     fn gather_behind(&mut self) -> Result<()> {
         const KEEP_BYTES: usize = 1 << 20;
         let stop = self.position.at;

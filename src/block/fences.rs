@@ -2,28 +2,28 @@
 
 use crate::base::prefix::{common_prefix, head};
 
-/// For each key of a sorted list, the first eight bytes after the prefix common to all keys.
+/// The first eight bytes of each key of a sorted list, after the prefix common to all keys.
 ///
-/// A search narrows the answer to the keys whose eight bytes equal the target's. Only these need a
-/// full comparison.
+/// These bytes narrow a search to the keys whose eight bytes equal the target's. Only those keys
+/// need a full comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Fences {
     /// The prefix common to all keys.
     shared: Vec<u8>,
-    /// For each key, the [`head`] of the bytes after the prefix, ascending.
+    /// The [`head`] of each key's bytes after the prefix, in ascending order.
     heads: Vec<u64>,
-    /// The last head of each group of [`GROUP`] heads. Searching these first touches fewer cache
-    /// lines.
+    /// The last head of each group of [`GROUP`] heads. A search reads `tops` first, which touches
+    /// fewer cache lines.
     tops: Vec<u64>,
 }
 
-/// Number of heads per group: two cache lines. With larger groups, a search reads fewer of `tops`
-/// and more of `heads`.
+/// Number of heads per group; 16 heads fill two cache lines. With larger groups, a search reads
+/// fewer elements of `tops` and more of `heads`.
 const GROUP: usize = 16;
 
 impl Fences {
-    /// Creates the fences of `len` keys, where `key(i)` returns the i-th. Returns `None` if `len`
-    /// is 0, a key is missing, or the keys are not in byte order.
+    /// Creates the fences of `len` keys, where `key(i)` returns the key at index `i`. Returns
+    /// `None` if `len` is 0, a key is missing, or the keys are not in byte order.
     pub(crate) fn new<'a>(len: usize, key: impl Fn(usize) -> Option<&'a [u8]>) -> Option<Fences> {
         if len == 0 {
             return None;
@@ -39,7 +39,7 @@ impl Fences {
     }
 
     /// Returns bounds for a lower-bound search: all keys with an index below `.0` are less than
-    /// `key`; the key at index `.1`, if there is one, is not.
+    /// `key`; the key at index `.1`, if there is such a key, is not less than `key`.
     #[inline]
     pub(crate) fn around(&self, key: &[u8]) -> (usize, usize) {
         let Some(rest) = key.strip_prefix(&self.shared[..]) else { return self.outside(key) };
@@ -53,7 +53,8 @@ impl Fences {
         (low, low + same)
     }
 
-    /// Returns the bounds for a key that lacks the shared prefix: all keys are after it, or before.
+    /// Returns the bounds for a key that lacks the shared prefix. Such a key is before all keys or
+    /// after all keys.
     #[cold]
     fn outside(&self, key: &[u8]) -> (usize, usize) {
         let at = if key < &self.shared[..] { 0 } else { self.heads.len() };

@@ -1,4 +1,4 @@
-//! Heads: an index in front of a cached block that leads straight to one entry.
+//! Heads: an index, stored in front of a cached block, that usually leads a lookup to one entry.
 //!
 //! A plain search of a block misses the CPU's caches at each restart point that it reads, and then
 //! decodes up to sixteen entries. A block that stays in memory therefore gets this index:
@@ -8,12 +8,13 @@
 //! ```
 //!
 //! A head is the first eight bytes of a user key after the prefix common to all user keys of the
-//! block, as computed by [`head`], stored in native byte order. The heads of an ordinary block fill
-//! five cache lines, which are fetched together, and lead to the one entry that can match. If an
-//! entry shares only bytes of the common prefix and its head with the previous key, its key can be
-//! completed from the prefix and the head, and no other entry needs to be decoded.
+//! block, as computed by [`head`] and stored in native byte order. The heads of an ordinary block
+//! fill five cache lines, which are fetched together, and lead to the one entry that can match. If
+//! the bytes that an entry shares with the previous key are all in the common prefix or the head,
+//! the entry's key can be completed from the prefix and the head, and no other entry needs to be
+//! decoded.
 //!
-//! Only blocks of internal keys in byte order, in which every entry is well-formed, have heads.
+//! Only a block of internal keys in byte order, whose entries are all well-formed, has heads.
 
 use std::ops::ControlFlow;
 
@@ -28,12 +29,12 @@ use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};
 const HEAD_BYTES: usize = 8;
 const OFFSET_BYTES: usize = 2;
 
-/// Largest part of a block that heads and offsets may take, as a divisor: one fifth. A block that
-/// would need more gets no heads. Small entries would need many heads, and many such entries share
-/// a cache line anyway. With a larger divisor, fewer blocks have heads.
+/// Divisor of a block's size: heads and offsets may take at most one fifth of the block. A block
+/// that would need more gets no heads, because it has many small entries, and several small entries
+/// share a cache line anyway. With a larger divisor, fewer blocks have heads.
 const MOST_OF_BLOCK: usize = 5;
 
-/// Largest number of heads that a search compares one by one, without branches. A higher number
+/// Maximum number of heads that a search compares one by one, without branches. A higher number
 /// makes searches of large blocks longer.
 const LINEAR: usize = 48;
 
@@ -44,16 +45,17 @@ pub enum ByHeads<'a> {
     Found(u64, &'a [u8]),
     /// The block holds no such version.
     Absent,
-    /// The heads do not suffice to decide.
+    /// The heads are not sufficient to decide.
     Unknown,
 }
 
 impl Block {
-    /// Creates a block like [`Block::new`], with heads of its entries if they pay off. Meant for
-    /// blocks that will be searched often. A damaged block gets no heads. `buffer` is scratch
-    /// space.
+    /// Creates a block like [`Block::new`], with heads of its entries if they are worth their
+    /// memory. Meant for blocks that will be searched often. A damaged block gets no heads.
+    /// `buffer` is scratch space.
     ///
-    /// `spare(n)` may return the allocation of a discarded block, of at least `n` bytes, for reuse.
+    /// `spare(n)` may return the allocation of a discarded block, at least `n` bytes long, for
+    /// reuse.
     ///
     /// # Errors
     /// As [`Block::new`].
@@ -78,7 +80,7 @@ impl Block {
 }
 
 /// Appends the heads and offsets of a block's entries to `out`. Returns `None` if the block cannot
-/// have heads or they would not pay off; `out` may then hold some of them.
+/// have heads or if they are not worth their memory; `out` may then contain some heads.
 fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Heads> {
     let contents = view.contents();
     let internal = matches!(order, KeyOrder::Internal(_)) && order.user().custom().is_none();
@@ -139,8 +141,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Advances to the next entry, whose key ends in `rest`. Returns `None` if the entry is
-    /// malformed, out of order, or of a form that heads do not support.
+    /// Advances to the next entry, whose key ends in the unshared bytes `rest`. Returns `None` if
+    /// the entry is malformed, out of order, or of a form that heads do not support.
     #[inline]
     fn step(&mut self, entry: &RawEntry, rest: &[u8]) -> Option<()> {
         let (shared, prefix_len) = (entry.shared, self.prefix.len());
@@ -160,8 +162,8 @@ impl Walk<'_> {
         } else if user_len == self.user_len && shared >= user_len.min(prefix_len + HEAD_BYTES) {
             self.head
         } else if shared > user_len || shared > self.user_len {
-            // If prefix compression shares part of the 8-byte trailer, the shared bytes belong to
-            // this key's trailer only when both user keys have the same length.
+            // Prefix compression may share part of the 8-byte trailer. The shared bytes then belong
+            // to this key's trailer only if both user keys have the same length.
             return None;
         } else if shared >= prefix_len + HEAD_BYTES {
             self.head
@@ -217,8 +219,8 @@ impl Heads {
             .sum::<usize>()
     }
 
-    /// Returns the index of the first entry that can be at or after the user key, or the number of
-    /// entries if there is none.
+    /// Returns the index of the first entry that can be at or after the user key `key`, or the
+    /// number of entries if there is no such entry.
     #[inline]
     fn first(&self, view: BlockView<'_>, bytes: &[u8], key: &[u8]) -> usize {
         let prefix = self.prefix(view);
@@ -236,8 +238,8 @@ impl Heads {
 }
 
 impl<'a> BlockView<'a> {
-    /// Looks up the newest version of a user key whose trailer is at most `trailer`. Returns the
-    /// result, if the heads suffice.
+    /// Looks up the newest version of a user key whose trailer is at most `trailer`. Returns
+    /// [`ByHeads::Unknown`] if the heads are not sufficient.
     #[inline]
     pub fn find_by_heads(&self, user_key: &[u8], trailer: u64) -> ByHeads<'a> {
         let Some((heads, bytes)) = self.heads() else { return ByHeads::Unknown };
@@ -254,8 +256,8 @@ impl<'a> BlockView<'a> {
         ByHeads::Absent
     }
 
-    /// Checks whether entry `i`, whose head equals that of `user_key`, is the requested version.
-    /// Breaks with the answer if that decides the search.
+    /// Checks whether entry `i`, whose head equals the head of `user_key`, is the requested
+    /// version. Breaks with the answer if this entry decides the search.
     #[inline]
     fn is_version(
         &self,
@@ -271,8 +273,8 @@ impl<'a> BlockView<'a> {
         if entry.shared + rest.len() != user_key.len() + TRAILER_BYTES {
             return ControlFlow::Continue(());
         }
-        // If the bytes shared with the previous key lie within the common prefix and the head, they
-        // equal those of `user_key`.
+        // If the bytes shared with the previous key are all in the common prefix or the head, they
+        // equal the first bytes of `user_key`.
         if entry.shared > user_key.len().min(heads.prefix_len + HEAD_BYTES) {
             return unknown;
         }
@@ -287,7 +289,8 @@ impl<'a> BlockView<'a> {
 }
 
 impl Position {
-    /// Like [`Position::seek`], but uses the block's heads. Returns `None` if it has none.
+    /// Like [`Position::seek`], but uses the block's heads. Returns `None` if the block has no
+    /// heads.
     #[inline]
     pub(super) fn seek_by_heads(
         &mut self,

@@ -1,4 +1,4 @@
-//! A position in a block: moving from entry to entry, and the search without heads.
+//! A position in a block: moves from entry to entry, and the search without heads.
 
 use std::cmp::Ordering;
 
@@ -6,8 +6,8 @@ use crate::base::Result;
 use crate::block::view::{BlockView, RawEntry};
 use crate::format::key::KeyOrder;
 
-/// A decoded entry and the location of its key: in the block, if it shares nothing with the
-/// previous key; otherwise assembled in a buffer that the caller owns.
+/// A decoded entry and the location of its key. The key is in the block if it shares no bytes with
+/// the previous key; otherwise it is assembled in a buffer that the caller owns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
     pub at: usize,
@@ -34,7 +34,7 @@ impl Position {
         self.step(block, at, &mut Vec::new())
     }
 
-    /// Moves to the entry at offset `at`, which must follow the current one.
+    /// Moves to the entry at offset `at`, which must be the entry after the current one.
     #[inline]
     pub(super) fn step(
         &mut self,
@@ -74,8 +74,9 @@ impl Position {
         (self.at, self.value_start, self.end) = (at, entry.value_start, entry.end);
     }
 
-    /// Moves to the first entry whose key is not less than `target`: a binary search over the
-    /// restart points, then a scan. Returns false if there is none. The block must not be empty.
+    /// Moves to the first entry whose key is not less than `target`, by a binary search over the
+    /// restart points and then a scan. Returns false if there is no such entry. The block must not
+    /// be empty.
     pub(super) fn seek_plain(
         &mut self,
         block: BlockView<'_>,
@@ -90,7 +91,7 @@ impl Position {
             return Ok(true);
         }
         // The search established that the key of restart point `below - 1` is less than `target`
-        // and that of restart point `below` is not.
+        // and the key of restart point `below` is not.
         self.restart(block, block.restart(below - 1))?;
         let known =
             if below < block.restarts() { block.restart(below) } else { block.entries_end() };

@@ -1,4 +1,4 @@
-//! Blocks compared with sorted lists, and malicious blocks.
+//! Compares blocks with sorted lists, and tests malicious blocks.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ fn model(rng: &mut Rng, entries: usize) -> Model {
     keys.into_iter().map(|key| (key, rng.bytes(200, 256))).collect()
 }
 
-/// Makes a random move with `cursor` and with an index into the model. The model's length stands
-/// for "not positioned".
+/// Makes the same random move with `cursor` and with an index into the model. The index means "not
+/// positioned" if it equals the model's length.
 fn step(rng: &mut Rng, model: &Model, cursor: &mut BlockCursor, at: usize) -> usize {
     let (found, at) = match rng.index(8) {
         0 => (cursor.seek_to_first().unwrap(), 0),
@@ -94,7 +94,8 @@ fn get_ge_finds_what_a_sorted_list_does() {
     }
 }
 
-/// Returns a block of one entry with these lengths, and a well-formed restart array.
+/// Returns a block of one entry whose header has the lengths `lens`, and a well-formed restart
+/// array.
 fn forged(lens: [u32; 3], rest: &[u8]) -> Block {
     let mut bytes = Vec::new();
     lens.into_iter().for_each(|len| put_varint32(&mut bytes, len));
@@ -142,8 +143,8 @@ fn bad_restart_arrays_are_refused() {
         b"\xff\xff\xff\xff",
         b"\0\x01\x01kv\0\0\0\0", // entries without a restart point
         b"\0\x01\x01kv\x01\0\0\0\x01\0\0\0", // the first restart point is not 0
-        b"\0\x01\x01kv\0\0\0\0\x05\0\0\0\x02\0\0\0", // past the entries
-        b"\0\x01\0a\0\x01\0b\0\x01\0c\0\0\0\0\x08\0\0\0\x04\0\0\0\x03\0\0\0", // descending
+        b"\0\x01\x01kv\0\0\0\0\x05\0\0\0\x02\0\0\0", // a restart point past the entries
+        b"\0\x01\0a\0\x01\0b\0\x01\0c\0\0\0\0\x08\0\0\0\x04\0\0\0\x03\0\0\0", // descending restarts
     ];
     for case in cases {
         let error = Block::new(Bytes::from_static(case)).unwrap_err();
@@ -201,8 +202,8 @@ fn internal_model(rng: &mut Rng) -> Model {
     let order = internal_order();
     let start = rng.bytes(20, 2);
     let (len, alphabet) = (1 + rng.index(20), 2 + rng.below(3));
-    // If key bytes also occur in trailers, neighbouring keys may share a part of the trailer, which
-    // heads do not support.
+    // If the bytes of keys also occur in trailers, neighbouring keys may share a part of the
+    // trailer, which heads do not support.
     let base = if rng.index(5) == 0 { 0 } else { b'a' };
     let mut keys: Vec<_> = (0..rng.index(80))
         .map(|_| {
@@ -235,7 +236,7 @@ fn internal_target(rng: &mut Rng, model: &Model) -> Vec<u8> {
     internal_key(&key, rng.below(400_000), KeyKind::Value)
 }
 
-/// Looks up `target` without heads. Returns the trailer and value found.
+/// Looks up `target` without heads. Returns the trailer and the value of the entry found.
 fn find_plain(block: &Block, target: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
     let (mut position, mut buffer) = (Position::default(), Vec::new());
     let view = block.view();
@@ -247,7 +248,7 @@ fn find_plain(block: &Block, target: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
     Ok((user_key(key) == user_key(target)).then(|| (trailer(key), value)))
 }
 
-/// Returns whether the heads decide the lookup, after checking that the answer is right.
+/// Returns whether the heads decide the lookup. Checks that the answer is correct.
 fn heads_tell(block: &Block, target: &[u8], what: impl std::fmt::Debug) -> bool {
     let found = match block.view().find_by_heads(user_key(target), trailer(target)) {
         ByHeads::Found(trailer, value) => Some((trailer, value.to_vec())),

@@ -1,4 +1,4 @@
-//! A block's bytes in memory, and decoding single entries.
+//! A block's bytes in memory, and the decoding of single entries.
 
 use std::cmp::Ordering;
 use std::sync::atomic::AtomicU8;
@@ -15,10 +15,10 @@ use crate::format::key::KeyOrder;
 const LINE_BYTES: usize = 64;
 
 /// Number of cache lines that [`BlockView::prefetch`] touches: enough for the heads and offsets of
-/// an ordinary block. With more, lines are loaded that the search does not use.
+/// an ordinary block. A higher number loads lines that the search does not use.
 const PREFETCHED_LINES: usize = 7;
 
-/// The shape of a block's heads.
+/// The number of a block's heads, and the prefix that all its user keys share.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     /// Number of heads, which is the number of entries.
@@ -28,9 +28,9 @@ pub(super) struct Heads {
     pub(super) prefix_len: usize,
 }
 
-/// The header of a block. It lies in front of the block's bytes and in the same allocation, so that
-/// a lookup in a block that is not in the CPU's caches misses once, not first for a handle and then
-/// for the bytes.
+/// The header of a block, which is in front of the block's bytes and in the same allocation. A
+/// lookup in a block that is not in the CPU's caches therefore has one cache miss, instead of one
+/// for a handle and another one for the bytes.
 #[derive(Debug)]
 pub struct BlockHead {
     /// Offset of the contents in the allocation: after the heads, if there are any.
@@ -74,7 +74,8 @@ pub struct BlockView<'a> {
     contents: &'a [u8],
 }
 
-/// The offsets of an entry's parts in the contents, and its shared length.
+/// The offsets of an entry's parts in the contents, and the number of key bytes that it shares with
+/// the previous entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawEntry {
     /// Number of key bytes shared with the previous entry's key.
@@ -88,7 +89,7 @@ pub(super) struct RawEntry {
 /// An entry of a block.
 #[derive(Clone, Debug)]
 pub struct EntryRef<'k, 'a> {
-    /// The full key, in the block or in a buffer that it was decoded into.
+    /// The full key, in the block or in the buffer into which it was decoded.
     pub key: &'k [u8],
     /// The value, in the block.
     pub value: &'a [u8],
@@ -135,7 +136,7 @@ impl Block {
         self.shared.header.header.restarts
     }
 
-    /// Returns `part`, a subslice of the contents, sharing the block's memory.
+    /// Returns `part`, a subslice of the contents, as `Bytes` that share the block's memory.
     pub fn share(&self, part: &[u8]) -> Bytes {
         Bytes::from_owner(self.clone()).slice_ref(part)
     }
@@ -199,7 +200,7 @@ impl BlockHead {
 }
 
 impl<'a> BlockView<'a> {
-    /// Returns a view of the block in an allocation.
+    /// Returns a view of the block in the allocation `shared`.
     #[inline]
     pub fn of(shared: &'a SharedBlock) -> BlockView<'a> {
         let head = &shared.header.header;
@@ -207,8 +208,8 @@ impl<'a> BlockView<'a> {
         BlockView { head, heads, contents: &rest[..head.len] }
     }
 
-    /// Touches the cache lines that a search by heads reads first. Their addresses do not depend on
-    /// one another's contents, so the cache misses overlap.
+    /// Touches the cache lines that a search by heads reads first. No line's address depends on the
+    /// contents of another line, so the cache misses overlap.
     #[inline]
     pub fn prefetch(shared: &SharedBlock) {
         let line = |i: usize| shared.slice.get(i * LINE_BYTES).copied().unwrap_or(0);
@@ -216,14 +217,14 @@ impl<'a> BlockView<'a> {
         std::hint::black_box(lines);
     }
 
-    /// Returns the block's use count, from which the block cache decides what to keep.
+    /// Returns the block's use count, which the block cache uses to decide what to keep.
     #[inline]
     pub fn uses(&self) -> &'a AtomicU8 {
         &self.head.uses
     }
 
-    /// Increments the use count, up to `most`. At `most` nothing is written, so that the cache line
-    /// stays shared between the CPUs of all readers.
+    /// Increments the use count, up to `most`. If the count is already `most`, nothing is written,
+    /// so that the cache line stays shared between the CPUs of all readers.
     #[inline]
     pub fn count_use(&self, most: u8) {
         let uses = self.head.uses.load(Relaxed);
@@ -262,7 +263,7 @@ impl<'a> BlockView<'a> {
         )
     }
 
-    /// Returns whether there are no entries.
+    /// Returns whether the block has no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries_end() == 0
@@ -273,7 +274,7 @@ impl<'a> BlockView<'a> {
         self.contents
     }
 
-    /// Returns the shape and the bytes of the entries' heads, if the block has heads.
+    /// Returns the description and the bytes of the entries' heads, if the block has heads.
     #[inline]
     pub(super) fn heads(&self) -> Option<(&'a Heads, &'a [u8])> {
         (!self.heads.is_empty()).then_some((&self.head.heads, self.heads))
@@ -313,7 +314,7 @@ impl<'a> BlockView<'a> {
         Error::corruption(format!("malformed entry at byte {at} of the block: {why}"))
     }
 
-    /// Decodes the entry at offset `at`, which must lie before the end of the entries.
+    /// Decodes the entry at offset `at`, which must be before the end of the entries.
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Result<RawEntry> {
         let entries = &self.contents[..self.entries_end()];
@@ -378,7 +379,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// Returns the number of restart points whose key is less than `target`, by binary search. The
-    /// caller knows that the number lies between `low` and `high`.
+    /// caller must know that this number is between `low` and `high`.
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.

@@ -1,10 +1,10 @@
-//! Bulk load: sorted entries are written into tables outside of the database, which are then added
-//! to it in one step. They bypass the log and the memtable and, if their key range is new,
-//! compaction.
+//! Bulk load: sorted entries are written into tables outside of the database, and these tables are
+//! then added to the database in one step. The entries bypass the log and the memtable and, if
+//! there are no other keys in their range, compaction.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! | --- | --- |
-//! | `writer` | sorted entries become tables in a directory |
+//! | `writer` | writes sorted entries into tables in a directory |
 //! | `sorted` | finished tables, and the checks on a table file that is to be ingested |
 //!
 //! [`engine::ingest`](crate::engine::ingest) adds the tables to the database.

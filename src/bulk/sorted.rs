@@ -18,10 +18,10 @@ use crate::table::Table;
 
 /// A finished table outside of any database: entries in ascending order, one per key, and no
 /// deletions. [`TableWriter::finish`](crate::TableWriter::finish) returns such tables;
-/// [`SortedTable::open`] takes one from a file. [`Db::ingest`](crate::Db::ingest) adds them to a
-/// database.
+/// [`SortedTable::open`] reads such a table from a file. [`Db::ingest`](crate::Db::ingest) adds the
+/// tables to a database.
 ///
-/// This only describes the file: it neither keeps it open nor removes it.
+/// This value only describes the file: it neither keeps the file open nor removes it.
 #[derive(Clone, Debug)]
 pub struct SortedTable {
     pub(crate) table: Incoming,
@@ -29,13 +29,13 @@ pub struct SortedTable {
 
 impl SortedTable {
     /// Reads the table in the file `path` completely, and checks that it can be ingested into a
-    /// database with these options. Any LevelDB table that holds each key once, and no deletions,
-    /// will do.
+    /// database with these options. Any LevelDB table is accepted that has one entry per key and no
+    /// deletions.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it holds deletions, several versions of a key, or nothing;
-    /// [`Error::Corruption`] if it is damaged, or not in the order of the options' comparator; I/O
-    /// errors.
+    /// [`Error::InvalidArgument`] if the table holds deletions, several versions of a key, or no
+    /// entries; [`Error::Corruption`] if it is damaged, or not in the order of the options'
+    /// comparator; I/O errors.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<SortedTable> {
         let fs = &*options.fs;
         let path = &absolute(fs, path.as_ref())?;
@@ -94,7 +94,8 @@ impl SortedTable {
     }
 }
 
-/// Checks that all entries of a table are puts, one per key. Returns their counts.
+/// Checks that all entries of a table are puts, with one entry per key. Returns the counts of the
+/// entries.
 fn count_entries(
     table: &Arc<Table>,
     path: &Path,
@@ -137,8 +138,8 @@ pub struct Ingested {
     pub entries: u64,
     /// Total length of the tables before they were added, in bytes.
     pub file_bytes: u64,
-    /// Number of tables that had to be rewritten, because their sequence numbers did not fit: as a
-    /// rule, because the database held newer writes.
+    /// Number of tables that had to be rewritten because their sequence numbers did not fit.
+    /// Usually the reason is that the database held newer writes.
     pub rewritten_tables: u64,
 }
 

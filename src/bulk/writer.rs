@@ -1,4 +1,4 @@
-//! Writing sorted entries into tables outside of a database.
+//! Writes sorted entries into tables outside of a database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::format::key::{InternalComparator, KeyKind, SeqNo, pack_trailer, user_
 use crate::format::name;
 use crate::fs::{absolute, sync_dir};
 
-/// Writes entries, given in ascending order of their keys, into tables in a directory of their own.
-/// [`Db::ingest`](crate::Db::ingest) adds these tables to a database, as a rule without rewriting
+/// Writes entries, given in ascending order of their keys, into tables in a separate directory.
+/// [`Db::ingest`](crate::Db::ingest) adds these tables to a database, usually without rewriting
 /// them.
 ///
 /// The tables are written with the options of the database: its comparator, compression, block and
 /// table sizes, and filters. A writer that is dropped before [`finish`](TableWriter::finish)
-/// removes what it wrote.
+/// removes all files that it wrote.
 ///
 /// ```
 /// use minikv::{Db, Options, TableWriter};
@@ -43,16 +43,16 @@ pub struct TableWriter {
     options: Options,
     order: InternalComparator,
     dir: PathBuf,
-    /// Whether the directory existed before.
+    /// Whether the directory existed before the writer was created.
     was_there: bool,
     /// Sequence number of all entries.
     seq: SeqNo,
     run: TableRun,
-    /// Number of files created. They are numbered from 1.
+    /// Number of files created. The files are numbered from 1.
     files: u64,
-    /// The internal key added last; empty if there is none.
+    /// The internal key of the last entry added; empty if there is none.
     last_key: Vec<u8>,
-    /// Whether the tables stay when the writer is dropped.
+    /// Whether the tables are kept when the writer is dropped.
     is_finished: bool,
 }
 
@@ -84,11 +84,11 @@ impl TableWriter {
         })
     }
 
-    /// Adds an entry. Its key must be after that of the previous entry.
+    /// Adds an entry. Its key must be after the key of the previous entry.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the key is not after the previous one; nothing has changed
-    /// then. I/O errors, after which the writer can only be dropped.
+    /// [`Error::InvalidArgument`] if the key is not after the previous key; the tables are then
+    /// unchanged. I/O errors, after which the writer can only be dropped.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         let is_first = self.last_key.is_empty();
@@ -113,11 +113,11 @@ impl TableWriter {
         self.run.add(&target, number, &self.last_key, value.as_ref())
     }
 
-    /// Completes the tables, and makes them durable. Returns them in the order of their keys; an
-    /// empty list if nothing was added.
+    /// Completes the tables and makes them durable. Returns the tables in key order; the list is
+    /// empty if no entry was added.
     ///
     /// # Errors
-    /// I/O errors; the tables are removed then.
+    /// I/O errors, after which the tables are removed.
     pub fn finish(mut self) -> Result<Vec<SortedTable>> {
         self.run.end()?;
         sync_dir(&*self.options.fs, &self.dir)?;

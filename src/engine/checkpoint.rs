@@ -4,9 +4,10 @@
 //!    the live logs are opened and their lengths noted ([`Moment`]). Then the locks are released.
 //! 2. Each table is linked into the new directory; tables never change, so a second name is as good
 //!    as a copy. Where the filesystem cannot link, the bytes are copied.
-//! 3. Logs may have grown since, and are copied up to the lengths noted.
-//! 4. A new MANIFEST holds the version. `CURRENT`, which names it, comes last, when all files are
-//!    durable: an open refuses the incomplete copy that a crash before it leaves.
+//! 3. The logs may have grown since then; each one is copied only up to its noted length.
+//! 4. A new MANIFEST records the version. `CURRENT`, which names the MANIFEST, is written last,
+//!    after all other files are durable: a crash before that leaves an incomplete copy, which an
+//!    open refuses.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use crate::format::edit::VersionEdit;
 use crate::format::{crc, name};
 use crate::fs::{Fs, ReadFile, absolute, sync_dir};
 
-/// Size of the copy buffer, in bytes. Raising it takes more memory and saves system calls.
+/// Size of the copy buffer, in bytes. A larger buffer takes more memory and saves system calls.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// A database to copy from.
@@ -31,36 +32,36 @@ pub(crate) struct Source<'a> {
     pub dir: &'a Path,
     /// The files to copy.
     pub moment: Moment,
-    /// Fails if another database has taken the place of `dir`. The closure may own the objects that
-    /// keep the tables from being removed.
+    /// Fails if `dir` now holds another database. The closure may own the objects that keep the
+    /// tables from being removed.
     pub check_dir: Box<dyn Fn() -> Result<()> + 'a>,
 }
 
 /// The files of a database at one moment. The logs stay readable until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Moment {
-    /// The whole version and its numbers, except the next file number.
+    /// An edit that contains the whole version and its numbers, except the next file number.
     pub edit: VersionEdit,
-    /// The live logs, in order.
+    /// The live logs, in ascending order of their numbers.
     pub logs: Vec<OpenLog>,
     /// File number greater than the number of every file of the database.
     pub next_file_number: u64,
 }
 
-/// A log as it was at the moment of its [`Moment`].
+/// A log, and the length that it had when the [`Moment`] was taken.
 #[derive(Debug)]
 pub(crate) struct OpenLog {
-    /// File number.
+    /// File number of the log.
     pub number: u64,
-    /// The file, which may have lost its name since.
+    /// The file, whose name may have been removed since then.
     pub file: Arc<dyn ReadFile>,
-    /// Number of bytes to copy: the length of the log at that moment. Records added later are left
-    /// out.
+    /// Number of bytes to copy: the length that the log had. Records added later are left out.
     pub bytes: u64,
 }
 
 impl OpenLog {
-    /// Opens a log for a copy of its first `bytes` bytes; `None` stands for its present length.
+    /// Opens a log of which the first `bytes` bytes will be copied; `None` means its whole length
+    /// now.
     ///
     /// # Errors
     /// I/O errors.
@@ -85,8 +86,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
-    /// [`Error::Locked`] while another checkpoint is made there; I/O errors, after which the
-    /// incomplete copy is removed.
+    /// [`Error::Locked`] while another checkpoint is being made in `dest`; I/O errors, after which
+    /// the incomplete copy is removed.
     pub(crate) fn checkpoint(&self, dest: &Path) -> Result<()> {
         let fs = &*self.fs;
         let dest = &absolute(fs, dest)?;
@@ -94,7 +95,7 @@ impl Engine {
         self.source()?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
     }
 
-    /// Returns the database as it is now, to copy from.
+    /// Returns the database as it is now, as the source of a copy.
     ///
     /// # Errors
     /// I/O errors of opening the logs.
@@ -113,8 +114,8 @@ impl Engine {
             self.assert_in_step(&manifest, &state);
             state.logs.on_disk.clone()
         };
-        // The files may be longer: by zeros that were allocated ahead, and by the rest of a write
-        // that failed.
+        // The file of the current log may be longer than its records: it may end in zeros that were
+        // allocated ahead of time, or in part of a write that failed.
         on_disk.insert(commit.log_number, Some(commit.log.len()));
         let mut logs = Vec::new();
         for (&number, &bytes) in on_disk.range(manifest.log_number()..) {
@@ -168,9 +169,9 @@ fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
 }
 
 impl Source<'_> {
-    /// Makes a copy of the database in the directory `dest`, which is empty or does not exist.
-    /// `dest` is locked meanwhile, so that nothing else makes a database there. `place` puts a
-    /// table, or a second name for it, in `dest`.
+    /// Makes a copy of the database in the directory `dest`, which must be empty or not exist.
+    /// `dest` is locked during the copy, so that no other database can be made there. `place` links
+    /// or copies a table into `dest`.
     ///
     /// # Errors
     /// Errors of [`Engine::checkpoint`] and of `place`.
@@ -182,14 +183,15 @@ impl Source<'_> {
     }
 }
 
-/// Fills the directory `dest`, which is empty or does not exist, with a database. `dest` is locked
-/// meanwhile, so that nothing else makes a database there. `fill` adds the path of each file to the
-/// list before it makes the file. If `fill` fails, the files on the list are removed, the last one
-/// first. Files that cannot be removed stay.
+/// Fills the directory `dest`, which must be empty or not exist, with a database. `dest` is locked
+/// until this is done, so that no other database can be made there. `fill` adds the path of each
+/// file to the list before it makes the file. If `fill` fails, the files on the list are removed,
+/// the last one first. Files that cannot be removed stay.
 ///
 /// # Errors
 /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
-/// [`Error::Locked`] while another database is made there; I/O errors, and errors of `fill`.
+/// [`Error::Locked`] while another database is being made in `dest`; I/O errors, and errors of
+/// `fill`.
 pub(crate) fn fill_directory(
     fs: &dyn Fs,
     dest: &Path,
@@ -205,8 +207,8 @@ pub(crate) fn fill_directory(
         fill(&mut made)
     });
     if result.is_err() {
-        // If the directory could not be locked, `made` is empty: the files there belong to another
-        // copy.
+        // If the directory could not be locked, `made` is empty: the files in `dest` belong to
+        // another copy.
         for path in made.iter().rev() {
             let _ = fs.remove(path);
         }
@@ -217,7 +219,7 @@ pub(crate) fn fill_directory(
     result
 }
 
-/// Puts the table of the first path, or a second name for it, at the second path. Fails with
+/// Links or copies the table at the first path to the second path. Fails with
 /// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] only if it has made no file.
 pub(crate) type PlaceTable<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<()>;
 
@@ -304,7 +306,7 @@ pub(crate) fn cannot_link(kind: ErrorKind) -> bool {
     )
 }
 
-/// Copies the first `bytes` of a file and syncs the copy. Returns the CRC-32C of these bytes.
+/// Copies the first `bytes` bytes of a file and syncs the copy. Returns the CRC-32C of these bytes.
 ///
 /// # Errors
 /// I/O errors.
@@ -317,8 +319,8 @@ pub(crate) fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path)
     Ok(checksum)
 }
 
-/// Reads the first `bytes` of a file and hands them to `take`, piece by piece. `path` is the file
-/// that errors name. Returns the CRC-32C of all pieces.
+/// Reads the first `bytes` bytes of a file and passes them to `take`, piece by piece. Errors name
+/// the file `path`. Returns the CRC-32C of these bytes.
 ///
 /// # Errors
 /// I/O errors, also if the file is shorter than `bytes`; errors of `take`.
@@ -355,7 +357,7 @@ mod tests {
     const EEXIST: i32 = 17;
     const EXDEV: i32 = 18;
 
-    /// Returns a database with one table, whose filesystem records its operations.
+    /// Returns a database with one table, and its filesystem, which records all operations.
     fn database() -> (SimFs, Arc<Engine>) {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
@@ -407,7 +409,7 @@ mod tests {
                 .map_err(|e| Error::io("create", dest, e))
         })
         .unwrap();
-        // As if the caller had found the directory empty just before.
+        // Calls `fill_directory` as if the caller had just found the directory empty.
         let third = fill_directory(&fs, dest, |_| panic!("filled again"));
         assert!(matches!(third, Err(Error::DatabaseExists { .. })), "{third:?}");
         assert_eq!(fs.list(dest).unwrap(), [name::CURRENT, name::LOCK]);

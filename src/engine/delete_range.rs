@@ -1,23 +1,24 @@
-//! Range deletes. Tables with no key outside of the range are dropped whole. Only tables that lie
-//! across an end of the range need a deletion for each of their keys in it.
+//! Range deletes. Tables whose keys are all in the range are dropped whole. Only tables that extend
+//! beyond an end of the range need a deletion for each of their keys in the range.
 //!
-//! So the cost depends on the tables at the two ends (at most one at each end in a sorted level),
-//! not on the number of entries in between. A range with few entries is deleted by a batch of
-//! deletions, which needs no flush.
+//! The cost therefore depends on the tables at the two ends (at most one at each end in a sorted
+//! level), not on the number of entries in between. A range with few entries is deleted by an
+//! ordinary batch of deletions, which needs no flush.
 //!
-//! LevelDB's files have no entry that deletes a range. Nothing here needs one: a dropped table
-//! takes all its entries with it, whatever its level, and the entries that stay are hidden by
-//! ordinary deletions, newer than everything else, in tables of their own.
+//! LevelDB's file format has no entry that deletes a range, and none is needed: dropping a table
+//! removes all its entries, whatever its level, and the entries that stay are hidden by ordinary
+//! deletions, which are newer than everything else and are written to tables of their own.
 //!
 //! # Readers that still see the entries
-//! Iterators and cursors keep their view. Snapshots keep the view from before the range delete, and
-//! with it the files ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//! Iterators and cursors keep the view that they were created with. Snapshots keep the view from
+//! before the range delete, and with the view its files
+//! ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //!
 //! # Transactions
-//! A transaction that read in the range must fail, but a table that was dropped leaves no entry to
-//! find. So the deleted ranges are listed
-//! ([`DeletedRanges`](crate::engine::version::deleted_ranges::DeletedRanges)) for as long as there
-//! is a snapshot from before the range delete.
+//! A transaction that has read in the range must fail with a conflict, but a dropped table leaves
+//! no entry that would show the conflict. The deleted ranges are therefore listed
+//! ([`DeletedRanges`](crate::engine::version::deleted_ranges::DeletedRanges)) as long as there is a
+//! snapshot from before the range delete.
 
 use std::sync::Arc;
 
@@ -35,14 +36,15 @@ use crate::format::batch::WriteBatch;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key};
 
-/// Part of the write buffer (one 64th) that a batch of deletions may take. With a higher divisor,
-/// smaller ranges are deleted by tables, after a flush; with a lower one, other writes wait longer
-/// for the search.
+/// The write buffer divided by this number is the maximum size of a batch of deletions. With a
+/// higher divisor, smaller ranges are deleted by dropping and writing tables, after a flush; with a
+/// lower divisor, other writes wait longer while the range is searched.
 const BATCH_DIVISOR: usize = 64;
 
-/// Part of the write buffer (a quarter): a range with more bytes in tables is not searched for a
-/// batch of deletions. A higher divisor shortens the search where a range holds few entries among
-/// many deletions, but deletes smaller ranges by tables.
+/// The write buffer divided by this number is the maximum size of the tables' data in a range that
+/// is searched for a batch of deletions. A higher divisor shortens the search of a range that holds
+/// few entries among many deletions, but smaller ranges are then deleted by dropping and writing
+/// tables.
 const SEARCH_DIVISOR: usize = 4;
 
 /// The result of a range delete.
@@ -65,7 +67,7 @@ impl Engine {
     /// As [`Db::delete_range`](crate::Db::delete_range).
     pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
         self.contain("a range delete", || {
-            // Ranges with too many entries are recognised before the lock is taken.
+            // Recognises ranges with too many entries for a batch before the lock is taken.
             if self.batch_of_deletions(span)?.is_some() {
                 let mut commit = self.commit.lock();
                 self.make_room(&mut commit, false)?;
@@ -80,8 +82,8 @@ impl Engine {
         })
     }
 
-    /// Lets the background remove the files of the tables that were dropped, which takes up to a
-    /// millisecond each.
+    /// Leaves it to background work to remove the files of the dropped tables, because each removal
+    /// takes up to a millisecond.
     fn remove_dropped(&self) {
         match self.inline {
             Some(_) => self.trash.empty(),
@@ -92,8 +94,8 @@ impl Engine {
         }
     }
 
-    /// Returns a batch that deletes everything in `span`; `None` if it would be too long, or takes
-    /// too long to find, or if a table there is damaged.
+    /// Returns a batch that deletes all entries in `span`; `None` if the batch would be too long,
+    /// if the search would take too long, or if a table in the range is damaged.
     fn batch_of_deletions(&self, span: &Span) -> Result<Option<WriteBatch>> {
         let bounds = (span.from.as_ref(), span.to.as_ref());
         let buffer = self.options.write_buffer_bytes;
@@ -130,8 +132,8 @@ impl Engine {
     }
 
     fn delete_by_tables(&self, span: &Span) -> Result<DeletedRange> {
-        // Most of the waiting is done here, before the lock is taken, so that no writer has to wait
-        // for it.
+        // Flushes most of the data before the lock is taken, so that no writer has to wait for this
+        // flush.
         if self.has_memtable_entries() {
             self.flush()?;
         }
@@ -165,8 +167,8 @@ impl Engine {
         changed.map(|()| deleted)
     }
 
-    /// Writes tables with a deletion, at the sequence number `seq`, of each key in `span` that has
-    /// a value in the tables `files`.
+    /// Writes tables with deletions: one deletion, with the sequence number `seq`, for each key in
+    /// `span` that has a value in the tables `files`.
     ///
     /// # Errors
     /// I/O errors, and corruption of the tables.
@@ -198,7 +200,8 @@ impl Engine {
         Ok(run.done.into_iter().map(|(file, counts)| NewTable { file, counts }).collect())
     }
 
-    /// Calls `each` for every key in `span` whose newest version in `files` is a value, in order.
+    /// Calls `each`, in key order, for every key in `span` whose newest version in `files` is a
+    /// value.
     fn each_key_with_value(
         &self,
         files: Vec<Arc<TableFile>>,

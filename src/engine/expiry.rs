@@ -1,9 +1,9 @@
-//! Tables whose entries expire: learning when they do, and waking the background in time.
+//! Tables whose entries expire: finding out when, and waking the background threads in time.
 //!
-//! The writer of a table knows when its entries expire, and so does the table itself
-//! ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field for it. So the
-//! background looks into the tables of earlier processes when it has nothing else to do. It opens
-//! only those that can have keys of expiring keyspaces, and reads no entries.
+//! The process that writes a table knows when the table's entries expire, and the table records it
+//! ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field for it. So background
+//! threads that have nothing else to do open the tables of earlier processes and read the expiry
+//! times. They open only tables that can have keys of expiring keyspaces, and read no entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,12 @@ use crate::engine::version::{TableFile, Version};
 use crate::engine::{Engine, State};
 use crate::format::expiry::NEVER;
 
-/// Shortest time until the background looks again for tables that have expired, in milliseconds. A
-/// higher number lets expired tables stay longer and saves looks if many tables expire.
+/// Shortest time until the next search for expired tables, in milliseconds. With a higher number,
+/// expired tables stay longer, but many expiring tables cause fewer searches.
 const MIN_WAIT_MILLIS: u64 = 1000;
 
-/// Longest time until background work looks again for tables that have expired, in milliseconds.
-/// It is limited because the system's clock may be changed. A higher number delays the reaction to
-/// such a change.
+/// Longest time until the next search for expired tables, in milliseconds. The time is limited
+/// because the system's clock may be changed. A higher number delays the reaction to such a change.
 const MAX_WAIT_MILLIS: u64 = 60_000;
 
 /// Tables all of whose entries have expired.
@@ -54,7 +53,7 @@ impl ReadState {
         expired
     }
 
-    /// Returns a table of `version` that may have entries that expire at a time not known yet.
+    /// Returns a table of `version` whose entries may expire at times that are not known yet.
     fn table_to_look_into(&self, version: &Version) -> Option<Arc<TableFile>> {
         // Only a database in byte order has keyspaces.
         let has_keyspaces = self.order.user().custom().is_none();
@@ -62,14 +61,14 @@ impl ReadState {
         files.find(|file| file.lacks_expiry()).cloned()
     }
 
-    /// Learns from a table when its entries expire. Damage is left to the compactions and reads
-    /// that meet it.
+    /// Reads from a table when its entries expire. Damage is ignored: compactions and reads that
+    /// find it will report it.
     fn look_into(&self, file: &TableFile) {
         let expiry = self.tables.table(&file.slot).and_then(|table| table.expiry());
         let _ = file.expiry.set(expiry.unwrap_or_default());
     }
 
-    /// Learns when the entries of all tables of `version` expire.
+    /// Reads from all tables of `version` when their entries expire.
     pub(crate) fn look_into_all(&self, version: &Version) {
         while let Some(file) = self.table_to_look_into(version) {
             self.look_into(&file);
@@ -78,29 +77,28 @@ impl ReadState {
 }
 
 impl Engine {
-    /// Returns a table that the background is to look into.
+    /// Returns a table whose expiry times a background thread should read.
     pub(crate) fn table_to_look_into(&self, state: &State) -> Option<Arc<TableFile>> {
         self.reads.table_to_look_into(&state.version)
     }
 
-    /// Looks into a table, without the state lock.
+    /// Reads from a table when its entries expire. The caller does not hold the state lock.
     pub(crate) fn look_into(&self, file: &TableFile) {
         let look = || {
             self.reads.look_into(file);
             Ok(())
         };
-        // The only error is that of a panic, which the state keeps.
+        // The only possible error is a panic, which `contain` has recorded in the state.
         if self.contain("a look into a table", look).is_err() {
             let _ = file.expiry.set(None);
         }
-        // Any thread that saw the table before the change holds the state lock until it waits.
-        // Taking the lock here ensures that the thread does not miss the notification.
+        // A thread that saw the table before its expiry was set holds the state lock until it
+        // waits. Taking the lock here ensures that the thread does not miss the notification.
         drop(self.state.lock());
         self.changed.notify_all();
     }
 
-    /// Returns the time at which the background is to look for expired tables again; `None` if no
-    /// table will expire.
+    /// Returns the time of the next search for expired tables; `None` if no table will expire.
     pub(crate) fn next_expiry(&self, state: &State) -> Option<Instant> {
         let known = state.version.files().filter_map(|(_, file)| file.known_expiry());
         let last = known.map(|expiry| expiry.last).filter(|&last| last != NEVER).min()?;
@@ -121,7 +119,7 @@ mod tests {
     use crate::format::expiry::TableExpiry;
     use crate::fs::{MemFs, SimFs};
 
-    /// A table is looked into only once, even if the look fails.
+    /// Expiry times are read from a table only once, even if the read fails.
     #[test]
     fn a_table_that_cannot_be_looked_into_is_not_looked_into_again() {
         let fs = SimFs::new(1);
@@ -141,8 +139,8 @@ mod tests {
         assert!(failed.is_some_and(|error| error.contains("no table is opened")));
     }
 
-    /// The background looks again when the first table will have expired, but no sooner than
-    /// [`MIN_WAIT_MILLIS`] and no later than [`MAX_WAIT_MILLIS`] from now.
+    /// The next search for expired tables takes place when the first table will have expired, but
+    /// no sooner than [`MIN_WAIT_MILLIS`] and no later than [`MAX_WAIT_MILLIS`] from now.
     #[test]
     fn the_next_look_is_when_the_first_table_expires() {
         const NOW: u64 = 1_000_000;

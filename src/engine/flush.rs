@@ -1,13 +1,13 @@
 //! A flush: a frozen memtable becomes a table of level 0.
 //!
-//! 1. The oldest frozen memtable is written into a table, without versions that no reader sees.
-//!    The table is synced, and then the directory, which holds its name.
+//! 1. The oldest frozen memtable is written into a table, without versions that no reader sees. The
+//!    table is synced, and then its directory.
 //! 2. An edit adds the table to the MANIFEST and says which logs are still needed.
 //! 3. Readers see the version with the table and without the memtable.
 //! 4. Logs that only the flushed memtables needed are removed.
 //!
-//! A crash after 1 leaves a table that no MANIFEST names; a crash after 2 leaves logs that no
-//! MANIFEST needs. The next open removes both.
+//! A crash after step 1 leaves a table that no MANIFEST names; a crash after step 2 leaves logs
+//! that the MANIFEST does not need. The next open removes such files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,17 +31,17 @@ use crate::format::key::{ParsedKey, SeqNo};
 use crate::format::name;
 use crate::fs::sync_dir;
 
-/// Number of entries between two progress reports of a flush. A higher number makes the pace of
-/// writes less even.
+/// Number of entries between two progress reports of a flush. With a higher number, throttled
+/// writes proceed less evenly.
 const REPORT_ENTRIES: u64 = 1024;
 
-/// Writes the entries of `mem` into the table `number` and makes it durable. Versions that no
-/// reader at one of the sequence numbers `read_seqs` sees are left out. Every [`REPORT_ENTRIES`],
-/// calls `written` with the number of entries since its last call, and the length of the table so
-/// far. Returns the table and its counts.
+/// Writes the entries of `mem` into the table `number` and makes it durable. Leaves out versions
+/// that no reader at one of the sequence numbers `read_seqs` sees. After every [`REPORT_ENTRIES`]
+/// entries, calls `written` with the number of entries since the previous call and the length of
+/// the table so far. Returns the table and the counts of its entries.
 ///
 /// # Errors
-/// I/O errors; then the file is removed.
+/// I/O errors, after which the file is removed.
 pub(crate) fn write_table(
     target: &Target<'_>,
     mem: &Arc<Memtable>,
@@ -94,7 +94,7 @@ impl Engine {
     /// Flushes the oldest frozen memtable. The caller has set `state.flushing`.
     ///
     /// # Errors
-    /// I/O errors; the memtable stays, and so do its logs.
+    /// I/O errors; the memtable and its logs are kept.
     pub(crate) fn flush_oldest(&self) -> Result<()> {
         let oldest = {
             let state = self.state.lock();
@@ -115,7 +115,7 @@ impl Engine {
 
     fn write_and_replace(&self, oldest: &Frozen, job: &Job) -> Result<()> {
         let progress = self.pace.flush(oldest.bytes);
-        // An empty memtable becomes no table, but its logs are removed all the same.
+        // An empty memtable is not written to a table, but its logs are removed as usual.
         let (new_file, counts) = match oldest.mem.is_empty() {
             true => (None, None),
             false => {
@@ -134,12 +134,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts the table `new_file` in the place of the `oldest` frozen memtable, in the MANIFEST and
-    /// in the state. Returns the logs whose records are now all in tables, and the duration of the
-    /// flush.
+    /// Replaces the frozen memtable `oldest` by the table `new_file`, in the MANIFEST and in the
+    /// state. Returns the logs whose records are now all in tables, and the duration of the flush.
     ///
     /// # Errors
-    /// I/O errors of the MANIFEST; the memtable stays.
+    /// I/O errors of the MANIFEST, after which the memtable is kept.
     fn replace_oldest(
         &self,
         oldest: &Frozen,
@@ -162,8 +161,8 @@ impl Engine {
             ..VersionEdit::default()
         });
         if let (Err(_), Some(table), false) = (&version, table, manifest.is_in_doubt()) {
-            // The next open would remove the table, too, but until then repeated attempts would
-            // fill the disk.
+            // The next open would remove the table as well, but until then the tables of repeated
+            // attempts would fill the disk.
             let _ = self.fs.remove(&self.dir.join(table));
         }
         let version = version?;
@@ -188,8 +187,8 @@ impl Engine {
         Ok((done, took))
     }
 
-    /// Writes a table of `frozen` and reports the progress to the pace of writes. Returns the table
-    /// and its counts.
+    /// Writes the entries of `frozen` into a table, and reports the progress for throttling.
+    /// Returns the table and the counts of its entries.
     fn write_frozen(
         &self,
         frozen: &Frozen,
@@ -210,10 +209,10 @@ impl Engine {
         Ok(written)
     }
 
-    /// Freezes the memtable and waits until it, and every one frozen before, is a table.
+    /// Freezes the memtable and waits until it and all earlier frozen memtables have been flushed.
     ///
     /// # Errors
-    /// The error that kept a memtable from becoming a table.
+    /// The error that kept a memtable from being flushed.
     pub(crate) fn flush(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         self.contain("a flush", || self.make_room(&mut commit, true))?;
@@ -221,13 +220,13 @@ impl Engine {
         self.wait_until_flushed()
     }
 
-    /// Waits until every memtable that is frozen now is a table.
+    /// Waits until every memtable that is frozen now has been flushed.
     ///
     /// # Errors
     /// As [`Engine::flush`].
     pub(super) fn wait_until_flushed(&self) -> Result<()> {
         let mut state = self.state.lock();
-        // Memtables that later writes freeze are not waited for.
+        // Does not wait for memtables that later writes freeze.
         let Some(last) = state.frozen.back().map(|frozen| frozen.mem.clone()) else {
             return Ok(());
         };

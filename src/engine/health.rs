@@ -1,14 +1,15 @@
-//! Failures while the engine runs: what still works after each, and the report of it.
+//! Failures while the engine runs: what still works after each kind of failure, and how the failure
+//! is reported.
 //!
 //! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
 //!    until [`Engine::resume`]. The file that failed is never written again. Reads continue.
 //! 2. A panic in the middle of shared work, in any thread, has the same effect. [`Engine::contain`]
 //!    turns the panic into an error, so that no other thread waits for the one that panicked.
-//! 3. A compaction fails: it is tried again after a back-off that doubles. Writes go on until level
-//!    0 is full; from then on they return the error instead of waiting for a compaction that may
-//!    never succeed.
+//! 3. A compaction fails: it is tried again after a back-off, which doubles with each failure.
+//!    Writes go on until level 0 is full; from then on they return the error of the compaction
+//!    instead of waiting for a compaction that may never succeed.
 //! 4. A compaction finds a damaged table: the table stays where it is, and compactions that need it
-//!    are not tried again. The others continue.
+//!    are not tried again. Other compactions continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -29,22 +30,22 @@ use crate::format::name::{
     FileName, {self},
 };
 
-/// Back-off after the first failed compaction; doubled by each further failure. A longer one
-/// retries less often.
+/// Back-off after the first failed compaction; each further failure doubles it. With a longer
+/// back-off, failed compactions are retried less often.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// Longest back-off between two attempts at a compaction. A longer one also delays compactions more
-/// once the cause of the failures is gone.
+/// Longest back-off between two attempts at a compaction. A longer back-off also delays compactions
+/// more once the cause of the failures is gone.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Operations that a database serves at the moment.
+/// Operations that a database currently serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HealthState {
     /// Reads and writes.
     Good,
-    /// Reads and writes, but compactions fail or leave tables out, so that writes stop once level
-    /// 0 is full.
+    /// Reads and writes, but compactions fail or cannot use damaged tables, so that writes stop
+    /// once level 0 is full.
     Degraded,
     /// Reads only, until [`Db::resume`](crate::Db::resume) or the next open.
     ReadOnly,
@@ -56,12 +57,12 @@ pub enum HealthState {
 pub struct Health {
     /// Operations that the database serves.
     pub state: HealthState,
-    /// The failure behind `state`; `None` if that is [`HealthState::Good`].
+    /// The failure that caused `state`; `None` if `state` is [`HealthState::Good`].
     pub error: Option<Error>,
     /// Number of compactions that failed since the last one that succeeded.
     pub compaction_failures: u32,
-    /// Tables that no compaction can read, each with its error. Reads of them return right results
-    /// or errors.
+    /// Tables that no compaction can read, each with its error. Reads of these tables return
+    /// correct results or errors.
     pub damaged_tables: Vec<(PathBuf, Error)>,
     /// Cause of the current write stall; `None` if no write waits.
     pub stall: Option<StallCause>,
@@ -80,9 +81,9 @@ impl CompactionState {
         self.not_before = None;
     }
 
-    /// Records that a compaction failed. Space and file handles may come back, so after an I/O
-    /// error it is tried again. Damage stays: the damaged table is left alone, or all inputs if the
-    /// error does not name the table.
+    /// Records that a compaction failed. After an I/O error, the compaction will be tried again,
+    /// because disk space or file handles may become available. After damage, no compaction takes
+    /// the damaged table again, or any of the inputs if the error does not name the table.
     pub(super) fn failed(&mut self, compaction: &Compaction, error: &Error) {
         self.error = Some(error.clone());
         self.failures = self.failures.saturating_add(1);
@@ -122,8 +123,8 @@ impl CompactionState {
         self.damaged.clear();
     }
 
-    /// Forgets the damaged tables that are not in `version` any more. When the last of them is
-    /// gone, also forgets the failure.
+    /// Forgets the damaged tables that are not in `version` any more. If this leaves no damaged
+    /// table, also forgets the failure.
     pub(super) fn forget_dropped(&mut self, version: &Version) {
         let known = self.damaged.len();
         self.damaged.retain(|number, _| version.files().any(|(_, file)| file.number == *number));
@@ -134,7 +135,7 @@ impl CompactionState {
 }
 
 impl Lifecycle {
-    /// Returns the error with which a write would fail now; `None` if writes are accepted.
+    /// Returns the error that a write would return now; `None` if writes are accepted.
     pub(super) fn refusal(&self) -> Option<Error> {
         match &self.failed {
             _ if self.closing => Some(Error::Closed),
@@ -144,7 +145,7 @@ impl Lifecycle {
     }
 }
 
-/// Returns the number of the table that `error` names, if it names one.
+/// Returns the number of the table that `error` names, if it names a table.
 fn table_of(error: &Error) -> Option<u64> {
     let Error::Corruption(corruption) = error else { return None };
     let name = corruption.path.as_ref()?.file_name()?.to_str()?;
@@ -167,8 +168,8 @@ impl Engine {
         self.reads.work.give();
     }
 
-    /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in it
-    /// becomes an error and makes the database read-only; `during` names the work in the error.
+    /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in
+    /// `work` becomes an error, which names the work as `during`, and makes the database read-only.
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Panicked`].
@@ -178,8 +179,8 @@ impl Engine {
         work: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         // Unwind safety: `work` may leave the log, the MANIFEST and the memtable half changed. No
-        // write reaches the log or the memtable once `failed` is set, and `resume` begins new ones;
-        // `VersionSet::commit` takes care of the MANIFEST.
+        // write reaches the log or the memtable once `failed` is set, and `resume` begins a new log
+        // and a new memtable; `VersionSet::commit` takes care of the MANIFEST.
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
             let error = Error::panicked(during, &*payload);
             self.fail(error.clone());
@@ -187,7 +188,7 @@ impl Engine {
         })
     }
 
-    /// Returns the error of a write to a database that takes no more writes.
+    /// Returns the error that writes return while the database is read-only.
     pub(crate) fn read_only_error(&self) -> Error {
         match &self.state.lock().lifecycle.failed {
             Some(error) => Error::ReadOnly { reason: Arc::new(error.clone()) },
@@ -218,13 +219,14 @@ impl Engine {
 
     /// Accepts writes again, once the cause of the failure is gone.
     ///
-    /// Nothing is written to a file that failed: a new MANIFEST begins, the memtables become
-    /// tables, so that the old logs are not needed any more, and a new log begins. A write that
-    /// failed stays undone.
+    /// Nothing more is written to a file that failed: a new MANIFEST begins, the memtables are
+    /// flushed, so that the old logs are not needed any more, and a new log begins. Failed writes
+    /// have no effect.
     ///
     /// # Errors
-    /// The error of the step that failed; the database stays read-only. After a panic in the middle
-    /// of a change to the memtable, the database must be opened again, which replays the log.
+    /// The error of the step that failed, after which the database stays read-only. After a panic
+    /// in the middle of a change to the memtable, the database must be opened again, which replays
+    /// the log.
     pub(crate) fn resume(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();
@@ -259,10 +261,10 @@ impl Engine {
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
         self.manifest.lock().restart();
-        // Flush the frozen memtables first: while the disk has no room for their tables, each
-        // attempt would leave one more log.
+        // Flush the frozen memtables first: otherwise, while the disk has no room for their tables,
+        // each attempt would leave one more log.
         self.flush_all()?;
-        // If an earlier attempt began a log that is still empty, that log will do.
+        // If an earlier attempt began a new log and that log is still empty, keeps using it.
         let is_fresh = commit.mem.is_empty() && !commit.unsynced && !commit.log.is_poisoned();
         if !is_fresh {
             self.freeze(commit)?;
@@ -294,7 +296,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops writes and makes the earlier ones durable. The background threads have ended.
+    /// Stops writes and makes all earlier writes durable. Called after the background threads have
+    /// ended.
     ///
     /// # Errors
     /// I/O errors of the log, or the error that stopped writes before.

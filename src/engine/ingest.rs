@@ -1,12 +1,13 @@
-//! Ingest: finished tables become tables of the database, by one edit of the MANIFEST.
+//! Ingest: adding finished tables to the database, by one edit of the MANIFEST.
 //!
-//! Every entry of such a table must be newer than everything in the database: then snapshots do not
-//! show it, and it hides older entries. So all its sequence numbers are above the last one of the
-//! database. Most tables already have such numbers ([`fresh_seq`]); the others are written anew.
-//! The database then continues after the highest number of the tables.
+//! Every entry of an ingested table must be newer than everything in the database, so that existing
+//! snapshots do not show the entry, and the entry hides older ones. The table's sequence numbers
+//! must therefore all be above the last sequence number of the database. Most tables already have
+//! such numbers ([`fresh_seq`]); the other tables are rewritten with new numbers. The next write to
+//! the database gets a sequence number above those of the tables.
 //!
-//! The files get names in the directory, by a link, a copy, or a new table; then they are added
-//! with the commit lock held ([`table_change`](crate::engine::table_change)).
+//! First, each file is linked, copied or rewritten into the database's directory; then the tables
+//! are added with the commit lock held ([`table_change`](crate::engine::table_change)).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,39 +25,40 @@ use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo, internal_key, user_key};
 use crate::format::name;
 use crate::table::Table;
 
-/// Level of the tables that come from outside. It decides which filters they are written with.
+/// Level for which ingested tables are written. It determines the filters that the tables get.
 pub(crate) const INGEST_LEVEL: usize = NUM_LEVELS - 1;
 
 /// Number of sequence numbers by which [`fresh_seq`] advances each second. A database that writes
-/// fewer entries a second never gets ahead of the clock.
+/// fewer entries per second never gets ahead of the clock.
 const SEQS_PER_SECOND: u64 = 1 << 24;
 
-/// Highest number that [`fresh_seq`] returns, reached in the year 2105. It leaves a database 2^48
-/// more numbers.
+/// Highest sequence number that [`fresh_seq`] returns, reached in the year 2105. There are 2^48
+/// more sequence numbers above it.
 const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 
-/// Largest lead, in sequence numbers, of a linked table over both the database and the clock: a
-/// day's worth. A table from elsewhere that is further ahead is written anew, because it would use
-/// up the numbers.
+/// Maximum lead, in sequence numbers, of a linked table over both the database and the clock: one
+/// day's worth. A table that is further ahead is rewritten, because linking it would use up too
+/// many sequence numbers.
 const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
 
-/// Smallest number of concurrent writes to allow for while tables are written anew.
+/// Smallest number of concurrent writes to allow for while tables are rewritten.
 const LEAST_MARGIN: u64 = 1 << 16;
 
-/// Number of concurrent writes to allow for with each entry that is written anew. A higher number
-/// uses up more sequence numbers; with a lower one, tables more often have to be written a second
-/// time.
+/// Number of concurrent writes to allow for with each entry that is rewritten. A higher number uses
+/// up more sequence numbers; a lower number makes it more likely that tables must be rewritten
+/// again.
 const MARGIN_PER_ENTRY: u64 = 4;
 
-/// Binary logarithm of the factor by which the margin grows with each try.
+/// Binary logarithm of the factor by which the margin grows with each attempt.
 const MARGIN_GROWTH_BITS: u32 = 8;
 
-/// Number of times that tables are written anew before an ingest fails, because concurrent writes
-/// overtook them each time. The margin of the last try is more than can be written meanwhile.
+/// Number of attempts to rewrite tables before an ingest fails because concurrent writes overtook
+/// every attempt. The margin of the last attempt is larger than the number of writes that can be
+/// made in that time.
 const MAX_TRIES: u32 = 4;
 
-/// Returns a sequence number that is very likely higher than that of every entry of any database at
-/// this time: it is derived from the clock.
+/// Returns a sequence number derived from the clock. The number is very likely higher than that of
+/// every entry that any database has now.
 pub(crate) fn fresh_seq() -> SeqNo {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = since.as_secs().saturating_mul(SEQS_PER_SECOND);
@@ -64,14 +66,14 @@ pub(crate) fn fresh_seq() -> SeqNo {
     whole.saturating_add(part).clamp(1, MAX_FRESH_SEQ)
 }
 
-/// Returns the number of writes to allow for while `entries` entries are written anew. Returns more
-/// with each try.
+/// Returns the number of writes to allow for while `entries` entries are rewritten. The number
+/// grows with `tries`, the number of failed attempts.
 fn margin(entries: u64, tries: u32) -> u64 {
     let writes = entries.saturating_mul(MARGIN_PER_ENTRY).saturating_add(LEAST_MARGIN);
     writes.saturating_mul(1 << (MARGIN_GROWTH_BITS * tries))
 }
 
-/// A finished table outside of the database. All its entries are puts of different keys.
+/// A finished table outside of the database. All entries are puts, and no key occurs twice.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     /// Path of the file.
@@ -82,7 +84,7 @@ pub(crate) struct Incoming {
     pub smallest: Vec<u8>,
     /// Last internal key.
     pub largest: Vec<u8>,
-    /// Lowest sequence number of an entry.
+    /// Lowest sequence number of all entries.
     pub oldest: SeqNo,
     /// Counts of the entries.
     pub counts: EntryCounts,
@@ -90,14 +92,15 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Returns whether the table can be linked into a database whose last sequence number is
-    /// `last_seq`: its entries are newer, and not so far ahead that numbers would run out.
+    /// `last_seq`: the entries must be newer, but not so far ahead that sequence numbers would run
+    /// out.
     fn is_linkable(&self, last_seq: SeqNo) -> bool {
         let highest = fresh_seq().max(last_seq).saturating_add(MAX_LEAD);
         self.oldest > last_seq && self.counts.newest <= highest
     }
 }
 
-/// A table on its way into the database.
+/// A table that is being added to the database.
 struct Staged<'a> {
     from: &'a Incoming,
     table: NewTable,
@@ -107,16 +110,17 @@ struct Staged<'a> {
 /// The result of an ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// Number of tables that were written anew.
+    /// Number of tables that were rewritten.
     pub rewritten: u64,
 }
 
 impl Engine {
-    /// Adds `tables`, whose key ranges are disjoint, to the database, all or none.
+    /// Adds `tables`, whose key ranges must be disjoint, to the database: either all tables or
+    /// none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if two of them overlap; [`Error::ReadOnly`], [`Error::Closed`];
-    /// I/O errors, and corruption of a table that is written anew.
+    /// [`Error::InvalidArgument`] if two tables overlap; [`Error::ReadOnly`], [`Error::Closed`];
+    /// I/O errors, and corruption of a table that is rewritten.
     pub(crate) fn ingest(&self, tables: &[Incoming]) -> Result<Done> {
         let order = self.reads.order.user();
         let mut sorted: Vec<&Incoming> = tables.iter().collect();
@@ -158,12 +162,12 @@ impl Engine {
         for table in new {
             self.stage_link(table, staged)?;
         }
-        // Keeps the flush under the lock below short.
+        // Leaves little for the flush that is done with the commit lock held.
         if self.has_memtable_entries() {
             self.flush()?;
         }
-        // One ingest at a time: otherwise two could make each other's tables too old again and
-        // again.
+        // Lets ingests take turns: otherwise two ingests could repeatedly make each other's tables
+        // too old.
         let _alone = self.ingests.lock();
         for tries in 0..MAX_TRIES {
             self.stage_anew(&old, tries, staged)?;
@@ -183,15 +187,15 @@ impl Engine {
         Err(Error::invalid("the tables are older than the writes beside their ingest"))
     }
 
-    /// Puts a table into the directory unchanged, under a new number.
+    /// Links or copies a table into the directory unchanged, under a new file number.
     fn stage_link<'a>(&self, from: &'a Incoming, staged: &mut Vec<Staged<'a>>) -> Result<()> {
         let number = self.numbers.take();
         self.stage(from, number, staged);
         link_or_copy(&*self.fs, &from.path, &self.dir.join(name::table_name(number)))
     }
 
-    /// Writes tables anew into the directory, under new numbers, with a sequence number that leaves
-    /// room for the writes that come before the tables are added.
+    /// Rewrites tables into the directory, under new file numbers. Their entries get one sequence
+    /// number, high enough that the writes made before the tables are added stay below it.
     fn stage_anew<'a>(
         &self,
         tables: &[&'a Incoming],
@@ -213,8 +217,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the table `number` to `staged`. Called before its file is made, so that the file is
-    /// removed after a failure.
+    /// Adds the table `number` to `staged`. Must be called before the table's file is made, so that
+    /// the file is removed after a failure.
     fn stage<'a>(&self, from: &'a Incoming, number: u64, staged: &mut Vec<Staged<'a>>) {
         let file = NewFile {
             level: INGEST_LEVEL,
@@ -227,7 +231,7 @@ impl Engine {
         staged.push(Staged { from, table, oldest: from.oldest });
     }
 
-    /// Writes the entries of a table into the table `number`, with the sequence number `seq`.
+    /// Copies the entries of a table into a new table `number`, with the sequence number `seq`.
     fn write_anew(
         &self,
         from: &Incoming,
@@ -250,7 +254,7 @@ impl Engine {
         run.done.pop().ok_or_else(|| Error::corruption("a table has no entries").in_file(path))
     }
 
-    /// Adds the tables, all of which are newer than everything written, and makes them visible.
+    /// Adds the staged tables, which must be newer than everything written, and makes them visible.
     fn add_staged(&self, commit: &mut CommitState, staged: &mut Vec<Staged<'_>>) -> Result<()> {
         self.flush_before_change(commit)?;
         let pause = Pause::new(self, commit);

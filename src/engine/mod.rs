@@ -10,56 +10,57 @@
 //! | `version/` | the current tables, the MANIFEST that records them, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
 //! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
-//! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
+//! | `open/` | opens a database: its directory, the replay of logs, read-only opens |
 //! | `follow/` | reads a database that another process writes |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
 //! | `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
-//! | `resources/` | threads, a block cache and a limit of I/O that several databases may share |
-//! | `throttle` | waits of flushes and merges within a limit of I/O |
+//! | `resources/` | threads, a block cache and an I/O limit that several databases may share |
+//! | `throttle` | makes flushes and merges wait in order to stay within an I/O limit |
 //! | `checkpoint` | a consistent copy of an open database |
 //! | `table_change` | adds or drops tables between two writes |
-//! | `ingest` | takes tables from outside into the database |
+//! | `ingest` | adds tables that were made outside of the database |
 //! | `delete_range` | deletes a range of keys, mostly by dropping whole tables |
-//! | `expiry` | learns when tables expire |
+//! | `expiry` | finds out when tables expire |
 //! | `span` | a range of keys with any bounds |
 //!
 //! # Locks
-//! A thread takes locks in this order only: none while it holds one of the same line or of a line
-//! further down. [`LockRank`](crate::base::sync::LockRank) is the same order; builds with debug
-//! assertions panic if it is violated.
+//! A thread takes locks in the order of the table below: while it holds a lock, it takes only locks
+//! of rows further down. [`LockRank`](crate::base::sync::LockRank) defines the same order; builds
+//! with debug assertions panic if the order is violated.
 //!
 //! | lock | guards | held |
 //! | --- | --- | --- |
 //! | `Followed::progress` | how far the files were read | during a refresh |
-//! | `Inner::workers` | the place of a `Db` in a pool | by `close`, until its work has ended |
+//! | `Inner::workers` | the place of a `Db` in a pool | by `close`, until background work ends |
 //! | `Pool::threads` | handles of the threads of a pool | while they are started |
-//! | `Engine::ingests` | nothing; ingests take turns | while tables are written anew and added |
+//! | `Engine::ingests` | no data; makes ingests take turns | while tables are rewritten and added |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | the writers that wait | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
-//! | `Engine::state` | [`State`] | briefly, never during I/O; `Engine::pick` is the longest |
+//! | `Engine::state` | [`State`] | briefly, never during I/O; `Engine::pick` holds it longest |
 //! | `ReadState::snapshots` | sequence numbers that snapshots hold | for a few instructions |
-//! | `TableSlot::opening` | one table's file | while it is opened: others wait for it |
+//! | `TableSlot::opening` | one table's file | while the file is opened; other readers wait |
 //! | `TableCache::ring` | the tables that are open | for a few instructions |
 //! | `BlockCache::large` | the large blocks | for a few instructions |
 //! | `BlockCache::shards` | the other blocks, by shard | for a few instructions |
 //! | `Ordered::covered` | the sorted part of a memtable | while new entries are sorted in |
-//! | `ReadTotals::shared` | counts of threads without a tally | for a few instructions |
+//! | `ReadTotals::shared` | read counts of threads without own counters | for a few instructions |
 //!
-//! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
-//! `DeletedRanges::list`, the free numbers of threads (`stats/totals`), `LookupSample::kept`,
-//! `ScanSample::kept`, the leaves of a memtable's sorted part, the record of a transaction's reads,
-//! the queues of a pool, the count of a limit of I/O, `Memory::shares`, `Budget::all_tables`, the
-//! queue of events and the handle of the observer's thread, and `Engine::inline`. The filesystems
-//! have locks of their own, which come after all others and have no rank.
+//! No further lock is taken while one of these locks is held: a waiter's `batch` and `signal`,
+//! `Trash::tables`, `DeletedRanges::list`, the free numbers of threads (`stats/totals`),
+//! `LookupSample::kept`, `ScanSample::kept`, the leaves of a memtable's sorted part, the record of
+//! a transaction's reads, the queues of a pool, the count of an I/O limit, `Memory::shares`,
+//! `Budget::all_tables`, the queue of events and the handle of the observer's thread, and
+//! `Engine::inline`. The filesystems have locks of their own, which come after all these locks and
+//! have no rank.
 //!
 //! A get takes none of these locks, unless it opens a table, adds a block to the cache, sorts a
-//! memtable, is sampled, or runs in a thread without a tally of its own.
+//! memtable, is sampled, or runs in a thread without read counters of its own.
 //!
 //! # Invariants
-//! - A memtable is frozen before anything is written to the next one, and is flushed before it
-//!   leaves the view; the oldest goes first ([`State::check`]).
+//! - A memtable is frozen before anything is written to the next one. Memtables are flushed in that
+//!   order, the oldest first, and stay in the view until they are flushed ([`State::check`]).
 //! - `state.version` is `manifest.current()`, except between the end of `VersionSet::commit` and
 //!   the update of the state, which only the holder of the manifest lock can observe.
 //! - The thread that changes `mem`, `frozen` or `version` shows the new view before it releases the
@@ -114,7 +115,7 @@ pub(crate) mod write;
 
 pub(crate) use state::{Frozen, State};
 
-/// A database open for writing. Thread-safe; see the module for its locks.
+/// A database open for writing. Thread-safe; the module's documentation lists the locks.
 pub(crate) struct Engine {
     /// The database's directory.
     pub dir: PathBuf,
@@ -122,15 +123,15 @@ pub(crate) struct Engine {
     pub fs: Arc<dyn Fs>,
     /// The options given at open.
     pub options: Options,
-    /// Hands out file numbers.
+    /// Allocates file numbers.
     pub numbers: Arc<FileNumbers>,
     /// Removes obsolete tables.
     pub trash: Arc<Trash>,
-    /// Counters of the write side.
+    /// Counters of writes, flushes and compactions.
     pub metrics: Metrics,
-    /// The lead of writes over flushes.
+    /// Measures how far writes are ahead of flushes.
     pace: Pace,
-    /// Report of the recovery at open.
+    /// Report of the recovery when the database was opened.
     pub recovery: Recovery,
     /// Held during an ingest, so that ingests take turns.
     ingests: Mutex<()>,
@@ -138,25 +139,27 @@ pub(crate) struct Engine {
     commit: Mutex<CommitState>,
     manifest: Mutex<VersionSet>,
     state: Mutex<State>,
-    /// Notified when a flush or compaction ends, when something failed, and at close.
+    /// Notified when a flush or compaction ends, when something fails, and at close.
     changed: Condvar,
     /// Mirror of `state.lifecycle.failed.is_some()`, so that writers need not take the state lock.
     has_failed: AtomicBool,
     /// Mirror of `state.lifecycle.closing`, which long merges read without the state lock.
     closing: AtomicBool,
-    /// Deterministic mode for tests (`Options::inline_background`): instead of background threads,
-    /// the PRNG that decides when a writer runs background work.
+    /// The random number generator of the deterministic mode for tests
+    /// (`Options::inline_background`), which decides when a writer runs background work; `None` if
+    /// there are background threads.
     inline: Option<Mutex<u64>>,
     /// Events for the observer, if there is one.
     observing: Option<Observing>,
-    /// State of reads; outlives the engine in snapshots and cursors. It holds the lock of the
-    /// directory, so it is the last field: logs are truncated to their records when they are
-    /// dropped, and until then no other process may write to them.
+    /// State of reads, which snapshots and cursors keep alive after the engine is dropped. It holds
+    /// the directory lock, so it must be the last field: dropping a log truncates the log to its
+    /// records, and until then no other process may write to it.
     pub reads: Arc<ReadState>,
 }
 
 impl Engine {
-    /// Checks, with both locks held, that the MANIFEST's version is the one that readers see.
+    /// Checks, with the manifest and state locks held, that readers see the version of the
+    /// MANIFEST.
     fn assert_in_step(&self, manifest: &VersionSet, state: &State) {
         debug_assert!(
             Arc::ptr_eq(manifest.current(), &state.version),
@@ -170,7 +173,7 @@ impl Engine {
         Target { fs: &*self.fs, dir: &self.dir, options, order }
     }
 
-    /// Makes the memtables and the version of `state` those that reads see.
+    /// Makes the memtables and the version of `state` visible to readers.
     fn show(&self, state: &State) {
         debug_assert_eq!(state.check(), Ok(()));
         self.reads.set_view(state.view());

@@ -23,9 +23,9 @@ use crate::table::reader::{BlockReadOptions, TableContext};
 
 /// Options of a database: how it is opened, and how its new files are written.
 ///
-/// Options that LevelDB has too mean what they mean there, and have LevelDB's defaults unless their
-/// description says otherwise. LevelDB, from version 1.20 on, and goleveldb can read all files that
-/// are written with the default options.
+/// An option that LevelDB also has means the same as in LevelDB, and has LevelDB's default unless
+/// its description says otherwise. LevelDB, from version 1.20 on, and goleveldb can read all files
+/// that are written with the default options.
 ///
 /// ```
 /// let options = minikv::Options::default().create_if_missing(true).write_buffer_bytes(64 << 20);
@@ -66,10 +66,10 @@ pub struct Options {
     pub(crate) inline_background: Option<u64>,
 }
 
-/// The kinds of filters that a new table gets. They determine how much work a get saves in a table
-/// that does not have its key:
+/// The kinds of filters that a new table gets. They determine how much work a get has with a table
+/// that does not contain its key:
 ///
-/// | layout | work of a get here | work of a get by LevelDB |
+/// | layout | work of a get in minikv | work of a get in LevelDB |
 /// | --- | --- | --- |
 /// | `None` | searches the index and a data block | the same |
 /// | `Block` | searches the index and queries a filter | the same |
@@ -78,10 +78,10 @@ pub struct Options {
 ///
 /// LevelDB and goleveldb can read tables of every layout.
 ///
-/// A whole-table filter takes about twenty nanoseconds per key longer to build, and has fewer false
+/// A whole-table filter takes about twenty nanoseconds more per key to build, and has fewer false
 /// positives: in theory one in 256 at 10 bits per key, against one in 119 for a bloom filter with
-/// LevelDB's six probes. (Measured, LevelDB's filters have about one in 100, because their probes
-/// are not independent.)
+/// LevelDB's six probes. (Measurements of LevelDB's filters show about one in 100, because their
+/// probes are not independent.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -168,7 +168,7 @@ impl Options {
         self
     }
 
-    /// Size in bytes at which a memtable is frozen and flushed to a table. A larger one makes
+    /// Size in bytes at which a memtable is frozen and flushed to a table. A larger size makes
     /// larger tables and fewer compactions, and takes longer to replay at open. While flushes lag
     /// behind, up to three memtables are in memory. Default: 4 MiB.
     #[must_use]
@@ -177,23 +177,24 @@ impl Options {
         self
     }
 
-    /// Maximum number of tables kept open, each with its index and filters in memory: with small
-    /// entries, these are about a twenty-fifth of the table. Beyond the limit, opening a table
-    /// closes another one. Values below 16 count as 16. Default: 10,000, or 20 GiB of tables of the
-    /// default size.
+    /// Maximum number of tables kept open. The index and filters of an open table are in memory;
+    /// with small entries, they take about a twenty-fifth of the table's size. At the limit,
+    /// opening a table closes another one. Values below 16 count as 16. Default: 10,000, which is
+    /// 20 GiB of tables of the default size.
     ///
-    /// Open tables hold at most half of the file descriptors that the process may have. The file of
-    /// a table beyond that is opened for each block that is read from it.
+    /// Open tables use at most half of the file descriptors that the process may have. The file of
+    /// any further table is opened anew for each block read.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;
         self
     }
 
-    /// Size of the block cache in bytes. It holds uncompressed data blocks with their lookup
+    /// Size of the block cache in bytes. The cache holds uncompressed data blocks with their lookup
     /// structures, which add up to a fifth to the size of a block (nothing if its entries are
-    /// small). A block is dropped when its table is closed, too: see [`Options::max_open_files`].
-    /// The memory of dropped blocks is reused for new ones. 0 turns the cache off. Default: 8 MiB.
+    /// small). When a table is closed, its blocks are dropped, too: see
+    /// [`Options::max_open_files`]. The memory of dropped blocks is reused for new ones. 0 turns
+    /// the cache off. Default: 8 MiB.
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Options {
         self.block_cache_bytes = bytes;
@@ -209,16 +210,16 @@ impl Options {
     }
 
     /// Number of entries between restart points. A block stores whole keys at restart points only,
-    /// and searches start there, so more entries make blocks smaller and searches longer. Default:
-    /// 16.
+    /// and searches start at restart points, so a higher number makes blocks smaller and searches
+    /// longer. Default: 16.
     #[must_use]
     pub fn block_restart_interval(mut self, keys: usize) -> Options {
         self.block_restart_interval = keys;
         self
     }
 
-    /// Size in bytes at which a compaction begins a new table. Larger tables are fewer, but each
-    /// compaction takes longer. LevelDB's `max_file_size`. Default: 2 MiB.
+    /// Size in bytes at which a compaction begins a new table. Larger tables mean fewer files, but
+    /// each compaction takes longer. LevelDB calls this option `max_file_size`. Default: 2 MiB.
     #[must_use]
     pub fn max_file_bytes(mut self, bytes: u64) -> Options {
         self.max_file_bytes = bytes;
@@ -234,7 +235,7 @@ impl Options {
 
     /// Policy of the block filters of new tables. Reads use the block filters that were written
     /// with a policy of the same name. With `None`, no filter of any kind is written or used.
-    /// Default: LevelDB's bloom filter with 10 bits per key (LevelDB's own default is none).
+    /// Default: LevelDB's bloom filter with 10 bits per key (LevelDB's own default is no filter).
     ///
     /// Filters have no effect with a comparator that may consider different byte strings to be the
     /// same key ([`Comparator::equal_means_same_bytes`]).
@@ -249,7 +250,7 @@ impl Options {
     }
 
     /// Filters of new tables, each with `bits_per_key` bits per key, 1 to 64. Reads use whatever
-    /// filters a table has. Default: [`FilterLayout::Block`] with 10.
+    /// filters a table has. Default: [`FilterLayout::Block`] with 10 bits per key.
     #[must_use]
     pub fn filter(mut self, layout: FilterLayout, bits_per_key: u32) -> Options {
         self.filter_policy = Some(Arc::new(BloomFilterPolicy::new(bits_per_key)));
@@ -257,13 +258,13 @@ impl Options {
         self
     }
 
-    /// Like [`Options::filter`], for the new tables of one level, 0 to 6, only. A custom
+    /// Like [`Options::filter`], but only for the new tables of one level, 0 to 6. A custom
     /// [`Options::filter_policy`] remains the policy of block filters at this level, too.
     ///
     /// A table keeps the filters of the level that it was written for, even when it is moved to
-    /// another level unchanged. Most entries are at the last level in use: without filters there,
-    /// all filters take about a tenth of the memory, and gets of absent keys read one more data
-    /// block.
+    /// another level unchanged. Most entries are at the last level in use: if the tables of that
+    /// level have no filters, all filters together take about a tenth of the memory, and gets of
+    /// absent keys read one more data block.
     ///
     /// ```
     /// use minikv::{FilterLayout, Options};
@@ -288,10 +289,11 @@ impl Options {
         self
     }
 
-    /// Adds to new tables a filter over the prefixes of their keys. With it, a scan of one prefix
-    /// ([`Db::prefix`](crate::Db::prefix), or a range within one prefix) skips tables without that
-    /// prefix. The filter has as many bits per prefix as its level's other filters have per key;
-    /// levels without filters have none. Requires byte order. Default: none.
+    /// Adds to new tables a filter over the prefixes of their keys. With this filter, a scan of one
+    /// prefix ([`Db::prefix`](crate::Db::prefix), or a range within one prefix) skips tables
+    /// without that prefix. The filter has as many bits per prefix as the other filters of its
+    /// level have per key; at levels without other filters, there is no prefix filter. Requires
+    /// byte order. Default: none.
     #[must_use]
     pub fn filter_prefix(mut self, extractor: impl PrefixExtractor) -> Options {
         self.outer_prefix = Some(Arc::new(extractor));
@@ -299,12 +301,12 @@ impl Options {
     }
 
     /// Like [`Options::filter_prefix`], for the keys of the keyspace `keyspace`. The extractor gets
-    /// the keys as they are within the keyspace. With an extractor for any keyspace,
+    /// the keys as they are within the keyspace. If any keyspace has an extractor of its own,
     /// [`Options::filter_prefix`] applies only to keys outside of keyspaces. Default: none.
     ///
-    /// Prefix filters are queried only under the extractors that they were written with, all of
-    /// them together: after a change of one, tables that were written before have no prefix filters
-    /// until they are compacted.
+    /// A prefix filter is used only if all extractors are the same as when it was written. After an
+    /// extractor was changed, the existing tables have no usable prefix filters until they are
+    /// compacted.
     ///
     /// ```
     /// use minikv::{DelimitedPrefix, FixedPrefix, Options};
@@ -335,8 +337,8 @@ impl Options {
         self
     }
 
-    /// Continues the last log and the MANIFEST at open if they end cleanly, instead of starting new
-    /// ones. Default: false.
+    /// At an open, continues the last log and the MANIFEST if they end cleanly, instead of starting
+    /// new ones. Default: false.
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
@@ -344,14 +346,14 @@ impl Options {
     }
 
     /// Allows a log that is being written to end in zeros after its records. This makes writes
-    /// faster, synced ones too. Default: true.
+    /// faster, including synced ones. Default: true.
     ///
     /// With false, each group of writes is appended with one system call (several for a group of
-    /// more than 1 MiB), and the log of a killed process ends with a whole record, or in the middle
-    /// of one as LevelDB's own logs may. Use false for readers that take the zeros for damage:
-    /// goleveldb with `StrictJournal`, and LevelDB with `paranoid_checks` if the process was killed
-    /// while it wrote a record across a 32 KiB boundary of the log. All other readers accept both
-    /// kinds of logs.
+    /// more than 1 MiB), and the log of a killed process ends either with a complete record or, as
+    /// LevelDB's own logs may, in the middle of a record. Use false if programs that treat the
+    /// zeros as damage will read the log: goleveldb with `StrictJournal`, and LevelDB with
+    /// `paranoid_checks` if the process was killed while it wrote a record across a 32 KiB boundary
+    /// of the log. All other readers accept both kinds of logs.
     #[must_use]
     pub fn preallocate_logs(mut self, yes: bool) -> Options {
         self.preallocate_logs = yes;
@@ -367,8 +369,8 @@ impl Options {
     /// A log is kept as long as *either* option says so. Logs beyond both limits are removed at the
     /// next flush and at the next open, the oldest first. An open without these options removes all
     /// kept logs, and so does an open by LevelDB or goleveldb. Kept logs are read for changes only:
-    /// no open replays them, and no checkpoint or backup copies them. Each is synced once in the
-    /// background, before it counts as flushed.
+    /// no open replays them, and no checkpoint or backup copies them. Each log is synced once in
+    /// the background, before it counts as flushed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -384,10 +386,10 @@ impl Options {
         self
     }
 
-    /// Age up to which logs are kept after their writes were flushed, like
-    /// [`Options::keep_logs_bytes`]. The age of a log is the time since the last write to it; on a
-    /// filesystem of your own that does not record that time ([`Fs::modified`]), the time since the
-    /// flush or the open. Default: zero.
+    /// Age up to which logs are kept after their writes were flushed; [`Options::keep_logs_bytes`]
+    /// describes kept logs. The age of a log is the time since the last write to it; on a custom
+    /// filesystem that does not record that time ([`Fs::modified`]), it is the time since the flush
+    /// or the open. Default: zero.
     #[must_use]
     pub fn keep_logs_for(mut self, age: Duration) -> Options {
         self.keep_logs_for = age;
@@ -395,15 +397,15 @@ impl Options {
     }
 
     /// Order of the keys. A database can be opened only with the comparator that it was created
-    /// with, as judged by its name. Default: byte order.
+    /// with; the comparator is recognised by its name. Default: byte order.
     #[must_use]
     pub fn comparator(mut self, comparator: Arc<dyn Comparator>) -> Options {
         self.comparator = comparator;
         self
     }
 
-    /// Rule about the entries that compactions read: it gets a key and its value, and decides
-    /// whether to keep the entry, to remove it or to change its value. Default: none.
+    /// Rule that compactions apply to the entries that they read: it gets a key and its value, and
+    /// decides whether to keep the entry, to remove it or to change its value. Default: none.
     ///
     /// ```
     /// use minikv::{CompactionDecision, Db, Options};
@@ -424,15 +426,16 @@ impl Options {
     ///
     /// Reads show an entry as it was put until a compaction has read it. Flushes do not call the
     /// rule, nor do compactions that only move a table to another level. [`Db::compact_range`]
-    /// reads every entry of its range. The rule is not asked about deletions, about overwritten
-    /// versions, or about entries shown by a snapshot that exists when the compaction begins.
-    /// Snapshots that are taken later, iterators and cursors go on showing what they showed before.
+    /// reads every entry of its range. The rule is not called for deletions, for overwritten
+    /// versions, or for entries shown by a snapshot that exists when the compaction begins.
+    /// Iterators, cursors, and snapshots that are taken while the compaction runs go on showing the
+    /// entries as they were before.
     ///
-    /// A change made by the rule is not a write: it conflicts with no transaction, and no log has
-    /// it. The rule is called by several threads at once, with the keys of keyspaces as the
-    /// database stores them, and may be asked again about entries that it kept. If it panics, the
-    /// compaction fails with [`Error::Panicked`], and the database takes no more writes until
-    /// [`Db::resume`].
+    /// A change made by the rule is not a write: it conflicts with no transaction, and no log
+    /// contains it. The rule is called by several threads at once, with the keys of keyspaces as
+    /// the database stores them, and may be called again for entries that it kept. If the rule
+    /// panics, the compaction fails with [`Error::Panicked`], and the database takes no more writes
+    /// until [`Db::resume`].
     ///
     /// [`Db::compact_range`]: crate::Db::compact_range
     /// [`Db::resume`]: crate::Db::resume
@@ -445,7 +448,7 @@ impl Options {
         self
     }
 
-    /// Observer of the database's flushes, compactions, changes of tables, and waiting writers.
+    /// Observer of the database's flushes, compactions, changes of tables, and write stalls.
     /// Default: none.
     ///
     /// ```
@@ -471,11 +474,11 @@ impl Options {
     /// ```
     ///
     /// The database calls the observer from a thread of its own, for one event at a time, without
-    /// holding a lock: the observer may use the database (one that owns a clone of the `Db` keeps
-    /// it open until [`Db::close`]). The database does not wait for the observer, so events take
-    /// memory until they are delivered. When [`Db::close`] returns, or the last clone of the `Db`
-    /// is dropped, all of them have been delivered. If the observer panics, the database takes no
-    /// more writes until [`Db::resume`], but the next event is still delivered.
+    /// holding a lock: the observer may use the database (an observer that owns a clone of the `Db`
+    /// keeps the database open until [`Db::close`]). The database does not wait for the observer,
+    /// so events take memory until they are delivered. When [`Db::close`] returns, or the last
+    /// clone of the `Db` is dropped, all events have been delivered. If the observer panics, the
+    /// database takes no more writes until [`Db::resume`], but the next event is still delivered.
     ///
     /// [`Db::close`]: crate::Db::close
     /// [`Db::resume`]: crate::Db::resume
@@ -485,8 +488,9 @@ impl Options {
         self
     }
 
-    /// Block cache, background threads, limit of background I/O, and memory budget that the
-    /// database shares with others. Default: none is shared, and there is neither limit nor budget.
+    /// Block cache, background threads, background I/O limit, and memory budget that the database
+    /// shares with others. Default: nothing is shared, and there is no I/O limit and no memory
+    /// budget.
     #[must_use]
     pub fn resources(mut self, resources: &Resources) -> Options {
         self.resources = resources.clone();
@@ -535,16 +539,17 @@ impl Options {
 #[doc(hidden)]
 impl Options {
     /// Size in bytes above which a new MANIFEST is started, if the old one is also more than twice
-    /// as long as its version needs. Default: 1 MiB.
+    /// as long as it was when it held only one version. Default: 1 MiB.
     #[must_use]
     pub fn manifest_rotate_bytes(mut self, bytes: u64) -> Options {
         self.manifest_rotate_bytes = bytes;
         self
     }
 
-    /// Starts no threads. Writers and waiters do the flushes and compactions instead, at moments
-    /// that a random generator with this seed chooses. If a single thread uses the database, it
-    /// always does the same operations in the same order. Default: `None`, which starts threads.
+    /// Starts no threads. Writers and waiters run the flushes and compactions instead, when a
+    /// random number generator with this seed decides so. If a single thread uses the database, it
+    /// always performs the same operations in the same order. Default: `None`, which starts
+    /// threads.
     #[must_use]
     pub fn inline_background(mut self, seed: Option<u64>) -> Options {
         self.inline_background = seed;
@@ -650,7 +655,7 @@ impl Options {
 /// Options of a read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The part of the options that tables need.
+    /// The options that apply to reading blocks of tables.
     pub(crate) blocks: BlockReadOptions,
     pub(crate) snapshot: Option<Snapshot>,
 }
@@ -663,8 +668,8 @@ impl ReadOptions {
         self
     }
 
-    /// Adds blocks read from files to the block cache. Turn it off for a long scan, so that it does
-    /// not evict blocks that calls of `get` need. Default: true.
+    /// Adds blocks read from files to the block cache. Turn this off for a long scan, so that the
+    /// scan does not evict blocks that calls of `get` need. Default: true.
     #[must_use]
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.blocks.fill_cache = yes;
@@ -681,7 +686,7 @@ impl ReadOptions {
 
     /// Reads the database as it was when `snapshot` was taken. Default: as it is now.
     ///
-    /// Reads of another database than the snapshot's fail with
+    /// Reads of a database other than that of the snapshot fail with
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument).
     #[must_use]
     pub fn snapshot(mut self, snapshot: &Snapshot) -> ReadOptions {
@@ -697,8 +702,8 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Makes the write return only once it would survive a loss of power. Default: false; the write
-    /// then survives the end of the process, even by a signal.
+    /// Makes the write return only once it would survive a loss of power. With false, the default,
+    /// the write survives the end of the process, even if a signal kills it.
     #[must_use]
     pub fn sync(mut self, yes: bool) -> WriteOptions {
         self.sync = yes;
@@ -711,7 +716,8 @@ mod tests {
     use super::*;
     use crate::base::comparator::testing::CaseBlind;
 
-    /// Returns the bits per key of the three kinds of filters of a level's tables; 0 for none.
+    /// Returns the bits per key of the three kinds of filters of a level's tables; 0 for a kind
+    /// that the tables do not have.
     fn bits(options: &Options, level: usize) -> [u32; 3] {
         let order = InternalComparator::new(Arc::new(BytewiseComparator));
         let table = options.table_options(&order, level);

@@ -25,7 +25,7 @@ impl Span {
         Span { from: own(range.start_bound()), to: own(range.end_bound()) }
     }
 
-    /// Returns the smallest closed range that contains this one.
+    /// Returns the smallest closed range that contains this range.
     pub(crate) fn hull(&self) -> KeyRange<'_> {
         KeyRange { from: key_of(&self.from), to: key_of(&self.to) }
     }
@@ -75,7 +75,7 @@ impl Span {
         }
     }
 
-    /// Returns the range of the keys that are in both ranges.
+    /// Returns the range of the keys that are in both this range and `other`.
     pub(crate) fn intersection(&self, order: &UserComparator, other: &Span) -> Span {
         let from = match compare_from(order, &self.from, &other.from).is_lt() {
             true => &other.from,
@@ -86,7 +86,7 @@ impl Span {
     }
 
     /// Returns whether there may be a key between the end of this range and the beginning of
-    /// `next`, which does not begin before this one.
+    /// `next`. `next` must not begin before this range.
     pub(crate) fn is_apart_from(&self, order: &UserComparator, next: &Span) -> bool {
         match (&self.to, &next.from) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -97,7 +97,7 @@ impl Span {
     }
 }
 
-/// Returns the key of a bound; `None` if it is unbounded.
+/// Returns the key of a bound; `None` if the range is unbounded there.
 fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),

@@ -1,5 +1,5 @@
-//! The data that the state lock guards: the current memtables and tables, and a struct each for the
-//! logs, the compactions and the life of the engine.
+//! The data that the state lock guards: the current memtables and tables, and one struct each for
+//! the logs, the compactions and the lifecycle of the engine.
 //!
 //! [`State::check`] lists the invariants that hold whenever the lock is free.
 
@@ -33,7 +33,7 @@ pub(crate) struct State {
     pub(super) lifecycle: Lifecycle,
 }
 
-/// A memtable on its way to a table.
+/// A frozen memtable, which waits for its flush.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     /// The memtable.
@@ -41,7 +41,7 @@ pub(crate) struct Frozen {
     /// Number of the first log whose records are in the memtable.
     pub first_log: u64,
     /// Memory that the memtable took when it was frozen, in bytes; 0 if it was replayed from a log,
-    /// because the pace of writes does not count such memtables.
+    /// because throttling does not count such memtables.
     pub bytes: u64,
 }
 
@@ -50,17 +50,17 @@ pub(crate) struct Frozen {
 pub(super) struct LogState {
     /// Number of the first log whose records are in the memtable that writes go to.
     pub(super) mem_log: u64,
-    /// The logs on disk, by number, each with the size of its records in bytes: 0 before it becomes
-    /// the current log, `None` if it was replayed.
+    /// The logs on disk, by number, each with the size of its records in bytes: 0 until the next
+    /// log takes over, `None` if the log was replayed.
     pub(super) on_disk: BTreeMap<u64, Option<u64>>,
     /// The logs that are kept although their records are in tables. They are not in `on_disk`.
     pub(super) kept: KeptLogs,
-    /// The log after the current one, if it was created ahead.
+    /// The log to use after the current one, if it was created ahead of time.
     pub(super) spare: Option<SpareLog>,
-    /// Whether the background is to create the spare log.
+    /// Whether a background thread should create the spare log.
     pub(super) wants_spare: bool,
-    /// Logs that are not needed any more, still open: closing a long one takes a while, so the
-    /// background does it.
+    /// Logs that are not needed any more but are still open: closing a long log takes a while, so
+    /// background work does it.
     pub(super) done: Vec<OutgoingLog>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct CompactionState {
     pub(super) manual: Option<Manual>,
     /// Whether no compaction may begin, because a change of the tables is being made.
     pub(super) paused: bool,
-    /// Whether the background is to remove the files of tables that a range delete dropped.
+    /// Whether a background thread should remove the files of tables that a range delete dropped.
     pub(super) has_dropped: bool,
     /// Error of the last compaction; `None` if it succeeded.
     pub(super) error: Option<Error>,
@@ -81,15 +81,15 @@ pub(super) struct CompactionState {
     pub(super) failures: u32,
     /// End of the back-off after a failure: no compaction is tried before this time.
     pub(super) not_before: Option<Instant>,
-    /// Tables that no compaction can read, each with its error. They stay marked as being
+    /// Tables that no compaction can read, each with its error. These tables stay marked as being
     /// compacted, so that no compaction takes them.
     pub(super) damaged: BTreeMap<u64, Error>,
 }
 
-/// A manual compaction under way, as the background sees it.
+/// The part of a running manual compaction that background work needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manual {
-    /// The level that is to hold everything; `None` before that is known.
+    /// The level that will hold the whole result; `None` until that level is known.
     pub output_level: Option<usize>,
     /// Whether the manual compaction waits for tables that automatic compactions are reading.
     pub waits: bool,
@@ -98,10 +98,9 @@ pub(super) struct Manual {
 /// Whether the engine has failed, is closing, or makes writes wait.
 #[derive(Debug, Default)]
 pub(super) struct Lifecycle {
-    /// Error after which nothing is written any more. `Engine::has_failed` mirrors whether there is
-    /// one.
+    /// Error that stopped all writes. `Engine::has_failed` mirrors whether there is such an error.
     pub(super) failed: Option<Error>,
-    /// Whether the engine is being closed. `Engine::closing` mirrors it.
+    /// Whether the engine is being closed. `Engine::closing` mirrors this field.
     pub(super) closing: bool,
     /// Cause of the current write stall; `None` if no write waits.
     pub(super) stall: Option<StallCause>,
@@ -109,7 +108,7 @@ pub(super) struct Lifecycle {
 
 impl State {
     /// Returns the state of an engine that was just opened: `mem` holds the records of `mem_log`
-    /// and later logs, and `on_disk` are the logs that were replayed, and the current one.
+    /// and later logs, and `on_disk` yields the logs that were replayed and the current log.
     pub(super) fn new(
         mem: Arc<Memtable>,
         mem_log: u64,
@@ -151,8 +150,8 @@ impl State {
         self.frozen.front().map_or(self.logs.mem_log, |frozen| frozen.first_log)
     }
 
-    /// Checks the invariants that hold whenever the state lock is free. Returns the first broken
-    /// one.
+    /// Checks the invariants that hold whenever the state lock is free. Fails with the first
+    /// invariant that is broken.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.check_memtables()?;
         self.logs.check()?;
@@ -167,7 +166,7 @@ impl State {
     }
 
     /// Checks that logs and sequence numbers ascend from the oldest frozen memtable to the current
-    /// one. They do because a memtable is frozen before the next one is written to.
+    /// memtable. They ascend because a memtable is frozen before the next one is written to.
     fn check_memtables(&self) -> Result<(), String> {
         let first_logs = self.frozen.iter().map(|frozen| frozen.first_log);
         let first_logs = first_logs.chain([self.logs.mem_log]);
@@ -239,8 +238,8 @@ mod tests {
         Frozen { mem: memtable(), first_log, bytes: 0 }
     }
 
-    /// Returns the state of an engine with one table, 7, and the logs 3 to 5, of which the last is
-    /// current.
+    /// Returns the state of an engine with one table, 7, and the logs 3 to 5; log 5 is the current
+    /// one.
     fn state() -> State {
         let fs = Arc::new(MemFs::new());
         let trash = Arc::new(Trash::new(fs, std::path::Path::new("db")));
@@ -253,7 +252,7 @@ mod tests {
         State::new(memtable(), 5, memtables, Arc::new(version), 3..=5)
     }
 
-    /// Returns the invariant that a sound state breaks after `change`.
+    /// Returns the invariant that `change` breaks in a valid state.
     fn broken_by(change: impl FnOnce(&mut State)) -> String {
         let mut state = state();
         change(&mut state);
@@ -300,7 +299,7 @@ mod tests {
         let rule = broken_by(|state| state.frozen.extend([with(9, 1), with(8, 1)]));
         assert_eq!(rule, "a later memtable holds earlier writes");
         let mut state = state();
-        // Memtables that were replayed do not count.
+        // Memtables that were replayed are not checked.
         state.frozen.extend([with(9, 0), with(8, 1), with(9, 1), with(7, 0)]);
         assert_eq!(state.check(), Ok(()));
     }

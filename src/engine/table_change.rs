@@ -1,21 +1,22 @@
-//! Changes of the tables that are writes of their own: an ingest adds entries in whole tables, a
-//! range delete removes entries with their tables. Both have a place among the other writes, and a
-//! sequence number, but no record in the log.
+//! Writes that change the set of tables directly: an ingest adds whole tables, and a range delete
+//! drops whole tables. Each such write has a place among the other writes and a sequence number,
+//! but no record in the log.
 //!
 //! With the commit lock held, so that nothing else is written:
 //!
-//! 1. All memtables are flushed. Flushed later, they would put older entries into a newer table of
-//!    level 0. And goleveldb drops records of logs whose sequence numbers are below the one in the
-//!    MANIFEST.
-//! 2. Compactions end or go on, but none begins ([`Pause`]).
-//! 3. New tables get the lowest level that fits ([`lowest_level`]).
-//! 4. One edit makes the change, with the new last sequence number. It is shown to readers together
-//!    with that number ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
-//! 5. An empty batch in the log states the sequence number at which the log continues. So a reader
-//!    of the log knows that a change comes before the next record, and does not take the gap for
-//!    lost writes.
+//! 1. All memtables are flushed. If they were flushed later, older entries would be in a newer
+//!    table of level 0. In addition, goleveldb drops records of logs whose sequence numbers are
+//!    below the last sequence number in the MANIFEST.
+//! 2. Running compactions go on, but no new one begins ([`Pause`]).
+//! 3. Each new table gets the deepest level that fits ([`lowest_level`]).
+//! 4. One edit makes the change, with the new last sequence number. Readers see the change and that
+//!    number at the same time
+//!    ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//! 5. An empty batch in the log states the sequence number at which the log continues. It tells a
+//!    reader of the log that a change comes before the next record, so that the reader does not
+//!    take the gap for lost writes.
 //!
-//! A crash before 4 leaves tables that no MANIFEST names, which the next open removes.
+//! A crash before step 4 leaves tables that no MANIFEST names, which the next open removes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,24 +34,24 @@ use crate::format::key::{SeqNo, UserComparator, user_key};
 use crate::format::name;
 use crate::fs::sync_dir;
 
-/// A table in the database's directory that no version has yet.
+/// A table in the database's directory that is not in any version yet.
 pub(super) struct NewTable {
     /// The table's entry in the edit. The level is chosen when the change is made.
     pub file: NewFile,
     pub counts: EntryCounts,
 }
 
-/// The effect of a change on the tables, as one edit.
+/// A change of the set of tables, made by one edit.
 pub(super) struct TableChange {
     /// Tables to add. Their entries are newer than everything written, and their key ranges are
-    /// disjoint. After a failure, only tables that the next open will not need are left here.
+    /// disjoint. After a failure, this list contains only tables that the next open will not need.
     pub add: Vec<NewTable>,
-    /// Tables to drop, which no compaction uses, each with its level.
+    /// Tables to drop, each with its level. No compaction uses these tables.
     pub drop: Vec<(usize, Arc<TableFile>)>,
 }
 
-/// Keeps compactions from beginning until it is dropped; those that run go on. The commit lock must
-/// be held, so that no writer waits for a compaction meanwhile.
+/// Keeps new compactions from beginning until it is dropped; running compactions go on. The commit
+/// lock must be held, so that no writer waits for a compaction during the pause.
 pub(super) struct Pause<'a>(&'a Engine);
 
 impl<'a> Pause<'a> {
@@ -85,13 +86,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether something that was written is not in a table.
+    /// Returns whether any entry is only in a memtable, and not in a table.
     pub(super) fn has_memtable_entries(&self) -> bool {
         self.reads.view_owned().memtables().any(|mem| !mem.is_empty())
     }
 
-    /// Makes the change durable and visible, at the sequence number `seq`, which is that of its
-    /// newest entry. Everything written before must have been flushed.
+    /// Makes the change durable and visible, at `seq`, the sequence number of the change's newest
+    /// entry. All earlier writes must have been flushed.
     ///
     /// # Errors
     /// I/O errors.
@@ -114,7 +115,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Records in the log that its next record comes after the change.
+    /// Appends an empty batch to the log, which shows that the next record comes after the change.
     fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
         debug_assert!(commit.mem.is_empty(), "the log holds writes before the change");
         let marker = empty_batch(commit.last_seq + 1);
@@ -123,7 +124,7 @@ impl Engine {
     }
 
     /// Chooses the level of each new table. A table that goes to level 0 gets a new file number,
-    /// higher than all others there.
+    /// higher than those of all other tables of level 0.
     fn choose_levels(&self, change: &mut TableChange) -> Result<()> {
         let order = self.reads.order.user();
         let levels: Vec<_> = {
@@ -193,9 +194,9 @@ fn range_of(file: &NewFile) -> KeyRange<'_> {
     KeyRange { from: Some(user_key(&file.smallest)), to: Some(user_key(&file.largest)) }
 }
 
-/// Returns the lowest level for a table with the keys of `range`: neither in that level nor in
-/// those above it does a table that `stays` overlap the range, nor will an output of a compaction
-/// under way. Returns level 0 if there is no such level.
+/// Returns the deepest level for a table with the keys of `range`: neither in that level nor above
+/// it does a table for which `stays` is true overlap the range, and no running compaction will
+/// write an overlapping table there. Returns 0 if there is no such level.
 fn lowest_level(
     state: &State,
     order: &UserComparator,

@@ -37,13 +37,13 @@ impl Target<'_> {
 /// A table that is being written.
 ///
 /// Call order: `create`, `add` in ascending order of internal keys at least once, then `finish`.
-/// Two things are left to the caller, because they cost less for several tables at a time: syncing
-/// the directory after `finish`, and removing the file after an error.
+/// The caller must sync the directory after `finish`, and remove the file after an error, because
+/// both cost less for several tables at once.
 pub(crate) struct TableOutput {
     builder: TableBuilder,
     file: NewFile,
     counts: EntryCounts,
-    /// Whether entries of expiring keyspaces expire, as they do under byte order.
+    /// Whether the keys may belong to expiring keyspaces, which exist only in byte order.
     has_keyspaces: bool,
 }
 
@@ -63,7 +63,7 @@ impl TableOutput {
         Ok(TableOutput { builder, file, counts: EntryCounts::default(), has_keyspaces })
     }
 
-    /// Adds an entry; `entry` is `key`, parsed.
+    /// Adds an entry. `entry` is the parsed form of `key`.
     ///
     /// # Errors
     /// Errors of [`TableBuilder::add`].
@@ -78,7 +78,7 @@ impl TableOutput {
         Ok(())
     }
 
-    /// Returns the internal key added last; empty if there is none.
+    /// Returns the internal key of the last entry added; empty if there is none.
     pub(crate) fn last_key(&self) -> &[u8] {
         self.builder.last_key()
     }
@@ -92,7 +92,7 @@ impl TableOutput {
     /// entries.
     ///
     /// # Errors
-    /// I/O errors; the file is then not a table.
+    /// I/O errors, after which the file is not a valid table.
     pub(crate) fn finish(mut self) -> Result<(NewFile, EntryCounts)> {
         debug_assert!(self.counts.entries > 0, "table {} is empty", self.file.number);
         self.file.largest = self.builder.last_key().to_vec();
@@ -102,9 +102,9 @@ impl TableOutput {
     }
 }
 
-/// Tables written one after another, each of about `max_bytes`. Call order: `add` in ascending
-/// order of internal keys, then `end`. Syncing the directory, and removing the files after an
-/// error, are left to the caller.
+/// Tables written one after another, each of about `max_bytes` bytes. Call order: `add` in
+/// ascending order of internal keys, then `end`. The caller must sync the directory, and remove the
+/// files after an error.
 pub(crate) struct TableRun {
     level: usize,
     max_bytes: u64,
@@ -119,8 +119,8 @@ impl TableRun {
         TableRun { level, max_bytes, open: None, done: Vec::new() }
     }
 
-    /// Adds an entry. Any entry may begin a new table, whose number is `number`'s result, so
-    /// callers that set a size limit add at most one version of each user key.
+    /// Adds an entry. Any entry may begin a new table, which gets the number that `number` returns,
+    /// so callers that set a size limit must add at most one version of each user key.
     ///
     /// # Errors
     /// I/O errors; corruption if `key` is not an internal key.

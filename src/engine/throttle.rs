@@ -1,23 +1,23 @@
-//! The waits of flushes and merges where [`Resources`](crate::Resources) limit background I/O.
+//! Makes flushes and merges wait if [`Resources`](crate::Resources) limits background I/O.
 
 use crate::base::sync::Instant;
 use crate::engine::Engine;
 use crate::engine::resources::limit::IoLimit;
 use crate::engine::resources::pool::Lane;
 
-/// Size of the entries between two waits of a merge, in bytes in memory. With a higher number,
-/// waits are rarer and longer.
+/// Size in memory, in bytes, of the entries that a merge processes between two waits. With a higher
+/// number, waits are rarer and longer.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// The I/O of one flush or merge. Does nothing if there is no limit.
+/// Counts the I/O of one flush or merge, and waits. Does nothing if there is no limit.
 pub(crate) struct Meter<'a> {
     engine: &'a Engine,
-    /// The limit; `None` if there is none, and in deterministic mode, where time does not count.
+    /// The limit; `None` if there is none, and in deterministic mode, which ignores time.
     limit: Option<&'a IoLimit>,
     lane: Lane,
-    /// Number of bytes that were counted.
+    /// Number of bytes counted so far.
     counted: u64,
-    /// Size of the entries since the last wait, in bytes in memory.
+    /// Size in memory, in bytes, of the entries since the last wait.
     passed: u64,
 }
 
@@ -42,8 +42,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Counts the bytes read and written since the last call, given their `total` number so far.
-    /// Then waits for as long as the limit demands, or until the database is closed.
+    /// Counts the bytes read and written since the previous call, given their `total` number so
+    /// far. Then waits for as long as the limit demands, or until the database is closed.
     pub(crate) fn count_to(&mut self, total: u64) {
         let Some(limit) = self.limit else { return };
         let bytes = total.saturating_sub(self.counted);

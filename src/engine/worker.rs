@@ -1,10 +1,10 @@
-//! Background work: flushes and compactions, by the threads of a
-//! [`Pool`](crate::engine::resources::pool::Pool), which the database has for itself or shares.
+//! Background work: flushes and compactions, run by the threads of a
+//! [`Pool`](crate::engine::resources::pool::Pool), which belongs to one database or is shared.
 //!
-//! A thread that is free asks for work ([`Member::next`]). The engine looks for something due under
-//! the state lock, claims it under the same lock, and returns it as a piece of work, which runs
-//! without the lock and notifies `Engine::changed`. In the deterministic mode of tests there are no
-//! threads: a caller that would wait for one does a piece of its work instead (`run_inline`).
+//! A thread that is free asks for work ([`Member::next`]). With the state lock held, the engine
+//! looks for work that is due and claims it. The claimed work runs without the lock, and notifies
+//! `Engine::changed` when it ends. The deterministic mode of tests has no threads: a caller that
+//! would wait for a thread runs a piece of background work instead (`run_inline`).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::engine::version::{KeyRange, TableFile};
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 
-/// An engine's place in a pool of threads. Given up by [`Workers::stop`].
+/// An engine's place in a pool of threads, which [`Workers::stop`] gives up.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     membership: Option<Membership>,
@@ -27,7 +27,8 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Lets threads work for the engine, and starts them unless they run already.
+    /// Lets the pool's threads work for the engine, and starts the threads if they are not running
+    /// yet.
     ///
     /// # Errors
     /// An I/O error if the system cannot start another thread.
@@ -46,7 +47,7 @@ impl Workers {
                     share.signal.connect(membership.signal());
                 }
                 workers.membership = Some(membership);
-                // Earlier signals were lost, because nobody was connected.
+                // Repeats the signal, because signals are lost as long as no pool is connected.
                 engine.reads.work.give();
                 Ok(workers)
             }
@@ -58,7 +59,7 @@ impl Workers {
         }
     }
 
-    /// Ends background work: merges under way are given up, a flush under way is finished.
+    /// Ends background work: running merges are abandoned, a running flush is finished.
     pub(crate) fn stop(&mut self, engine: &Engine) {
         engine.state.lock().lifecycle.closing = true;
         engine.closing.store(true, Relaxed);
@@ -67,12 +68,12 @@ impl Workers {
             membership.leave();
         }
         self.pool = None;
-        // The file of the spare log stays, empty, until the next open removes it: without the file,
+        // The empty file of the spare log stays until the next open removes it: without the file,
         // the log's number could be handed out again.
         let mut state = engine.state.lock();
         let (spare, done) = (state.logs.spare.take(), std::mem::take(&mut state.logs.done));
         drop(state);
-        // The state keeps the error.
+        // `contain` records the error in the state.
         let _ = engine.contain("close", || {
             drop((spare, done));
             Ok(())
@@ -81,7 +82,7 @@ impl Workers {
     }
 }
 
-/// A piece of background work, which is claimed: nobody else does it.
+/// A piece of background work that the current thread has claimed, so that no other thread does it.
 enum Claimed {
     SpareLog,
     /// Freezing the memtable, because its memory is needed.
@@ -90,7 +91,7 @@ enum Claimed {
     Compaction(Arc<Compaction>),
     /// Removing the files of dropped tables.
     Trash,
-    /// Looking into a table for when its entries expire.
+    /// Reading from a table when its entries expire.
     Look(Arc<TableFile>),
 }
 
@@ -111,13 +112,13 @@ impl Member for Engine {
                 None => Next::Wait(None),
             })
         };
-        // After a panic there may be work again once `Engine::resume` has given the signal.
+        // After a panic, there may be work again once `Engine::resume` has signalled it.
         self.contain("a background thread", next).unwrap_or(Next::Wait(None))
     }
 }
 
 impl Engine {
-    /// Waits until something may have changed. In deterministic mode, runs background work instead.
+    /// Waits until the state may have changed. In deterministic mode, runs background work instead.
     pub(crate) fn wait_for_change(&self, state: &mut MutexGuard<'_, State>) {
         match self.inline {
             None => self.changed.wait(state),
@@ -125,12 +126,12 @@ impl Engine {
         }
     }
 
-    /// In deterministic mode, runs background work for one write in four, as the PRNG decides.
+    /// In deterministic mode, runs background work for about one write in four, at random.
     pub(crate) fn maybe_run_inline(&self) {
         let Some(seed) = &self.inline else { return };
         let drawn = {
-            // Not the generator of `base::random`: the choice of writes shapes the databases behind
-            // published figures, so it must not change.
+            // This is not the generator of `base::random`: its numbers determine the databases
+            // behind published figures, so it must not change.
             let mut seed = seed.lock();
             *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             *seed >> 62
@@ -140,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Does one piece of background work: a flush, if one is due, or else a compaction.
+    /// Runs one piece of background work: a flush if one is due, otherwise a compaction.
     fn run_inline(&self) {
         let claim = || {
             let mut state = self.state.lock();
@@ -150,13 +151,13 @@ impl Engine {
             let flush = self.claim_due(&mut state, Lane::Flush);
             Ok(flush.or_else(|| self.claim_due(&mut state, Lane::Compaction)))
         };
-        // The state keeps the error.
+        // `contain` records the error in the state.
         if let Ok(Some(claimed)) = self.contain("background work", claim) {
             self.run_claimed(claimed);
         }
     }
 
-    /// Returns a piece of work that is due in `lane`; `None` if there is none.
+    /// Returns and claims a piece of work that is due in `lane`; `None` if there is none.
     fn claim_due(&self, state: &mut State, lane: Lane) -> Option<Claimed> {
         if state.lifecycle.closing {
             return None;
@@ -182,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// Does a piece of work that was claimed. The state keeps errors.
+    /// Runs a piece of work that was claimed. Errors are recorded in the state.
     fn run_claimed(&self, claimed: Claimed) {
         let _ = self.contain("background work", || {
             match claimed {
@@ -212,15 +213,15 @@ impl Engine {
     }
 
     /// Returns whether a writer asked for a spare log, and clears the request. Callers do this
-    /// before they look for a flush, whose syncs delay the creation of files.
+    /// before they look for a flush, because the syncs of a flush delay the creation of files.
     fn takes_spare_log(&self, state: &mut State) -> bool {
         state.lifecycle.failed.is_none() && std::mem::take(&mut state.logs.wants_spare)
     }
 
     /// Returns the most urgent automatic compaction, if one may be started now.
     ///
-    /// Runs under the state lock, so that nobody takes its inputs before [`claim`] does. It walks
-    /// the tables of the levels that are due, or all tables if no level is.
+    /// The caller holds the state lock, so that no other thread takes the inputs before [`claim`]
+    /// does. Searches the tables of the levels that are due, or all tables if no level is due.
     pub(crate) fn pick(&self, state: &State) -> Option<Compaction> {
         let waits = state.compactions.not_before.is_some() && self.inline.is_none();
         let manual = state.compactions.manual;
@@ -228,8 +229,8 @@ impl Engine {
             return None;
         }
         let levels = match manual {
-            // A piece of the manual compaction waits for tables that are in use. No other
-            // compaction may take tables now, unless writes would soon wait for level 0.
+            // A piece of the manual compaction waits for tables that are in use. No automatic
+            // compaction may take tables now, unless writes would otherwise soon wait for level 0.
             Some(manual) if manual.waits => {
                 0..usize::from(state.version.level(0).len() >= 2 * pick::LEVEL0_COMPACT_FILES)
             }
@@ -250,10 +251,10 @@ impl Engine {
         )
     }
 
-    /// Waits until no flush or compaction runs or is due.
+    /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
-    /// The error that keeps due work from being done.
+    /// The error that keeps the remaining work from being done.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.contain("wait_idle", || self.wait_until_idle())
     }
@@ -274,16 +275,16 @@ impl Engine {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }
-                // A cursor's crawl or a released snapshot may have made the work due without waking
-                // anyone.
+                // A cursor's crawl over tombstones or a released snapshot may have made the work
+                // due without waking a thread.
                 self.reads.work.give();
             }
             self.wait_for_change(&mut state);
         }
     }
 
-    /// Waits for the compactions with keys in `range` that are running now, but not for later ones,
-    /// which could follow each other without end.
+    /// Waits for the compactions with keys in `range` that are running now, but not for later
+    /// compactions, which could follow one another without end.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -306,8 +307,8 @@ impl Engine {
     }
 }
 
-/// Marks the inputs of a compaction, none of which may be in use, and adds it to those that run.
-/// Returns it.
+/// Marks the inputs of a compaction and adds the compaction to the running ones. No other
+/// compaction may be using the inputs. Returns the compaction.
 pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     let compaction = Arc::new(compaction);
     compaction.mark(true);
@@ -386,7 +387,8 @@ mod tests {
         let range = KeyRange { from: Some(b"b"), to: None };
         thread::scope(|scope| {
             let waiting = scope.spawn(|| engine.wait_for_merges_in(range));
-            // One here, one among those that run, and one of the thread that waits.
+            // The first reference is held here, the second by the running compactions, the third by
+            // the waiting thread.
             while Arc::strong_count(&first) < 3 {
                 thread::yield_now();
             }

@@ -1,22 +1,21 @@
-//! Compaction filters: a program's own rule about the entries that compactions read anyway.
+//! Compaction filters: a program's own rule for the entries that compactions read anyway.
 //!
 //! A filter may remove an entry or change its value. Such a change is not a write: it has no
-//! sequence number and is in no log. So a reader that could see the entry before must not see the
-//! change:
+//! sequence number and is in no log. So a reader that could see the entry before the change must go
+//! on seeing it as it was:
 //!
-//! - Snapshots that exist when a merge begins: the filter is not asked about entries that they show
-//!   ([`FilterRule::decide`]).
-//! - Snapshots that are taken while the merge runs: they keep the view from before, if the filter
-//!   has changed anything
+//! - Snapshots that exist when a merge begins: the filter is not called for entries that these
+//!   snapshots show ([`FilterRule::decide`]).
+//! - Snapshots that are taken while the merge runs: if the filter changes any entry, these
+//!   snapshots keep the view from before the merge
 //!   ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
-//! - Iterators and cursors have views of their own.
 //!
 //! An entry that is removed becomes a tombstone with the same sequence number. The tombstone itself
 //! is left out if it hides nothing in deeper levels.
 //!
 //! Entries that have expired when the merge begins are removed by the same rule, before the
-//! program's filter is asked. They are kept for the snapshots that show them: reads of the keyspace
-//! leave expired entries out, but reads of the database itself do not.
+//! program's filter is called. Expired entries that a snapshot shows are kept: reads of the
+//! keyspace leave expired entries out, but reads of the database itself do not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,11 +31,11 @@ pub enum CompactionDecision {
     Keep,
     /// Remove the entry.
     Remove,
-    /// Keep the entry, with another value.
+    /// Keep the entry, but replace its value.
     Change(Vec<u8>),
 }
 
-/// A rule about a key and its value.
+/// A rule for a key and its value.
 type Decide = dyn Fn(&[u8], &[u8]) -> CompactionDecision + Send + Sync;
 
 /// A filter supplied by the program.
@@ -57,19 +56,19 @@ impl fmt::Debug for CompactionFilter {
     }
 }
 
-/// The filter of one merge, with the clock and the snapshots that limit it.
+/// The filter of one merge, with the time and the newest snapshot, which also affect its decisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FilterRule<'a> {
     pub(super) filter: Option<&'a CompactionFilter>,
-    /// The time in milliseconds since the Unix epoch at which entries may have expired; `None` if
-    /// the order is not byte order, in which there are no keyspaces.
+    /// The time, in milliseconds since the Unix epoch, by which entries may have expired; `None` if
+    /// keys are not in byte order, because there are no keyspaces then.
     pub(super) now: Option<u64>,
     /// Sequence number of the newest snapshot; 0 if there is none.
     pub(super) newest_snapshot: SeqNo,
 }
 
 impl FilterRule<'_> {
-    /// Returns the decision about an entry that the merge would keep.
+    /// Returns the decision about an entry that the merge would keep without a filter.
     pub(super) fn decide(&self, entry: &ParsedKey<'_>, value: &[u8]) -> CompactionDecision {
         let is_open = entry.kind == KeyKind::Value && entry.seq > self.newest_snapshot;
         if !is_open {

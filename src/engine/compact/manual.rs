@@ -1,17 +1,17 @@
-//! Compactions that the user asks for.
+//! Manual compactions, which the program requests with `Db::compact_range`.
 //!
 //! 1. The memtable is flushed. Then the request is fixed: a range of keys, and the level that will
-//!    hold it in the end. Later writes are not part of it.
+//!    finally hold the range. Later writes are not part of the request.
 //! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
-//! 3. Last, the tables of that level itself that took part in no merge are rewritten in place.
+//! 3. Finally, the tables of that level that took part in no merge are rewritten in place.
 //!
-//! Each level is compacted in pieces of limited size, so that nothing waits for a whole level:
-//! flushes and automatic compactions of other tables go on meanwhile, level 0 is compacted between
-//! two pieces if it has grown, and each piece frees space.
+//! Each level is compacted in pieces of limited size, so that nothing has to wait for a whole
+//! level: flushes and automatic compactions of other tables continue during the work, level 0 is
+//! compacted between two pieces if it has grown, and each piece frees space.
 //!
-//! A piece that needs a table of an automatic compaction waits until that compaction ends. Until
-//! then the background starts no other, so that the wait is short. The background moves no tables
-//! out of the last level before the manual compaction ends.
+//! A piece that needs a table of an automatic compaction waits until that compaction ends. No other
+//! automatic compaction starts during the wait, so that the wait is short. Before the manual
+//! compaction ends, no automatic compaction moves tables out of the level that will hold the range.
 
 use std::sync::Arc;
 
@@ -28,12 +28,13 @@ use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
 
-/// Maximum size of a piece, in tables of the target size; a single table with all that it overlaps
-/// may exceed it. Raising it writes fewer entries twice, but keeps more tables from automatic
-/// compactions. `docs/performance.md` has the figures.
+/// Maximum size of a piece, in tables of the target size; a single table with all tables that it
+/// overlaps may exceed the maximum. With larger pieces, fewer entries are written twice, but more
+/// tables are withheld from automatic compactions. `docs/performance.md` has the figures.
 const PIECE_TABLES: u64 = 128;
 
-/// The right to run a manual compaction; only one runs at a time. Given back when dropped.
+/// The right to run a manual compaction; only one runs at a time. Dropping the permit gives it
+/// back.
 struct Permit<'a>(&'a Engine);
 
 impl<'a> Permit<'a> {
@@ -44,7 +45,7 @@ impl<'a> Permit<'a> {
             engine.wait_for_change(&mut state);
         }
         state.compactions.manual = Some(Manual { output_level: None, waits: false });
-        // The caller asks for all of the work, so compactions that failed before are tried again.
+        // A manual compaction includes all work, so compactions that failed before are tried again.
         let version = state.version.clone();
         state.compactions.forgive(&version);
         Permit(engine)
@@ -57,16 +58,16 @@ impl Drop for Permit<'_> {
         debug_assert!(ended.is_some(), "another thread ended this manual compaction");
         self.0.changed.notify_all();
         self.0.reads.work.give();
-        // This thread's versions may have been the last to name some tables.
+        // The versions that this thread held may have been the last to name some tables.
         self.0.trash.empty();
     }
 }
 
-/// A range of keys to compact, and the level that is to hold it.
+/// A range of keys to compact, and the level that will hold the range.
 pub(super) struct Request {
     from: Option<Vec<u8>>,
-    /// Inclusive upper bound: at most the last key at the time of the request. If later keys were
-    /// in the range, a writer that appends could keep the compaction from ever ending.
+    /// Inclusive upper bound: at most the last key at the time of the request. If the range
+    /// contained later keys, a writer that appends could keep the compaction from ever ending.
     to: Vec<u8>,
     pub(super) output_level: usize,
     /// Lowest file number of a table written after the request.
@@ -74,8 +75,8 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Returns the request for the tables of `version` in `range`; `None` if there are none. New
-    /// tables get numbers from `first_new` on.
+    /// Returns the request for the tables of `version` in `range`; `None` if no table is in
+    /// `range`. Tables written after the request have the number `first_new` or a higher one.
     pub(super) fn new(
         version: &Version,
         order: &UserComparator,
@@ -85,8 +86,8 @@ impl Request {
     ) -> Option<Request> {
         let deepest = version.deepest_level(order, range)?;
         let is_all = range.from.is_none() && range.to.is_none();
-        // In a level with a smaller target, the result would be too large and have to move on at
-        // once.
+        // In a level with a smaller target, the result would exceed the target and would have to
+        // move to the next level at once.
         let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
         let fits = |level: &usize| bytes <= target_bytes(*level, options);
         let fitting = match is_all {
@@ -109,9 +110,9 @@ impl Request {
         KeyRange { from: self.from.as_deref(), to: Some(&self.to) }
     }
 
-    /// Returns the next piece of a level after the user key `done`, with the piece's last user key;
-    /// `None` after the last piece. A piece is made of tables of the level and the tables that they
-    /// overlap in the levels below, about `most` bytes in all.
+    /// Returns the next piece of a level, which begins after the user key `done`, with the last
+    /// user key of the piece; `None` after the last piece. A piece consists of tables of the level
+    /// and of the tables that they overlap in the levels below, about `most` bytes in all.
     pub(super) fn next_piece(
         &self,
         version: &Arc<Version>,
@@ -147,8 +148,8 @@ impl Request {
 }
 
 impl Engine {
-    /// Compacts everything in `range`: afterwards it lies in one level, without deleted and
-    /// overwritten entries, except those that snapshots hold.
+    /// Compacts everything in `range` into one level, and drops deleted and overwritten entries,
+    /// except those that snapshots need.
     ///
     /// # Errors
     /// Errors of the flush of the memtable and of the merges.
@@ -162,7 +163,7 @@ impl Engine {
         if self.inline.is_some() {
             return self.compact_in_pieces(range);
         }
-        // The compaction runs in a thread of its own, with the low priority of compaction threads.
+        // The compaction runs in a new thread, which has the low priority of compaction threads.
         thread::scope(|scope| {
             let builder = thread::Builder::new().name("minikv-manual".to_owned());
             let spawned = builder.spawn_scoped(scope, || {
@@ -176,8 +177,8 @@ impl Engine {
     }
 
     fn compact_in_pieces(&self, range: KeyRange<'_>) -> Result<()> {
-        // Compactions that began earlier may keep entries that could not be dropped when they
-        // began, because of a reader or the clock. Their outputs would count as written after the
+        // A compaction that began earlier may keep entries that it could not drop because of a
+        // reader or the clock. The outputs of such a compaction would count as written after the
         // request.
         self.wait_for_merges_in(range)?;
         let request = {
@@ -198,7 +199,8 @@ impl Engine {
                 self.relieve_level0();
                 done = Some(last_key);
                 if level == 0 {
-                    // One piece holds all of level 0; later tables are not part of the request.
+                    // One piece holds all of level 0; tables added later are not part of the
+                    // request.
                     break;
                 }
             }
@@ -206,8 +208,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the most urgent automatic compaction if level 0 has grown, so that writes need not
-    /// wait.
+    /// Runs the most urgent automatic compaction if level 0 has grown, so that writes do not have
+    /// to wait.
     fn relieve_level0(&self) {
         let mut state = self.state.lock();
         if state.version.level(0).len() < LEVEL0_COMPACT_FILES {
@@ -216,12 +218,13 @@ impl Engine {
         let Some(compaction) = self.pick(&state) else { return };
         let compaction = claim(&mut state, compaction);
         drop(state);
-        // The error is also kept in the state.
+        // `run_compaction` has recorded the error in the state.
         let _ = self.run_compaction(compaction);
     }
 
-    /// Claims the next piece of a level, after the user key `done`. Returns it with its last user
-    /// key. Waits for tables of other compactions; no automatic compaction starts meanwhile.
+    /// Claims the next piece of a level, which begins after the user key `done`. Returns the piece
+    /// and its last user key. Waits for tables that other compactions use; no automatic compaction
+    /// starts during the wait.
     fn claim_piece(
         &self,
         request: &Request,
@@ -257,7 +260,8 @@ impl Engine {
         taken
     }
 
-    /// Returns whether no other compaction is in the way of `piece`.
+    /// Returns whether `piece` may run: no running compaction conflicts with it, and compactions
+    /// are not paused.
     fn is_free_to_run(&self, state: &State, piece: &Compaction) -> bool {
         let order = self.reads.order.user();
         !state.compactions.paused
@@ -272,8 +276,9 @@ fn set_waits(state: &mut State, waits: bool) -> bool {
     std::mem::replace(&mut manual.waits, waits)
 }
 
-/// Returns the first of `files` that make up a piece, at least one. `most` is the maximum size of a
-/// piece in bytes, including the tables that it overlaps in the level `below`.
+/// Returns as many tables from the start of `files` as fit into a piece, but at least one. `most`
+/// is the maximum size of a piece in bytes, including the tables that it overlaps in the level
+/// `below`.
 fn first_files(
     version: &Version,
     order: &UserComparator,
@@ -318,8 +323,8 @@ fn with_levels_below(
     (Inputs(inputs), output_level)
 }
 
-/// Returns the tables of level 0 that have keys in `range`, with all tables of level 0 that overlap
-/// them, directly or through other tables.
+/// Returns the tables of level 0 that have keys in `range`, and all tables of level 0 that overlap
+/// these tables, directly or through other tables.
 fn closed_level0(
     version: &Version,
     order: &UserComparator,

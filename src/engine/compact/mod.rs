@@ -1,32 +1,33 @@
 //! A compaction: tables of one or more levels become tables of one level.
 //!
 //! 1. [`pick`] chooses the inputs: tables of a level that is over its target, and the tables of the
-//!    next level that they overlap. [`manual`] chooses them for `Db::compact_range`.
+//!    next level that they overlap. For `Db::compact_range`, [`manual`] chooses the inputs.
 //! 2. The inputs are marked, so that no other compaction takes them (`worker::claim`).
-//! 3. Inputs that overlap nothing in the next level move there as they are: only the MANIFEST
-//!    changes. All others are merged, in ranges of keys side by side where that pays ([`parts`]).
+//! 3. Inputs that overlap nothing in the next level are moved there unchanged: only the MANIFEST
+//!    changes. All other inputs are merged; a large merge is divided into key ranges that are
+//!    merged in parallel ([`parts`]).
 //! 4. The merge reads the entries of all inputs in internal key order and leaves out those that no
 //!    reader needs:
 //!    - a version of a key for which every reader sees a newer one ([`retention`]);
 //!    - a tombstone †;
 //!    - an entry that has expired, or that a program's own rule removes ([`filter`]).
-//! 5. The rest is written into new tables ([`output`]). A table ends between two user keys, when it
-//!    is large enough or overlaps too much of the level below its own
+//! 5. The remaining entries are written into new tables ([`output`]). A table ends between two user
+//!    keys, when it is large enough or overlaps too much of the level below the output level
 //!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
-//! 6. The new tables and their names are synced, one edit of the MANIFEST replaces the inputs by
+//! 6. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs by
 //!    the outputs, and readers see the new version. The inputs are removed when the last version
 //!    that names them is dropped.
 //!
 //! † A tombstone is left out if every reader sees it and no level below the output level has a
-//! table whose range holds its key. Otherwise it stays: an older version of the key may lie there,
-//! and would come back. Tables of the levels between inputs and output are inputs themselves. Newer
-//! tables of level 0 may be left out of the inputs; their entries are newer than the tombstone and
-//! do not need it.
+//! table whose range contains its key. Otherwise it stays: such a table may hold an older version
+//! of the key, which would become visible again. Tables of the levels between inputs and output are
+//! inputs themselves. Newer tables of level 0 may be left out of the inputs; their entries are
+//! newer than the tombstone and do not need it.
 //!
 //! A table whose entries have all expired is dropped by an edit alone ([`pick`]).
 //!
-//! A compaction that fails removes its outputs, unless its edit may be in the MANIFEST, and frees
-//! its inputs; `health` decides when it is tried again.
+//! A compaction that fails removes its outputs, unless the MANIFEST may contain its edit, and frees
+//! its inputs; `health` decides when the compaction is tried again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub(crate) mod pick;
 pub(crate) mod plan;
 pub(crate) mod retention;
 
-/// A compaction under way.
+/// A compaction that is running.
 struct Job<'a> {
     compaction: &'a Compaction,
     /// The compaction's number in events.
@@ -66,7 +67,7 @@ struct Replacement {
     files: Vec<NewFile>,
     /// Counts of the entries of the tables that were written, by table number.
     counts: Vec<(u64, EntryCounts)>,
-    /// If set, the new version lacks entries that snapshots after this sequence number show.
+    /// If set, the new version lacks entries that snapshots taken after this sequence number show.
     filtered_after: Option<SeqNo>,
     /// Number of entries that were left out.
     dropped: u64,
@@ -115,7 +116,8 @@ impl Engine {
     /// removes the marks.
     ///
     /// # Errors
-    /// I/O errors, corruption of an input, and [`Error::Closed`]. They are also kept in the state.
+    /// I/O errors, corruption of an input, and [`Error::Closed`]. Each error is also recorded in
+    /// the state.
     pub(crate) fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let job = Job { compaction: &compaction, number: self.next_job(), began: Instant::now() };
         self.observe(|| job.began_event());
@@ -137,7 +139,7 @@ impl Engine {
         state.compactions.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
             Ok(()) => state.compactions.succeeded(),
-            // Neither error is about the inputs.
+            // These errors are not caused by the inputs.
             Err(Error::Closed | Error::Panicked { .. }) => {}
             Err(error) => state.compactions.failed(&compaction, error),
         }
@@ -145,7 +147,7 @@ impl Engine {
         drop(state);
         self.changed.notify_all();
         self.reads.work.give();
-        // Unless a reader still uses the inputs, they are dropped here and can be removed.
+        // Unless a reader still uses the inputs, dropping `compaction` makes them removable.
         drop(compaction);
         self.trash.empty();
         result
@@ -164,8 +166,8 @@ impl Engine {
 
     /// Drops the inputs by an edit alone.
     fn drop_expired(&self, job: &Job<'_>) -> Result<()> {
-        // The drop is not a write: snapshots keep the view that has the tables, because reads of
-        // the database itself show expired entries.
+        // Dropping the tables is not a write: snapshots keep the view that has the tables, because
+        // reads of the database itself show expired entries.
         self.install(job, Replacement { filtered_after: Some(0), ..Replacement::default() })?;
         let tables = job.compaction.input_files().count() as u64;
         self.metrics.expired_tables.fetch_add(tables, Relaxed);
@@ -183,7 +185,8 @@ impl Engine {
         }
         let dropped = merged.dropped;
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
-        // After a failed commit the MANIFEST may or may not name the outputs, so they stay.
+        // After a failed commit, the MANIFEST may or may not name the outputs, so the files are
+        // kept.
         let replacement =
             Replacement { files: merged.files, counts: merged.counts, filtered_after, dropped };
         let took = self.install(job, replacement)?;

@@ -1,4 +1,4 @@
-//! The output tables of a merge, and the rule that says where one ends.
+//! The output tables of a merge, and the rule that decides where a table ends.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{ParsedKey, UserComparator, user_key};
 
-/// A position in the tables of a level that moves along with a merge, whose keys ascend.
+/// A position in the tables of a level, which moves along with a merge because the keys ascend.
 pub(super) struct Follower<'a> {
     files: &'a [Arc<TableFile>],
     at: usize,
@@ -23,7 +23,7 @@ impl<'a> Follower<'a> {
         Follower { files, at: 0 }
     }
 
-    /// Moves past the tables that end before `key`. Returns the size of these tables in bytes.
+    /// Moves past the tables that end before `key`. Returns their total size in bytes.
     pub(super) fn advance(&mut self, order: &UserComparator, key: &[u8]) -> u64 {
         let mut passed = 0;
         while let Some(file) = self.files.get(self.at)
@@ -44,7 +44,7 @@ impl<'a> Follower<'a> {
 
 /// The rule that decides where an output table ends.
 pub(super) struct OutputSplitter<'a> {
-    /// The level below the output level.
+    /// Position in the tables of the level below the output level.
     grandparents: Follower<'a>,
     /// Size in bytes of the grandparent tables that the open table overlaps.
     grandparent_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) struct OutputSplitter<'a> {
 }
 
 impl<'a> OutputSplitter<'a> {
-    /// Creates the rule for tables of about `max_file_bytes`.
+    /// Creates the rule for tables of about `max_file_bytes` bytes.
     pub(super) fn new(compaction: &'a Compaction, max_file_bytes: u64) -> OutputSplitter<'a> {
         OutputSplitter {
             grandparents: Follower::new(&compaction.version, compaction.output_level() + 1),
@@ -63,8 +63,8 @@ impl<'a> OutputSplitter<'a> {
         }
     }
 
-    /// Returns whether the open table of `outputs` must end before `key`, the next user key. Tables
-    /// end between user keys only, so that all versions of a key stay together.
+    /// Returns whether the open table of `outputs` must end before `key`, the next user key. A
+    /// table ends only between two user keys, so that all versions of a key stay together.
     pub(super) fn ends_table(
         &mut self,
         outputs: &Outputs<'_>,
@@ -109,7 +109,7 @@ impl<'a> Outputs<'a> {
         Outputs { engine, level, done, counts, open: None, numbers }
     }
 
-    /// Adds an entry to the open table, or to a new one if none is open. Keys ascend.
+    /// Adds an entry to the open table, or to a new table if none is open. Keys must ascend.
     ///
     /// # Errors
     /// I/O errors.
@@ -119,7 +119,8 @@ impl<'a> Outputs<'a> {
             Some(table) => table,
             None => {
                 let number = self.engine.numbers.take();
-                // Listed before it is created, so that it is removed after a failure.
+                // The number is listed before the file is created, so that a failure removes the
+                // file.
                 self.numbers.push(number);
                 let target = self.engine.table_target();
                 self.open.insert(TableOutput::create(&target, self.level, number)?)
@@ -146,12 +147,12 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().map(|table| user_key(table.last_key()))
     }
 
-    /// Returns the bytes of the open table so far.
+    /// Returns the size of the open table so far, in bytes.
     fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, TableOutput::file_bytes)
     }
 
-    /// Returns the bytes of all tables so far.
+    /// Returns the size of all tables so far, in bytes.
     pub(super) fn written_bytes(&self) -> u64 {
         self.open_bytes() + self.done.iter().map(|file| file.file_bytes).sum::<u64>()
     }
@@ -169,7 +170,8 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Returns the tables, all finished, and the counts of their entries, by table number.
+    /// Returns the tables, all of which are finished, and the counts of their entries, by table
+    /// number.
     pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, EntryCounts)>) {
         debug_assert!(self.open.is_none(), "a table is unfinished");
         debug_assert!(self.done.iter().all(|file| file.file_bytes > 0), "a table has no bytes");

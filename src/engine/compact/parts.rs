@@ -1,5 +1,5 @@
-//! The merge of a compaction's inputs, divided into parts: ranges of user keys that threads merge
-//! side by side.
+//! The merge of a compaction's inputs, divided into parts: ranges of user keys that several threads
+//! merge in parallel.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ use crate::format::key::{
 };
 use crate::table::reader::BlockReadOptions;
 
-/// Number of keys of each input table that are sampled to find parts of about the same size. More
-/// samples make the parts more even and take longer.
+/// Number of keys that are sampled from each input table, in order to find parts of about the same
+/// size. More samples make the parts more even and take longer.
 const SAMPLES: usize = 32;
 
-/// Number of input tables above which only the last key of each is sampled. A higher number makes
-/// parts more even and opens more tables.
+/// Number of input tables above which only the last key of each table is sampled. A higher number
+/// makes parts more even, but more tables are opened for sampling.
 const MANY_FILES: usize = 64;
 
 /// Smallest part that is worth a thread, in tables of the target size. A higher number uses fewer
 /// threads.
 const MIN_PART_TABLES: u64 = 2;
 
-/// Largest number of parts of one compaction. More parts take more processors from reads and
+/// Maximum number of parts of one compaction. More parts leave fewer processors to reads and
 /// writes.
 const MAX_PARTS: usize = 4;
 
@@ -62,8 +62,8 @@ pub(super) struct Merged {
     pub(super) dropped: u64,
     /// Number of entries that had expired, or that the compaction filter removed or changed.
     pub(super) filtered: u64,
-    /// Sequence number of the newest snapshot whose entries the filter left alone; 0 if there was
-    /// none.
+    /// Sequence number of the newest snapshot; 0 if there was none. The filter was not called for
+    /// entries up to this number.
     pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
     begin: Vec<Position>,
@@ -71,14 +71,15 @@ pub(super) struct Merged {
     end: Vec<Position>,
 }
 
-/// Internal key of a cursor's entry; `None` if the cursor is at the end.
+/// Internal key of a cursor's current entry; `None` if the cursor is at the end.
 type Position = Option<Vec<u8>>;
 
 impl Engine {
-    /// Merges the inputs of `compaction`, in parts where that pays. Returns the result.
+    /// Merges the inputs of `compaction`, in several parts if that is worthwhile. Returns the
+    /// result.
     ///
     /// # Errors
-    /// The first error of a part; the outputs of all parts are then removed.
+    /// The first error of a part, after which the outputs of all parts are removed.
     pub(super) fn merge(&self, compaction: &Compaction) -> Result<Merged> {
         let parts = self.parts_of(compaction)?;
         let (newest_snapshot, read_seqs) = self.reads.newest_snapshot_and_read_seqs();
@@ -109,8 +110,8 @@ impl Engine {
         Ok(Merged { newest_snapshot, ..self.joined(merged)? })
     }
 
-    /// Returns the results of all parts as one. If a part failed, removes the outputs of the
-    /// others.
+    /// Returns the results of all parts as one. If a part failed, removes the outputs of the other
+    /// parts.
     fn joined(&self, parts: Vec<Result<Merged>>) -> Result<Merged> {
         let mut all = Merged::default();
         let mut failed = None;
@@ -118,8 +119,7 @@ impl Engine {
         for part in parts {
             let part = match part {
                 Ok(part) => part,
-                // `Closed` says only that the part was stopped; any other error is more
-                // informative.
+                // `Closed` says only that the part was stopped; any other error says more.
                 Err(error) if matches!(failed, None | Some(Error::Closed)) => {
                     failed = Some(error);
                     continue;
@@ -130,8 +130,8 @@ impl Engine {
             all.counts.extend(part.counts);
             all.dropped += part.dropped;
             all.filtered += part.filtered;
-            // In tables whose keys ascend, a part begins at the entry where the previous part ends.
-            // If the keys do not ascend, entries between the two could be lost.
+            // If the keys of all tables ascend, each part begins at the entry where the previous
+            // part ends. If the keys do not ascend, entries between two parts could be lost.
             if last_end.is_some_and(|last_end| last_end != part.begin) {
                 failed.get_or_insert(Error::corruption("the keys of a table do not ascend"));
             }
@@ -145,7 +145,7 @@ impl Engine {
         Err(error)
     }
 
-    /// Returns whether each table ends before the next one begins, by user keys.
+    /// Returns whether each table ends before the next table begins, in the order of user keys.
     fn are_disjoint(&self, files: &[NewFile]) -> bool {
         let order = self.reads.order.user();
         files
@@ -177,8 +177,8 @@ impl Engine {
             self.merge_into(compaction, &mut merge, to, &mut rule, stop, &mut outputs)?;
             Ok((rule.dropped, rule.filtered, begin, merge.positions()))
         };
-        // Panics are contained here, so that outputs are removed and the other parts stop after a
-        // panic, too.
+        // Panics are contained here, so that after a panic, too, outputs are removed and the other
+        // parts stop.
         match self.contain("a compaction", run) {
             Ok((dropped, filtered, begin, end)) => {
                 let (files, counts) = outputs.into_files();
@@ -192,12 +192,12 @@ impl Engine {
         }
     }
 
-    /// Returns a cursor over the inputs, which is at none of their entries yet.
+    /// Returns a cursor over the inputs, which is not positioned yet.
     ///
     /// # Errors
-    /// I/O errors and corruption, of tables that must be opened.
+    /// I/O errors and corruption of tables that must be opened.
     fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
-        // The outputs get checksums of their own, so damage in the inputs must be found here.
+        // The outputs get new checksums, so damage in the inputs must be found here.
         let options = BlockReadOptions {
             verify_checksums: true,
             fill_cache: false,
@@ -219,7 +219,8 @@ impl Engine {
         Ok(MergeCursor::new(self.reads.order.clone(), sources))
     }
 
-    /// Merges from the cursor's position up to the user key `to` (exclusive) into `outputs`.
+    /// Merges the entries from the cursor's position up to the user key `to` (exclusive) into
+    /// `outputs`.
     ///
     /// # Errors
     /// [`Error::Closed`] once `stop` returns true; corruption of an input; I/O errors.
@@ -290,25 +291,26 @@ impl Engine {
         Ok(split(cuts, count, self.reads.order.user()))
     }
 
-    /// Adds some keys of a table to `cuts`, each with the estimated bytes since the previous one.
+    /// Adds some keys of a table to `cuts`, each with the estimated number of bytes since the
+    /// previous key.
     fn sample(&self, file: &Arc<TableFile>, cuts: &mut Vec<(Vec<u8>, u64)>) -> Result<()> {
         let blocks = self.reads.tables.table(&file.slot)?.blocks()?;
         let step = blocks.len().div_ceil(SAMPLES).max(1);
         let bytes = file.file_bytes / (blocks.len() / step).max(1) as u64;
         let separators = blocks.iter().skip(step - 1).step_by(step).map(|block| &block.separator);
-        // A separator too short for an internal key is damage, which the merge will report.
+        // A separator that is too short for an internal key is damage, which the merge will report.
         let keys = separators.filter(|separator| separator.len() >= 8);
         cuts.extend(keys.map(|separator| (user_key(separator).to_vec(), bytes)));
         Ok(())
     }
 
-    /// Returns the number of threads that each of the running compactions may use.
+    /// Returns the number of threads that one running compaction may use.
     fn idle_cores(&self) -> usize {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
         let running = self.state.lock().compactions.running.len();
         let shared = self.options.resources.pool.as_ref().map_or(0, |pool| pool.busy());
         let running = running.max(shared).max(1);
-        // In deterministic mode, there are two parts, one after the other, on any machine.
+        // In deterministic mode, there are two parts on every machine, merged one after the other.
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)
     }
@@ -317,18 +319,18 @@ impl Engine {
 /// The form in which a merge keeps an entry.
 enum Kept {
     AsItIs,
-    /// With the value that the compaction filter gave it.
+    /// With the value that the compaction filter returned.
     Changed(Vec<u8>),
-    /// Expired, or removed by the compaction filter. The tombstone hides the older versions in
-    /// deeper levels.
+    /// As a tombstone: the entry has expired, or the compaction filter removed it. The tombstone
+    /// hides the older versions in deeper levels.
     AsTombstone,
 }
 
-/// The rule that decides what becomes of each entry.
+/// The rule that decides whether and how each entry is kept.
 struct DropRule<'a> {
     retention: Retention,
     filter: FilterRule<'a>,
-    /// The levels below the output level.
+    /// Positions in the levels below the output level.
     deeper: Vec<Follower<'a>>,
     /// Number of entries that were left out.
     dropped: u64,
@@ -378,7 +380,7 @@ impl<'a> DropRule<'a> {
     }
 
     /// Returns whether a tombstone in the place of the entry would have no effect: every reader
-    /// would see it, and it would hide nothing further down.
+    /// would see the tombstone, and it would hide no entry in a deeper level.
     fn hides_nothing(&mut self, entry: &ParsedKey<'_>, order: &UserComparator) -> bool {
         self.retention.all_see(entry.seq)
             && !self.deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))
@@ -386,8 +388,8 @@ impl<'a> DropRule<'a> {
 }
 
 /// Returns at most `count` ranges of about the same size in bytes, in key order, that together
-/// contain all keys. They meet at keys of `cuts`, which gives each key with the bytes since the
-/// previous one.
+/// contain all keys. The ranges meet at keys of `cuts`, which contains each key with the number of
+/// bytes since the previous key.
 pub(super) fn split(
     mut cuts: Vec<(Vec<u8>, u64)>,
     count: u64,
@@ -446,7 +448,7 @@ mod tests {
             engine.state.lock().compactions.running.clear();
             idle
         };
-        // In deterministic mode two cores are assumed, on any machine.
+        // In deterministic mode, two cores are assumed on every machine.
         assert_eq!([0, 1, 2, 3].map(idle), [2, 2, 1, 1]);
     }
 }

@@ -1,21 +1,23 @@
 //! Picks the tables to compact next.
 //!
-//! 1. Each level has a target: for level 0 a number of tables, since each of them makes every read
-//!    more expensive; for every other level a size in bytes, ten times that of the level above.
-//! 2. Levels at or over their target are tried in the order of their scores: their size divided by
-//!    the target, highest first.
-//! 3. From level 0 all tables are taken, unless a running compaction uses one of them; from any
-//!    other level, the free table that overlaps the fewest bytes of the next level in proportion to
-//!    its own size.
-//! 4. If no level yields a compaction, a table is taken that has many tombstones, because scans
-//!    would have to step over them ([`tombstones`](crate::engine::version::tombstones)).
+//! 1. Each level has a target: for level 0 a number of tables, because every table of level 0 makes
+//!    every read more expensive; for every other level a size in bytes, ten times the target of the
+//!    level above.
+//! 2. Levels at or over their target are tried in the order of their scores, highest first. The
+//!    score is the level's size divided by its target.
+//! 3. From level 0, all tables are taken, unless a running compaction uses one of them. From any
+//!    other level, one table is taken: of the tables that no compaction uses, the one that overlaps
+//!    the fewest bytes of the next level in proportion to its own size.
+//! 4. If no level yields a compaction, a table with many tombstones is taken, because scans would
+//!    have to step over them ([`tombstones`](crate::engine::version::tombstones)).
 //! 5. A table whose entries have all expired comes before all others if neither deeper levels nor
 //!    older tables of level 0 have keys in its range: it is dropped without being read. Otherwise
-//!    it is compacted like one with many tombstones.
+//!    the expired table is compacted like a table with many tombstones.
 //!
-//! A compaction is picked only if no running one uses its tables or writes to the same range. The
-//! choice depends only on the arguments, the marks of taken tables (which cannot change, because
-//! the caller holds the state lock), and the tombstones (which readers may report meanwhile).
+//! A compaction is picked only if no running compaction uses its tables or writes to the same
+//! range. The choice depends only on the arguments, the marks of taken tables (which cannot change,
+//! because the caller holds the state lock), and the tombstone counts (which readers may update at
+//! any time).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,8 +28,8 @@ use crate::engine::version::{TableFile, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{SeqNo, UserComparator};
 
-/// Number of tables in level 0 at which it is compacted; LevelDB's `kL0_CompactionTrigger`. A
-/// higher number makes reads search more tables and compactions rewrite less.
+/// Number of tables in level 0 at which level 0 is compacted; LevelDB's `kL0_CompactionTrigger`.
+/// With a higher number, reads search more tables and compactions rewrite less.
 pub(crate) const LEVEL0_COMPACT_FILES: usize = 4;
 /// Number of tables in level 0 at which writes are slowed down. A higher number delays the slowdown
 /// and makes reads slower.
@@ -36,8 +38,8 @@ pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
 /// waits and makes reads slower.
 pub(crate) const LEVEL0_STOP_FILES: usize = 20;
 
-/// Ratio of a level's target to that of the level above. A higher ratio makes fewer levels and more
-/// expensive merges.
+/// Ratio of a level's target to the target of the level above. With a higher ratio, there are fewer
+/// levels and more expensive merges.
 const LEVEL_FACTOR: u64 = 10;
 
 /// Returns the target of a sorted level, in bytes.
@@ -53,7 +55,7 @@ pub(crate) fn target_bytes(level: usize, options: &Options) -> u64 {
     bytes
 }
 
-/// Returns the size of a level divided by its target: 1 is full.
+/// Returns the size of a level divided by its target: 1 means that the level is full.
 fn score(version: &Version, level: usize, options: &Options) -> f64 {
     if level == 0 {
         version.level(0).len() as f64 / LEVEL0_COMPACT_FILES as f64
@@ -62,11 +64,11 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     }
 }
 
-/// The oldest read and the time, which decide whether tombstones and expired entries may be
-/// dropped.
+/// The oldest read sequence number and the time, which decide whether tombstones and expired
+/// entries may be dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// The lowest sequence number at which anyone reads.
+    /// The lowest sequence number at which any reader reads.
     pub oldest_read: SeqNo,
     /// The time in milliseconds since the Unix epoch by which tables may have expired; `None` while
     /// there are snapshots, for which merges keep expired entries.
@@ -80,8 +82,8 @@ impl Moment {
     }
 }
 
-/// Returns the most urgent compaction of tables of `levels` that conflicts with none of the
-/// `running` ones.
+/// Returns the most urgent compaction of tables of `levels` that conflicts with no compaction in
+/// `running`.
 pub(crate) fn pick(
     version: &Arc<Version>,
     order: &UserComparator,
@@ -126,7 +128,7 @@ pub(crate) fn pick(
     })
 }
 
-/// Returns whether no table has an older version of a key of the table `file`.
+/// Returns whether no other table has an older version of a key of the table `file`.
 fn hides_nothing(
     version: &Version,
     level: usize,
@@ -142,9 +144,9 @@ fn hides_nothing(
         && (level + 1..NUM_LEVELS).all(|level| version.overlapping(level, order, range).is_empty())
 }
 
-/// Returns the compaction that moves a table's many tombstones a level down, or drops them if no
-/// table further down has entries that they could hide. Unless `is_dense`, there must be enough
-/// tombstones to justify rewriting the entries of the tables that they meet in the next level.
+/// Returns the compaction that moves a table's many tombstones one level down, or drops them if no
+/// deeper table has entries that they could hide. Unless `is_dense`, there must be enough
+/// tombstones to justify rewriting the entries of the tables that they overlap in the next level.
 fn pick_tombstones(
     version: &Arc<Version>,
     level: usize,
@@ -172,9 +174,9 @@ fn pick_tombstones(
         let inputs = Inputs(vec![(level, files)]);
         return Some(Compaction::from_inputs(version.clone(), order, inputs, level));
     }
-    // Unless a cursor crawled over the tombstones, there must be at least half as many of them as
-    // entries that the merge rewrites. Tombstones that are spread over all keys are not worth a
-    // merge: each of their tables overlaps many entries.
+    // Unless `is_dense`, the number of tombstones must be at least half the number of entries that
+    // the merge rewrites. Tombstones that are spread over all keys are not worth a merge, because
+    // each of their tables overlaps many entries.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();
@@ -185,8 +187,8 @@ fn pick_tombstones(
     Some(if has_below { compaction } else { compaction.merging() })
 }
 
-/// Returns the compaction of all tables of level 0, unless a running compaction uses one of them.
-/// All are taken because they mostly overlap, and reads have to search each of them.
+/// Returns the compaction of all tables of level 0; `None` if a running compaction uses one of
+/// them. All tables are taken because most of them overlap, and reads have to search each of them.
 fn pick_level0(
     version: &Arc<Version>,
     order: &UserComparator,
@@ -194,7 +196,7 @@ fn pick_level0(
 ) -> Option<Compaction> {
     let files = version.level(0);
     // Only one compaction of level 0 runs at a time: the tables of a second one could be newer than
-    // those of the first, and reach level 1 before them.
+    // the tables of the first one, and reach level 1 before them.
     if !files.iter().all(is_free) {
         return None;
     }
@@ -202,7 +204,7 @@ fn pick_level0(
 }
 
 /// Returns the compaction of the free table that overlaps the fewest bytes of the next level in
-/// proportion to its own size: it moves bytes down at the lowest cost.
+/// proportion to its own size: this moves bytes down at the lowest cost.
 fn pick_sorted(
     version: &Arc<Version>,
     level: usize,
@@ -213,8 +215,8 @@ fn pick_sorted(
     let mut best: Option<(u64, Vec<Arc<TableFile>>)> = None;
     let mut from = 0;
     for (at, file) in version.level(level).iter().enumerate() {
-        // Both levels are sorted, so the first table of the next level that may overlap only
-        // moves forward.
+        // Both levels are sorted, so the position of the first table of the next level that may
+        // overlap only moves forward.
         while from < below.len() && order.compare(below[from].last_key(), file.first_key()).is_lt()
         {
             from += 1;

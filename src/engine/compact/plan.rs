@@ -8,7 +8,7 @@ use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::UserComparator;
 
-/// Tables by level, from the newest level to the oldest.
+/// Input tables by level, beginning with the level that has the newest entries.
 #[derive(Debug)]
 pub(crate) struct Inputs(pub Vec<(usize, Vec<Arc<TableFile>>)>);
 
@@ -22,18 +22,19 @@ impl Inputs {
     }
 }
 
-/// The way in which a compaction disposes of its inputs.
+/// The action of a compaction on its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionKind {
     /// The inputs are merged into new tables.
     Merge,
-    /// The inputs move to the output level as they are.
+    /// The inputs are moved to the output level unchanged.
     Move,
     /// The inputs are dropped without being read, because all their entries have expired.
     Drop,
 }
 
-/// The plan of a compaction, from its choice to its end.
+/// The plan of a compaction, which exists from the choice of the inputs to the end of the
+/// compaction.
 #[derive(Debug)]
 pub(crate) struct Compaction {
     /// The version that the inputs belong to.
@@ -41,15 +42,15 @@ pub(crate) struct Compaction {
     pub(super) inputs: Inputs,
     pub(super) output_level: usize,
     pub(super) kind: CompactionKind,
-    /// First user key of all inputs.
+    /// Lowest user key of all inputs.
     first_key: Vec<u8>,
-    /// Last user key of all inputs.
+    /// Highest user key of all inputs.
     last_key: Vec<u8>,
 }
 
 impl Compaction {
-    /// Returns the compaction of `files` of `level` into the next level, with the tables that they
-    /// overlap there; `None` if another compaction uses any of these tables.
+    /// Returns the compaction of `files` of `level` into the next level, together with the tables
+    /// that they overlap there; `None` if another compaction uses any of these tables.
     pub(crate) fn new(
         version: &Arc<Version>,
         order: &UserComparator,
@@ -82,9 +83,9 @@ impl Compaction {
         Some(Compaction { kind, ..merge })
     }
 
-    /// Returns the merge of `inputs`, which must contain all tables between their first and last
-    /// keys in the levels from the first input level to `output_level`; only newer tables of level
-    /// 0 may be left out.
+    /// Returns the merge of `inputs`. In the levels from the first input level to `output_level`,
+    /// `inputs` must contain all tables between the first and the last key; only newer tables of
+    /// level 0 may be left out.
     pub(crate) fn from_inputs(
         version: Arc<Version>,
         order: &UserComparator,
@@ -107,12 +108,13 @@ impl Compaction {
         }
     }
 
-    /// Returns the same compaction, but never as a move, which would give no space back.
+    /// Returns the same compaction, but always as a merge: a move would free no space.
     pub(crate) fn merging(self) -> Compaction {
         Compaction { kind: CompactionKind::Merge, ..self }
     }
 
-    /// Returns the compaction that drops a table of `level` that hides nothing in other tables.
+    /// Returns the compaction that drops a table of `level`. The table must hide nothing in other
+    /// tables.
     pub(super) fn drop_of(
         version: &Arc<Version>,
         order: &UserComparator,
@@ -124,8 +126,8 @@ impl Compaction {
         Compaction { kind: CompactionKind::Drop, ..merge }
     }
 
-    /// Returns whether the outputs of the two compactions could overlap. (Marks show whether they
-    /// share inputs.)
+    /// Returns whether the outputs of the two compactions could overlap. (Shared inputs are
+    /// prevented by the marks on the tables.)
     pub(crate) fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
         self.output_level == other.output_level && self.meets(order, other.range())
     }
@@ -141,7 +143,7 @@ impl Compaction {
         !before && !after
     }
 
-    /// Marks the inputs as taken, or as free again. The caller holds the state lock.
+    /// Marks the inputs as taken, or as free again. The caller must hold the state lock.
     pub(crate) fn mark(&self, taken: bool) {
         for (_, file) in self.inputs.files() {
             let was_taken = file.compacting.swap(taken, Relaxed);
@@ -171,9 +173,9 @@ impl Compaction {
     }
 }
 
-/// Ratio of overlapped bytes in the next level to the target size of a table, above which a table
-/// is not moved down, and an output ends. A higher limit makes fewer, larger tables, and makes
-/// their later merges more expensive.
+/// Maximum ratio of the bytes that a table overlaps in the next level to the target size of a
+/// table. A table above this ratio is not moved down, and an output table ends when it exceeds the
+/// ratio. A higher ratio makes fewer, larger tables, but their later merges are more expensive.
 pub(crate) const MAX_GRANDPARENT_FACTOR: u64 = 10;
 
 /// Returns whether no compaction has taken the table.
@@ -181,9 +183,9 @@ pub(crate) fn is_free(file: &Arc<TableFile>) -> bool {
     !file.compacting.load(Relaxed)
 }
 
-/// Returns the table at `at` with the neighbours that share a user key with it. Two tables of a
-/// level may hold versions of one key (old versions of LevelDB ended tables there); if only the
-/// newer version moved down, the older one would hide it.
+/// Returns the table at the position `at` and the neighbours that share a user key with it. Two
+/// tables of a level may hold versions of the same key (old versions of LevelDB could end a table
+/// between them); if only the newer version moved down, the older version would hide it.
 pub(super) fn clean_cut(
     files: &[Arc<TableFile>],
     at: usize,
@@ -202,7 +204,7 @@ pub(super) fn clean_cut(
     files[first..=last].to_vec()
 }
 
-/// Returns `files` of a sorted level with the neighbours that share a user key with them.
+/// Returns `files` of a sorted level and the neighbours that share a user key with them.
 pub(crate) fn clean_cut_of(
     level_files: &[Arc<TableFile>],
     files: &[Arc<TableFile>],
@@ -234,7 +236,7 @@ pub(super) fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
     files.iter().map(|file| file.file_bytes).sum()
 }
 
-/// Returns whether the key ranges of the tables, given in any order, do not overlap.
+/// Returns whether the key ranges of `files`, which may be in any order, are disjoint.
 fn are_disjoint(files: &[Arc<TableFile>], order: &UserComparator) -> bool {
     let mut sorted: Vec<_> = files.iter().collect();
     sorted.sort_by(|a, b| order.compare(a.first_key(), b.first_key()));

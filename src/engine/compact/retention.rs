@@ -1,27 +1,28 @@
 //! The rule that decides which versions of a key a merge keeps.
 //!
-//! A reader at sequence number `s` sees the newest version that is not newer than `s`. So the older
-//! of two successive versions of a key is shadowed, and left out, if no reader's sequence number
-//! lies between theirs.
+//! A reader at sequence number `s` sees the newest version whose sequence number is not above `s`.
+//! So the older of two successive versions of a key is shadowed, and left out, if no reader's
+//! sequence number lies between the sequence numbers of the two versions.
 
 use crate::base::{Error, Result};
 use crate::format::key::{ParsedKey, SeqNo, UserComparator};
 
-/// Decides which versions of a key a reader may still see. Entries must come in internal key order.
+/// Decides which versions of a key a reader may still see. Entries must be passed in internal key
+/// order.
 #[derive(Debug)]
 pub(crate) struct Retention {
-    /// Sequence numbers at which the database is read, ascending.
+    /// Sequence numbers at which the database is read, in ascending order.
     read_seqs: Vec<SeqNo>,
     order: UserComparator,
-    /// User key of the last entry.
+    /// User key of the previous entry.
     key: Vec<u8>,
-    /// Sequence number of the last entry; `None` before the first.
+    /// Sequence number of the previous entry; `None` before the first entry.
     newer: Option<SeqNo>,
 }
 
 impl Retention {
-    /// Creates the rule that keeps every version that a reader at one of the sequence numbers
-    /// `read_seqs`, which must ascend, can see.
+    /// Creates the rule that keeps every version that is visible at one of the sequence numbers
+    /// `read_seqs`, which must ascend.
     pub(crate) fn new(read_seqs: Vec<SeqNo>, order: UserComparator) -> Retention {
         debug_assert!(
             read_seqs.is_sorted_by(|a, b| a < b),
@@ -30,11 +31,11 @@ impl Retention {
         Retention { read_seqs, order, key: Vec::new(), newer: None }
     }
 
-    /// Returns whether every reader sees a newer version of the key instead of this one.
+    /// Returns whether every reader sees a newer version of the key instead of this entry.
     ///
     /// # Errors
-    /// Corruption if the entries do not ascend. The same entry twice, from two tables, is harmless:
-    /// the second is shadowed.
+    /// Corruption if the entries do not ascend. If the same entry comes twice, from two tables,
+    /// this is harmless: the second one is shadowed.
     pub(crate) fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> Result<bool> {
         if let Some(newer) = self.newer.replace(entry.seq) {
             let step = self.order.compare(entry.user_key, &self.key);
@@ -51,7 +52,8 @@ impl Retention {
         Ok(false)
     }
 
-    /// Returns whether every reader sees the entry at `seq` or a newer version of its key.
+    /// Returns whether every reader sees the entry with the sequence number `seq`, or a newer
+    /// version of its key.
     pub(super) fn all_see(&self, seq: SeqNo) -> bool {
         self.read_seqs.first().is_none_or(|&oldest| seq <= oldest)
     }

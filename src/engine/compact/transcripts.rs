@@ -1,4 +1,4 @@
-//! Transcripts of the tables that a compaction takes and the entries that a merge keeps.
+//! Transcripts that show the tables that a compaction takes and the entries that a merge keeps.
 
 use std::sync::Arc;
 
@@ -113,8 +113,8 @@ impl Machine {
         }
     }
 
-    /// Returns the pieces of a manual compaction, with the last key of each, as if none of them
-    /// changed the version.
+    /// Returns the pieces of a manual compaction, each with its last key. The version does not
+    /// change between the pieces.
     fn pieces(&self, command: &Command<'_>) -> String {
         let range = KeyRange {
             from: command.arg("from").map(str::as_bytes),
@@ -142,7 +142,7 @@ impl Machine {
         lines.join("\n")
     }
 
-    /// Returns the size of each level with tables, relative to its target, as text.
+    /// Returns the size of each level that has tables, relative to the level's target, as text.
     fn fullness(&self) -> String {
         let levels = (0..NUM_LEVELS).filter(|&level| !self.version.level(level).is_empty());
         let line = |level| match level {
@@ -198,7 +198,7 @@ impl Machine {
     }
 }
 
-/// Returns a compaction as text: its inputs, its output level, and what becomes of them.
+/// Returns a compaction as text: its inputs, its output level, and its kind.
 fn show(compaction: &Compaction) -> String {
     let inputs = compaction.inputs.0.iter().filter(|(_, files)| !files.is_empty());
     let inputs = inputs.map(|(level, files)| format!("L{level} {}", numbers(files)));

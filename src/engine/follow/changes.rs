@@ -1,15 +1,15 @@
 //! The batches that a writer commits, read from its logs in order.
 //!
-//! A reader takes these steps, again and again:
-//! 1. Ask for the last sequence number that is committed. Everything up to it is in the logs, or
-//!    was removed with one of them, or was never in a log.
-//! 2. Find the log after the current one. If that log has begun, the current one is complete.
+//! A reader repeats these steps:
+//! 1. Ask for the last committed sequence number. Every write up to it is in the logs, or was
+//!    removed with a log, or was never in a log.
+//! 2. Find the log after the current one. If that log has begun, the current log is complete.
 //! 3. Yield the batches up to the committed number, and continue in the next log. A batch with a
 //!    higher number than expected shows a gap; so does a committed number that no log reaches.
 //!
-//! The first record of a log states the sequence number at which it begins. A batch at or after
-//! that number in an earlier log was never committed: its sync failed, and the writer resumed with
-//! a new log.
+//! The first record of a log states the sequence number at which the log begins. A batch in an
+//! earlier log with that number or a higher one was never committed: its sync failed, and the
+//! writer resumed with a new log.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -37,12 +37,12 @@ pub struct Changes {
     writer: Writer,
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// The sequence number of the last change yielded; before the first, that of the change before
-    /// it.
+    /// The sequence number of the last change yielded; before the first change is yielded, the
+    /// number after which the changes begin.
     last_seq: SeqNo,
     /// The last sequence number that is known to be committed.
     committed: SeqNo,
-    /// The log to read; `None` if none has begun.
+    /// The log to read; `None` if no log has begun.
     current: Option<Current>,
     /// The log after `current`, if that log has begun.
     next: Option<Current>,
@@ -55,12 +55,12 @@ pub struct Changes {
 enum Writer {
     /// A database that is open in this process.
     Here(Arc<ReadState>),
-    /// A database that is followed.
+    /// A database of another process, which this process follows.
     Elsewhere(Arc<Followed>),
 }
 
 impl Writer {
-    /// Returns the last sequence number that is committed. All records up to it are in files.
+    /// Returns the last committed sequence number. All records up to that number are in files.
     fn committed(&self) -> Result<SeqNo> {
         match self {
             Writer::Here(reads) => Ok(reads.visible_seq()),
@@ -77,15 +77,15 @@ impl Writer {
     }
 }
 
-/// A log that is read.
+/// A log that is being read.
 #[derive(Debug)]
 struct Current {
     number: u64,
     path: PathBuf,
     reader: LogReader,
-    /// The sequence number that the first record states; `None` if the record is not complete yet.
+    /// The sequence number that the first record states; `None` if that record is not complete yet.
     begins_at: Option<SeqNo>,
-    /// The last batch read, if it was not committed yet.
+    /// The batch that was read last, if it was not committed yet.
     ahead: Option<WriteBatch>,
 }
 
@@ -116,13 +116,14 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Returns the sequence number of the last change that was yielded; before the first, that of
-    /// the change before it. Reading may continue from that number later, even in another process.
+    /// Returns the sequence number of the last change that was yielded; before the first change is
+    /// yielded, the number after which the changes begin. Reading may continue from the returned
+    /// number later, even in another process.
     pub fn sequence(&self) -> u64 {
         self.last_seq
     }
 
-    /// Returns the next batch; `None` if there is none now.
+    /// Returns the next batch; `None` if there is no further batch at present.
     fn next_batch(&mut self) -> Result<Option<WriteBatch>> {
         loop {
             if let Some(batch) = self.read_on()? {
@@ -133,8 +134,8 @@ impl Changes {
                 // next one.
                 let Some(next) = self.next.take() else { return Err(self.lost(self.committed)) };
                 match next.begins_at {
-                    // The next log reuses the number of the last batch yielded: it was never
-                    // committed.
+                    // The next log reuses the number of the last batch yielded, so that batch was
+                    // never committed.
                     Some(begin) if begin <= self.last_seq => return Err(self.lost(begin)),
                     _ => self.current = Some(next),
                 }
@@ -153,8 +154,8 @@ impl Changes {
         }
     }
 
-    /// Returns the next committed batch of the current log, up to where the log ended when it was
-    /// last looked at; `None` if there is no further one.
+    /// Returns the next committed batch of the current log, up to the end that the log had when it
+    /// was last checked; `None` if there is no further batch.
     fn read_on(&mut self) -> Result<Option<WriteBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let end = self.next.as_ref().and_then(|next| next.begins_at);
@@ -178,8 +179,8 @@ impl Changes {
     }
 
     /// Returns the log in which the changes begin: the last log that begins at or before the first
-    /// change. If there is none, returns the oldest log, whose first batch shows that changes are
-    /// missing.
+    /// change. If there is no such log, returns the oldest log, whose first batch shows that
+    /// changes are missing.
     fn first_log(&self) -> Result<Option<Current>> {
         self.with_logs(|logs| {
             let mut oldest = None;
@@ -208,8 +209,8 @@ impl Changes {
             if let Some(log) = self.open_begun(first)? {
                 return Ok(Some(log));
             }
-            // A writer creates a log ahead of its use, and may never use it. The newer ones are
-            // looked at first: an older one does not begin after a newer one has.
+            // A writer creates a log ahead of its use, and may never use it. Newer logs are checked
+            // first: once a newer log has begun, an older one can no longer begin.
             let mut next = None;
             for &number in newer.iter().rev() {
                 next = self.open_begun(number)?.or(next);
@@ -220,7 +221,7 @@ impl Changes {
     }
 
     /// Calls `look` with the numbers of all logs, in ascending order. Calls it again if the writer
-    /// removes one of the logs meanwhile.
+    /// has removed one of the logs in the middle of a call.
     fn with_logs<T>(&self, look: impl Fn(&[u64]) -> Result<T>) -> Result<T> {
         loop {
             let files = directory::list(&*self.fs, &self.dir)?;
@@ -258,7 +259,7 @@ impl Changes {
 impl Current {
     fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<Current> {
         let mut first = open_reader(file.clone(), &path)?;
-        // This makes the first read a short one.
+        // `resume` makes the first read of the file a short one.
         first.resume()?;
         let begins_at = match first.next()? {
             Some(record) => Some(decode_header(record)?.0),

@@ -1,4 +1,4 @@
-//! The MANIFEST of a database that is followed, read on as edits are appended to it.
+//! Reads the MANIFEST of a followed database, and continues as edits are appended to it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::format::edit::VersionEdit;
 use crate::fs::Fs;
 use crate::log::LogReader;
 
-/// A MANIFEST, and the place up to which it was read.
+/// A MANIFEST, and the position up to which it was read.
 #[derive(Debug)]
 pub(super) struct Edits {
     name: String,
@@ -21,7 +21,7 @@ pub(super) struct Edits {
 }
 
 impl Edits {
-    /// Returns the MANIFEST of `survey`, read as far as the survey has read it.
+    /// Returns the MANIFEST of `survey`, positioned where the survey stopped reading.
     pub(super) fn after(dir: &Path, survey: Survey) -> Result<Edits> {
         let path = dir.join(&survey.manifest_name);
         let reader = LogReader::new(survey.manifest, &path)?.beside_writer(true);
@@ -31,11 +31,11 @@ impl Edits {
     }
 
     /// Reads the edits appended since the last read, and merges them into `net`. Returns whether
-    /// there were any; `None` if `CURRENT` names another MANIFEST by now, or another file has taken
-    /// its name.
+    /// there were any edits; `None` if `CURRENT` now names another MANIFEST, or if another file has
+    /// replaced the MANIFEST under the same name.
     ///
     /// # Errors
-    /// Corruption of `CURRENT` or the MANIFEST; another comparator; I/O errors.
+    /// Corruption of `CURRENT` or the MANIFEST; a different comparator; I/O errors.
     pub(super) fn read_on(
         &mut self,
         fs: &dyn Fs,
@@ -68,7 +68,7 @@ impl Edits {
     }
 }
 
-/// Appends the tables of `edit` to `net`, so that applying `net` has the effect of both.
+/// Adds the changes of `edit` to `net`, so that applying `net` has the effect of both edits.
 fn merge(net: &mut VersionEdit, edit: VersionEdit) {
     let added = |net: &VersionEdit, level, number| {
         net.new_files.iter().position(|new| (new.level, new.number) == (level, number))

@@ -1,7 +1,7 @@
-//! The logs of a database that is followed, read on as records are appended to them.
+//! Reads the logs of a followed database, and continues as records are appended to them.
 //!
 //! A writer finishes a log before it begins the next one. So once a later log has begun, the
-//! current one is read to its end, and only then the later one: a view never has a record without
+//! current log is read to its end before the later one is read: a view never has a record without
 //! all records before it.
 
 use std::collections::BTreeSet;
@@ -23,12 +23,13 @@ use crate::format::record::HEADER_BYTES;
 use crate::fs::{Fs, ReadFile};
 use crate::log::LogReader;
 
-/// The logs that were read, and the place up to which the last of them was read.
+/// The logs that were read, and the position up to which the last of them was read.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
-    /// The memtables of the logs, oldest first, each with the number of the last log in it.
+    /// The memtables of the logs, oldest first, each with the number of the last log whose records
+    /// it holds.
     mems: Vec<(u64, Arc<Memtable>)>,
-    /// The last log that has begun. It fills the last memtable.
+    /// The last log that has begun. Its records go into the last memtable.
     current: Option<Current>,
     /// The live logs up to the current one.
     known: BTreeSet<u64>,
@@ -59,8 +60,8 @@ pub(super) struct Source<'a> {
 }
 
 impl Logs {
-    /// Returns the logs as they were read when the database was opened; `None` if they cannot be
-    /// read on from there.
+    /// Returns the logs, positioned where the open stopped reading them; `None` if reading cannot
+    /// continue from there.
     ///
     /// # Errors
     /// I/O errors.
@@ -82,12 +83,12 @@ impl Logs {
         }))
     }
 
-    /// Reads everything that was appended to the logs and is not in tables. `files` were listed
-    /// before the MANIFEST was read; `numbers` are the numbers in the MANIFEST. Returns whether
-    /// anything was read; `None` if the logs do not continue those read before.
+    /// Reads all records that were appended to the logs and are not in tables. `files` must have
+    /// been listed before the MANIFEST was read; `numbers` are the numbers in the MANIFEST. Returns
+    /// whether any record was read; `None` if the logs do not continue the logs read before.
     ///
     /// # Errors
-    /// Corruption of a log, and I/O errors: `NotFound` for a log that the writer has removed since.
+    /// Corruption of a log, and I/O errors: `NotFound` for a log that the writer has removed.
     pub(super) fn read_on(
         &mut self,
         source: &Source<'_>,
@@ -122,8 +123,8 @@ impl Logs {
         Ok(Some(changed))
     }
 
-    /// Returns whether the live logs are exactly the logs read before whose records are not all in
-    /// tables yet, followed by newer ones.
+    /// Returns whether the live logs are exactly the previously read logs that have records outside
+    /// of tables, followed by newer logs.
     fn are_continued_by(&self, live: &[u64], numbers: &Recovered) -> bool {
         let Some(current) = &self.current else { return true };
         let is_there = current.number < numbers.log_number || live.contains(&current.number);
@@ -131,15 +132,15 @@ impl Logs {
         is_there && live.iter().all(is_known)
     }
 
-    /// Forgets the logs before the first one that is not in tables.
+    /// Forgets the logs whose records are all in tables: those before the log `log_number`.
     fn drop_flushed(&mut self, log_number: u64) {
         self.mems.retain(|(number, _)| *number >= log_number);
         self.current.take_if(|current| current.number < log_number);
     }
 
-    /// Makes the log `number` the current one, with a memtable of its own. Returns false if its
-    /// only record is a marker which shows that writes between `before` and this log are missing:
-    /// then there is nothing to read.
+    /// Makes the log `number` the current one, with a memtable of its own. Returns false if there
+    /// is nothing to read because the only record is a marker, and this marker shows that writes
+    /// between `before` and this log are missing.
     ///
     /// # Errors
     /// Corruption if the first record is such a marker and another record follows it; I/O errors.
@@ -168,13 +169,13 @@ impl Logs {
         Ok(true)
     }
 
-    /// Inserts what was appended to the current log into its memtable. `in_tables` is the last
-    /// sequence number in tables. Returns whether there was anything; `None` if the records do not
-    /// follow those that readers may have seen.
+    /// Inserts the records appended to the current log into its memtable. `in_tables` is the last
+    /// sequence number in tables. Returns whether there were any records; `None` if the records do
+    /// not follow the records that readers may have seen.
     ///
     /// # Errors
-    /// I/O errors; corruption, also if an empty batch shows that writes before it are missing, and
-    /// another record follows it.
+    /// I/O errors; corruption, which includes an empty batch that shows missing writes, if another
+    /// record follows that batch.
     fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));
@@ -186,7 +187,7 @@ impl Logs {
                 let error = Error::corruption(format!("log {gap}"));
                 return Err(error.in_file(&current.path).at(current.reader.record_offset()));
             }
-            // Tables with the writes in between may have been ingested since the MANIFEST was read.
+            // Tables with the missing writes may have been ingested since the MANIFEST was read.
             gap = gap_before(record, self.last_seq.max(in_tables), false);
             let (first, last) = match check(record, source.shift) {
                 Ok(None) => continue,
@@ -213,11 +214,11 @@ impl Logs {
     }
 }
 
-/// Checks a record, which is a batch: it is inserted completely or not at all. Returns its first
-/// and last sequence number; `None` if it is empty.
+/// Checks a record, which holds a batch, before it is inserted: a batch is inserted completely or
+/// not at all. Returns the first and the last sequence number of the batch; `None` if it is empty.
 ///
 /// # Errors
-/// Corruption of the batch, which includes numbers to which `shift` cannot be added.
+/// Corruption of the batch, including sequence numbers to which `shift` cannot be added.
 fn check(record: &[u8], shift: SeqNo) -> Result<Option<(SeqNo, SeqNo)>> {
     decode_ops(record).try_for_each(|op| op.map(drop))?;
     let (first, count) = decode_header(record)?;
@@ -228,7 +229,7 @@ fn check(record: &[u8], shift: SeqNo) -> Result<Option<(SeqNo, SeqNo)>> {
     }
 }
 
-/// Opens the logs with the numbers `logs`, which ascend, up to the last one that has begun.
+/// Opens the logs with the numbers `logs`, which must ascend, up to the last log that has begun.
 fn open_begun(source: &Source<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
     let mut begun = Vec::new();
     for number in logs.into_iter().rev() {
@@ -237,7 +238,7 @@ fn open_begun(source: &Source<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn R
         let mut header = [0; HEADER_BYTES];
         let is_read = file.read_at(&mut header, 0);
         is_read.map_err(|error| Error::io("read", &path, error))?;
-        // A writer may create a log ahead of its use, and allocate zeros for it.
+        // A writer may create a log ahead of its use, and preallocate zeros.
         if !begun.is_empty() || header != [0; HEADER_BYTES] {
             begun.push((number, file));
         }

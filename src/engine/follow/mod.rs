@@ -1,31 +1,32 @@
-//! Following a database that another process writes: [`Followed::refresh`] brings the view of a
-//! read-only open up to date by reading only what was added to the files.
+//! Following a database that another process writes: [`Followed::refresh`] updates the view of a
+//! read-only open by reading only the data that was added to the files.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `changes` | the batches in the logs, in order |
-//! | `edits` | the MANIFEST, read on from its last edit |
-//! | `logs` | the logs, read on from their last record |
+//! | `edits` | the MANIFEST, read from the last known edit on |
+//! | `logs` | the logs, read from the last known record on |
 //! | `poll` | refreshes at an interval |
 //!
 //! A refresh takes these steps:
-//! 1. List the files. Each log that is needed by the MANIFEST, which the next step reads, is then
-//!    in the list or is created later.
+//! 1. List the files. Every log that the MANIFEST needs, as the next step reads it, is then in the
+//!    list or is created later.
 //! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: the tables
-//!    that the edits add may be newer than the records of a log that was created meanwhile. Open
-//!    the tables that the edits add.
-//! 3. Append the records added to each log to its memtable, where nobody sees them yet. A memtable
-//!    is dropped once its log is in tables.
+//!    that the edits add may be newer than the records of a log that was created between the two
+//!    steps. Open the tables that the edits add.
+//! 3. Append the records added to each log to its memtable, where readers do not see them yet. A
+//!    memtable is dropped once its log is in tables.
 //! 4. Make the new sequence number visible, and then show the new view. A reader that still has the
-//!    old view may use the new number: the old view has the old tables and whole logs in order, so
-//!    that it shows a state in between. In the other order a reader could use the old number with
-//!    new tables, in which a compaction has dropped what was visible at that number.
+//!    old view may use the new number: the old view has the old tables and complete logs in order,
+//!    so it shows a state between the old and the new one. In the opposite order, a reader could
+//!    use the old number with new tables, in which a compaction has dropped entries that were
+//!    visible at the old number.
 //!
-//! If the files do not continue those read before, everything is read again, as by an open: after a
-//! change of the MANIFEST's name, after a repair, or if another database has taken the place of
-//! this one. Sequence numbers may then be lower than before. Readers must not see the visible
-//! number go back, so the records of logs get higher numbers from then on (`Progress::shift`):
-//! above those in tables, and in the same order.
+//! If the files do not continue the files read before, everything is read again, as by an open.
+//! This happens if the name of the MANIFEST changes, after a repair, or if another database has
+//! taken the place of this one. Sequence numbers may then be lower than before. Readers must not
+//! see the visible sequence number go back, so the records of logs get higher numbers from then on
+//! (`Progress::shift`): above the numbers in tables, and in the same order.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,28 +56,29 @@ mod logs;
 pub(crate) mod poll;
 
 /// Number of times that the files are listed again because a file was removed before it was opened.
-/// After that, everything is read again. Raising it helps beside a writer that compacts all the
-/// time.
+/// After that, everything is read again. A higher number helps if the writer compacts all the time.
 const MAX_TRIES: usize = 20;
 
 /// The result of a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refreshed {
-    /// Whether anything was written, flushed or compacted since the last refresh or the opening.
+    /// Whether anything was written, flushed or compacted since the last refresh or, before the
+    /// first one, since the database was opened.
     pub changed: bool,
     /// The sequence number of the last write that is now visible to reads.
     pub sequence: u64,
-    /// Whether all files were read again, as by an opening, because they did not continue those
-    /// read before: the writer began a new MANIFEST, or the database was repaired or replaced.
+    /// Whether all files were read again, as when the database is opened, because they did not
+    /// continue the files read before: the writer began a new MANIFEST, or the database was
+    /// repaired or replaced.
     pub restarted: bool,
 }
 
-/// A database opened for reading only, and the place up to which its files were read.
+/// A database opened for reading only, and the position up to which its files were read.
 pub(crate) struct Followed {
     /// The state for reads.
     pub state: Arc<ReadState>,
-    /// The result of replaying the logs at the opening.
+    /// The result of replaying the logs when the database was opened.
     pub recovery: Recovery,
     dir: PathBuf,
     options: Options,
@@ -85,14 +87,14 @@ pub(crate) struct Followed {
 
 #[derive(Debug)]
 struct Progress {
-    /// `None` if everything must be read again.
+    /// The position up to which the files were read; `None` if everything must be read again.
     place: Option<Place>,
-    /// The number added to the sequence numbers of records: the visible sequence number is that of
-    /// the files plus this.
+    /// The number added to the sequence numbers of records: a visible sequence number is the
+    /// sequence number in the files plus `shift`.
     shift: SeqNo,
 }
 
-/// The place up to which the files were read.
+/// The position up to which the files were read.
 #[derive(Debug)]
 struct Place {
     edits: Edits,
@@ -106,7 +108,7 @@ impl fmt::Debug for Followed {
 }
 
 impl Followed {
-    /// Returns the database that was opened.
+    /// Creates the state for following a database that was just opened.
     ///
     /// # Errors
     /// I/O errors.
@@ -119,14 +121,14 @@ impl Followed {
         Ok(Followed { state, recovery, dir, options, progress })
     }
 
-    /// Moves the view to the present state of the files.
+    /// Updates the view to the present state of the files.
     ///
     /// # Errors
-    /// Errors of an open, after which the view is as before; corruption of a log, where an open
-    /// would leave out records instead.
+    /// Errors of an open, after which the view is unchanged; corruption of a log in cases where an
+    /// open would leave out records instead.
     pub(crate) fn refresh(&self) -> Result<Refreshed> {
         let mut progress = self.progress.lock();
-        // After an error, or a panic of a filesystem, the place is not known.
+        // After an error or a panic of a filesystem, the position in the files is not known.
         if let Some(mut place) = progress.place.take()
             && let Ok(Some(changed)) = self.read_on(&mut place, progress.shift)
         {
@@ -142,8 +144,8 @@ impl Followed {
         Refreshed { changed, sequence: self.state.visible_seq() - shift, restarted }
     }
 
-    /// Reads what was appended to the files, and shows it. Returns whether anything was appended;
-    /// `None` if the files do not continue those read before.
+    /// Reads the data appended to the files, and shows it to readers. Returns whether anything was
+    /// appended; `None` if the files do not continue the files read before.
     fn read_on(&self, place: &mut Place, shift: SeqNo) -> Result<Option<bool>> {
         let fs = &*self.options.fs;
         let comparator = self.options.comparator.name();
@@ -161,11 +163,12 @@ impl Followed {
             let read = hold_tables(fs, &self.dir, &added(&version, &edit), &mut held)
                 .and_then(|()| place.logs.read_on(&source, &files, &place.edits.numbers));
             match read {
-                // The writer has removed a file since, and says so in the MANIFEST.
+                // The writer has removed a file since it was listed, and records this in the
+                // MANIFEST.
                 Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
-                // Shifts must not add up, because sequence numbers end at 2^56.
+                // Shifts must not accumulate, because sequence numbers end at 2^56.
                 Ok(_) if shift > 0 && place.last_seq() >= self.state.visible_seq() => {
                     return Ok(None);
                 }
@@ -182,8 +185,8 @@ impl Followed {
         Ok(None)
     }
 
-    /// Returns the version that results from applying `edit` to `version`. The new tables are in
-    /// `held`.
+    /// Returns the version that results from applying `edit` to `version`. `held` contains the open
+    /// files of the new tables.
     fn apply(
         &self,
         version: Arc<Version>,
@@ -198,8 +201,8 @@ impl Followed {
         Ok(Arc::new(next))
     }
 
-    /// Reads everything again, and shows it. Returns the place up to which it was read, and the
-    /// shift of sequence numbers from now on.
+    /// Reads everything again, and shows it to readers. Returns the position up to which the files
+    /// were read, and the new shift of sequence numbers.
     fn start_over(&self) -> Result<(Place, SeqNo)> {
         let visible = self.state.visible_seq();
         let mut shift = 0;
@@ -216,7 +219,7 @@ impl Followed {
         }
     }
 
-    /// Reads everything once.
+    /// Makes one attempt to read all files.
     fn load(&self, shift: SeqNo, held: &mut Files) -> Result<(Place, Arc<Version>)> {
         let survey = survey(&self.dir, &self.options, held)?;
         let version = self.apply(Arc::default(), &survey.recovered.edit, held.clone())?;
@@ -252,7 +255,7 @@ impl Followed {
         Snapshot::now(&self.state.frozen())
     }
 
-    /// Returns the number of tables of the view that could not be held open.
+    /// Returns the number of tables in the view that could not be held open.
     pub(crate) fn unheld_tables(&self) -> u64 {
         let view = self.state.view_owned();
         view.version.files().filter(|(_, table)| !table.slot.is_held()).count() as u64

@@ -11,8 +11,8 @@ use crate::format::key::{trailer, user_key};
 
 /// A cursor that owns its memtable and lends internal keys and values.
 ///
-/// It returns the entries that were inserted before it was created, and perhaps later ones, which
-/// are newer than the sequence number at which its reader reads.
+/// The cursor returns the entries that were inserted before it was created. It may also return
+/// later entries, which are newer than the sequence number at which the cursor's reader reads.
 #[derive(Debug)]
 pub struct MemCursor {
     mem: Arc<Memtable>,
@@ -54,7 +54,7 @@ impl MemCursor {
         self.entry().map_or(Bytes::new(), Entry::value_bytes)
     }
 
-    /// Moves to the first entry. Returns false if there is none, as all moves do.
+    /// Moves to the first entry. Like all moves, returns false if there is no such entry.
     pub fn seek_to_first(&mut self) -> bool {
         self.position = self.mem.ordered.first();
         self.valid()
@@ -76,7 +76,7 @@ impl MemCursor {
 
     /// Moves to the last entry less than the internal key `target`, or to `target` itself if it is
     /// an entry and `or_at` is set. Unlike a seek followed by a step back, the move is not affected
-    /// by entries that are inserted meanwhile.
+    /// by concurrent inserts.
     pub fn seek_before(&mut self, target: &[u8], or_at: bool) -> bool {
         if or_at && self.seek(target) && self.key() == target {
             return true;
@@ -120,7 +120,7 @@ impl MemCursor {
         self.valid()
     }
 
-    /// Returns the key with which to search the leaves for the current entry.
+    /// Returns the key that finds the current entry in the leaves.
     fn here(&self) -> Option<LeafKey> {
         let entry = self.entry()?;
         Some(self.mem.ordered.key(entry.user_key_bytes(), entry.trailer()))

@@ -10,18 +10,18 @@ use crate::format::key::{KeyKind, SeqNo, TRAILER_BYTES};
 /// A version of a key.
 #[derive(Debug)]
 pub struct Entry {
-    /// The internal key as in a table (user key and trailer), followed by the value.
+    /// The internal key (user key and trailer), followed by the value.
     data: Bytes,
-    /// `sequence << 8 | kind`, as in the key's trailer.
+    /// The key's trailer: `sequence << 8 | kind`.
     trailer: u64,
     user_key_bytes: u32,
     /// The part of the user key's hash that does not choose the bucket.
     pub hash: u32,
-    /// The next place of the entry's chain in the hash index (the number of an entry plus one, or a
-    /// link). Never changes once the entry is appended.
+    /// The next position in the entry's chain in the hash index (the number of an entry plus one,
+    /// or a link). Never changes once the entry is appended.
     pub next: u32,
-    /// The number, plus one, of the next older entry with the same hash; 0 if there is none. Set by
-    /// the hash index, and only once.
+    /// The number of the next older entry with the same hash, plus one; 0 if there is none. Only
+    /// the hash index sets this field, and only once.
     pub older: AtomicU32,
 }
 
@@ -55,8 +55,8 @@ impl Entry {
         self.data.slice(self.user_key_bytes as usize + TRAILER_BYTES..)
     }
 
-    /// Loads the first cache lines of the entry's bytes. Returns a value that depends on them, so
-    /// that the loads are not optimised away.
+    /// Loads the first cache lines of the entry's bytes. Returns a value computed from the bytes,
+    /// so that the compiler cannot remove the loads.
     #[inline]
     pub fn touch(&self) -> u8 {
         self.data.iter().take(256).step_by(64).fold(0, |sum, byte| sum ^ byte)
@@ -81,13 +81,13 @@ impl Entry {
     }
 }
 
-/// Size in bytes of the chunks that keys and values are cut from. Entries larger than a quarter of
-/// a chunk are allocated alone. Raising it saves allocations and leaves more memory unused at the
-/// end of chunks.
+/// Size in bytes of the chunks from which the memory of keys and values is cut. An entry larger
+/// than a quarter of a chunk is allocated on its own. Larger chunks save allocations, but leave
+/// more memory unused at their ends.
 const ARENA_CHUNK_BYTES: usize = 64 << 10;
 
-/// The allocator of a memtable's keys and values. Each memtable has one, owned by the thread that
-/// may insert.
+/// The allocator of a memtable's keys and values. Each memtable has one arena, owned by the thread
+/// that may insert.
 #[derive(Debug, Default)]
 pub struct Arena {
     chunk: BytesMut,
@@ -121,8 +121,8 @@ impl Arena {
 const CHUNK_LG: u32 = 9;
 const CHUNK_SLOTS: usize = 1 << CHUNK_LG;
 
-/// Number of chunks in the first directory; each further directory has twice as many as the one
-/// before. Raising it takes more memory while the memtable is small.
+/// Number of chunks in the first directory; each further directory has twice as many as the
+/// previous one. A higher number takes more memory while the memtable is small.
 const FIRST_DIRECTORY: u32 = 16;
 
 /// Number of directories: enough for slots with any `u32` index.
@@ -136,11 +136,11 @@ pub(super) type Entries = Appended<Entry>;
 
 /// An array that grows at its end and never moves its elements.
 ///
-/// Thread safety: one thread at a time may append; any number may read meanwhile, without locks. An
-/// element never changes its slot. `push` fills the slot before it stores the new length with
-/// Release, and `len` loads it with Acquire, so a thread that has seen a length finds all elements
-/// below it. A slot is a `OnceLock`, so a thread that learned a number in another way (from the
-/// hash index) sees the whole element as well.
+/// Thread safety: one thread at a time may append, while any number of threads read without locks.
+/// An element never changes its slot. `push` fills the slot before it stores the new length with
+/// Release, and `len` loads the length with Acquire, so a thread that has loaded a length finds all
+/// elements below it. A slot is a `OnceLock`, so a thread that learned an element's number in
+/// another way (from the hash index) also sees the whole element.
 #[derive(Debug)]
 pub(super) struct Appended<T> {
     directories: [Directory<T>; DIRECTORIES],
@@ -159,7 +159,7 @@ impl<T> Appended<T> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Appends an element. Its number is the length before the call.
+    /// Appends an element. The number of the element is the length before the call.
     #[inline]
     pub(super) fn push(&self, element: T) {
         let index = self.len.load(Ordering::Relaxed);
@@ -172,7 +172,8 @@ impl<T> Appended<T> {
         self.len.store(index + 1, Ordering::Release);
     }
 
-    /// Returns the element with this number, or `None` if it is not below [`Appended::len`].
+    /// Returns the element with the number `index`, or `None` if `index` is not below
+    /// [`Appended::len`].
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<&T> {
         let (directory, chunk, slot) = slot_of(index);
@@ -194,7 +195,7 @@ fn slot_of(index: u32) -> (usize, usize, usize) {
     (directory as usize, (chunk - first) as usize, index as usize % CHUNK_SLOTS)
 }
 
-/// Memory per entry, in bytes, besides its key and value.
+/// Memory per entry, in bytes, in addition to the key and the value.
 pub(super) const ENTRY_BYTES: usize = size_of::<OnceLock<Entry>>();
 
 #[cfg(test)]

@@ -1,49 +1,53 @@
-//! The hash index: from a key to its newest version, for point lookups.
+//! The hash index, which leads from a key to its newest version, for point lookups.
 //!
 //! A bucket is a chain of entries, newest first. An insert touches one bucket and compares no keys:
-//! the new entry's [`Entry::next`] is what the bucket held before.
+//! it sets the new entry's [`Entry::next`] to what the bucket held before.
 //!
-//! A key written again and again would make the chains of its neighbours long. So a bucket counts
-//! inserts, and every eighth entry starts a tidy chain: the newest entry of each hash, from which
-//! [`Entry::older`] leads to the others of that hash. Where an existing entry must be followed by a
-//! different one in the new chain than in the old one, a [`Link`] stands in for the existing entry.
+//! A frequently overwritten key would make the chain long for the other keys in its bucket. So a
+//! bucket counts inserts, and every eighth entry starts a tidy chain, which contains only the
+//! newest entry of each hash; [`Entry::older`] leads from it to the older entries of that hash. If
+//! an existing entry must be followed by a different entry in the new chain than in the old one, a
+//! [`Link`] takes the place of the existing entry in the new chain.
 //!
 //! When there are more entries than buckets, a larger array takes all further entries. Lookups
 //! search the arrays from the newest to the oldest.
 //!
 //! # Thread safety
-//! One thread at a time may call [`HashIndex::push`]; any number may call [`HashIndex::find`]
-//! meanwhile, without locks.
+//! One thread at a time may call [`HashIndex::push`], while any number of threads call
+//! [`HashIndex::find`] without locks.
 //!
 //! # Invariants
-//! 1. An entry is in [`Entries`], and a link in its array, before anything leads to it.
-//! 2. Once an entry or link is reachable, its next place never changes. Only `older` of an entry is
-//!    set, once, from the end of a chain to an entry.
+//! 1. An entry is stored in [`Entries`], and a link in `links`, before anything points to it.
+//! 2. Once an entry or link is reachable, its next position never changes. Only the `older` of an
+//!    entry is set later: once, from the end of a chain to an entry.
 //! 3. Along a chain, and along `older`, numbers descend: of two versions of a key inserted in the
-//!    order of their sequence numbers, the newer one comes first. So every walk ends.
+//!    order of their sequence numbers, the newer version comes first. So every walk ends.
 //! 4. Every entry of the bucket is reachable from the bucket. A tidy chain leads to all entries of
-//!    the chain it replaces, which itself stays as it was for readers that are in it.
+//!    the chain that it replaces. The old chain stays unchanged for readers that are walking it.
 //! 5. `older` leads only to entries with the same hash.
 //!
-//! `Memtable::check` verifies these in tests.
+//! `Memtable::check` verifies these invariants in tests.
 //!
 //! # Why the orderings suffice
 //! A bucket is stored with Release after all stores that its new chain depends on: the entry and
-//! its `next`, the links, and the `older` set while tidying. A reader loads it with Acquire and
-//! sees all of these and, by the single writer's program order, everything stored before. `older`
-//! of an entry that is reachable already is stored with Release and loaded with Acquire. A reader
-//! in the old chain may see it or not: either way it meets the older entry, because the old chain
-//! still contains it (4). `newest` is stored with Release after its array is allocated. A reader
-//! that sees the old value misses only entries inserted since. They are newer than the sequence
-//! number it reads at, because sequence numbers are published after the insert.
+//! its `next`, the links, and the `older` fields set while tidying. A reader loads the bucket with
+//! Acquire, so it sees these stores and, by the single writer's program order, all earlier ones.
+//!
+//! The `older` of an entry that is already reachable is stored with Release and loaded with
+//! Acquire. A reader in the old chain may or may not see that store: in either case it meets the
+//! older entry, because the old chain still contains it (invariant 4).
+//!
+//! `newest` is stored with Release after its array is allocated. A reader that sees the old value
+//! of `newest` misses only entries inserted since then. These are newer than the sequence number at
+//! which it reads, because sequence numbers are published after the insert.
 
 use std::sync::OnceLock;
 
 use super::entries::{Appended, Entries, Entry};
 use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Binary logarithm of the ratio between the sizes of successive arrays. Raising it makes lookups
-/// search fewer arrays and leaves more buckets empty.
+/// Binary logarithm of the ratio between the sizes of successive arrays. With a higher ratio,
+/// lookups search fewer arrays, but more buckets are empty.
 const GROWTH_LG: u32 = 2;
 const MAX_ARRAYS: usize = 12;
 const MAX_BUCKETS_LG: u32 = 28;
@@ -54,7 +58,7 @@ const END: u32 = 0;
 /// Bit that marks a position as the number of a link.
 const LINK: u32 = 1 << 31;
 
-/// Number of lower bits of a bucket that hold the first position of its chain. The upper bits count
+/// Number of low bits of a bucket that hold the first position of its chain. The high bits count
 /// the entries since the last tidy chain.
 const POSITION_BITS: u32 = 29;
 const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
@@ -62,35 +66,35 @@ const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
 /// Largest number of entries that the index can hold.
 pub(super) const MAX_INDEXED: u32 = POSITION_MASK - 1;
 
-/// Number of entries in front of a tidy chain before the next one is made. Raising it makes chains
-/// longer and inserts cheaper; it must fit in the upper bits of a bucket.
+/// Number of entries in front of a tidy chain before the next tidy chain is made. A higher number
+/// makes chains longer and inserts cheaper. The number must fit in the high bits of a bucket.
 const MAX_UNTIDY: u32 = (1 << (32 - POSITION_BITS)) - 1;
 
-/// Number of entries after which a lookup gives up, and tidying leaves the rest of a chain as it
-/// is. Raising it makes lookups of keys with many versions take longer before they fall back to the
-/// sorted order.
+/// Number of entries after which a lookup gives up. Tidying stops after the same number of entries
+/// and leaves the rest of a chain as it is. With a higher number, lookups of keys with many
+/// versions take longer before they fall back to the sorted order.
 pub(super) const MAX_STEPS: u32 = 64;
 
-/// A stand-in for an entry in a chain other than the one it was inserted into.
+/// A stand-in for an entry in a chain other than the one that the entry was inserted into.
 #[derive(Debug)]
 struct Link {
     number: u32,
     next: u32,
 }
 
-/// A hash index over [`Entries`]. One thread at a time may insert; see the head of this file.
+/// A hash index over [`Entries`]. One thread at a time may insert; see the module documentation.
 #[derive(Debug)]
 pub(super) struct HashIndex {
     links: Appended<Link>,
     arrays: [OnceLock<Box<[AtomicU32]>>; MAX_ARRAYS],
     newest: AtomicUsize,
     first_lg: u32,
-    /// Number of entries at which the next array is needed.
+    /// Number of entries at which the next array must be allocated.
     enough_for: AtomicUsize,
 }
 
 impl HashIndex {
-    /// Creates an index that need not grow before it has about `entries` entries.
+    /// Creates an index that grows only when it has more than about `entries` entries.
     pub(super) fn new(entries: usize) -> HashIndex {
         let first_lg = entries.max(64).next_power_of_two().ilog2().min(MAX_BUCKETS_LG);
         let index = HashIndex {
@@ -104,12 +108,12 @@ impl HashIndex {
         index
     }
 
-    /// Returns the memory the buckets take, in bytes.
+    /// Returns the memory that the buckets take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.arrays.iter().filter_map(OnceLock::get).map(|array| size_of_val(&**array)).sum()
     }
 
-    /// Appends `entry` to `entries` and makes it the newest of its bucket.
+    /// Appends `entry` to `entries` and makes it the newest entry of its bucket.
     #[inline]
     pub(super) fn push(&self, entries: &Entries, mut entry: Entry, hash: u64) {
         let number = entries.len();
@@ -137,8 +141,8 @@ impl HashIndex {
         bucket.store(untidy << POSITION_BITS | (number + 1), Ordering::Release);
     }
 
-    /// Makes a tidy chain out of the one at position `at`: `entry` continues to the newest entry of
-    /// each other hash, and every further entry is appended to the `older` of its hash.
+    /// Makes a tidy chain from the chain at position `at`: `entry` leads to the newest entry of
+    /// each other hash, and each further entry is reached through the `older` of its hash.
     #[inline(never)]
     fn begin_tidy_chain(&self, entries: &Entries, entry: &mut Entry, mut at: u32) {
         let mut known: Vec<Known<'_>> = Vec::with_capacity(2 * MAX_UNTIDY as usize);
@@ -147,8 +151,8 @@ impl HashIndex {
             debug_assert!(known.iter().all(|known| number < known.number), "a chain ascends");
             let same = known.iter_mut().rfind(|known| known.oldest.hash == found.hash);
             match same {
-                // An entry with an `older` leads to all older entries of its hash, except those
-                // beyond the end of an earlier tidy chain: these stay in the chain.
+                // An entry whose `older` is set leads to all older entries of its hash, except
+                // those beyond the end of an earlier tidy chain: these entries stay in the chain.
                 Some(known) if known.oldest.older.load(Ordering::Relaxed) == END => {
                     known.oldest.older.store(number + 1, Ordering::Release);
                     known.oldest = found;
@@ -172,7 +176,8 @@ impl HashIndex {
         entry.next = at;
     }
 
-    /// Returns the number of the entry at a position of a chain, the entry, and the next position.
+    /// Returns the number of the entry at a position of a chain, the entry itself, and the next
+    /// position.
     #[inline]
     fn follow<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a Entry, u32)> {
         if at & LINK != 0 {
@@ -267,7 +272,7 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
     hash as usize & (buckets - 1)
 }
 
-/// Returns the half of the hash that does not choose the bucket.
+/// Returns the upper half of the hash, which does not choose the bucket.
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
@@ -275,8 +280,8 @@ fn tag(hash: u64) -> u32 {
 
 #[cfg(test)]
 impl HashIndex {
-    /// Panics if an invariant from the head of this file is broken. `hash` returns the hash that an
-    /// entry was inserted with.
+    /// Panics if an invariant from the module documentation is broken. `hash` returns the hash that
+    /// an entry was inserted with.
     pub(super) fn check(&self, entries: &Entries, hash: impl Fn(&Entry) -> u64) {
         let mut is_reached = vec![false; entries.len() as usize];
         for array in self.arrays.iter().filter_map(OnceLock::get) {
@@ -316,11 +321,12 @@ mod tests {
     use super::*;
     use crate::base::random::Rng;
 
-    /// The index is compared with a walk over all versions: each lookup finds the newest version
-    /// visible at a sequence number, or gives up for an old one. Arrays grow, and keys share tags.
+    /// Checks the index against a walk over all versions: each lookup finds the newest version
+    /// visible at a sequence number, or gives up if that version is too old. Arrays grow, and keys
+    /// share tags.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
-        // With 150 keys in one bucket, its chain is longer than what is tidied at once.
+        // With 150 keys in one bucket, the bucket's chain is longer than what is tidied at once.
         for (keys, buckets) in [(1u64, 40), (2, 40), (3, 40), (20, 40), (150, 40), (150, 1)] {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
             // Two keys share each tag.
@@ -354,8 +360,8 @@ mod tests {
         }
     }
 
-    /// A lookup counts each entry that it examines, whether these are different keys or versions of
-    /// one, and gives up after the limit.
+    /// A lookup counts each entry that it examines, whether the entries have different keys or are
+    /// versions of one key, and gives up after the limit.
     #[test]
     fn entries_that_are_examined_are_counted_up_to_the_limit() {
         for keys in [1, 2, 200u64] {
@@ -391,8 +397,8 @@ mod tests {
         }
     }
 
-    /// Keys written again and again, alone or in turns, leave the chain of their bucket short for
-    /// other keys, present or absent.
+    /// Frequently overwritten keys, one or several in turn, leave the chain of their bucket short
+    /// for other keys, present or absent.
     #[test]
     fn versions_of_a_key_are_no_steps_for_its_neighbours() {
         for hot_keys in [1u64, 2, 7] {

@@ -3,14 +3,14 @@
 //! | file | content |
 //! | --- | --- |
 //! | `entries` | the versions in insertion order |
-//! | `hash_index` | from a key to its newest version, for point lookups |
-//! | `sort` | sorting versions by key, for flushes and for `ordered` |
+//! | `hash_index` | leads from a key to its newest version, for point lookups |
+//! | `sort` | sorts versions by key, for flushes and for `ordered` |
 //! | `ordered`, `cursor` | the versions in key order, for scans |
 //!
-//! Thread safety: one thread at a time inserts (the commit leader), any number of readers search.
-//! Nothing is removed before the whole memtable is dropped. An insert appends an entry and links it
-//! into the hash index: two cache misses, where a skip list of half a million entries takes twenty.
-//! The key order is established when it is needed.
+//! Thread safety: one thread at a time inserts (the commit leader), while any number of readers
+//! search. No entry is removed before the whole memtable is dropped. An insert appends an entry and
+//! links it into the hash index. This takes two cache misses; inserting into a skip list of half a
+//! million entries takes twenty. The key order is established only when it is needed.
 
 use std::sync::Arc;
 
@@ -34,16 +34,16 @@ mod hash_index;
 mod ordered;
 mod sort;
 
-/// Assumed memory per entry, in bytes, when the hash index is sized for a write buffer. A larger
-/// value makes the first array smaller, so that the index grows sooner if entries are small.
+/// Assumed memory per entry, in bytes, when the hash index is sized for a write buffer. With a
+/// larger value, the first array is smaller, so that the index grows sooner if entries are small.
 const EXPECTED_ENTRY_BYTES: usize = 160;
 
-/// Largest number of buckets allocated for a new memtable. A higher limit takes more memory for a
-/// large write buffer and makes its index grow less often.
+/// Largest number of entries for which the index of a new memtable is sized. A higher limit takes
+/// more memory for a large write buffer, and makes the index grow less often.
 const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
 
-/// Number of entries that a flush loads into the CPU's caches before it uses them. If it is too
-/// high, the first ones are evicted again before they are used.
+/// Number of entries that a flush loads into the CPU's caches before it uses them. If the number is
+/// too high, the first entries are evicted again before they are used.
 const GROUP_ENTRIES: usize = 32;
 
 /// The versions of keys written since the previous memtable was frozen.
@@ -58,7 +58,7 @@ pub struct Memtable {
     by_order_only: AtomicBool,
     /// Memory used, in bytes.
     bytes: AtomicUsize,
-    /// The highest sequence number inserted; 0 while empty.
+    /// The highest sequence number inserted; 0 while the memtable is empty.
     last_seq: AtomicU64,
 }
 
@@ -79,7 +79,7 @@ impl MemFound {
 }
 
 impl Memtable {
-    /// Creates an empty memtable, sized for about `expected_bytes` of entries.
+    /// Creates an empty memtable, sized for about `expected_bytes` bytes of entries.
     pub fn new(order: &UserComparator, expected_bytes: usize) -> Memtable {
         let expected = (expected_bytes / EXPECTED_ENTRY_BYTES).min(MAX_EXPECTED_ENTRIES);
         let by_hash = HashIndex::new(expected);
@@ -94,8 +94,9 @@ impl Memtable {
         }
     }
 
-    /// Inserts the operations of a batch (`contents` as in the log), with sequence numbers from
-    /// `first_seq`. Only one thread at a time may insert, with the memtable's own `arena`.
+    /// Inserts the operations of a batch (`contents`, encoded as in the log), with sequence numbers
+    /// from `first_seq` on. Only one thread at a time may insert, and only with the memtable's own
+    /// `arena`.
     ///
     /// # Errors
     /// Corruption, if the batch is malformed; the operations before the damage are inserted.
@@ -158,8 +159,8 @@ impl Memtable {
         let is_it = |entry: &Entry| entry.seq() <= seq && entry.user_key() == key;
         let lookup = self.by_hash.find(&self.entries, key_hash(key), is_it);
         if lookup.gave_up() {
-            // One key may have any number of versions. In key order, the visible one is found in a
-            // logarithmic number of steps.
+            // One key may have any number of versions. In key order, the visible version is found
+            // in a logarithmic number of steps.
             return self.get_by_order(key, seq);
         }
         lookup.found.map(MemFound::of)
@@ -180,15 +181,15 @@ impl Memtable {
     }
 
     /// Returns the user keys of the entries with sequence numbers above `after` and up to `last`,
-    /// newest first. A reader must exist that has seen everything up to `after`: the replay of a
-    /// damaged log may have inserted entries out of order, but only before there was a reader.
+    /// newest first. Some reader must already have seen everything up to `after`: the replay of a
+    /// damaged log may insert entries out of order, but only before there is a reader.
     pub(crate) fn keys_between(&self, after: SeqNo, last: SeqNo) -> impl Iterator<Item = &[u8]> {
         let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
         let newer = entries.take_while(move |entry| entry.seq() > after);
         newer.skip_while(move |entry| entry.seq() > last).map(Entry::user_key)
     }
 
-    /// Returns a cursor over the versions, not yet positioned.
+    /// Returns a cursor over the versions, which is not positioned yet.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())
     }
@@ -197,13 +198,13 @@ impl Memtable {
     /// entries are sorted for this call only.
     ///
     /// # Errors
-    /// The first error of `each`, after which it is not called again.
+    /// The first error of `each`, after which `each` is not called again.
     pub fn for_each(&self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let numbers = sort::sorted(&self.entries, 0..self.entries.len(), self.order.as_deref());
         for group in numbers.chunks(GROUP_ENTRIES) {
             let entries = || group.iter().filter_map(|&number| self.entries.get(number));
-            // Each entry is a cache miss, and so are its bytes. Loading them in a row lets the
-            // misses overlap.
+            // Each entry is a cache miss, and so are its bytes. Loading several entries one after
+            // another lets the misses overlap.
             let trailers = entries().fold(0, |sum, entry| sum ^ entry.trailer());
             let bytes = entries().fold(0, |sum, entry| sum ^ entry.touch());
             std::hint::black_box((trailers, bytes));
@@ -214,7 +215,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Brings the key order up to date with all entries inserted so far.
+    /// Adds to the key order all entries inserted so far.
     fn order_all(&self) {
         let ordered = self.ordered.catch_up(&self.entries) as usize;
         self.bytes.fetch_add(ordered * ORDERED_ENTRY_BYTES, Relaxed);
@@ -223,7 +224,8 @@ impl Memtable {
 
 #[cfg(test)]
 impl Memtable {
-    /// Panics if an invariant of the memtable is broken. No other thread may use it meanwhile.
+    /// Panics if an invariant of the memtable is broken. No other thread may use the memtable
+    /// during the check.
     fn check(&self) {
         let mut bytes = self.by_hash.bytes();
         for number in 0..self.entries.len() {
@@ -231,7 +233,7 @@ impl Memtable {
             assert!(entry.seq() <= self.last_seq(), "an entry newer than the newest");
             bytes += ENTRY_BYTES + entry.internal_key().len() + entry.value().len();
         }
-        // The index may have grown since its size was counted.
+        // The index may have grown since its size was added to `bytes`.
         assert!(self.bytes() <= bytes + self.len() * ORDERED_ENTRY_BYTES, "bytes counted twice");
         self.by_hash.check(&self.entries, |entry| key_hash(entry.user_key()));
         self.ordered.check(&self.entries);

@@ -1,37 +1,37 @@
 //! The entries in key order, for cursors: small sorted leaves under crossbeam's skip list.
 //!
-//! Writers do not touch it. A reader that needs the order first brings it up to date: the entries
-//! inserted since are sorted and merged into the leaves they belong to. So a memtable that serves
-//! only point lookups is sorted once, by the flush (`Memtable::for_each`, which does not use the
-//! leaves), and a memtable that is scanned all the time pays for each entry about the cost of an
-//! insert into a skip list.
+//! Writers do not update the key order. A reader that needs it first brings it up to date: the
+//! entries inserted since the last update are sorted and merged into the leaves that they belong
+//! to. So a memtable that serves only point lookups is sorted once, by the flush
+//! (`Memtable::for_each`, which does not use the leaves). In a memtable that is scanned all the
+//! time, each entry costs about as much as an insert into a skip list.
 //!
-//! The skip list lets cursors search while leaves are added, without a lock over the map.
+//! The skip list lets cursors search while leaves are added, without a lock on the whole map.
 //!
 //! # Thread safety
 //! Any number of threads may search and catch up. [`Ordered::catch_up`] holds `covered` while it
-//! changes leaves, so only one thread changes them at a time. Searches take a leaf's lock only to
+//! changes leaves, so only one thread at a time changes them. Searches take a leaf's lock only to
 //! copy a pointer.
 //!
 //! # Invariants
-//! 1. A [`Leaf`] never changes; the map gets a new one in its place. A leaf lists every entry that
-//!    lies in `[key of the leaf, end)` and was covered when the leaf was made.
-//! 2. A key belongs to the last leaf whose own key is not greater. The first leaf's key is less
-//!    than every key, so each key belongs to one leaf.
-//! 3. Entries of a leaf ascend by internal key, and lie in `[key of the leaf, end)`.
-//! 4. Outside of a split, the `end` of each leaf is the key of the next one, and the last leaf has
-//!    no `end`. During a split the new leaves are added from the last to the first, and the old one
-//!    is replaced last: until then the old leaf still contains every entry of the new ones.
+//! 1. A [`Leaf`] never changes; the map gets a new leaf in its place. A leaf lists every entry that
+//!    is in the range `[key of the leaf, end)` and was covered when the leaf was made.
+//! 2. A key belongs to the last leaf whose own key is not greater. The key of the first leaf is
+//!    less than every other key, so each key belongs to one leaf.
+//! 3. The entries of a leaf ascend by internal key, and are in the range `[key of the leaf, end)`.
+//! 4. Outside of a split, the `end` of each leaf is the key of the next leaf, and the last leaf has
+//!    no `end`. During a split, the new leaves are added from the last to the first, and the old
+//!    leaf is replaced last: until then, it still contains every entry of the new leaves.
 //!
-//! `Memtable::check` verifies these in tests.
+//! `Memtable::check` verifies these invariants in tests.
 //!
 //! # Why a search misses nothing
-//! A leaf may be split after a reader finds it and before the reader copies its entries. The `end`
-//! of the copy shows that: it is then at or below the bound of the search. [`Ordered::last_leaf`],
-//! through which all reads go, searches again in this case. By 4 the new leaf is in the map by
-//! then. The locks of leaves and the map's own synchronisation order these steps, so no further
-//! atomics are needed. The map is the one of `base::sync`, so that `tests/shuttle` can run other
-//! threads between any two operations.
+//! A leaf may be split after a reader finds it and before the reader copies its pointer. The copied
+//! leaf's `end` reveals this: it is then at or below the bound of the search. All reads go through
+//! [`Ordered::last_leaf`], which searches again in this case. By invariant 4, the new leaf is
+//! already in the map at that time. The locks of leaves and the map's own synchronisation order
+//! these steps, so no further atomics are needed. The map comes from `base::sync`, so that
+//! `tests/shuttle` can run other threads between any two operations.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -47,9 +47,9 @@ use crate::base::Comparator;
 use crate::base::prefix::{common_prefix, head};
 use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};
 
-/// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`]. With larger leaves,
-/// catching up copies more, and searches of the skip list are shorter. Tests under shuttle have few
-/// entries and should split leaves all the same.
+/// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`] entries. With larger
+/// leaves, catching up copies more, and searches of the skip list are shorter. The values for
+/// shuttle are small, because its tests insert few entries and must still split leaves.
 const SPLIT_ABOVE: usize = if cfg!(shuttle) { 4 } else { 128 };
 const SPLIT_INTO: usize = if cfg!(shuttle) { 2 } else { 64 };
 
@@ -71,16 +71,16 @@ pub(super) struct Ordered {
 struct Covered {
     /// Number of entries, from the first one on, that are in the leaves.
     len: u32,
-    /// Whether a panic of the comparator may have interrupted the last catch-up, so that leaves may
+    /// Whether a panic of the comparator may have interrupted the last catch-up. Leaves may then
     /// overlap.
     cut_short: bool,
 }
 
-/// The key of a leaf in the skip list: an internal key. It carries its order, so that `Ord` can use
-/// a comparator chosen at run time.
+/// The key of a leaf in the skip list: an internal key, together with its order, so that `Ord` can
+/// use a comparator chosen at run time.
 #[derive(Clone, Debug)]
 pub(super) struct LeafKey {
-    /// Whether this is the lowest key, less than every other.
+    /// Whether this is the lowest key, which is less than every other key.
     lowest: bool,
     /// The user key's [`head`], which decides most comparisons in byte order.
     head: u64,
@@ -119,11 +119,12 @@ impl PartialEq for LeafKey {
 
 impl Eq for LeafKey {}
 
-/// All entries from the leaf's key up to `end`, ascending, as of when the leaf was made. A leaf
-/// never changes; the skip list gets a new one in its place.
+/// All entries from the leaf's key up to `end`, in ascending order, as they were when the leaf was
+/// made. A leaf never changes; the skip list gets a new leaf in its place.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
-    /// Length of the prefix common to all user keys, in bytes. The heads begin after it.
+    /// Length of the prefix common to all user keys, in bytes. The keys' heads begin after this
+    /// prefix.
     shared: usize,
     keys: Box<[SortKey]>,
     /// The key of the next leaf; `None` for the last leaf.
@@ -138,7 +139,7 @@ impl Leaf {
         order: Option<&dyn Comparator>,
     ) -> Leaf {
         let key = |index| entries.get(index).map_or(&[][..], |entry| entry.user_key());
-        // In an order other than byte order, the first and the last key say nothing about the keys
+        // In any order other than byte order, the first and the last key say nothing about the keys
         // in between.
         let shared = match (numbers, order) {
             ([first, .., last], None) => common_prefix(key(*first), key(*last)),
@@ -150,10 +151,10 @@ impl Leaf {
         Leaf { shared, keys, end }
     }
 
-    /// Returns the leaf with `new` entries merged in, which must ascend and lie within its bounds.
-    /// A new entry replaces an old one with the same key. The keys of old entries are not read,
-    /// because each would be a cache miss; therefore the result is `None` if the new keys do not
-    /// start with the prefix common to the old ones.
+    /// Returns a leaf with the entries of this leaf and the `new` entries, which must ascend and
+    /// belong to this leaf. A new entry replaces an old entry with the same key. The keys of old
+    /// entries are not read, because each would be a cache miss; therefore the result is `None` if
+    /// the new keys do not start with the prefix common to the old keys.
     fn with(&self, entries: &Entries, new: &[u32], order: Option<&dyn Comparator>) -> Option<Leaf> {
         let start = entries.get(self.keys.first()?.index)?.user_key().get(..self.shared)?;
         let starts_so = |index: u32| entries.get(index).map(|e| e.user_key().starts_with(start));
@@ -185,12 +186,12 @@ impl Leaf {
         self.keys.len()
     }
 
-    /// Returns the number of the entry at index `at`.
+    /// Returns the entry number stored at index `at` of the leaf.
     pub(super) fn entry(&self, at: usize) -> Option<u32> {
         Some(self.keys.get(at)?.index)
     }
 
-    /// Returns the number of entries less than the internal key `target`.
+    /// Returns the number of entries in the leaf that are less than the internal key `target`.
     fn below(
         &self,
         entries: &Entries,
@@ -230,7 +231,7 @@ fn head_after(key: &[u8], shared: usize) -> u64 {
 }
 
 impl Ordered {
-    /// Creates an empty list sorted by `order`, or in byte order if that is `None`.
+    /// Creates an empty list sorted by `order`, or in byte order if `order` is `None`.
     pub(super) fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
         let covered = Mutex::ranked(LockRank::Covered, Covered::default());
         let ordered = Ordered { leaves: SkipMap::new(), covered, order };
@@ -238,7 +239,7 @@ impl Ordered {
         ordered
     }
 
-    /// Adds all entries that are not in the leaves yet. Returns their number.
+    /// Adds all entries that are not in the leaves yet. Returns the number of added entries.
     pub(super) fn catch_up(&self, entries: &Entries) -> u32 {
         let mut covered = self.covered.lock();
         let len = entries.len();
@@ -269,9 +270,9 @@ impl Ordered {
         len - std::mem::replace(&mut covered.len, len)
     }
 
-    /// Makes each leaf end at the key of the next one. A split interrupted by a panic leaves a leaf
-    /// that overlaps some of the new ones, and an entry added to one would be missing from the
-    /// other.
+    /// Makes each leaf end at the key of the next leaf. A split interrupted by a panic leaves an
+    /// old leaf that overlaps some of the new leaves; an entry added to one of them would be
+    /// missing from the other.
     fn part_leaves(&self, entries: &Entries) {
         let mut next: Option<LeafKey> = None;
         let mut bound = Bound::Unbounded;
@@ -300,8 +301,8 @@ impl Ordered {
         let all = merged(entries, old, new, order);
         let size = if all.len() <= SPLIT_ABOVE { SPLIT_ABOVE } else { SPLIT_INTO };
         let mut end = old.end.clone();
-        // New leaves are added from the last piece to the first: until the first piece replaces it,
-        // the old leaf contains all entries that are not in a new leaf yet.
+        // New leaves are added from the last piece to the first: until the leaf of the first piece
+        // replaces it, the old leaf contains all entries that are not in a new leaf yet.
         for (at, piece) in all.chunks(size).enumerate().rev() {
             let leaf = Arc::new(Leaf::new(entries, piece, end, order));
             if at == 0 {
@@ -321,7 +322,7 @@ impl Ordered {
         self.key(user_key, trailer)
     }
 
-    /// Returns the key by which to search for a leaf.
+    /// Returns the key that finds the leaf of an internal key.
     pub(super) fn key(&self, user_key: Bytes, trailer: u64) -> LeafKey {
         LeafKey {
             lowest: false,
@@ -332,13 +333,13 @@ impl Ordered {
         }
     }
 
-    /// Returns the key less than all others.
+    /// Returns the key that is less than all other keys.
     fn lowest(&self) -> LeafKey {
         LeafKey { lowest: true, ..self.key(Bytes::new(), 0) }
     }
 
-    /// Returns the last leaf whose key is within `..bound`. A split that began before the call is
-    /// already reflected.
+    /// Returns the last leaf whose key is within `..bound`. Searches again if that leaf was split
+    /// between finding it and copying its pointer.
     fn last_leaf(&self, bound: Bound<&LeafKey>) -> Option<(FoundLeaf<'_>, Arc<Leaf>)> {
         loop {
             let found = self.leaves.upper_bound(bound)?;
@@ -383,8 +384,8 @@ impl Ordered {
         }
     }
 
-    /// Returns the position of the entry at index `at` of `leaf`, or of the next leaf's first entry
-    /// if `at` is past the end.
+    /// Returns the position of the entry at index `at` of `leaf`, or of the first entry of the next
+    /// leaf if `at` is past the end of `leaf`.
     pub(super) fn at_or_after(&self, mut leaf: Arc<Leaf>, mut at: usize) -> Option<LeafPosition> {
         while at >= leaf.len() {
             let (_, next) = self.last_leaf(Bound::Included(leaf.end.as_ref()?))?;
@@ -396,8 +397,8 @@ impl Ordered {
 
 #[cfg(test)]
 impl Ordered {
-    /// Panics if an invariant from the head of this file is broken. No other thread may change the
-    /// leaves meanwhile.
+    /// Panics if an invariant from the module documentation is broken. No other thread may change
+    /// the leaves during the check.
     pub(super) fn check(&self, entries: &Entries) {
         let order = self.order.as_deref();
         let mut next: Option<LeafKey> = None;
@@ -429,7 +430,7 @@ impl Ordered {
     }
 }
 
-/// The position of an entry: a leaf as it was found, and an index into it.
+/// The position of an entry: a leaf as it was when it was found, and an index into the leaf.
 #[derive(Clone, Debug)]
 pub(super) struct LeafPosition {
     /// The leaf.
@@ -439,7 +440,7 @@ pub(super) struct LeafPosition {
 }
 
 /// Returns the entries of the leaf `old` merged with `new`, which must ascend. A new entry replaces
-/// an old one with the same key.
+/// an old entry with the same key.
 fn merged(entries: &Entries, old: &Leaf, new: &[u32], order: Option<&dyn Comparator>) -> Vec<u32> {
     let mut all = Vec::with_capacity(old.len() + new.len());
     let mut old = old.keys.iter().map(|key| key.index).peekable();
@@ -461,7 +462,7 @@ mod tests {
     use super::*;
     use crate::engine::memtable::entries::Arena;
 
-    /// Returns the entries of these user keys.
+    /// Returns entries with the user keys `keys`.
     fn entries(keys: &[&str]) -> Entries {
         let (entries, mut arena) = (Entries::new(), Arena::default());
         for key in keys {

@@ -1,7 +1,8 @@
-//! Sorting entries by internal key, reading few of the keys' bytes.
+//! Sorts entries by internal key and reads few of the keys' bytes.
 //!
-//! Keys are sorted by eight bytes at a time, as numbers. Where these are equal the next eight
-//! decide, and so on. So a long prefix shared by all keys is skipped once, not in every comparison.
+//! Keys are sorted by eight bytes at a time, as numbers. Among keys with equal numbers, the next
+//! eight bytes decide, and so on. A long prefix shared by all keys is therefore skipped once, not
+//! in every comparison.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use super::entries::Entries;
 use crate::base::Comparator;
 use crate::base::prefix::head;
 
-/// The number of an entry, with the part of its key that the sort compares.
+/// The number of an entry, and the part of its key that the sort compares.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SortKey {
     /// Eight bytes of the user key, big-endian, padded with zeros.
@@ -19,12 +20,12 @@ pub(super) struct SortKey {
     pub index: u32,
 }
 
-/// Largest number of keys that are sorted by comparing whole keys. A higher number reads the bytes
-/// of more keys.
+/// Maximum number of keys that are sorted by comparing whole keys. With a higher number, the bytes
+/// of more keys are read.
 const SMALL_GROUP: usize = 12;
 
 /// Compares two internal keys, each given as user key and trailer. User keys are compared by
-/// `order`, or in byte order if it is `None`.
+/// `order`, or in byte order if `order` is `None`.
 #[inline]
 pub(super) fn compare(
     a: (&[u8], u64),
@@ -38,8 +39,8 @@ pub(super) fn compare(
     by_user_key.then_with(|| b.1.cmp(&a.1))
 }
 
-/// Returns the numbers of the entries in `range`, sorted by internal key. Of entries with the same
-/// internal key only the last is kept.
+/// Returns the numbers of the entries in `range`, sorted by internal key. Of several entries with
+/// the same internal key, only the last one is kept.
 pub(super) fn sorted(
     entries: &Entries,
     range: Range<u32>,
@@ -75,7 +76,7 @@ fn sort_whole(keys: &mut [SortKey], entries: &Entries, order: Option<&dyn Compar
 }
 
 fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
-    // Groups of keys that are equal in the bytes before a depth.
+    // Each group is a range of keys that are equal in all bytes before a depth.
     let mut groups = vec![(0..keys.len(), 0)];
     while let Some((range, depth)) = groups.pop() {
         let start = range.start;
@@ -98,7 +99,7 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
                 continue;
             }
             // Keys that end within these eight bytes are padded with zeros, and sort before longer
-            // ones.
+            // keys.
             debug_assert!(done <= keys_len, "groups overlap");
             let ended = partition(group, |key| user_key(key).len() <= depth + 8);
             sort_whole(&mut group[..ended], entries, None);

@@ -35,7 +35,7 @@ fn value_at(mem: &Memtable, key: &[u8], seq: SeqNo) -> Option<Option<Bytes>> {
     Some((found.kind == KeyKind::Value).then_some(found.value))
 }
 
-/// Returns all internal keys, read forward. Checks that reading backward gives the same.
+/// Returns all internal keys, read forward. Checks that reading backward returns the same keys.
 fn all(mem: &Arc<Memtable>) -> Vec<Vec<u8>> {
     let mut cursor = mem.cursor();
     let mut forward = Vec::new();
@@ -101,8 +101,8 @@ fn a_key_of_many_versions_is_found_at_each_of_them() {
     assert_eq!(value_at(&mem, b"hot", 0), None);
 }
 
-/// Logs of other programs may hold sequence numbers in any order and more than once; of several
-/// entries with the same number, the last one counts.
+/// Logs of other programs may hold sequence numbers in any order, and several entries with the same
+/// number; of such entries, the last one counts.
 #[test]
 fn versions_may_come_in_any_order() {
     let mem = empty(BytewiseComparator);
@@ -129,11 +129,11 @@ fn other_bytes_may_be_the_same_key() {
     assert_eq!(value_at(&mem, b"OTHER", 9), Some(Some(Bytes::from("3"))));
 }
 
-/// A user key and a reversed sequence number, which sort as internal keys do.
+/// A user key and a reversed sequence number, which sort in the same order as internal keys.
 type Version = (Vec<u8>, Reverse<SeqNo>);
 
-/// Random operations are compared with those on a map. Cursors are created at any time, so leaves
-/// are created, extended and split.
+/// Compares random operations with the same operations on a map. Cursors are created at any time,
+/// so leaves are created, extended and split.
 #[test]
 fn random_operations_match_a_sorted_map() {
     for (round, keys) in [(1, 300), (2, 5000), (3, 100_000)] {
@@ -272,7 +272,7 @@ fn all_seen(mem: &Arc<Memtable>, seq: SeqNo) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Byte order that panics at the comparison for which `left` is 1.
+/// Byte order that panics at one comparison: when `left` is 1.
 #[derive(Clone, Debug, Default)]
 struct PanicsOnce {
     left: Arc<AtomicUsize>,
@@ -292,7 +292,7 @@ impl Comparator for PanicsOnce {
     }
 }
 
-/// A leaf is split in several steps. A panic between any two must not hide later entries.
+/// A leaf is split in several steps. A panic between any two steps must not hide later entries.
 #[test]
 fn a_split_cut_short_by_a_panic_of_the_comparator_hides_nothing_later() {
     let key = |i: u64| (i * 7919 % 1009).to_be_bytes();
@@ -313,7 +313,7 @@ fn a_split_cut_short_by_a_panic_of_the_comparator_hides_nothing_later() {
     };
     let (_, whole, comparisons) = split(usize::MAX);
     assert!(whole);
-    // The last comparisons are those of the split.
+    // The split makes the last comparisons.
     for at in (1..=comparisons).rev().take(60) {
         let (mem, whole, _) = split(at);
         assert!(!whole);

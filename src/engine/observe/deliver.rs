@@ -14,16 +14,16 @@ use crate::engine::Engine;
 use crate::engine::observe::{Event, EventKind, Observed};
 use crate::engine::stats::metrics::micros_of;
 
-/// Events on their way to an observer. Thread-safe.
+/// Events that are waiting for the observer. Thread-safe.
 ///
 /// The queue is not bounded: a database does not wait for its observer.
 pub(crate) struct Observing {
     observer: Observed,
     opened: Instant,
-    /// Number of flushes and compactions that began.
+    /// Number of flushes and compactions that have begun.
     jobs: AtomicU64,
     queue: Mutex<Queue>,
-    /// Notified when there is an event, and when the last one was delivered.
+    /// Notified when an event is added, and when the last event has been delivered.
     changed: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -33,7 +33,7 @@ struct Queue {
     waiting: VecDeque<Event>,
     /// Number of the next event.
     next: u64,
-    /// Whether the last event was added, after which the thread ends.
+    /// Whether the last event was added; the thread ends after delivering that event.
     ends: bool,
     /// The thread that delivers events, until it has delivered the last one.
     delivering: Option<ThreadId>,
@@ -64,7 +64,7 @@ impl Observing {
         queue.ends = ends;
         let number = queue.next;
         queue.next += 1;
-        // The time is taken under the lock, so that it ascends with the number.
+        // The time is taken under the lock, so that times ascend with the event numbers.
         let micros = micros_of(self.opened.elapsed());
         queue.waiting.push_back(Event { number, micros, kind });
         drop(queue);
@@ -89,7 +89,7 @@ impl Observing {
     }
 
     /// Adds the last event. Waits until the observer has received all events, unless the observer
-    /// itself calls this. Several threads may call it at once.
+    /// itself makes this call. Several threads may call this function at once.
     pub(super) fn end(&self, last: impl FnOnce() -> EventKind) {
         if !self.queue.lock().ends {
             self.push_and(last(), true);
@@ -102,7 +102,8 @@ impl Observing {
             self.changed.wait(&mut queue);
         }
         drop(queue);
-        // Until it ends, the thread holds the engine, and with it the lock file of the database.
+        // Until the thread ends, it holds the engine, and with the engine the lock file of the
+        // database.
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             // The thread does not panic.
@@ -110,7 +111,7 @@ impl Observing {
         }
     }
 
-    /// Waits for an event and takes it out of the queue. Returns `None` when the last one was
+    /// Waits for an event and takes it out of the queue. Returns `None` after the last event was
     /// delivered.
     fn next(&self) -> Option<Event> {
         let mut queue = self.queue.lock();
@@ -128,11 +129,11 @@ impl Observing {
     }
 }
 
-/// Calls the observer for each event, until the end.
+/// Calls the observer for each event, up to the last event.
 fn deliver(engine: &Engine) {
     let Some(observing) = &engine.observing else { return };
     while let Some(event) = observing.next() {
-        // The state keeps the error of a panic.
+        // `contain` records a panic in the state as an error.
         let _ = engine.contain("an observer", || {
             observing.observer.0.event(&event);
             Ok(())

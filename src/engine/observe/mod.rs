@@ -1,15 +1,15 @@
-//! Events: reports of flushes, compactions and waiting writers to an [`Observer`].
+//! Events: reports of flushes, compactions and write stalls to an [`Observer`].
 //!
 //! The event of a change is numbered and queued under the state lock, together with the change
 //! ([`Engine::observe`]). So events are in the same order as the changes that they report: an event
-//! that names a table comes after the event that added it. The observer itself is called without
-//! any lock, by a thread of its own ([`deliver`]), and may use the database. Workers could not
-//! deliver their own events: memtables are frozen under the commit lock, and a put by the observer
-//! would wait for that lock.
+//! that names a table comes after the event that added the table. The observer is called by a
+//! separate thread ([`deliver`]) that holds no lock, so it may use the database. The threads that
+//! make the changes could not call the observer: memtables are frozen under the commit lock, and a
+//! put by the observer would wait for that lock.
 //!
-//! Without an observer there is no thread and no queue. Each place that reports an event checks one
-//! `Option`. A put passes such a place only when it checks the size of the memtable; a get never
-//! does.
+//! Without an observer, there is no thread and no queue. Each place in the code that reports an
+//! event checks one `Option`. A put passes such a place only when it checks the size of the
+//! memtable; a get never does.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,7 +31,7 @@ pub(crate) use deliver::Observing;
 ///
 /// Every `Fn(&Event)` that threads can share is an observer.
 pub trait Observer: Send + Sync + 'static {
-    /// Receives an event. The database calls it for one event at a time, in order.
+    /// Receives an event. The database calls this method for one event at a time, in order.
     fn event(&self, event: &Event);
 }
 
@@ -55,15 +55,15 @@ impl fmt::Debug for Observed {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Event {
-    /// Number of the event: 0 for the first one after the open, then one more each time.
+    /// Number of the event: 0 for the first event after the open, then one more for each event.
     pub number: u64,
-    /// Time since the database was opened, in microseconds. It never goes back.
+    /// Time since the database was opened, in microseconds. The time never decreases.
     pub micros: u64,
     /// The kind of the event, with its details.
     pub kind: EventKind,
 }
 
-/// Kinds of events in an open database. They report every change to its tables: the tables in
+/// Kinds of events in an open database. The events report every change to the tables: the tables in
 /// [`Opened`](EventKind::Opened), with the changes in all later events applied, are the tables of
 /// the database.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ pub enum EventKind {
     /// A flush began: the oldest frozen memtable is written to a table of level 0.
     #[non_exhaustive]
     FlushBegan {
-        /// Number of the flush or compaction since the open.
+        /// Number of the flush or compaction, counted since the open.
         job: u64,
         /// Number of entries in the memtable.
         entries: u64,
@@ -124,11 +124,11 @@ pub enum EventKind {
     /// A compaction began.
     #[non_exhaustive]
     CompactionBegan {
-        /// Number of the flush or compaction since the open.
+        /// Number of the flush or compaction, counted since the open.
         job: u64,
         /// Whether the compaction merges, moves or drops its inputs.
         kind: CompactionKind,
-        /// The tables that the compaction takes, from the upper levels to the lower ones.
+        /// The tables that the compaction takes, from the lowest level number to the highest.
         inputs: Vec<TableInfo>,
         /// Level of the outputs.
         output_level: usize,
@@ -154,12 +154,12 @@ pub enum EventKind {
         error: Option<Error>,
     },
     /// Tables were added or removed by [`Db::ingest`](crate::Db::ingest),
-    /// [`Db::delete_range`](crate::Db::delete_range) or the like.
+    /// [`Db::delete_range`](crate::Db::delete_range) or a similar call.
     #[non_exhaustive]
     TablesChanged {
         /// The new tables.
         added: Vec<TableInfo>,
-        /// The tables that are gone.
+        /// The tables that were removed.
         removed: Vec<TableInfo>,
     },
     /// A writer began to wait.
@@ -171,7 +171,7 @@ pub enum EventKind {
     /// A writer continues.
     #[non_exhaustive]
     StallEnded {
-        /// The cause of the wait; the last one if there were several.
+        /// The cause of the wait; the last cause if there were several.
         cause: StallCause,
         /// Duration of the wait, in microseconds.
         micros: u64,
@@ -181,19 +181,19 @@ pub enum EventKind {
     Closed {
         /// The final statistics of the database.
         stats: Box<Stats>,
-        /// Keys that gets looked up, oldest first: all if they were few, otherwise a sample of a
-        /// few thousand.
+        /// Keys that gets looked up, oldest first: all such keys if there were few, otherwise a
+        /// sample of a few thousand.
         looked_up: Vec<Box<[u8]>>,
     },
 }
 
-/// A table of a database, as an [`EventKind`] names it.
+/// A table of a database, as described in an [`EventKind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableInfo {
     /// File number.
     pub number: u64,
-    /// Level, 0 to 6. In the inputs of a compaction it is the level that they come from.
+    /// Level, 0 to 6. For an input of a compaction, the level before the compaction.
     pub level: usize,
     /// Size of the file in bytes.
     pub file_bytes: u64,
@@ -221,7 +221,7 @@ impl TableInfo {
         }
     }
 
-    /// Returns the tables of a level of `version` that `numbers` names.
+    /// Returns the tables of a level of `version` whose numbers are in `numbers`.
     pub(crate) fn named(
         version: &Version,
         level: usize,
@@ -234,21 +234,21 @@ impl TableInfo {
 }
 
 impl Engine {
-    /// Reports an event to the observer, if there is one. Events about changes of the tables and
-    /// about frozen memtables are reported with the state lock held.
+    /// Reports an event to the observer, if there is one. For events about changes of the tables
+    /// and about frozen memtables, the caller must hold the state lock.
     pub(crate) fn observe(&self, kind: impl FnOnce() -> EventKind) {
         if let Some(observing) = &self.observing {
             observing.push(kind());
         }
     }
 
-    /// Returns the number of a flush or compaction that begins; 0 without an observer.
+    /// Returns the number for a flush or compaction that begins; 0 without an observer.
     pub(crate) fn next_job(&self) -> u64 {
         self.observing.as_ref().map_or(0, Observing::next_job)
     }
 
-    /// Starts the thread that calls the observer, if there is one, and reports the tables of the
-    /// open. Background work must not have begun.
+    /// Starts the thread that calls the observer, if there is one, and reports the tables that the
+    /// open found. Must be called before background work begins.
     ///
     /// # Errors
     /// An I/O error if the system cannot start a thread.
@@ -264,7 +264,7 @@ impl Engine {
         started.map_err(|error| Error::io("start a thread for", &self.dir, error))
     }
 
-    /// Waits until the observer has taken all events. The caller holds no lock.
+    /// Waits until the observer has received all events. The caller must not hold a lock.
     pub(crate) fn end_observing(&self) {
         if let Some(observing) = &self.observing {
             observing.end(|| {
