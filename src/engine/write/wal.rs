@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// Creates the next log ahead of its use.
+    /// If this attempt fails, the next freeze tries again and reports the error.
     pub(crate) fn create_spare_log(&self) {
         // After a failure the next freeze tries again, and reports the error.
         let spare = self.create_log().ok();
