@@ -100,7 +100,7 @@ mod tests {
         let mut cursor = reader.cursor(&ReadOptions::default()).unwrap();
         let seq = cursor.seq;
         (0..10 * MAX_STEPS_IN_KEY).for_each(|_| put("hot"));
-        // Creating another cursor sorts the new versions into their places.
+        // Creating another cursor sorts the new versions into the memtable's sorted order.
         reader.cursor(&ReadOptions::default()).unwrap();
         assert!(cursor.merge.seek(&internal_key(b"hot", seq + 1, KIND_FOR_SEEK)).unwrap());
         assert!(cursor.find_backward(true).unwrap());
