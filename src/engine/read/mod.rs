@@ -6,8 +6,7 @@
 //! | `reader` | the reads of all handles: get, multi-get, cursor, iterator, approximate size |
 //! | `get` | the search for one key, from the newest source to the oldest |
 //! | `cursor`, `iter` | cursors and iterators over the newest visible versions |
-//! | `sources`, `merge`, `level` | the sorted sources of a cursor, and their merge; a level as one
-//! source |
+//! | `sources`, `merge`, `level` | a cursor's sorted sources and their merge; a level as a source |
 //! | `prefix_scan` | scans of one prefix, which skip tables by their prefix filters |
 //! | `snapshot` | the public handle that holds a sequence number to read at |
 
