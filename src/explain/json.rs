@@ -41,7 +41,7 @@ impl Serialize for Verdict {
     }
 }
 
-/// Serializes the entry that a data block has, as the field `entry`.
+/// Serializes the entry found in a data block, as the field `entry`.
 pub(super) fn entry<S: Serializer>(entry: &Entry, to: S) -> Result<S::Ok, S::Error> {
     Found { entry: Some(entry) }.serialize(to)
 }

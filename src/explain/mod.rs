@@ -1,4 +1,4 @@
-//! Explaining a get step by step: what was searched, in which order, and whether the filters were
+//! Explains a get step by step: what was searched, in which order, and whether the filters were
 //! right.
 //!
 //! The steps are those of a real get, reported through a `ReadSink`, so there is no second read
@@ -19,9 +19,9 @@ mod json;
 mod record;
 mod show;
 
-/// A get, step by step.
+/// The explanation of a get, step by step.
 ///
-/// As text it has one line of at most 100 columns for each step.
+/// As text, an explanation has one line of at most 100 columns for each step.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -48,8 +48,9 @@ pub struct Explanation {
     pub value: Option<Bytes>,
     /// Counts of the work of this get.
     pub trace: ReadTrace,
-    /// Counts of the work of the same get without filters, or its error. That get was really done,
-    /// before this one, and added nothing to the block cache.
+    /// Counts of the work of the same get without filters, or the error of that get. The get
+    /// without filters was really done, before the get that is explained, and added nothing to the
+    /// block cache.
     pub unfiltered: Result<ReadTrace>,
     /// The part that filters played.
     pub filters: FilterUse,
@@ -138,7 +139,7 @@ pub enum FilterState {
     Readable,
     /// The table has a filter, but it is damaged and not used.
     Damaged,
-    /// The table has no filter, or none of a known kind.
+    /// The table has no filter, or only filters of an unknown kind.
     Missing,
 }
 
@@ -174,7 +175,7 @@ pub struct Entry {
 /// A filter's answer, and whether it was right.
 ///
 /// An answer is right if it agrees with the result of the lookup. A key counts as absent if the
-/// table has only versions of it that are newer than the read.
+/// table has only versions of the key that are newer than the read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -227,8 +228,8 @@ pub(crate) fn explain(
     key: &[u8],
     options: &BlockReadOptions,
 ) -> Result<Explanation> {
-    // The get without filters comes first and does not fill the cache, so both gets find the same
-    // blocks in it.
+    // The get without filters comes first and does not fill the block cache, so both gets find the
+    // same blocks in the cache.
     let without = BlockReadOptions { use_filter: false, fill_cache: false, ..*options };
     let mut unfiltered = ReadTrace::default();
     let unfiltered =

@@ -31,8 +31,8 @@ impl Recorder {
         &self.trace
     }
 
-    /// Returns the steps and counts, completed with information from the tables: whether they have
-    /// filters, and whether filters that answered "not here" were right.
+    /// Returns the steps and counts, completed with information from the tables: whether the tables
+    /// have filters, and whether filters that answered "not here" were right.
     ///
     /// # Errors
     /// Errors of opening a table.
@@ -84,8 +84,8 @@ impl Recorder {
         &mut self.trace.levels[self.level]
     }
 
-    /// Corrects the verdict of the filter queried last, if the key was then found. `verdict_of`
-    /// returns the verdict of a step of that kind of filter.
+    /// Corrects the verdict of the filter queried last, if the key was found after the query.
+    /// `verdict_of` returns the verdict of a step if the step is a query of that kind of filter.
     fn outcome(&mut self, found: bool, verdict_of: fn(&mut Step) -> Option<&mut Verdict>) {
         let asked = self.steps.iter_mut().rev().find_map(verdict_of);
         if let (true, Some(verdict)) = (found, asked) {

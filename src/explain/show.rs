@@ -11,7 +11,7 @@ use crate::format::key::KeyKind;
 use crate::table::counts::{AllFilters, LevelTrace};
 
 /// Maximum number of characters shown of a key. Longer keys are shortened in the middle, because
-/// their ends are more informative.
+/// the start and the end of a key are more informative.
 const SHOWN_KEY_CHARS: usize = 20;
 
 /// A key in quotes. Printable ASCII is shown as it is, a backslash as `\\`, other bytes as `\xHH`.

@@ -37,14 +37,14 @@
 //!          0                               greater than all others
 //! ```
 //!
-//! Values are listed in their order: 5 < 3 < 2 < 1 < 6 < 4 < 0. Within a type, numbers are ordered
-//! as numbers, strings and binaries by bytes, arrays value by value. Ids come first: the database,
-//! then the store, then the index. In the data of an index, keys with the same value are ordered by
-//! the primary value and then by the sequence number.
+//! Values are listed in ascending order: 5 < 3 < 2 < 1 < 6 < 4 < 0. Within a type, numbers are
+//! ordered as numbers, strings and binaries by bytes, arrays value by value. The ids are compared
+//! first: the database id, then the store id, then the index id. In the data of an index, keys with
+//! the same value are ordered by the primary value and then by the sequence number.
 //!
-//! Keys may be equal and differ in bytes: an id may be stored in more bytes than it needs, 0 and -0
-//! are the same number, and bytes after a complete key are ignored, as is a sequence number without
-//! a primary value.
+//! Keys with different bytes may be equal: an id may be stored in more bytes than it needs, 0 and
+//! -0 are the same number, and bytes after a complete key are ignored, as is a sequence number
+//! without a primary value.
 
 mod order;
 // Only the command and tests use this module.
@@ -59,11 +59,11 @@ pub use text::describe;
 /// The order of Chromium's IndexedDB: `idb_cmp1`.
 ///
 /// The folders `IndexedDB/*.indexeddb.leveldb` in a profile of Chromium, or of a program built on
-/// it, such as an Electron application, open with this comparator.
+/// Chromium, such as an Electron application, can be opened with this comparator.
 ///
-/// For complete keys this is Chromium's order. Damaged keys, for which Chromium defines no order,
-/// are ordered by their bytes from the damage on, so that this is a total order of all byte
-/// strings. Keys that are equal may differ in bytes, so filters have no effect.
+/// Complete keys have Chromium's order. Damaged keys, for which Chromium defines no order, are
+/// ordered by their bytes from the damage on, so that the comparator defines a total order of all
+/// byte strings. Equal keys may differ in their bytes, so filters have no effect.
 ///
 /// ```no_run
 /// use minikv::{Db, IndexedDbComparator, Options};
@@ -152,8 +152,8 @@ mod value {
     pub(super) const BINARY: u8 = 6;
 }
 
-// Each of these functions decodes its result from the start of `rest` and advances `rest` past it.
-// If it returns `None`, `rest` may be left at any position.
+// Each of the following functions decodes its result from the start of `rest` and advances `rest`
+// past the result. If the function returns `None`, `rest` may be left at any position.
 
 fn take_prefix(rest: &mut &[u8]) -> Option<Prefix> {
     let lengths = take_byte(rest)?;
@@ -181,7 +181,7 @@ fn take_bytes<'k>(rest: &mut &'k [u8], count: usize) -> Option<&'k [u8]> {
     Some(bytes)
 }
 
-/// Decodes a number of up to ten bytes. Only the lowest bit of the tenth counts.
+/// Decodes a number of up to ten bytes. Only the lowest bit of the tenth byte counts.
 fn take_number(rest: &mut &[u8]) -> Option<i64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {

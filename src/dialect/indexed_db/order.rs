@@ -1,7 +1,8 @@
 //! The order of keys.
 //!
-//! Two keys are decoded side by side for as long as they are equal. If the next part of one of them
-//! cannot be decoded, that key comes first; if neither can be decoded, the bytes decide.
+//! Two keys are decoded side by side for as long as they are equal. If the next part of only one
+//! key cannot be decoded, that key comes first; if the next part of neither key can be decoded, the
+//! remaining bytes are compared.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -11,7 +12,7 @@ use super::{
     take_number, take_prefix, take_string, value,
 };
 
-/// The order, if it is decided; otherwise the keys are equal so far.
+/// Breaks with the order of the keys once it is decided, and continues while they are equal.
 type Step = ControlFlow<Ordering>;
 
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
@@ -77,11 +78,11 @@ fn compare_database<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
     }
 }
 
-/// Compares the next value of both keys, and advances past it. Arrays may be nested as deeply as a
-/// key has bytes, so there is no recursion.
+/// Compares the next values of the two keys, and advances both keys past them. Only the length of a
+/// key limits how deeply its arrays are nested, so there is no recursion.
 fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
-    // Number of values left in the enclosing arrays of each key: first the innermost, then those
-    // around it.
+    // Number of values left in the enclosing arrays of each key: `array` for the innermost array,
+    // `outer` for the arrays around it.
     let mut array: Option<[i64; 2]> = None;
     let mut outer = Vec::new();
     loop {
@@ -103,8 +104,8 @@ fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
     }
 }
 
-/// Compares the next value of both keys. If both are arrays, compares only the type and returns
-/// their lengths.
+/// Compares the next values of the two keys. If both values are arrays, compares only the types and
+/// returns the lengths of the arrays.
 fn compare_one<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> ControlFlow<Ordering, Option<[i64; 2]>> {
     let (kind, other) = both(a, b, take_byte)?;
     step(rank(kind).cmp(&rank(other)))?;
@@ -125,7 +126,7 @@ fn compare_one<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> ControlFlow<Ordering, 
     Continue(None)
 }
 
-/// Returns the rank of a type of values. Unknown types are last.
+/// Returns the rank of a type of value. Unknown types are last.
 fn rank(kind: u8) -> u8 {
     match kind {
         value::MIN => 0,
@@ -148,7 +149,7 @@ fn compare_doubles(a: f64, b: f64) -> Ordering {
     })
 }
 
-/// Compares the parts after the value of two index entries.
+/// Compares the parts that follow the value in two index entries.
 fn compare_after_value<'k>(a: &'k [u8], b: &'k [u8]) -> Step {
     use AfterValue::{Damage, Nothing, Primary};
     match (AfterValue::of(a), AfterValue::of(b)) {
@@ -163,9 +164,9 @@ fn compare_after_value<'k>(a: &'k [u8], b: &'k [u8]) -> Step {
     }
 }
 
-/// The part after the value of an index entry.
+/// The part of an index entry that follows the value.
 enum AfterValue<'k> {
-    /// No primary value, and a sequence number or none.
+    /// No primary value; there may be a sequence number.
     Nothing,
     /// Bytes that are not a sequence number.
     Damage(&'k [u8]),
@@ -185,7 +186,8 @@ impl AfterValue<'_> {
     }
 }
 
-/// Decodes the next part of both keys with `take`. Breaks if either cannot be decoded.
+/// Decodes the next part of both keys with `take`. Breaks if the part of either key cannot be
+/// decoded.
 fn both<'k, T>(
     a: &mut &'k [u8],
     b: &mut &'k [u8],
@@ -200,8 +202,8 @@ fn both<'k, T>(
     }
 }
 
-/// Decodes the next part of both keys with `take`, and compares the parts. Returns the part if they
-/// are equal.
+/// Decodes the next part of both keys with `take`, and compares the two parts. Returns the part if
+/// both are equal.
 fn compare_next<'k, T: Ord>(
     a: &mut &'k [u8],
     b: &mut &'k [u8],

@@ -5,7 +5,7 @@ use super::order::compare;
 use super::*;
 use crate::base::random::Rng;
 
-/// A value as a program sees it, listed in the order of the standard.
+/// A value as a program sees it. The variants are in the order of the standard.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 enum Value {
     Min,
@@ -19,7 +19,7 @@ enum Value {
 
 use Value::{Array, Binary, Date, Max, Min, Number, String as Text};
 
-/// A key. Among keys with equal ids, the kinds sort in the order of these variants.
+/// A key. Keys with equal ids and an equal type byte sort in the order of these variants.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 enum Key {
     Global(Vec<u64>),
@@ -34,7 +34,7 @@ enum Key {
 }
 
 impl Key {
-    /// Compares the ids, and then the rest in the order of the enumerations above.
+    /// Compares the ids, then the type bytes, and then the rest in the order of the variants above.
     fn compare(&self, other: &Key) -> Ordering {
         let ids = self.ids().cmp(&other.ids()).then(self.kind().cmp(&other.kind()));
         ids.then_with(|| self.partial_cmp(other).expect("no NaN"))
@@ -82,7 +82,7 @@ impl Key {
         match self {
             Key::Global(rest) | Key::Database(_, rest) => {
                 bytes.push(rest[0] as u8);
-                // The last part of a store's or an index's metadata is a byte, below 128.
+                // The last part of the metadata key of a store or an index is a byte below 128.
                 rest[1..].iter().for_each(|&number| put_number(number, &mut bytes));
             }
             Key::DatabaseName(origin, name) => {
@@ -202,7 +202,7 @@ fn the_types_of_values_have_an_order() {
     assert!(sorted, "{values:?}");
 }
 
-/// Returns a key with a few bytes changed, left out or added.
+/// Returns a key with a few bytes changed, removed or added.
 fn mutated(rng: &mut Rng) -> Vec<u8> {
     let mut key = Key::random(rng).encode();
     for _ in 0..1 + rng.index(3) {
@@ -223,7 +223,7 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(5) {
         0 => Key::random(rng).encode(),
         1 => rng.bytes(12, 8),
-        // Arrays of NaNs, of arrays with damaged lengths, and of random bytes.
+        // NaNs, arrays with damaged lengths, and random bytes.
         2 => {
             let mut key = prefix([1, 1, 1]);
             let (not_a_number, negative) = ([0xff; 8], [[0xff; 9].as_slice(), &[1]].concat());
@@ -241,8 +241,8 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Sorts keys and compares each pair: the result must agree with their places after the sort, and
-/// equal keys must be neighbours.
+/// Checks the order of each pair of keys: the order must agree with the places of the keys after a
+/// sort, and equal keys must be neighbours.
 #[test]
 fn any_bytes_have_a_total_order() {
     let mut rng = Rng::new(2);
@@ -270,11 +270,11 @@ fn any_bytes_have_a_total_order() {
 #[test]
 fn keys_may_be_equal_and_differ_in_bytes() {
     let equal: [(&[u8], &[u8]); 6] = [
-        // An id in two bytes, and in one.
+        // The same id in two bytes and in one byte.
         (b"\x04\x01\x02\x00\x01\x05", b"\x00\x01\x02\x01\x05"),
         // 0 and -0.
         (b"\0\x01\x01\x01\x03\0\0\0\0\0\0\0\0", b"\0\x01\x01\x01\x03\0\0\0\0\0\0\0\x80"),
-        // The length of a string in two bytes, and in one.
+        // The same length of a string in two bytes and in one byte.
         (b"\0\x01\x01\x01\x01\x81\x00\0a", b"\0\x01\x01\x01\x01\x01\0a"),
         // Bytes after a complete key.
         (b"\0\x01\x01\x01\x05", b"\0\x01\x01\x01\x05more"),
@@ -386,7 +386,7 @@ fn arrays_may_be_nested_a_million_deep() {
     assert_eq!(compare(&deep(&[5]), &deep(&[3])), Less);
     assert_eq!(describe(&deep(&[5])).map(|text| text.len()), Some(2_000_000 + 22));
     assert_eq!(describe(&deep(&[])), None);
-    // A length far beyond the end of the key.
+    // A length of an array far beyond the end of the key.
     let many = |end: &[u8]| [&prefix([1, 1, 1]), &[4][..], &[0xff; 8], &[0x7f], end].concat();
     assert_eq!(compare(&many(&[5]), &many(&[5])), Equal);
     assert_eq!(describe(&many(&[5])), None);

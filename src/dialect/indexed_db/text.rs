@@ -7,8 +7,8 @@ use super::{
     take_string, value,
 };
 
-/// Returns a complete key as one line of text, such as `db 1 store 2 data: "apple"`, or `None` if
-/// it is damaged or of an unknown kind.
+/// Returns a complete key as one line of text, such as `db 1 store 2 data: "apple"`. Returns `None`
+/// if the key is damaged or of an unknown kind.
 pub fn describe(key: &[u8]) -> Option<String> {
     let mut rest = key;
     let mut text = String::new();
@@ -147,7 +147,8 @@ fn of_index(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// Describes a value. Arrays may be nested as deeply as a key has bytes, so there is no recursion.
+/// Describes a value. Only the length of a key limits how deeply its arrays are nested, so there is
+/// no recursion.
 fn describe_value(rest: &mut &[u8], text: &mut String) -> Option<()> {
     // Number of values left in each enclosing array, the innermost last.
     let mut arrays: Vec<i64> = Vec::new();
@@ -179,7 +180,7 @@ fn describe_value(rest: &mut &[u8], text: &mut String) -> Option<()> {
             }
             _ => return None,
         }
-        // A value has ended, and with it the arrays of which it was the last value.
+        // A value has ended, and so have the arrays whose last value it was.
         loop {
             let Some(left) = arrays.last_mut() else { return Some(()) };
             *left -= 1;
@@ -193,7 +194,8 @@ fn describe_value(rest: &mut &[u8], text: &mut String) -> Option<()> {
     }
 }
 
-/// Writes whole numbers without a point, and very large and small ones with an exponent.
+/// Writes whole numbers without a decimal point, and very large and very small numbers with an
+/// exponent.
 fn write_number(number: f64, text: &mut String) -> Result {
     if number.fract() == 0.0 && number.abs() < 1e21 {
         write!(text, "{number}")

@@ -30,8 +30,8 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
 /// Returns whether `dir` contains a database.
 ///
 /// # Errors
-/// Corruption, if there is no `CURRENT` but there are tables, logs or MANIFESTs: creating a new
-/// database would lose them. I/O errors.
+/// Corruption, if there is no `CURRENT` but there are tables, logs or MANIFESTs, because creating a
+/// new database would lose their data. I/O errors.
 pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
     let current = dir.join(name::CURRENT);
@@ -42,7 +42,8 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
         return Ok(false);
     }
     let orphan = find_orphan(fs, dir);
-    // If another process is creating the database, the file that was found is newer than CURRENT.
+    // If another process is creating the database, it created CURRENT before the file that was
+    // found, so CURRENT exists by now.
     if !matches!(orphan, Ok(None)) && exists(&current)? {
         return Ok(true);
     }
@@ -55,14 +56,14 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     }
 }
 
-/// Returns the name of a file in `dir` that only a database has, if there is one.
+/// Returns the name of a file in `dir` that only a database can have, if there is one.
 fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
     let mut orphan = None;
     for (file, name) in list(fs, dir)? {
         let counts = match name {
             FileName::Table { .. } | FileName::Log(_) => true,
             FileName::Manifest(number) => {
-                // Creating a database begins with this file, and a crash may leave nothing else.
+                // Creating a database begins with this file, and a crash may leave only this file.
                 number != 1 || manifest::may_name_tables(fs, &dir.join(&file))?
             }
             _ => false,
@@ -76,8 +77,8 @@ fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
 
 /// Creates a directory and its parents, durably.
 ///
-/// Existing directories may have been created by a process that ended before it synced their names,
-/// so those names are synced too where permissions allow it.
+/// Existing directories may have been created by a process that ended before it synced their
+/// directory entries, so those entries are synced too, where permissions allow it.
 ///
 /// # Errors
 /// I/O errors.
@@ -108,8 +109,8 @@ pub(crate) fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether an error means that a directory can never be synced, as opposed to a failure
-/// that may pass.
+/// Returns whether an error means that a directory can never be synced, as opposed to a temporary
+/// failure.
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -140,8 +141,8 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
 ///
 /// # Errors
 /// Corruption with the name of a missing table. If the end of the MANIFEST is damaged and a file is
-/// missing, an edit is lost, and the error is the damage. With `paranoid`, the damage is an error
-/// even if no file is missing.
+/// missing, an edit is lost, and the error reports the damage. With `paranoid`, the damage is an
+/// error even if no file is missing.
 pub fn check_files(
     dir: &Path,
     files: &[(String, FileName)],
@@ -160,13 +161,13 @@ pub fn check_files(
     Ok(())
 }
 
-/// Returns whether log `number` exists, or `number` is 0, which means no log.
+/// Returns whether the log `number` exists, or `number` is 0, which means no log.
 fn has_log(files: &[(String, FileName)], number: u64) -> bool {
     number == 0 || files.iter().any(|(_, name)| *name == FileName::Log(number))
 }
 
-/// Checks that the MANIFEST did not lose its last edits. Nothing in the MANIFEST shows a loss that
-/// begins between two records.
+/// Checks that the MANIFEST has not lost its last edits. A loss that begins between two records
+/// leaves no trace in the MANIFEST itself.
 fn check_end(
     dir: &Path,
     files: &[(String, FileName)],
@@ -182,9 +183,10 @@ fn check_end(
 }
 
 /// Returns the evidence, if there is any, that a MANIFEST with the tables `named` lacks its last
-/// edits: its first log is missing, and a table with a higher number than that log exists that no
-/// edit names. A log is removed only once its contents are in a table. If the first log is still
-/// there, replaying it and all logs after it makes up for the lost edits.
+/// edits. The evidence is that the MANIFEST's first log is missing, and that a table exists that
+/// has a higher number than that log but is not named by any edit. A log is removed only once its
+/// contents are in a table. If the first log still exists, replaying it and all later logs makes up
+/// for the lost edits.
 pub(crate) fn lost_edits(
     files: &[(String, FileName)],
     log_number: u64,
@@ -204,8 +206,8 @@ pub(crate) fn lost_edits(
     })
 }
 
-/// Checks that there are numbers left for new files, above those of `files` and from the MANIFEST's
-/// `next` on.
+/// Checks that file numbers are left for new files, above the numbers of `files` and from the
+/// MANIFEST's next file number `next` on.
 ///
 /// # Errors
 /// Corruption that names the file whose number is too large.
@@ -248,8 +250,8 @@ fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) ->
 /// Returns the path of the directory `lost` in `dir`, if it exists.
 ///
 /// # Errors
-/// Invalid argument, if `lost` is not a directory. Through a symbolic link, files would be written
-/// and removed outside of the database. I/O errors.
+/// Invalid argument if `lost` is not a real directory: through a symbolic link, files would be
+/// written and removed outside of the database. I/O errors.
 pub(crate) fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
     let lost = dir.join(LOST);
     let failed = |error| Error::io("look for", &lost, error);
@@ -356,7 +358,8 @@ mod tests {
         const EACCES: i32 = 13;
         assert!(create(EIO).is_err());
         assert_eq!(create(EACCES), Ok(()), "the directory was there already");
-        // The parent of a relative path of one name is the current directory, here the package's.
+        // The parent of a relative path with one component is the current directory, here the
+        // directory of the package.
         create_dir(&crate::fs::DiskFs, Path::new("src")).unwrap();
     }
 

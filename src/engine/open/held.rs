@@ -1,6 +1,6 @@
-//! Holding the files of a view open, so that a writer may remove them meanwhile.
+//! Keeps the files of a view open, so that the view can read them after a writer has removed them.
 //!
-//! The number of open files of a process is limited. Tables beyond the limit are opened for each
+//! The number of open files of a process is limited. Tables beyond the limit are reopened for each
 //! read; if a writer has removed such a table by then, the read fails with an error that says so.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,9 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 /// Open files by their paths.
 pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
-/// Makes `held` contain exactly the tables of a version: opens those that it lacks and drops all
-/// others. A table that cannot be held open is in `held` too, but is opened again for each read.
+/// Makes `held` contain exactly the tables `tables` of a version: opens the tables that are missing
+/// in `held` and drops all other files. A table that cannot be held open is in `held` too, but is
+/// reopened for each read.
 pub(crate) fn hold_tables(
     fs: &dyn Fs,
     dir: &Path,
@@ -54,10 +55,10 @@ pub(crate) fn hold_tables(
     Ok(())
 }
 
-/// Opens the logs to replay, and returns their numbers, ascending: those of `live` up to the newest
-/// one that is not empty. The logs before that one were complete when it was started. The empty
-/// logs after it are left out: records that are written to them before the replay must not be in a
-/// view that may lack the end of the previous log.
+/// Opens the logs to replay, which are the logs `live` up to the newest log that is not empty.
+/// Returns their numbers, ascending. All earlier logs were complete when that newest log was
+/// started. The empty logs after it are left out: if records are written to an empty log before the
+/// replay, they must not be in the view, because the view may lack the end of the previous log.
 pub(crate) fn hold_logs(
     fs: &dyn Fs,
     dir: &Path,
@@ -78,27 +79,27 @@ pub(crate) fn hold_logs(
     Ok(logs)
 }
 
-/// A filesystem that holds files open and changes nothing.
+/// A read-only filesystem that holds files open.
 #[derive(Debug)]
 pub(crate) struct HeldFs {
     inner: Arc<dyn Fs>,
     files: Files,
     unheld: usize,
-    /// The directory and its file names, if the names are fixed too.
+    /// The directory and the names of its files, if the list of names is fixed too.
     names: Option<(PathBuf, Vec<String>)>,
 }
 
 impl HeldFs {
-    /// Returns a filesystem with the held `files`, even if `inner` renames or removes them, and
-    /// with the other files of `inner`.
+    /// Returns a filesystem with all files of `inner`. The held `files` can be read even after they
+    /// have been renamed or removed in `inner`.
     pub(crate) fn new(inner: Arc<dyn Fs>, files: Files) -> HeldFs {
         let unheld = files.values().filter(|file| !file.is_held()).count();
         HeldFs { inner, files, unheld, names: None }
     }
 
-    /// Holds all files of the database in `dir` as they are at one moment. Tables in `held` are
-    /// open already. Returns `None` if the MANIFEST does not end cleanly, for example while an edit
-    /// is being written.
+    /// Holds all files of the database in `dir` as they are at one point in time. The tables in
+    /// `held` are already open. Returns `None` if the MANIFEST does not end cleanly, for example
+    /// while an edit is being written.
     ///
     /// # Errors
     /// As [`read_only::open`](crate::engine::open::read_only::open).
@@ -124,7 +125,7 @@ impl HeldFs {
         let live = directory::live_logs(&files, &recovered);
         let begun = hold_logs(&**fs, dir, &live, &mut open)?;
         for log in live.iter().filter(|log| !begun.contains(log)) {
-            // The log was empty at this moment.
+            // The log was empty when it was opened.
             open.insert(dir.join(name::log_name(*log)), Arc::new(BytesFile(Vec::new())));
         }
         names.insert(manifest.clone());
@@ -136,14 +137,13 @@ impl HeldFs {
         Ok(Some(HeldFs { names, ..HeldFs::new(fs.clone(), open) }))
     }
 
-    /// Returns the number of files that could not be held open. Each is opened again for every
-    /// read.
+    /// Returns the number of files that could not be held open. Each of these files is reopened for
+    /// every read.
     pub(crate) fn unheld(&self) -> usize {
         self.unheld
     }
 
-    /// Gives each table of `version` in `dir` its file, if the file is held here and the table has
-    /// none yet.
+    /// Gives the held files of `dir` to the tables of `version` that have no open file yet.
     pub(crate) fn give_to(&self, version: &Version, dir: &Path) {
         for (_, table) in version.files().filter(|(_, table)| !table.slot.has_file()) {
             let names = [name::table_name, name::legacy_table_name].map(|name| name(table.number));
@@ -184,7 +184,7 @@ impl ReadFile for Beginning {
     }
 }
 
-/// A table that is opened again for each read, and may have been removed by then.
+/// A table that is reopened for each read, and that may have been removed by then.
 #[derive(Debug)]
 struct UnheldFile {
     file: Arc<dyn ReadFile>,
@@ -300,7 +300,8 @@ mod tests {
         assert_eq!(fs.list(Path::new("/other")).unwrap(), ["new"]);
     }
 
-    /// A database is held as it is at a moment at which its MANIFEST ends with a whole edit.
+    /// Checks that a database is held as it was when its MANIFEST ended with a complete edit, and
+    /// that it is not held while an edit is incomplete.
     #[test]
     fn a_database_is_held_whole_or_not_at_all() {
         let (fs, dir) = (Arc::new(MemFs::new()), Path::new("/db"));

@@ -2,20 +2,22 @@
 //!
 //! 1. Create the directory and the database if they are missing, and take the lock.
 //! 2. Read the MANIFEST, and check that its tables exist.
-//! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. These stay in
-//!    memory, and the logs on disk, until the background has flushed them; only memtables that
-//!    exceed the write buffers are flushed at once.
+//! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. The memtables
+//!    stay in memory, and the logs on disk, until the background has flushed the memtables. If too
+//!    many memtables are full, the oldest one is flushed at once.
 //! 4. Start a log for new writes, and record the state in the MANIFEST.
 //! 5. Remove files that are not needed.
 //!
-//! A record that is cut off at the end of a log is ignored: the process or the machine stopped
-//! while writing it. A bad record elsewhere ends the log too, and all later logs are ignored,
-//! because the result must be a prefix of the writes; with `paranoid_checks` this is an error
-//! instead. Logs that were not replayed completely are kept in `lost/`.
+//! A record that is cut off at the end of a log is ignored, because the process or the machine
+//! stopped while the record was being written. A bad record elsewhere ends the log too, and all
+//! later logs are ignored, because the result must be a prefix of the writes. With
+//! `paranoid_checks`, such a record is an error instead. Logs that were not replayed completely are
+//! kept in `lost/`.
 //!
 //! A log that lost its end between two records looks complete. Therefore each log begins with an
-//! empty batch that states the next sequence number. If that is higher than the replay has reached,
-//! the previous log lost its end, and the log with that batch is ignored, as are logs after damage.
+//! empty batch that states the next sequence number. If that number is higher than the replay has
+//! reached, the previous log lost its end. The log with that batch is then ignored, like a log
+//! after a damaged one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -103,7 +105,8 @@ impl Engine {
             create_dir(&*fs, dir)?;
         }
         let lock = lock(&*fs, dir)?;
-        // Another process may have created or removed the database before this one took the lock.
+        // Another process may have created or removed the database before this process took the
+        // lock.
         if !options.allows(dir, has_database(&*fs, dir)?)? {
             manifest::create(&*fs, dir, options.comparator.name())?;
         }
@@ -112,8 +115,8 @@ impl Engine {
 }
 
 impl Options {
-    /// Checks that the options allow `dir` to contain a database, if `exists`, or to contain none.
-    /// Returns `exists`.
+    /// Checks that the options allow the database in `dir` to be opened. `exists` is whether `dir`
+    /// contains a database. Returns `exists`.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], according to the options.
@@ -128,7 +131,7 @@ impl Options {
     }
 }
 
-/// A database whose directory is locked and that is being opened. [`Opening::finish`] has the steps
+/// A database that is being opened, with its directory locked. [`Opening::finish`] does the steps
 /// in order.
 struct Opening {
     dir: PathBuf,
@@ -141,7 +144,7 @@ struct Opening {
     recovered: Recovered,
 }
 
-/// The tables that an open writes before there is an engine.
+/// The tables that an open writes before the engine exists.
 #[derive(Default)]
 struct Flushed {
     tables: Vec<NewFile>,
@@ -156,7 +159,7 @@ impl Opening {
         let files = list(&*fs, dir)?;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
         check_numbers(dir, &files, recovered.next_number())?;
-        // Files may have higher numbers than the MANIFEST knows. None may be handed out again.
+        // Files may have higher numbers than the MANIFEST knows. No number of a file may be reused.
         let numbers = FileNumbers::new(recovered.next_number());
         for number in files.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);
@@ -176,8 +179,8 @@ impl Opening {
         })
     }
 
-    /// Finishes the open and returns the engine. Nothing is removed before the MANIFEST records its
-    /// replacement.
+    /// Finishes the open and returns the engine. No file is removed before the MANIFEST records
+    /// what replaces the file.
     fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
         let logs = live_logs(&self.files, &self.recovered);
         let (mut replayed, flushed) = self.replay(&logs)?;
@@ -228,8 +231,9 @@ impl Opening {
         }))
     }
 
-    /// Replays `logs`. Memtables that exceed the write buffers are flushed on the way, and all of
-    /// them if a log is damaged. Returns the memtables that remain, and the tables written.
+    /// Replays `logs`. If too many memtables are full, the oldest one is flushed during the replay.
+    /// If a log is damaged, or if the MANIFEST names a previous log, all memtables are flushed.
+    /// Returns the remaining memtables, and the tables written.
     fn replay(&self, logs: &[u64]) -> Result<(Replayed, Flushed)> {
         let replay = LogReplay {
             fs: &*self.fs,
@@ -247,10 +251,10 @@ impl Opening {
         if has_lost {
             self.keep_lost_logs(&replayed.recovery)?;
         }
-        // Later logs must not depend on a damaged one: the next replay would stop at the damage
-        // again, and leave out everything written since. Nor may the MANIFEST's previous log stay
-        // the first live one: the logs between it and the MANIFEST's log number would be live
-        // again.
+        // Later logs must not depend on a damaged log: the next replay would stop at the damage
+        // again, and leave out everything written later. The MANIFEST's previous log must not
+        // remain the first live log either: the logs between it and the MANIFEST's log number would
+        // be live again.
         if has_lost || self.recovered.prev_log_number != 0 {
             replayed.last_log = None;
             while !replayed.memtables.is_empty() {
@@ -263,7 +267,7 @@ impl Opening {
     fn flush_oldest(&self, memtables: &mut VecDeque<Frozen>, flushed: &mut Flushed) -> Result<()> {
         let Some(Frozen { mem, .. }) = memtables.pop_front() else { return Ok(()) };
         let number = self.numbers.take();
-        // There are no readers yet: only the newest version of each key is needed.
+        // There are no readers yet, so only the newest version of each key is needed.
         let read_seqs = vec![MAX_SEQ_NO];
         let (options, order) = (&self.options, &self.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
@@ -289,12 +293,12 @@ impl Opening {
         )
     }
 
-    /// Continues the last log, or starts a new one. Returns the commit state with it.
+    /// Continues the last log, or starts a new log. Returns the commit state with that log.
     fn start_log(&self, replayed: &mut Replayed) -> Result<CommitState> {
         let reusable = self.options.reuse_logs && replayed.recovery.lost.is_empty();
-        // The log's memtable is continued too, so it must not hold records of any other log. An
-        // empty log is not continued: it lacks the first record, which states the sequence number
-        // it begins at.
+        // The memtable of the log is continued too, so it must not hold records of another log. An
+        // empty log is not continued, because it lacks the first record, which states the sequence
+        // number at which the log begins.
         let is_alone =
             |number| replayed.memtables.back().is_none_or(|last| last.first_log == number);
         if let (true, Some((number, len))) = (reusable, replayed.last_log)
@@ -321,8 +325,8 @@ impl Opening {
         Arc::new(Memtable::new(self.order.user(), self.options.write_buffer_bytes))
     }
 
-    /// Records in the MANIFEST the tables that were written, and that logs before `first_log` are
-    /// no longer needed. Returns the resulting version.
+    /// Records in the MANIFEST which tables were written, and that logs before `first_log` are no
+    /// longer needed. Returns the resulting version.
     fn record(
         &self,
         manifest: &mut VersionSet,
@@ -355,8 +359,8 @@ impl Opening {
             .with_clock(self.options.clock.clone())
     }
 
-    /// Links the logs that were not replayed completely into `lost/`, so that removing them loses
-    /// nothing.
+    /// Creates hard links in `lost/` to the logs that were not replayed completely, so that
+    /// removing these logs from the database loses no data.
     fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
         let aside = make_lost(&*self.fs, &self.dir)?;
         for lost in &recovery.lost {
@@ -373,7 +377,7 @@ impl Opening {
     }
 
     /// Returns the logs before `first_log` that the options keep for readers of changes. A log that
-    /// was not replayed completely is left out: its sequence numbers are handed out again.
+    /// was not replayed completely is left out, because its sequence numbers are handed out again.
     fn kept_logs(&self, first_log: u64, recovery: &Recovery) -> KeptLogs {
         let Some(limits) = KeepLimits::of(&self.options) else { return KeptLogs::default() };
         let is_lost = |number: u64| {
@@ -395,8 +399,8 @@ impl Opening {
         kept
     }
 
-    /// Removes files that are neither named by the MANIFEST nor needed for recovery nor `kept`.
-    /// Files that cannot be removed stay until the next open.
+    /// Removes the tables, logs, MANIFESTs and temporary files that are no longer needed. Files
+    /// that cannot be removed stay until the next open.
     fn remove_obsolete(
         &self,
         version: &Version,

@@ -1,6 +1,6 @@
-//! Opening for reading only: a view of the files at one moment. This changes nothing in the
-//! directory and takes no lock, so another process may be writing meanwhile.
-//! [`follow`](crate::engine::follow) moves the view on.
+//! Opens a database for reading only: a view of the files at one point in time. The open changes
+//! nothing in the directory and takes no lock, so another process may be writing at the same time.
+//! [`follow`](crate::engine::follow) brings the view up to date.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::format::name::{
 use crate::fs::{Fs, ReadFile, absolute};
 
 /// Maximum number of attempts to make a view while a writer changes the files. Raising it helps
-/// only beside a writer that never pauses.
+/// only if the writer never pauses.
 const MAX_TRIES: usize = 50;
 
 /// A database opened for reading only.
@@ -39,7 +39,7 @@ pub(crate) struct Opened {
     pub survey: Survey,
     /// The logs that were replayed.
     pub logs: Vec<u64>,
-    /// The last log that was replayed; `None` if records were left out, or there is no log.
+    /// The last log that was replayed; `None` if records were left out, or if there is no log.
     pub last_log: Option<LastLog>,
 }
 
@@ -48,18 +48,18 @@ pub(crate) struct Opened {
 pub(crate) struct LastLog {
     /// The number of the log.
     pub number: u64,
-    /// The end of its last record, in bytes.
+    /// Offset of the end of the log's last record, in bytes.
     pub end: u64,
     /// The log, which is held open.
     pub file: Arc<dyn ReadFile>,
 }
 
-/// The files of a database at one moment, and the MANIFEST's contents.
+/// The files of a database at one point in time, and the MANIFEST's contents.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// The names of the files, listed before the MANIFEST was read and again after it. Each log
-    /// that the MANIFEST needs is listed or was created later, and each log with writes older than
-    /// the tables is listed.
+    /// The names of the files, listed before the MANIFEST was read and again after the tables were
+    /// opened. Each log that the MANIFEST needs is listed, unless it was created later. Each log
+    /// with writes that are older than the tables is listed.
     pub files: Vec<(String, FileName)>,
     /// The name of the MANIFEST.
     pub manifest_name: String,
@@ -83,11 +83,12 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
 
 /// Returns the result of `attempt` for the database in `dir`.
 ///
-/// Retries a failed attempt, or one whose result is not whole, until the directory has not changed
-/// between two attempts: a failure may be due to changes that a writer made meanwhile.
+/// Retries if an attempt fails or if its result is not whole, until the directory has not changed
+/// between two attempts, but at most [`MAX_TRIES`] times. The failure may be due to changes that a
+/// writer made during the attempt.
 ///
 /// # Errors
-/// [`Error::DatabaseMissing`], and those of the last attempt.
+/// [`Error::DatabaseMissing`], and the error of the last attempt.
 pub(crate) fn retried<T>(
     dir: &Path,
     options: &Options,
@@ -114,8 +115,9 @@ pub(crate) fn retried<T>(
     }
 }
 
-/// Returns values of which at least one changes whenever the files do: the file names, and the
-/// number and end of the current MANIFEST. Returns `None` if the directory cannot be listed.
+/// Returns the file names, and the number and the end of the current MANIFEST. At least one of
+/// these values changes whenever the files change. Returns `None` if the directory cannot be
+/// listed.
 pub(crate) fn state_of(
     fs: &dyn Fs,
     dir: &Path,
@@ -132,8 +134,7 @@ pub(crate) fn state_of(
 /// Reads the MANIFEST, and makes `held` contain exactly the tables that it names.
 ///
 /// # Errors
-/// Corruption, also of a database that lacks a file; [`Error::Unsupported`] for another comparator;
-/// I/O errors.
+/// Corruption, including a missing file; [`Error::Unsupported`] for another comparator; I/O errors.
 pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<Survey> {
     let fs = &*options.fs;
     let mut files = directory::list(fs, dir)?;
@@ -143,7 +144,8 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
         manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
-    // Listed again: a log may have been created meanwhile whose writes are older than the tables.
+    // The files are listed again, because a log whose writes are older than the tables may have
+    // been created after the first listing.
     files.extend(directory::list(fs, dir)?);
     Ok(Survey { files, manifest_name, manifest, recovered })
 }
@@ -154,7 +156,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let mut with_logs = held.clone();
     let live_logs = directory::live_logs(&survey.files, recovered);
     let logs = hold_logs(&*options.fs, dir, &live_logs, &mut with_logs)?;
-    // The tables hold their files themselves. This filesystem keeps everything from changing.
+    // The tables keep their own files open. This filesystem prevents all changes.
     let fs: Arc<dyn Fs> = Arc::new(HeldFs::new(options.fs.clone(), Files::new()));
     let order = InternalComparator::new(options.comparator.clone());
     let log_fs = HeldFs::new(options.fs.clone(), with_logs);
@@ -167,7 +169,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
         beside_writer: true,
     };
     let mut replayed = replay.run(&logs, recovered.last_seq, |_| Ok(()))?;
-    // The trash stays empty: no edit ever drops a table of this version.
+    // The trash stays empty, because no edit ever drops a table of this version.
     let trash = Arc::new(Trash::new(fs.clone(), dir));
     let version = Version::default().apply(&recovered.edit, &order, &trash)?;
     HeldFs::new(options.fs.clone(), held.clone()).give_to(&version, dir);
@@ -197,15 +199,15 @@ mod tests {
     use super::*;
     use crate::fs::MemFs;
 
-    /// An attempt that fails, or whose result is not whole, is repeated as long as something has
-    /// changed since the one before.
+    /// Checks that an attempt that fails, or whose result is not whole, is repeated as long as the
+    /// files have changed since the previous attempt.
     #[test]
     fn attempts_are_repeated_while_the_files_change() {
         let (fs, dir) = (Arc::new(MemFs::new()), Path::new("/db"));
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
         let options = options.fs(fs.clone());
         let db = crate::Db::open(dir, options.clone()).unwrap();
-        // Each change is an edit of the MANIFEST or a new name.
+        // Each change is an edit of the MANIFEST or a new file name.
         let changes = std::cell::Cell::new(0);
         let change = || {
             let number = changes.replace(changes.get() + 1);
@@ -218,7 +220,8 @@ mod tests {
             }
         };
         // Returns the result and the number of attempts. The files change during the first
-        // `changing` attempts; with `fails`, the attempts before the one of number `whole` fail.
+        // `changing` attempts. The attempts before attempt number `whole` fail if `fails` is set;
+        // otherwise their result is not whole.
         let attempts = |changing: usize, whole: usize, fails: bool| {
             let mut tries = 0;
             let attempt = || {
@@ -237,7 +240,7 @@ mod tests {
         assert_eq!(attempts(0, 1, true), (Some(1), 1));
         assert_eq!(attempts(7, 6, true), (Some(6), 6));
         assert_eq!(attempts(7, 6, false), (Some(6), 6));
-        // The attempt after the last change is the last one whose failure may be due to it.
+        // If no attempt succeeds, one more attempt is made after the last change.
         assert_eq!(attempts(7, usize::MAX, true), (None, 8));
         assert_eq!(attempts(7, usize::MAX, false), (Some(8), 8));
         assert_eq!(attempts(0, usize::MAX, true), (None, 2));

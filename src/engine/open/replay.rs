@@ -22,9 +22,9 @@ const MAX_RECOVERED_MEMTABLES: usize = 2;
 pub struct Recovery {
     /// Number of logs replayed.
     pub logs: u64,
-    /// Number of records replayed. Each is a commit group: one or more writes.
+    /// Number of records replayed. Each record is a commit group, with one or more writes.
     pub records: u64,
-    /// Logs from which records were left out, because they are damaged or come after damage.
+    /// Logs from which records were left out, because the log is damaged or follows a damaged log.
     pub lost: Vec<LostLog>,
 }
 
@@ -42,13 +42,13 @@ pub struct LostLog {
     pub offset: u64,
     /// Number of bytes from `offset` to the end of the log.
     pub bytes: u64,
-    /// The reason, as text.
+    /// The reason why records were left out, as text.
     pub why: String,
 }
 
-/// The memtables that a replay leaves, and its report.
+/// The memtables that remain after a replay, and the report of the replay.
 pub(crate) struct Replayed {
-    /// The memtables, oldest first. None is empty, and all but the last are full.
+    /// The memtables, oldest first. No memtable is empty, and all except the last are full.
     pub memtables: VecDeque<Frozen>,
     /// The highest sequence number that was replayed or is in the MANIFEST.
     pub last_seq: SeqNo,
@@ -57,12 +57,13 @@ pub(crate) struct Replayed {
     /// The number and the length of the last log, if it can be continued.
     pub last_log: Option<(u64, u64)>,
     /// The number of the last log, and the end of its last record in bytes; `None` if records were
-    /// left out, or there is no log.
+    /// left out, or if there is no log.
     pub read_to: Option<(u64, u64)>,
 }
 
 impl Replayed {
-    /// Asserts that the memtables are in the order of their logs, and that `last_seq` covers them.
+    /// Asserts that the memtables are in the order of their logs, and that no entry is after
+    /// `last_seq`.
     fn check(&self) {
         debug_assert!(
             self.memtables.iter().is_sorted_by(|a, b| a.first_log < b.first_log),
@@ -93,11 +94,12 @@ pub(crate) struct LogReplay<'a> {
 
 impl LogReplay<'_> {
     /// Replays `logs`, whose numbers must ascend. Returns the memtables that remain. `last_seq` is
-    /// the last sequence number in tables. `full` is called when more than
-    /// [`MAX_RECOVERED_MEMTABLES`] memtables are full, and may take the oldest ones from the queue.
+    /// the last sequence number in the tables. `full` is called when more than
+    /// [`MAX_RECOVERED_MEMTABLES`] memtables are full, and may take the oldest memtables from the
+    /// queue.
     ///
     /// # Errors
-    /// I/O errors, those of `full`, and with `paranoid` corruption.
+    /// I/O errors, the errors of `full`, and corruption if `paranoid` is set.
     pub(crate) fn run(
         &self,
         logs: &[u64],
@@ -177,8 +179,9 @@ impl LogReplay<'_> {
         arena: &mut Arena,
         full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
     ) -> Result<LogEnd> {
-        // A log is never split between two memtables: if the first were flushed and the log then
-        // lost its end, the next replay would yield entries older than that table.
+        // A log is never split between two memtables: if the first memtable were flushed and the
+        // log then lost its end, the next replay would yield entries that are older than the
+        // flushed table.
         let mut mem = None;
         let mut sync_failed = false;
         loop {
@@ -209,7 +212,8 @@ impl LogReplay<'_> {
         }
     }
 
-    /// Returns the memtable for a log: the last one, or a new one if that is full.
+    /// Returns the memtable for a log: the last memtable, or a new memtable if the last one is
+    /// full.
     fn current_memtable(
         &self,
         log: &Log<'_>,
@@ -244,15 +248,15 @@ struct Log<'a> {
 
 /// The way in which the replay of a log ended.
 enum LogEnd {
-    /// The log was replayed up to its end, torn or not.
+    /// The log was replayed up to its end, which may be torn.
     Whole {
-        /// Whether the log's writer marked it as one whose sync failed.
+        /// Whether the writer marked the log because a sync of the log failed.
         sync_failed: bool,
     },
-    /// An empty batch shows that writes before it are lost: the end of the previous log, or
-    /// tables that were ingested.
+    /// An empty batch shows that earlier writes are lost: the writes at the end of the previous
+    /// log, or tables that were ingested.
     Misplaced {
-        /// Offset in the log from which nothing was replayed.
+        /// Offset in the log after which no record was replayed.
         offset: u64,
         /// Description of the gap.
         gap: String,
@@ -261,8 +265,8 @@ enum LogEnd {
     Damaged(Error),
 }
 
-/// Returns a description of the gap, if a record without operations states that writes after
-/// `last_seq` come before it.
+/// Returns a description of the gap if a record without operations shows that writes after
+/// `last_seq` are missing before the record.
 pub(crate) fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Option<String> {
     match decode_header(record) {
         Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(match is_first {
@@ -297,9 +301,9 @@ mod tests {
     use crate::fs::MemFs;
     use crate::log::LogWriter;
 
-    /// Replays logs 1, 2 and so on, each with one put, except those in `damaged` and `empty`.
-    /// Returns the result, and the number of memtables at each call of `full`, which takes the
-    /// oldest away.
+    /// Replays `logs` logs, numbered from 1, each with one put. The logs in `damaged` have a bad
+    /// record instead, and the logs in `empty` have no record. Returns the result, and the number
+    /// of memtables at each call of `full`, which removes the oldest memtable.
     fn replay(logs: u64, damaged: &[u64], empty: &[u64], buffer: usize) -> (Replayed, Vec<usize>) {
         let (fs, dir) = (MemFs::new(), Path::new("/db"));
         fs.create_dir(dir).unwrap();

@@ -20,12 +20,13 @@ use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
 
 mod versions;
 
-/// A cursor over the entries of a database as of one moment. Keys and values are borrowed from the
-/// cursor, so a step allocates nothing.
+/// A cursor over the entries of a database at one point in time. Keys and values are borrowed from
+/// the cursor, so a step allocates nothing.
 ///
 /// A new cursor is at no entry. Every move returns whether the cursor is at an entry afterwards;
-/// after an error it is at none. A cursor borrows nothing and may outlive every other handle. While
-/// it exists, the table files that it may read are not removed.
+/// after an error the cursor is at no entry. A cursor borrows nothing and may outlive every other
+/// handle of the database. While the cursor exists, the table files that it may read are not
+/// removed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -43,22 +44,22 @@ mod versions;
 #[derive(Debug)]
 pub struct Cursor {
     state: Arc<ReadState>,
-    /// Keeps the tables alive that the sources may open later.
+    /// Keeps alive the tables that the sources may open later.
     _view: Arc<ReadView>,
     merge: MergeCursor,
     seq: SeqNo,
     place: Place,
-    /// Walking forward, scratch for the last key to skip. Walking backward, the key of the current
-    /// entry.
+    /// In a forward walk, a buffer for the last key to skip. In a backward walk, the key of the
+    /// current entry.
     saved_key: Vec<u8>,
-    /// The value of the current entry while walking backward.
+    /// The value of the current entry in a backward walk.
     saved_value: SavedValue,
-    /// Scratch for the keys that the merge seeks.
+    /// Buffer for the keys that the merge seeks.
     seek_key: Vec<u8>,
-    /// Counts of the work done before the sources existed.
+    /// Counts of the work done to create the sources.
     trace: ReadTrace,
-    // Must stay the last field: `_view` and `merge` are dropped before it, so that it can remove
-    // the tables that only they kept.
+    // Must stay the last field: `_view` and `merge` are dropped before the sweep, which can then
+    // remove the tables that only those two fields kept alive.
     _sweep: Sweep,
 }
 
@@ -67,15 +68,15 @@ pub struct Cursor {
 enum Place {
     /// The cursor is at no entry.
     Nowhere,
-    /// The merge is at the entry.
+    /// The merge is at the cursor's entry.
     AtEntry,
-    /// The merge is before every version of the entry's key, or at no entry if there is nothing
-    /// before. The entry is in the saved fields.
+    /// The merge is before every version of the entry's key, or at no entry if no entry precedes
+    /// them. The cursor's entry is in the saved fields.
     BeforeEntry,
 }
 
-/// The value of an entry that the merge has passed. Copied if it is short; otherwise it shares the
-/// memory of its block or memtable.
+/// The value of an entry that the merge has passed. A short value is copied; a longer value shares
+/// the memory of its block or memtable.
 #[derive(Debug, Default)]
 struct SavedValue {
     copied: Vec<u8>,
@@ -112,7 +113,7 @@ impl SavedValue {
 
 impl Cursor {
     /// Returns a cursor over `view` for a reader at `seq`. With `scan`, the cursor may skip entries
-    /// that are not in the scan.
+    /// that are outside the prefix scan.
     pub(crate) fn new(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -170,8 +171,8 @@ impl Cursor {
     }
 
     /// Returns the value of the entry as [`Bytes`], which stays valid after the cursor has moved.
-    /// It shares the memory of its block and keeps the block alive; after a step backward, a value
-    /// of up to 1 KiB is a copy.
+    /// The value shares the memory of its block and keeps the block alive. After a step backward, a
+    /// value of up to 1 KiB is a copy.
     ///
     /// # Panics
     /// If the cursor is at no entry.
@@ -203,7 +204,8 @@ impl Cursor {
         self.find_backward(valid)
     }
 
-    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
+    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is no such
+    /// entry.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -215,7 +217,8 @@ impl Cursor {
         self.find_forward(valid, false)
     }
 
-    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
+    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is no such
+    /// entry.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -228,7 +231,8 @@ impl Cursor {
         self.find_backward(valid)
     }
 
-    /// Moves to the last entry whose key is before `key`. Returns `false` if there is none.
+    /// Moves to the last entry whose key is before `key`. Returns `false` if there is no such
+    /// entry.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
         self.place = Place::Nowhere;
         self.seek_key.clear();
@@ -241,7 +245,8 @@ impl Cursor {
         self.find_backward(valid)
     }
 
-    /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
+    /// Moves to the next entry. Returns `false` if there is no next entry, or if the cursor was at
+    /// no entry.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -267,8 +272,8 @@ impl Cursor {
         }
     }
 
-    /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
-    /// entry.
+    /// Moves to the previous entry. Returns `false` if there is no previous entry, or if the cursor
+    /// was at no entry.
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
@@ -298,8 +303,8 @@ impl Cursor {
         }
     }
 
-    /// Finds the next visible entry from the merge's position on, and returns whether there is one.
-    /// With `skipping`, skips all versions of keys up to the saved key. `valid` is whether the
+    /// Finds the first visible entry at or after the merge's position, and returns whether there is
+    /// one. With `skipping`, skips all versions of keys up to the saved key. `valid` is whether the
     /// merge is at an entry.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
@@ -344,9 +349,9 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Notes that a step has met `tombstones` tombstones, the last at sequence number `seq`. Beyond
-    /// [`CRAWL_TOMBSTONES`], the step is a crawl, and the table of the tombstone is marked for
-    /// compaction.
+    /// Notes that a step has met `tombstones` tombstones, the last of them with the sequence number
+    /// `seq`. If there are more than [`CRAWL_TOMBSTONES`], the step is a crawl, and the table of
+    /// the last tombstone is marked for a compaction.
     #[inline]
     fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
         if tombstones > CRAWL_TOMBSTONES
@@ -364,9 +369,9 @@ impl Cursor {
         }
     }
 
-    /// Finds the previous visible entry from the merge's position on, walking backward. Returns
-    /// whether there is one. The walk meets the versions of a key from the oldest to the newest, so
-    /// the last visible one counts.
+    /// Finds the last visible entry at or before the merge's position. Returns whether there is
+    /// one. The walk meets the versions of a key from the oldest to the newest, so the last visible
+    /// version that it meets is the one to return.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
         let (mut tombstones, mut steps) = (0, 0);

@@ -17,8 +17,7 @@ use crate::table::reader::{BlockReadOptions, Found};
 use crate::table::sink::TableSink;
 
 /// Receives each step of a get, in order. Steps inside a table go to a [`TableSink`].
-///
-/// There are three sinks: `Tallying` counts in the database's totals, [`ReadTrace`] counts for the
+/// There are three sinks: `Tallying` adds to the database's totals, [`ReadTrace`] counts for the
 /// caller, and the recorder of [`explain`](crate::explain) keeps the steps.
 pub(crate) trait ReadSink {
     /// The sink for the steps inside a table.
@@ -30,7 +29,7 @@ pub(crate) trait ReadSink {
     /// `tables` tables of a level were skipped because their key ranges do not contain the key.
     fn skipped(&mut self, level: usize, tables: u64);
 
-    /// A table is about to be searched. Returns the sink for the steps inside it.
+    /// A table is about to be searched. Returns the sink for the steps inside the table.
     fn table(&mut self, level: usize, file: &TableFile) -> &mut Self::Table;
 }
 
@@ -236,8 +235,8 @@ fn find_in_tables<S: ReadSink>(
     Ok(None)
 }
 
-/// Returns the values of `keys`, in their order, for a reader at `seq`. The lookups are done in key
-/// order, so that neighbours find their common blocks in the caches.
+/// Returns the values of `keys`, in the order of `keys`, for a reader at `seq`. The lookups are
+/// done in key order, so that neighbouring keys find the blocks that they share in the caches.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
     state: &ReadState,
     view: &ReadView,

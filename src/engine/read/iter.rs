@@ -1,4 +1,4 @@
-//! Iterators over ranges, from both ends: two cursors that stop where they meet.
+//! Iterators over ranges, which can be used from both ends: two cursors that stop where they meet.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -18,19 +18,19 @@ use crate::table::reader::BlockReadOptions;
 
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
 ///
-/// Items are `Result<(key, value)>`, both as [`Bytes`]. Keys are copies; values share the memory of
-/// their blocks or are copies, like those of [`Cursor::value_bytes`]. The iterator ends after an
-/// error. Use a [`Cursor`] in loops that must not allocate.
+/// Items are `Result<(key, value)>`, with the key and the value as [`Bytes`]. Keys are copies.
+/// Values share the memory of their blocks or are copies, as in [`Cursor::value_bytes`]. The
+/// iterator ends after an error. Use a [`Cursor`] in loops that must not allocate.
 #[derive(Debug)]
 pub struct Iter {
     front: End,
     back: End,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
-    /// The keyspace whose keys are yielded. The bounds are within it.
+    /// The keyspace whose keys are yielded. The bounds are within this keyspace.
     space: Space,
     done: bool,
-    // Must stay the last field: the cursors and their views are dropped before its `Sweep`.
+    // Must stay the last field: the cursors and their views are dropped before the `Sweep` in it.
     source: IterSource,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct IterSource {
     seq: SeqNo,
     options: BlockReadOptions,
     scan: Option<Arc<PrefixScan>>,
-    // Must stay the last field, after `view`.
+    // Must stay the last field, so that `view` is dropped first.
     _sweep: Sweep,
 }
 
-/// One end of an iterator. Its cursor is created by the first step, and stays at the entry that was
-/// yielded last.
+/// One end of an iterator. The first step creates the cursor, which stays at the entry that was
+/// last yielded from this end.
 #[derive(Debug, Default)]
 struct End {
     cursor: Option<Cursor>,
@@ -66,7 +66,8 @@ impl Iter {
         Iter::within(state, view, seq, options, lower, upper, b"")
     }
 
-    /// Returns an iterator over the keys within the bounds, all of which start with `start`.
+    /// Returns an iterator over the keys within the bounds. All of these keys must start with
+    /// `start`.
     fn within(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -82,8 +83,8 @@ impl Iter {
         Iter { front, back, lower, upper, space, done: false, source }
     }
 
-    /// Returns the iterator with keys as they are within `space`, which must contain the iterator's
-    /// bounds.
+    /// Makes the iterator yield the keys and values as users of the keyspace `space` see them. The
+    /// iterator's bounds must be within `space`.
     pub(crate) fn in_space(self, space: Space) -> Iter {
         Iter { space, ..self }
     }
@@ -106,7 +107,8 @@ impl Iter {
         Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
     }
 
-    /// Moves the front to the next entry. Returns whether it is in the range and before the back.
+    /// Moves the front to the next entry. Returns whether that entry is in the range and before the
+    /// back.
     fn step_front(&mut self) -> Result<bool> {
         let cursor = match &mut self.front.cursor {
             Some(cursor) => {
@@ -140,8 +142,8 @@ impl Iter {
         Ok(within && self.ends_apart())
     }
 
-    /// Moves the back to the previous entry. Returns whether it is in the range and after the
-    /// front.
+    /// Moves the back to the previous entry. Returns whether that entry is in the range and after
+    /// the front.
     fn step_back(&mut self) -> Result<bool> {
         let cursor = match &mut self.back.cursor {
             Some(cursor) => {
@@ -169,7 +171,7 @@ impl Iter {
         Ok(within && self.ends_apart())
     }
 
-    /// Returns whether the front's entry is before the back's.
+    /// Returns whether the front's entry is before the back's entry.
     fn ends_apart(&self) -> bool {
         match (&self.front.cursor, &self.back.cursor) {
             (Some(front), Some(back)) if front.valid() && back.valid() => {
@@ -179,7 +181,8 @@ impl Iter {
         }
     }
 
-    /// Calls `step`, and returns the entry that `end` is at, if there is one.
+    /// Moves one end to the next entry that has not expired, and returns that entry. `step` moves
+    /// the end by one entry, and `end` returns the end that it moves.
     fn advance(
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,
@@ -209,7 +212,8 @@ impl Iter {
         }
     }
 
-    /// Returns the entry that `cursor` is at, as the iterator yields it; `None` if it has expired.
+    /// Returns the entry that `cursor` is at, as the iterator yields it; `None` if the entry has
+    /// expired.
     #[inline]
     fn entry(&self, cursor: &Cursor) -> Result<Option<(Bytes, Bytes)>> {
         let now = || self.source.clock().now_millis();
@@ -218,8 +222,8 @@ impl Iter {
 }
 
 impl IterSource {
-    /// Returns the parameters of cursors over the keys within the bounds `range`, all of which
-    /// start with `start`.
+    /// Returns the parameters of cursors over the keys within the bounds `range`. All of these keys
+    /// must start with `start`.
     pub(crate) fn new(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -233,7 +237,7 @@ impl IterSource {
         IterSource { _sweep: Sweep(state.clone()), state, view, seq, options, scan }
     }
 
-    /// Returns a cursor, at no entry.
+    /// Returns a new cursor, which is at no entry.
     ///
     /// # Errors
     /// Corruption and I/O errors of opening the tables of level 0.

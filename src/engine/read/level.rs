@@ -17,7 +17,7 @@ use crate::table::reader::BlockReadOptions;
 pub(crate) enum Run {
     /// All tables of a level of a view.
     Level(Arc<ReadView>, usize),
-    /// Some tables of a level, in order.
+    /// Some tables of a level, in key order.
     Tables(usize, Vec<Arc<TableFile>>),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct LevelCursor {
     state: Arc<ReadState>,
     pub(super) run: Run,
     options: BlockReadOptions,
-    /// The scan that the cursor is for, if it may skip tables.
+    /// The prefix scan that the cursor serves, if the cursor may skip tables.
     scan: Option<Arc<PrefixScan>>,
     /// Indices of the tables that the cursor may read.
     range: Range<usize>,
@@ -58,7 +58,7 @@ pub(crate) struct LevelCursor {
     pub(super) at: usize,
     /// The cursor in the current table; `None` if there is no current entry.
     cursor: Option<TableCursor>,
-    /// Counts of the earlier table cursors.
+    /// Counts of the work done by earlier table cursors.
     trace: LevelTrace,
 }
 
@@ -111,8 +111,8 @@ impl LevelCursor {
         trace
     }
 
-    /// Makes the table at index `at` the current one. Returns its cursor, or `None` if `scan` skips
-    /// the table.
+    /// Makes the table at index `at` the current table. Returns the table's cursor, or `None` if
+    /// `scan` skips the table.
     fn open(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
         debug_assert!(self.range.contains(&at), "a table outside of the range");
         if self.cursor.is_none() || self.at != at {
@@ -154,8 +154,8 @@ impl LevelCursor {
         self.seek_forward(at.max(self.range.start), |cursor| cursor.seek(target))
     }
 
-    /// Moves to the entry to which `position` moves the cursor of the table at index `at`, or to
-    /// the first entry of the tables after it.
+    /// Opens the table at index `at` and positions its cursor with `position`. If the table has no
+    /// entry there, moves to the first entry of the tables after it.
     fn seek_forward(
         &mut self,
         at: usize,

@@ -1,7 +1,7 @@
 //! A merge of many sorted sources: memtables, tables of level 0, and sorted levels.
 //!
 //! The sources are a closed enum, so that a step needs no virtual call. Entries are borrowed from
-//! the sources: nothing is allocated for a step. All keys here are internal keys.
+//! the sources, so a step allocates nothing. All keys in this module are internal keys.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) enum Source {
     Level(Box<LevelCursor>),
 }
 
-/// Calls the same method on any kind of source. The methods of memtables cannot fail.
+/// Calls the same method on any kind of source. The methods of memtable cursors cannot fail.
 macro_rules! each {
     ($self:ident, $mem:ident => $mem_expr:expr, $cursor:ident => $expr:expr) => {
         match $self {
@@ -86,8 +86,8 @@ impl Source {
     /// Moves to the last entry before `target`, or to `target` itself if it is an entry and `or_at`
     /// is set.
     fn seek_before(&mut self, target: &[u8], or_at: bool) -> Result<bool> {
-        // A seek and a step back can be separate moves in a table, because its entries never
-        // change.
+        // In a table, the seek and the step back can be separate moves, because the entries of a
+        // table never change.
         each!(self, mem => Ok(mem.seek_before(target, or_at)), cursor => {
             match cursor.seek(target)? {
                 true if or_at && cursor.key() == target => Ok(true),
@@ -122,16 +122,17 @@ enum Direction {
     Backward,
 }
 
-/// A cursor over all sources at once. Newer sources come first in `sources`. Two of them hold the
+/// A cursor over all sources at once. Newer sources come first in `sources`. Two sources hold the
 /// same internal key only in a damaged database; the newer source's entry then comes first.
 ///
 /// # Invariants
-/// - `heap` holds each source that is at an entry exactly once, and no other.
-/// - No source in the heap is at an entry that comes before its parent's in the direction of the
-///   walk, so the current entry is that of `heap[0]`.
-/// - Walking forward, every source is at its first entry that is not before the current one.
-///   Walking backward, every source is at its last entry that is not after it. Entries that were
-///   inserted into a memtable since are the only exceptions.
+/// - `heap` holds each source that is at an entry exactly once, and no other source.
+/// - In the direction of the walk, a source's entry never comes before the entry of its parent in
+///   the heap. So the current entry is the entry of `heap[0]`.
+/// - In a forward walk, every source is at its first entry that is not before the current entry. In
+///   a backward walk, every source is at its last entry that is not after the current entry. The
+///   only exceptions are entries that were inserted into a memtable after the source was
+///   positioned.
 pub(crate) struct MergeCursor {
     order: InternalComparator,
     sources: Vec<Source>,
@@ -141,7 +142,7 @@ pub(crate) struct MergeCursor {
 }
 
 impl MergeCursor {
-    /// Returns a cursor over `sources`, newest first. It is at no entry.
+    /// Returns a cursor over `sources`, newest first. The cursor is at no entry.
     pub(crate) fn new(order: InternalComparator, sources: Vec<Source>) -> MergeCursor {
         MergeCursor { order, sources, heap: Vec::new(), direction: Direction::Forward }
     }
@@ -173,7 +174,7 @@ impl MergeCursor {
         self.top().locate(error)
     }
 
-    /// Returns the table of the entry; `None` if it is in a memtable.
+    /// Returns the table of the entry; `None` if the entry is in a memtable.
     pub(crate) fn table(&self) -> Option<&TableFile> {
         self.top().table()
     }
@@ -184,7 +185,7 @@ impl MergeCursor {
         self.top().value()
     }
 
-    /// Returns the value of the entry, sharing the memory of its block or memtable.
+    /// Returns the value of the entry, which shares the memory of its block or memtable.
     pub(crate) fn value_bytes(&self) -> Bytes {
         self.top().value_bytes()
     }
@@ -198,7 +199,7 @@ impl MergeCursor {
         positions
     }
 
-    /// Moves to the first entry. Returns whether there is one, as all moves do.
+    /// Moves to the first entry. Like all moves, returns whether the cursor is then at an entry.
     pub(crate) fn seek_to_first(&mut self) -> Result<bool> {
         self.position(Direction::Forward, Source::seek_to_first)
     }
@@ -219,7 +220,7 @@ impl MergeCursor {
         self.position(Direction::Backward, |source| source.seek_before(target, or_at))
     }
 
-    /// Moves to the next entry. The cursor must be at one.
+    /// Moves to the next entry. The cursor must be at an entry.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
         debug_assert!(self.valid(), "a step forward from no entry");
@@ -234,7 +235,7 @@ impl MergeCursor {
         }
     }
 
-    /// Moves to the previous entry. The cursor must be at one.
+    /// Moves to the previous entry. The cursor must be at an entry.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<bool> {
         debug_assert!(self.valid(), "a step backward from no entry");
@@ -288,15 +289,15 @@ impl MergeCursor {
         Ok(self.valid())
     }
 
-    /// Leaves the cursor at no entry and returns `error`: it is unknown which entries a step would
-    /// skip.
+    /// Leaves the cursor at no entry and returns `error`, because it is unknown which entries the
+    /// next step would skip.
     fn fail(&mut self, error: Error) -> Result<bool> {
         self.heap.clear();
         Err(error)
     }
 
-    /// Turns from walking backward to walking forward. All sources but the top are before the
-    /// current entry, and are moved after it. Returns whether there is a next entry.
+    /// Turns from a backward walk to a forward walk. All sources except the top one are before the
+    /// current entry, and are moved after the current entry. Returns whether there is a next entry.
     fn turn_forward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -310,7 +311,7 @@ impl MergeCursor {
         })
     }
 
-    /// Turns from walking forward to walking backward: moves all sources before the current entry.
+    /// Turns from a forward walk to a backward walk by moving all sources before the current entry.
     /// Returns whether there is a previous entry.
     fn turn_backward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
@@ -318,8 +319,8 @@ impl MergeCursor {
         self.turn(Direction::Backward, top, |source| source.seek_before(&key, false))
     }
 
-    /// Steps the source `top` in `direction`, and moves all others by calling `seek`. Returns
-    /// whether there is an entry in that direction.
+    /// Steps the source `top` in `direction`, and moves all other sources by calling `seek`.
+    /// Returns whether there is an entry in that direction.
     fn turn(
         &mut self,
         direction: Direction,
@@ -353,8 +354,8 @@ impl MergeCursor {
         }
     }
 
-    /// Restores the heap after a step of its top, which is now at an entry if `valid`. Returns
-    /// whether the cursor is at an entry.
+    /// Restores the heap order after a step of the top source. `valid` is whether that source is
+    /// still at an entry. Returns whether the cursor is at an entry.
     #[inline]
     fn settle_top(&mut self, valid: bool) -> bool {
         if !valid {
@@ -387,7 +388,8 @@ impl MergeCursor {
         }
     }
 
-    /// Returns whether the heap's entry `a` comes before `b` in the direction of the walk.
+    /// Returns whether the source at position `a` of the heap comes before the source at position
+    /// `b`, in the direction of the walk.
     #[inline]
     fn before(&self, a: usize, b: usize) -> bool {
         let (a, b) = (self.heap[a] as usize, self.heap[b] as usize);
@@ -417,7 +419,7 @@ mod tests {
     use crate::format::batch::WriteBatch;
     use crate::format::key::{KIND_FOR_SEEK, UserComparator, internal_key, user_key};
 
-    /// Byte order whose next comparison first runs the stored function, if there is one.
+    /// Byte order. The next comparison first calls the stored function, if there is one.
     struct Interrupted(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
     impl std::fmt::Debug for Interrupted {
@@ -446,8 +448,8 @@ mod tests {
         mem.insert_batch(batch.contents(), seq, arena).unwrap();
     }
 
-    /// Another thread writes to the memtable in the middle of a move, and a third one sorts the new
-    /// entries.
+    /// Checks moves during which another thread writes to the memtable and a third thread sorts the
+    /// new entries.
     #[test]
     fn a_move_backward_is_not_turned_around_by_entries_that_are_inserted_meanwhile() {
         type Move = fn(&mut MergeCursor) -> Result<bool>;

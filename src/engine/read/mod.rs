@@ -2,13 +2,13 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `view` | the sources to read at one moment, and the sequence numbers that snapshots hold |
+//! | `view` | what can be read at one point in time, and the sequence numbers that snapshots hold |
 //! | `reader` | the reads of all handles: get, multi-get, cursor, iterator, approximate size |
 //! | `get` | the search for one key, from the newest source to the oldest |
-//! | `iter` | cursors and iterators over the newest visible versions |
-//! | `sources`, `merge`, `level` | the sorted sources of a cursor, merged; a sorted level as one |
+//! | `cursor`, `iter` | cursors and iterators over the newest visible versions |
+//! | `sources`, `merge`, `level` | a cursor's sorted sources and their merge; a level as a source |
 //! | `prefix_scan` | scans of one prefix, which skip tables by their prefix filters |
-//! | `snapshot` | the public handle of a sequence number to read at |
+//! | `snapshot` | the public handle that holds a sequence number to read at |
 
 pub(crate) mod cursor;
 pub(crate) mod get;

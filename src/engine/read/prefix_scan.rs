@@ -15,17 +15,17 @@ use crate::table::reader::BlockReadOptions;
 /// A scan whose keys all have the same prefix, according to the database's extractor.
 #[derive(Debug)]
 pub(crate) struct PrefixScan {
-    /// Hash of the prefix, to query filters with.
+    /// Hash of the prefix, with which filters are queried.
     hash: u64,
     /// Inclusive lower bound of the keys.
     from: Vec<u8>,
-    /// Inclusive upper bound of the keys; `None` if there is none.
+    /// Inclusive upper bound of the keys; `None` if they have no upper bound.
     to: Option<Vec<u8>>,
 }
 
 impl PrefixScan {
-    /// Returns the scan of the keys that start with `start` and lie between `from` and `to`.
-    /// Returns `None` if they may have different prefixes, or if filters cannot be used.
+    /// Returns the scan of the keys that start with `start` and are between `from` and `to`.
+    /// Returns `None` if these keys may have different prefixes, or if filters cannot be used.
     pub(crate) fn new(
         state: &ReadState,
         options: &BlockReadOptions,
@@ -49,7 +49,8 @@ impl PrefixScan {
         KeyRange { from: Some(&self.from), to: self.to.as_deref() }
     }
 
-    /// Returns the indices of the tables of a sorted level whose key ranges overlap the scan's.
+    /// Returns the indices of the tables of a sorted level whose key ranges overlap the scan's
+    /// range.
     pub(crate) fn tables_in_range(
         &self,
         order: &UserComparator,

@@ -1,5 +1,5 @@
 //! The reads of a database, of a snapshot and of a database opened for reading only. Each of these
-//! makes a [`Reader`], which determines the sequence number to read at.
+//! three makes a [`Reader`], which determines the sequence number to read at.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
 
-/// A database to read, and the moment at which to read it.
+/// A database to read, and the point in time at which to read it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     state: &'a Arc<ReadState>,
-    /// The moment of the snapshot to read at; `None` to read the newest state.
+    /// The sequence number of the snapshot to read at; `None` to read the newest state.
     at: Option<&'a ReadSeq>,
 }
 
 impl<'a> Reader<'a> {
-    /// Returns a reader of the database as it is at each read.
+    /// Returns a reader that reads the newest state of the database at each read.
     pub(crate) fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
         Reader { state, at: None }
     }
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the view and the sequence number to read at. `current` is the current view, which
-    /// must be loaded first: see [`view`](crate::engine::read::view).
+    /// the caller must have loaded before this call: see [`view`](crate::engine::read::view).
     #[inline]
     fn moment<'v>(
         &self,
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         get::counted_get(self.state, view, seq, key, &options.blocks)
     }
 
-    /// Returns the value of `key`, and counts of the work that it took to find it.
+    /// Returns the value of `key`, and counts of the work done to find the value.
     pub(crate) fn get_traced(
         &self,
         options: &ReadOptions,
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         Ok((value, trace))
     }
 
-    /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
+    /// Returns the values of `keys` in the order of `keys`, all at the same point in time.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         get::multi_get(self.state, view, seq, keys, &options.blocks)
     }
 
-    /// Returns a cursor, at no entry.
+    /// Returns a new cursor, which is at no entry.
     pub(crate) fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
         let (view, seq) = self.read_point(options)?;
         Cursor::new(self.state.clone(), view, seq, options.blocks, None)
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         Ok(end.saturating_sub(start))
     }
 
-    /// Returns the approximate number of bytes of all tables that lie before an internal key.
+    /// Returns the approximate number of bytes of all tables that come before an internal key.
     fn offset_of(&self, version: &Version, key: &[u8]) -> Result<u64> {
         let order = &self.state.order;
         let mut offset = 0;

@@ -1,16 +1,16 @@
-//! Snapshots: the database as it was at one moment.
+//! Snapshots: the database as it was at one point in time.
 
 use std::sync::Arc;
 
 use crate::engine::read::view::{ReadSeq, ReadState};
 
-/// The database as it was at one moment. It has all the reads of a [`Db`](crate::Db).
+/// The database as it was at one point in time. It has all the read methods of a [`Db`](crate::Db).
 ///
-/// A snapshot holds a sequence number, and shows the writes up to that one. While it exists,
-/// compactions keep all versions that it shows, so a snapshot held for long costs disk space. After
-/// a range delete, and after a compaction filter has changed something, it keeps the tables and
-/// memtables from before the change. Clones are cheap and share the sequence number. A snapshot
-/// borrows nothing, and may outlive every other handle of the database.
+/// A snapshot holds a sequence number, and shows the writes up to that number. While the snapshot
+/// exists, compactions keep all versions that it shows, so a snapshot held for long costs disk
+/// space. After a range delete, and after a compaction filter has changed something, the snapshot
+/// keeps the tables and memtables from before the change. Clones are cheap and share the sequence
+/// number. A snapshot borrows nothing, and may outlive every other handle of the database.
 ///
 /// ```
 /// # use minikv::{Db, Options, ReadOptions};
@@ -20,7 +20,7 @@ use crate::engine::read::view::{ReadSeq, ReadState};
 /// let morning = db.snapshot();
 /// db.delete("stock")?;
 /// assert!(morning.contains_key("stock")?);
-/// // The same, through the database:
+/// The same read, through the database:
 /// assert!(db.get_with(&ReadOptions::default().snapshot(&morning), "stock")?.is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -35,7 +35,8 @@ impl Snapshot {
         Snapshot { seq: Arc::new(ReadSeq::now(state)) }
     }
 
-    /// Returns the sequence number of the last write that the snapshot shows; 0 if there is none.
+    /// Returns the sequence number of the last write that the snapshot shows; 0 if it shows no
+    /// write.
     pub fn sequence(&self) -> u64 {
         self.seq.seq()
     }

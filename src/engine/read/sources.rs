@@ -1,5 +1,5 @@
-//! The sources of a cursor: the memtables and tables of a view, except those that a scan of one
-//! prefix can skip.
+//! The sources of a cursor: the memtables and tables of a view, except for the tables that a prefix
+//! scan can skip.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Transcripts of the merging cursor.
+//! Transcript tests of the merging cursor.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::engine::version::testing::{key, order};
 use crate::format::batch::WriteBatch;
 use crate::format::key::{KIND_FOR_SEEK, ParsedKey, internal_key};
 
-/// Returns a source of the entries in `line`, such as `a#3 c#1`; all have the value `name`.
+/// Returns a source of the entries in `line`, such as `a#3 c#1`. All entries have the value `name`.
 fn source(line: &str, name: usize) -> Source {
     let mem = Memtable::new(order().user(), 0);
     let mut arena = Arena::default();
@@ -45,7 +45,7 @@ fn step(cursor: &mut MergeCursor, line: &str) -> Result<bool> {
     }
 }
 
-/// Returns the cursor's entry, the source it is in, and the position of each source.
+/// Returns as text the cursor's entry, the source of that entry, and the position of each source.
 fn place(cursor: &MergeCursor) -> String {
     if !cursor.valid() {
         return "the end".to_owned();

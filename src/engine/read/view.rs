@@ -1,17 +1,18 @@
 //! The part of the engine that reads use. Reads share nothing else with the engine, and never wait
-//! for the rest of it.
+//! for the rest of the engine.
 //!
 //! A reader loads the current [`ReadView`] (one atomic load, no lock) and *then* the visible
-//! sequence number. In this order the sequence number may be newer than the view, which is
-//! harmless: the view holds every write up to the moment at which it was replaced, and that came
-//! after the read began. In the opposite order, a compaction between the two loads could have
-//! dropped versions that the older sequence number needs.
+//! sequence number. With this order, the sequence number may be newer than the view, which is
+//! harmless: the view holds every write up to the time at which the view was replaced, and it was
+//! replaced after the read began. With the opposite order, a compaction between the two loads could
+//! have dropped versions that the older sequence number needs.
 //!
-//! A snapshot reads the current view, too, at its own sequence number: compactions keep what it
-//! shows. A change that drops entries which snapshots show, such as a range delete that drops whole
-//! tables, leaves these snapshots the view from before the change ([`ReadState::show_view`]). A
-//! reader looks for such a view after it has loaded the current one. So if the current one is from
-//! after the change, the reader finds the earlier one.
+//! A snapshot also reads the current view, at the snapshot's own sequence number, because
+//! compactions keep what the snapshot shows. A change that drops entries that snapshots show, such
+//! as a range delete that drops whole tables, leaves those snapshots the view from before the
+//! change ([`ReadState::show_view`]). A reader looks for such an earlier view after it has loaded
+//! the current view. So if the current view is from after the change, the reader finds the earlier
+//! view.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +34,7 @@ use crate::fs::FileLock;
 use crate::table::block_cache::BlockCache;
 use crate::table::table_cache::TableCache;
 
-/// Everything that can be read at one moment. A view keeps its memtables and tables alive.
+/// Everything that can be read at one point in time. A view keeps its memtables and tables alive.
 #[derive(Debug)]
 pub(crate) struct ReadView {
     /// The memtable that writes go to.
@@ -58,7 +59,7 @@ impl ReadView {
 }
 
 /// The state that reads need, shared by the database, its snapshots and its cursors. The directory
-/// stays locked until the last of them is dropped.
+/// stays locked until the last reference to this state is dropped.
 ///
 /// Thread-safe. The engine replaces `view` under its state lock, and the commit leader advances
 /// `visible_seq`. Both are read without a lock.
@@ -79,7 +80,7 @@ pub(crate) struct ReadState {
     pub scans: ScanSample,
     /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
-    /// Ranges deleted by a change of the tables, for the checks of transactions.
+    /// Ranges whose tables were dropped by a range delete, for the checks of transactions.
     pub deleted_ranges: DeletedRanges,
     /// Signal that there may be background work.
     pub work: WorkSignal,
@@ -94,18 +95,18 @@ pub(crate) struct ReadState {
 /// A sequence number that snapshots hold.
 #[derive(Debug, Default)]
 struct Held {
-    /// Number of snapshots that hold it.
+    /// Number of snapshots that hold the sequence number.
     count: usize,
     kept_view: KeptView,
 }
 
-/// The view that a snapshot reads instead of the current one; empty while the current one has
+/// The view that a snapshot reads instead of the current view; empty while the current view has
 /// everything that the snapshot shows.
 type KeptView = Arc<OnceLock<Arc<ReadView>>>;
 
 impl ReadState {
     /// Returns a state with the view `view`, in which writes up to `visible_seq` are visible.
-    /// `lock` is the directory's lock; `None` if it is not locked.
+    /// `lock` is the directory's lock; `None` if the directory is not locked.
     pub(crate) fn new(
         order: InternalComparator,
         tables: Arc<TableCache>,
@@ -133,13 +134,14 @@ impl ReadState {
         }
     }
 
-    /// Returns the state with the clock `clock` instead of the system's.
+    /// Returns the state with the clock `clock` instead of the system clock.
     pub(crate) fn with_clock(self, clock: Clock) -> ReadState {
         ReadState { clock, ..self }
     }
 
-    /// Returns a state that stays at the current view, with the same tables and cache, and with
-    /// counters of its own. For a database opened for reading only, where no lock is held.
+    /// Returns a new state that stays at the current view. It shares the tables and the block
+    /// cache, and has counters of its own. Used for a database opened for reading only, which holds
+    /// no lock.
     pub(crate) fn frozen(&self) -> Arc<ReadState> {
         let ReadView { mem, imm, version } = &*self.view_owned();
         let view = ReadView { mem: mem.clone(), imm: imm.clone(), version: version.clone() };
@@ -166,7 +168,7 @@ impl ReadState {
         self.view.load_full()
     }
 
-    /// Makes `view` the one that reads use from now on.
+    /// Makes `view` the view that reads use from now on.
     pub(crate) fn set_view(&self, view: ReadView) {
         debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
         self.view.store(Arc::new(view));
@@ -179,8 +181,9 @@ impl ReadState {
     /// after this sequence number; these snapshots keep the old view. If `seq` is given, writes up
     /// to this sequence number become visible.
     pub(crate) fn show_view(&self, view: ReadView, lost_after: Option<SeqNo>, seq: Option<SeqNo>) {
-        // No snapshot is taken while this lock is held. A read without a snapshot sees the old
-        // view, which has nothing of the change, or the new view and then the new number.
+        // No snapshot is taken while this lock is held. A read without a snapshot sees either the
+        // old view, which has nothing of the change, or the new view and then the new sequence
+        // number.
         let snapshots = self.snapshots.lock();
         if let Some(after) = lost_after {
             let before = self.view_owned();
@@ -206,8 +209,9 @@ impl ReadState {
         self.visible_seq.store(seq, Ordering::Release);
     }
 
-    /// Returns the sequence numbers at which the database may be read, ascending: those of the
-    /// snapshots, and the visible one. Compactions keep everything that is visible at them.
+    /// Returns the sequence numbers at which the database may be read, ascending: the sequence
+    /// numbers of the snapshots, and the sequence number of the last visible write. Compactions
+    /// keep everything that is visible at one of these sequence numbers.
     pub(crate) fn read_seqs(&self) -> Vec<SeqNo> {
         self.newest_snapshot_and_read_seqs().1
     }
@@ -252,10 +256,10 @@ impl fmt::Debug for ReadState {
 
 /// Removes obsolete tables when it is dropped.
 ///
-/// Must be declared after the fields that hold a view. Rust drops fields in the order of their
-/// declaration, so the view is already gone when this is dropped, and tables that only the view
-/// kept are removed at once. If this came before the view, those tables would remain until the next
-/// sweep.
+/// A `Sweep` must be declared after the fields that hold a view. Rust drops fields in the order of
+/// their declaration, so the view is already dropped when the `Sweep` is dropped, and tables that
+/// only the view kept alive are removed at once. If the `Sweep` came before the view, those tables
+/// would remain until the next sweep.
 #[derive(Debug)]
 pub(crate) struct Sweep(pub Arc<ReadState>);
 
@@ -265,22 +269,22 @@ impl Drop for Sweep {
     }
 }
 
-/// A sequence number that a snapshot holds. Until it is dropped, everything that is visible at that
-/// sequence number is in the current view, or in the one that the snapshot keeps.
+/// A sequence number that a snapshot holds. Until the `ReadSeq` is dropped, everything that is
+/// visible at that sequence number is in the current view, or in the view that the snapshot keeps.
 #[derive(Debug)]
 pub(crate) struct ReadSeq {
     seq: SeqNo,
     kept_view: KeptView,
-    // Must stay the last field: it removes the tables that only the kept view kept.
+    // Must stay the last field: the sweep removes the tables that only the kept view kept alive.
     sweep: Sweep,
 }
 
 impl ReadSeq {
-    /// Holds the current visible sequence number, and returns the hold.
+    /// Creates a hold on the current visible sequence number.
     pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
         // The sequence number is read under the lock. A compaction that lists the snapshots before
-        // this one is added keeps everything that was visible at that time, which is no newer than
-        // this snapshot.
+        // this snapshot is added keeps everything that was visible at that time, and this snapshot
+        // is no older than that.
         let mut snapshots = state.snapshots.lock();
         let seq = state.visible_seq();
         debug_assert!(
@@ -302,8 +306,8 @@ impl ReadSeq {
         self.seq
     }
 
-    /// Returns the view to read instead of `current`, if there is one. `current` must be loaded
-    /// before: see the [module](self).
+    /// Returns the view to read: the kept view if there is one, otherwise `current`. The caller
+    /// must have loaded `current` before this call: see the [module](self).
     pub(crate) fn view_or<'a>(&'a self, current: &'a Arc<ReadView>) -> &'a Arc<ReadView> {
         self.kept_view.get().unwrap_or(current)
     }
@@ -317,8 +321,8 @@ impl Drop for ReadSeq {
             held.count -= 1;
             held.count == 0
         });
-        // The view, if one was kept, is dropped with the last snapshot that holds the number, and
-        // not under the lock.
+        // The kept view, if there is one, is dropped with the last snapshot that holds the sequence
+        // number, after the lock is released.
         let _kept = ended.then(|| snapshots.remove(&self.seq));
         drop(snapshots);
     }

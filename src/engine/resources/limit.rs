@@ -12,8 +12,8 @@ pub(crate) struct IoLimit {
     paid: Mutex<Paid>,
 }
 
-/// The times at which the limit will have allowed everything counted so far: of flushes alone, and
-/// of all work.
+/// The times at which the limit will have allowed all bytes counted so far: the bytes of flushes
+/// alone, and the bytes of all work.
 #[derive(Debug)]
 struct Paid {
     flushes: Instant,
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(limit.count(Lane::Compaction, 0, begin), after(7));
         assert_eq!(limit.count(Lane::Flush, 1000, after(5)), after(6));
         assert_eq!(limit.count(Lane::Compaction, 0, after(6)), after(8));
-        // A pause gives no credit.
+        // A pause in the work gives no credit.
         assert_eq!(limit.count(Lane::Compaction, 1000, after(100)), after(101));
         // Times beyond the range of a clock do not overflow.
         assert!(limit.count(Lane::Compaction, u64::MAX, begin) > after(1 << 20));

@@ -1,8 +1,8 @@
 //! A memory budget that several databases share.
 //!
-//! The block cache keeps count of what others take from the budget, and has the rest
-//! ([`budget`](crate::table::block_cache::budget)). This module is about the memtables' part: it
-//! decides which memtable is flushed early because all of them together have become too large.
+//! The block cache counts the memory that memtables and open tables take from the budget, and uses
+//! the rest ([`budget`](crate::table::block_cache::budget)). This module handles the memtables: it
+//! decides which memtable is flushed early when all memtables together have become too large.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -13,26 +13,27 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::resources::signal::WorkSignal;
 use crate::table::block_cache::BlockCache;
 
-/// Smallest budget, in bytes. With less, memtables would be flushed every few entries, which only
-/// tests under shuttle need.
+/// Smallest budget, in bytes. With a smaller budget, memtables would be flushed every few entries,
+/// which only tests under shuttle need.
 const LEAST_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
 
-/// Part of the budget that one write buffer may have (one eighth). With a larger divisor, flushes
-/// are smaller and more frequent.
+/// Divisor of the budget that gives the size of the largest write buffer (one eighth). With a
+/// larger divisor, flushes are smaller and more frequent.
 const WRITE_BUFFER_PART: u64 = 8;
 
-/// Part of the budget (one quarter) at which the largest memtable is flushed. With a larger
-/// divisor, memtables are flushed earlier and more is left to blocks.
+/// Divisor of the budget that gives the total size of memtables at which the largest memtable is
+/// flushed (one quarter). With a larger divisor, memtables are flushed earlier and more memory is
+/// left to blocks.
 const FLUSH_PART: u64 = 4;
 
-/// Part of the budget (one half) above which writes are slowed down. With a larger divisor, they
-/// are slowed down earlier.
+/// Divisor of the budget that gives the total size of memtables above which writes are slowed down
+/// (one half). With a larger divisor, writes are slowed down earlier.
 const SLOWDOWN_PART: u64 = 2;
 
-/// The reaction required of a writer to the memory that memtables take.
+/// The action that a writer must take because of the memory that memtables take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
-    /// No reaction.
+    /// No action.
     None,
     /// Write more slowly.
     SlowDown,
@@ -47,21 +48,21 @@ pub(crate) struct Memory {
     shares: Mutex<Vec<Weak<MemtableShare>>>,
 }
 
-/// The memtables of one database, as far as the budget is concerned. Thread-safe.
+/// The memory that the memtables of one database take from the budget. Thread-safe.
 pub(crate) struct MemtableShare {
     memory: Arc<Memory>,
-    /// Size of the memtable that writes go to, in bytes, when it was last looked at.
+    /// Size of the memtable that writes go to, in bytes, at the last check.
     active: AtomicU64,
     /// Size of the memtables that wait for their flush, in bytes.
     frozen: AtomicU64,
-    /// Whether the memtable is to be frozen by the database's background.
+    /// Whether another database has asked this database to freeze its memtable in the background.
     is_asked: AtomicBool,
     /// Tells the database that there is background work.
     pub signal: WorkSignal,
 }
 
 impl Memory {
-    /// Creates a budget of `bytes`, at least [`LEAST_BYTES`].
+    /// Creates a budget of `bytes` bytes, but at least [`LEAST_BYTES`].
     pub(crate) fn new(bytes: usize) -> Memory {
         let cache = Arc::new(BlockCache::with_budget(bytes.max(LEAST_BYTES)));
         Memory { cache, shares: Mutex::ranked(LockRank::Leaf, Vec::new()) }
@@ -83,7 +84,7 @@ impl Memory {
         self.cache.taken_bytes() + self.cache.usage_bytes()
     }
 
-    /// Returns the share of another database.
+    /// Creates and returns the share of a database that joins the budget.
     pub(crate) fn join(self: &Arc<Memory>) -> Arc<MemtableShare> {
         let share = Arc::new(MemtableShare {
             memory: self.clone(),
@@ -96,8 +97,8 @@ impl Memory {
         share
     }
 
-    /// Adds up the memtables of all databases. Returns their size in bytes, and the share with the
-    /// largest one that writes go to.
+    /// Adds up the sizes of the memtables of all databases. Returns the total in bytes, and the
+    /// share whose active memtable is the largest.
     fn weigh(&self) -> (u64, Option<Arc<MemtableShare>>) {
         let shares: Vec<Arc<MemtableShare>> = {
             let mut shares = self.shares.lock();
@@ -115,9 +116,9 @@ impl MemtableShare {
         self.active.load(Relaxed).saturating_add(self.frozen.load(Relaxed))
     }
 
-    /// Records that the memtable that writes go to has grown to `bytes`. Returns the reaction
-    /// required of its writer. If another database's memtable is the larger one, that database is
-    /// asked to freeze it.
+    /// Records that the memtable that writes go to has grown to `bytes` bytes. Returns the action
+    /// that its writer must take. If the largest memtable is to be frozen and belongs to another
+    /// database, asks that database to freeze it.
     pub(crate) fn grown_to(self: &Arc<MemtableShare>, bytes: u64) -> Pressure {
         self.active.store(bytes, Relaxed);
         let (total, largest) = self.memory.weigh();
@@ -135,18 +136,19 @@ impl MemtableShare {
         if total > budget / SLOWDOWN_PART { Pressure::SlowDown } else { Pressure::None }
     }
 
-    /// Returns whether the memtable is to be frozen, and clears the request.
+    /// Returns whether another database has asked for the memtable to be frozen, and clears the
+    /// request.
     pub(crate) fn take_request(&self) -> bool {
         self.is_asked.swap(false, Relaxed)
     }
 
-    /// Records that the memtable, of `bytes`, was frozen, and an empty one takes its place.
+    /// Records that the memtable, of `bytes` bytes, was frozen and replaced by an empty memtable.
     pub(crate) fn frozen(&self, bytes: u64) {
         self.active.store(0, Relaxed);
         self.frozen.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that a frozen memtable of `bytes` has become a table.
+    /// Records that a frozen memtable of `bytes` bytes was flushed to a table.
     pub(crate) fn flushed(&self, bytes: u64) {
         self.frozen.fetch_sub(bytes, Relaxed);
         self.memory.weigh();
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(b.grown_to((1 << 20) - 1), Pressure::None);
         assert_eq!(a.grown_to(1 << 20), Pressure::None);
         assert_eq!(a.grown_to((1 << 20) + 2), Pressure::Freeze);
-        // The writer's own memtable is the smaller one.
+        // The writer's own memtable is the smaller of the two.
         assert_eq!(b.grown_to(1 << 20), Pressure::None);
         assert!(a.take_request() && !a.take_request());
         a.frozen((1 << 20) + 2);
@@ -195,7 +197,7 @@ mod tests {
         assert!(memory.cache.taken_bytes() > 4 << 20);
         b.flushed(3 << 20);
         assert_eq!(a.grown_to(0), Pressure::None);
-        // A database that is closed takes nothing.
+        // A closed database takes no memory.
         drop(a);
         assert_eq!(memory.used_bytes(), 0);
     }

@@ -17,9 +17,9 @@ pub(crate) mod signal;
 /// A block cache or a memory budget, background threads and a limit of background I/O that several
 /// databases share.
 ///
-/// A clone stands for the same resources. A resource that is not set is not shared: each database
+/// A clone refers to the same resources. A resource that is not set is not shared: each database
 /// then has its own block cache ([`Options::block_cache_bytes`]), its own three threads, and no
-/// limit. Threads and cache live until the last clone and the last database are dropped.
+/// limit. The threads and the cache live until the last clone and the last database are dropped.
 ///
 /// ```
 /// use minikv::{Db, Options, Resources};
@@ -39,36 +39,37 @@ pub(crate) mod signal;
 /// [`Options::block_cache_bytes`]: crate::Options::block_cache_bytes
 #[derive(Clone, Default)]
 pub struct Resources {
-    /// The shared cache: `None` if none is shared, `Some(None)` if the databases have no cache.
+    /// The shared cache: `None` if no cache is shared, `Some(None)` if the databases have no cache.
     pub(crate) block_cache: Option<Option<Arc<BlockCache>>>,
-    /// The memory budget; its block cache is the shared one.
+    /// The memory budget. If it is set, its block cache is the shared cache.
     pub(crate) memory: Option<Arc<Memory>>,
     pub(crate) pool: Option<Arc<Pool>>,
     pub(crate) limit: Option<Arc<IoLimit>>,
 }
 
 impl Resources {
-    /// One cache of uncompressed data blocks, of this size in bytes, for all databases; 0 turns
-    /// caching off.
+    /// A cache of uncompressed data blocks that all databases share, with a size of `bytes` bytes;
+    /// 0 turns caching off.
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Resources {
         self.block_cache = Some((bytes > 0).then(|| Arc::new(BlockCache::new(bytes))));
         self
     }
 
-    /// One budget for the memory of all databases, in bytes, at least 1 MiB. It covers memtables,
-    /// the indexes and filters of open tables, and one cache of uncompressed data blocks, which
-    /// gets what the others leave.
+    /// A budget for the memory of all databases, in bytes; at least 1 MiB. The budget covers
+    /// memtables, the indexes and filters of open tables, and a shared cache of uncompressed data
+    /// blocks, which gets the memory that memtables, indexes and filters leave.
     ///
     /// - **Memtables**: a write buffer has at most an eighth of the budget. Once all memtables
-    ///   together take a quarter, the largest is flushed, whichever database it belongs to. Once
-    ///   they take half, writes are slowed down until flushes catch up.
-    /// - **Tables**: once the indexes and filters of open tables take a quarter, tables are closed,
-    ///   first those of the database whose tables take the most.
+    ///   together take a quarter of the budget, the largest memtable is flushed, whichever database
+    ///   it belongs to. Once all memtables together take half of the budget, writes are slowed down
+    ///   until flushes catch up.
+    /// - **Tables**: once the indexes and filters of open tables take a quarter of the budget,
+    ///   tables are closed, beginning with the database whose open tables take the most memory.
     ///
-    /// Memory that reads still hold, a memtable under an iterator for example, may exceed the
-    /// budget. Setting the budget sets the block cache:
-    /// [`block_cache_bytes`](Self::block_cache_bytes) then has no effect.
+    /// Memory that reads still hold, such as a memtable that an iterator reads, may exceed the
+    /// budget. The budget includes the block cache, so
+    /// [`block_cache_bytes`](Self::block_cache_bytes) has no effect if the budget is set.
     ///
     /// ```
     /// use minikv::{Db, Options, Resources};
@@ -91,8 +92,8 @@ impl Resources {
         self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
     }
 
-    /// Returns the block cache of a database: the shared one or, if none is shared, a new one of
-    /// `own_bytes` bytes. Returns `None` if the database has no cache.
+    /// Returns the block cache of a database: the shared cache or, if no cache is shared, a new
+    /// cache of `own_bytes` bytes. Returns `None` if the database has no cache.
     pub(crate) fn block_cache(&self, own_bytes: usize) -> Option<Arc<BlockCache>> {
         let own = || (own_bytes > 0).then(|| Arc::new(BlockCache::new(own_bytes)));
         match (&self.memory, &self.block_cache) {
@@ -102,9 +103,9 @@ impl Resources {
         }
     }
 
-    /// One set of background threads for all databases: one thread that flushes, and `threads`
-    /// threads, at least one, that compact. They start when the first database is opened. Databases
-    /// with work to do take turns.
+    /// A set of background threads that all databases share: one thread for flushes, and `threads`
+    /// threads (at least one) for compactions. The threads start when the first database is opened.
+    /// Databases that have work to do take turns.
     #[must_use]
     pub fn compaction_threads(mut self, threads: usize) -> Resources {
         self.pool = Some(Arc::new(Pool::new(threads.max(1))));
@@ -112,8 +113,9 @@ impl Resources {
     }
 
     /// Largest number of bytes per second that flushes and compactions of all databases together
-    /// read and write; at least 1. Flushes go first: they wait only for other flushes. Writes are
-    /// held back if flushes or compactions do not keep up with them at this rate.
+    /// read and write; at least 1. Flushes have priority: a flush waits only for other flushes.
+    /// Writes are slowed down if flushes or compactions do not keep up with the writes at this
+    /// rate.
     #[must_use]
     pub fn background_bytes_per_second(mut self, bytes: u64) -> Resources {
         self.limit = Some(Arc::new(IoLimit::new(bytes.max(1))));

@@ -1,13 +1,14 @@
-//! Background threads, which one database has for itself or several share.
+//! Background threads, which belong to a single database or are shared by several databases.
 //!
-//! There are two lanes: one thread flushes and the others compact, so that a flush never waits for
-//! a compaction. A database that may have work is in the queue of each lane once. A thread takes
-//! the first database out of the queue, asks it for a piece of work ([`Member::next`]), and puts it
-//! at the end of the queue, because there may be more work that another thread can do meanwhile.
-//! Then the thread does the piece. So databases take turns.
+//! There are two kinds of work, called lanes: one thread flushes and the others compact, so that a
+//! flush never waits for a compaction. Each lane has a queue, in which a database that may have
+//! work occurs once. A thread takes the first database out of its lane's queue, asks the database
+//! for a piece of work ([`Member::next`]), and puts the database at the end of the queue, because
+//! another thread may be able to do more of its work at the same time. Then the thread does the
+//! piece of work. In this way databases take turns.
 //!
-//! No signal is lost: a database leaves the queue before it is asked, so that a signal during the
-//! question puts it back.
+//! No signal is lost: a database leaves the queue before it is asked for work, so a signal that
+//! arrives while it is being asked puts the database back into the queue.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -19,8 +20,8 @@ use crate::base::sync::thread::{
 };
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex, MutexGuard};
 
-/// Number of threads that compact for a database that shares none. More threads take processor
-/// time from reads and writes.
+/// Number of threads that compact for a database that shares no threads. More threads take more
+/// processor time from reads and writes.
 pub(crate) const COMPACTION_THREADS: usize = 2;
 
 /// Niceness of the thread that flushes: higher values leave more of the processor to readers and
@@ -30,7 +31,7 @@ const FLUSH_NICE: i32 = 3;
 /// else.
 pub(crate) const COMPACTION_NICE: i32 = 5;
 
-/// A kind of background work, with threads and a queue of its own.
+/// A kind of background work, with its own threads and its own queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     Flush,
@@ -39,26 +40,27 @@ pub(crate) enum Lane {
 
 /// An answer of a database that is asked for work.
 pub(crate) enum Next {
-    /// A piece of work, which nobody else will be given.
+    /// A piece of work, which is given to no other thread.
     Run(Box<dyn FnOnce() + Send>),
-    /// Nothing until there is a signal, or until this time.
+    /// No work until there is a signal, or until this time.
     Wait(Option<Instant>),
 }
 
-/// A database that has its background work done by a pool.
+/// A database whose background work a pool does.
 pub(crate) trait Member: Send + Sync {
     /// Returns the next piece of work in `lane`. Neither this function nor the work panics.
     fn next(self: Arc<Self>, lane: Lane) -> Next;
 }
 
-/// Background threads. They start when the first database joins, and end when the pool is dropped.
+/// Background threads. The threads start when the first database joins, and end when the pool is
+/// dropped.
 pub(crate) struct Pool {
     compaction_threads: usize,
     queues: Arc<Queues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A database's place in a pool.
+/// A database's membership in a pool.
 pub(crate) struct Membership {
     queues: Arc<Queues>,
     id: u64,
@@ -67,9 +69,9 @@ pub(crate) struct Membership {
 /// The queues of both lanes, and the databases in them.
 struct Queues {
     waiting: Mutex<Waiting>,
-    /// Notified when a database enters the queue of flushes, and at the end.
+    /// Notified when a database enters the queue of flushes, and when the threads are to end.
     flush_due: Condvar,
-    /// Notified when a database enters the queue of compactions, and at the end.
+    /// Notified when a database enters the queue of compactions, and when the threads are to end.
     compaction_due: Condvar,
     /// Notified when a thread has finished with a database.
     finished: Condvar,
@@ -83,7 +85,7 @@ struct Waiting {
     members: BTreeMap<u64, Arc<dyn Member>>,
     flush: Queue,
     compaction: Queue,
-    /// The threads that work, each with the database that it works for.
+    /// The threads that are working, each with the id of the database that it works for.
     busy: Vec<(ThreadId, u64)>,
 }
 
@@ -134,7 +136,7 @@ impl Waiting {
 }
 
 impl Pool {
-    /// Creates a pool with one thread that flushes and `compaction_threads` that compact.
+    /// Creates a pool with one thread that flushes and `compaction_threads` threads that compact.
     pub(crate) fn new(compaction_threads: usize) -> Pool {
         let queues = Queues {
             waiting: Mutex::ranked(LockRank::Leaf, Waiting::default()),
@@ -146,10 +148,10 @@ impl Pool {
         Pool { compaction_threads, queues: Arc::new(queues), threads }
     }
 
-    /// Adds a database, and starts the threads if they do not run yet.
+    /// Adds a database, and starts the threads if they are not running yet.
     ///
     /// # Errors
-    /// The system's error, if it cannot start a thread.
+    /// The system's error, if a thread cannot be started.
     pub(crate) fn join(&self, member: Arc<dyn Member>) -> io::Result<Membership> {
         self.start()?;
         let mut waiting = self.queues.waiting.lock();
@@ -162,7 +164,7 @@ impl Pool {
         Ok(membership)
     }
 
-    /// Returns the number of threads that work.
+    /// Returns the number of threads that are working.
     pub(crate) fn busy(&self) -> usize {
         self.queues.waiting.lock().busy.len()
     }
@@ -192,8 +194,8 @@ impl Drop for Pool {
         self.queues.compaction_due.notify_all();
         let this = thread::current().id();
         for thread in self.threads.get_mut().drain(..) {
-            // The last database may be closed by a program's own code, which one of the threads
-            // runs.
+            // This may be one of the pool's own threads: such a thread may run a program's code
+            // that closes the last database.
             if thread.thread().id() != this {
                 // The threads do not panic.
                 let _ = thread.join();
@@ -210,7 +212,7 @@ impl Membership {
     }
 
     /// Takes the database out of the pool, and waits until other threads have finished the work
-    /// that they are doing for it.
+    /// that they are doing for the database.
     pub(crate) fn leave(self) {
         let mut waiting = self.queues.waiting.lock();
         let member = waiting.members.remove(&self.id);
@@ -234,7 +236,7 @@ impl Queues {
     }
 
     /// Calls `put` with the queue of `lane` and wakes a thread of the lane, unless the database has
-    /// left.
+    /// left the pool.
     fn put(&self, id: u64, lane: Lane, put: impl FnOnce(&mut Queue)) {
         let mut waiting = self.waiting.lock();
         if waiting.members.contains_key(&id) {
@@ -251,7 +253,7 @@ impl Queues {
         }
     }
 
-    /// Does work of `lane` until the end.
+    /// Does the work of `lane` until the pool is dropped.
     fn work(&self, lane: Lane) {
         let this = thread::current().id();
         let mut waiting = self.waiting.lock();
@@ -276,7 +278,8 @@ impl Queues {
         match member.next(lane) {
             Next::Run(work) => {
                 self.put(id, lane, |queue| queue.push(id));
-                // Even if the database has left meanwhile: the work is already claimed.
+                // The work is already claimed, so it is done even if the database has left the pool
+                // by now.
                 work();
             }
             Next::Wait(Some(time)) => self.put(id, lane, |queue| queue.push_at(id, time)),
@@ -285,9 +288,9 @@ impl Queues {
     }
 }
 
-/// Lowers the priority of the calling thread, so that on few cores background work slows down
-/// instead of reads and writes. Does nothing on systems other than Linux, where the priority is
-/// that of the whole process.
+/// Lowers the priority of the calling thread, so that with few cores background work is slowed down
+/// rather than reads and writes. Does nothing on systems other than Linux, because the priority is
+/// that of the whole process on those systems.
 pub(crate) fn lower_priority(nice: i32) {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     // If the system refuses, the thread keeps its priority.
@@ -322,7 +325,7 @@ mod tests {
     /// A member with pieces of compaction work to do.
     struct Worker {
         pieces: Mutex<VecDeque<Piece>>,
-        /// The answer once there are no more pieces.
+        /// The time in the answer once there are no more pieces.
         then: Option<Instant>,
         asked: mpsc::Sender<Lane>,
     }
@@ -365,8 +368,8 @@ mod tests {
         let (a, _asks_a) = worker(pieces("a"), None);
         let (b, asks_b) = worker(pieces("b"), None);
         let memberships = [pool.join(a).unwrap(), pool.join(b).unwrap()];
-        // The thread is doing the first piece. By now, the other database has been asked for a
-        // flush.
+        // The compaction thread waits in the first piece, so the other database is first asked for
+        // a flush.
         assert_eq!(asks_b.recv().unwrap(), Lane::Flush);
         (0..6).for_each(|_| begin.send(()).unwrap());
         let order: Vec<_> = (0..6).map(|_| order.recv().unwrap()).collect();

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A signal that there may be background work. Thread-safe. Nobody hears it before
-/// [`WorkSignal::connect`].
+/// A signal that there may be background work. Thread-safe. The signal has no effect before
+/// [`WorkSignal::connect`] is called.
 #[derive(Default)]
 pub(crate) struct WorkSignal(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
 impl WorkSignal {
-    /// Makes `hear` the function that the signal calls. Only the first call has an effect.
+    /// Makes `hear` the function that the signal calls. Only the first call of `connect` has an
+    /// effect.
     pub(crate) fn connect(&self, hear: impl Fn() + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(hear));
     }

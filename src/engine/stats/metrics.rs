@@ -18,18 +18,19 @@ pub enum StallCause {
     Slowdown,
 }
 
-/// Counters that only grow. Each can be read at any time, but no two at exactly the same moment.
+/// Counters that only grow. Each counter can be read at any time, but two counters cannot be read
+/// at exactly the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// Number of puts and deletes.
     pub operations: AtomicU64,
-    /// Number of commit groups; each is one log record.
+    /// Number of commit groups; each group is one log record.
     pub groups: AtomicU64,
     /// Size of the operations in bytes: keys, values, tags and lengths.
     pub user_bytes: AtomicU64,
     /// Number of bytes written to logs since the database was opened.
     pub wal_bytes: AtomicU64,
-    /// Part of `wal_bytes` that was written to logs before the current one.
+    /// Part of `wal_bytes` that was written to logs before the current log.
     pub wal_bytes_before: AtomicU64,
     /// Number of syncs of the log.
     pub syncs: AtomicU64,
@@ -60,7 +61,7 @@ pub(crate) struct LevelMetrics {
     pub bytes_written: AtomicU64,
     /// Number of entries that the merges left out.
     pub entries_dropped: AtomicU64,
-    /// Time taken by these compactions, in microseconds.
+    /// Time taken by the compactions, in microseconds.
     pub micros: AtomicU64,
 }
 

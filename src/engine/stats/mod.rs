@@ -1,4 +1,4 @@
-//! Counters: what reads, writes, flushes and compactions did.
+//! Counters of the work done by reads, writes, flushes and compactions.
 
 pub(crate) mod metrics;
 mod prometheus;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::engine::stats::property::{LevelStats, Stats};
 use crate::table::counts::LevelTrace;
 
-/// Type of a metric: a counter never decreases while the database is open, a gauge may.
+/// Type of a metric: a counter never decreases while the database is open; a gauge may decrease.
 #[derive(Clone, Copy)]
 enum Kind {
     Counter,
@@ -17,12 +17,12 @@ enum Kind {
 use Kind::{Counter, Gauge};
 
 impl Stats {
-    /// Returns the statistics in Prometheus's text format, to be served to its scraper. Each line
-    /// carries `labels`, pairs of a name and a value: for example a database's name, if a process
-    /// has several databases.
+    /// Returns the statistics in Prometheus's text format, for Prometheus to scrape. Each sample
+    /// carries `labels`, which are pairs of a name and a value: for example a database's name, if a
+    /// process has several databases.
     ///
-    /// Names begin with `minikv_`. Times are in seconds, sizes in bytes. Counters begin at 0 when
-    /// the database is opened.
+    /// Metric names begin with `minikv_`. Times are in seconds, sizes in bytes. Counters begin at 0
+    /// when the database is opened.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -131,7 +131,7 @@ impl Stats {
 }
 
 fn print_filters(total: &LevelTrace, text: &mut Text<'_>) {
-    // Other threads count while these are read.
+    // Other threads may count between the two reads, so the difference could be negative.
     let maybe = total.prefix_filter_checks.saturating_sub(total.prefix_filter_negatives);
     let answers = [
         ("block", "no", total.filter_negatives),
@@ -158,7 +158,7 @@ impl std::fmt::Display for Seconds {
     }
 }
 
-/// The text so far, and the labels of each of its samples.
+/// The text written so far, and the labels that every sample has.
 struct Text<'a> {
     text: String,
     labels: &'a [(&'a str, &'a str)],
@@ -181,7 +181,7 @@ impl Text<'_> {
             writeln!(self.text, "# HELP minikv_{name} {help}\n# TYPE minikv_{name} {kind}");
     }
 
-    /// Adds a sample with labels of its own.
+    /// Adds a sample, which also has the labels `own`.
     fn sample(&mut self, name: &str, own: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels = self.labels.iter().chain(own).map(|(name, value)| {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

@@ -34,7 +34,7 @@ use crate::format::edit::NUM_LEVELS;
 pub struct Stats {
     /// Counts of the work of all reads.
     pub reads: ReadTrace,
-    /// Number of gets. Each key of a multi-get counts as one.
+    /// Number of gets. Each key of a multi-get counts as one get.
     pub gets: u64,
     /// Number of gets that found a value.
     pub gets_found: u64,
@@ -72,7 +72,7 @@ pub struct Stats {
     pub pinned_bytes: u64,
     /// Number of snapshots that exist.
     pub snapshots: u64,
-    /// Number of tables all of whose entries have expired, and that wait to be dropped.
+    /// Number of tables that wait to be dropped because all their entries have expired.
     pub expired_tables: u64,
     /// Total length of the tables that `expired_tables` counts, in bytes.
     pub expired_bytes: u64,
@@ -84,7 +84,8 @@ pub struct Stats {
     pub expired_tables_dropped: u64,
 }
 
-/// Write stalls by cause: for each, the number of stalls and their total time in microseconds.
+/// Write stalls by cause: for each cause, the number of stalls and their total time in
+/// microseconds.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -120,7 +121,7 @@ pub struct LevelStats {
     pub micros: u64,
 }
 
-/// Returns the part of the statistics that concerns reads; the rest is 0.
+/// Returns the statistics that the state for reads provides; the other counters are 0.
 pub(crate) fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
     let (reads, gets, gets_found) = state.totals.sum();
     let total = reads.total();
@@ -187,7 +188,7 @@ impl Engine {
 pub(crate) fn property(name: &str, stats: &Stats, version: &Version) -> Option<String> {
     let name = name.strip_prefix("leveldb.").or_else(|| name.strip_prefix("minikv."))?;
     if let Some(level) = name.strip_prefix("num-files-at-level") {
-        // `parse` would take a sign, which LevelDB does not.
+        // `parse` accepts a sign, but LevelDB does not.
         let digits = Some(level).filter(|level| level.bytes().all(|byte| byte.is_ascii_digit()));
         let level: usize = digits?.parse().ok().filter(|&level| level < NUM_LEVELS)?;
         return Some(version.level(level).len().to_string());
@@ -202,7 +203,7 @@ pub(crate) fn property(name: &str, stats: &Stats, version: &Version) -> Option<S
     }
 }
 
-/// Returns LevelDB's table of compactions as text. Flushes count for level 0.
+/// Returns LevelDB's table of compactions as text. Flushes are counted in level 0.
 fn stats_text(stats: &Stats) -> String {
     let mut text = String::from(
         "                               Compactions\n\

@@ -1,10 +1,10 @@
-//! A sample of the keys that gets look up, and one of the ranges that scans read, at bounded cost.
+//! Samples of the keys that gets look up and of the ranges that scans read, at bounded cost.
 //!
 //! The next get to sample is chosen in advance: a thread compares its count of gets with the count
-//! at which the next one is sampled, and only that get takes the lock. At first every get is
-//! sampled. Whenever the sample is full, half of it is dropped and the gaps double, so that every
-//! kept key stands for equally many gets. Once the gaps average 256, the oldest keys are dropped
-//! instead: the sample then follows the last two million gets.
+//! at which the next get is sampled, and only a sampled get takes the lock. At first every get is
+//! sampled. Whenever the sample is full, half of the keys are dropped and the gaps between sampled
+//! gets double, so that every kept key represents equally many gets. Once the average gap is 256,
+//! the oldest keys are dropped instead, so that the sample covers the last two million gets.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -22,12 +22,12 @@ pub(crate) const MAX_KEYS: usize = 8192;
 /// 24 bytes per key. A higher limit keeps more long keys.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// Maximum length of a key that is kept, in bytes: a longer one would push out hundreds of others.
-/// A higher limit samples more of the long keys.
+/// Maximum length of a key that is kept, in bytes: a longer key would push out hundreds of other
+/// keys. A higher limit samples more of the long keys.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
 /// Maximum average gap between sampled gets; a power of two. A larger gap makes sampling cheaper
-/// and the sample reach further back.
+/// and makes the sample reach further back.
 const MAX_GAP: u64 = 256;
 
 /// A sample of the keys looked up recently. Thread-safe.
@@ -51,7 +51,7 @@ pub(crate) struct ScanSample {
 /// The range of a scan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScannedRange {
-    /// The lower bound, taken as inclusive.
+    /// The lower bound, treated as inclusive.
     pub from: Vec<u8>,
     /// The upper bound.
     pub to: Bound<Vec<u8>>,
@@ -64,7 +64,7 @@ impl Default for ScanSample {
 }
 
 impl ScanSample {
-    /// Counts a scan, if it has two bounds, in `totals` and towards the sample.
+    /// Counts a scan in `totals` and may add its range to the sample, if the scan has two bounds.
     pub(crate) fn scanned(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, totals: &ReadTotals) {
         let (Bound::Included(from) | Bound::Excluded(from)) = from else { return };
         let (Bound::Included(_) | Bound::Excluded(_)) = to else { return };
@@ -86,7 +86,7 @@ impl ScanSample {
         tally.next_scan_sample.set(tally.bounded_scans.load() + gap);
     }
 
-    /// Returns the ranges kept, oldest first.
+    /// Returns the kept ranges, oldest first.
     pub(crate) fn ranges(&self) -> Vec<ScannedRange> {
         let range = |kept: &[u8]| {
             let (&[is_included, a, b, c, d], keys) = kept.split_first_chunk()?;
@@ -110,8 +110,8 @@ struct Kept {
 }
 
 impl LookupSample {
-    /// Counts the get of `key` towards the sample. Must be called for every get, after it was
-    /// counted in `tally`, the calling thread's own.
+    /// Adds `key` to the sample if this get is to be sampled. Must be called for every get, after
+    /// the get was counted in `tally`.
     #[inline]
     pub(crate) fn looked_up(&self, key: &[u8], tally: &ReadTally) {
         if tally.gets.load() >= tally.next_sample.load() {
@@ -136,7 +136,7 @@ impl Kept {
         Kept { keys: VecDeque::new(), bytes: 0, doublings: 0, random: Rng::new(0) }
     }
 
-    /// Adds `key`. Returns the number of gets after which to sample the next.
+    /// Adds `key`. Returns the number of gets (or scans) until the next one to sample.
     fn keep(&mut self, key: &[u8]) -> u64 {
         if key.len() <= MAX_KEY_BYTES {
             while self.keys.len() == MAX_KEYS || self.bytes + key.len() > MAX_BYTES {
@@ -146,7 +146,7 @@ impl Kept {
             debug_assert!(self.bytes <= MAX_BYTES, "the keys kept are too long");
             self.keys.push_back(key.into());
         }
-        // Random gaps, because lookups may be periodic.
+        // The gaps are random, because the pattern of lookups may be periodic.
         let mean = 1 << self.doublings;
         1 + self.random.below(2 * mean - 1)
     }
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(sample.keys(), expected);
         let oldest_of = || u32::from_le_bytes(sample.keys()[0][..].try_into().unwrap());
         (1000..1 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
-        // The sample is still one of all gets, each equally likely to be in it.
+        // The sample still covers all gets, and each get is equally likely to be in the sample.
         let late = sample.keys().iter().filter(|key| key[2] >= 8).count();
         let kept = sample.keys().len();
         assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
@@ -195,7 +195,7 @@ mod tests {
         let early = sample.keys().iter().filter(|key| key[2] == 0).count();
         assert!((kept / 16).abs_diff(early) < 120, "{early} of {kept} in the first sixteenth");
         (1 << 20..8 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
-        // Now it is a sample of the last 8192 * 256 gets.
+        // Now the sample covers the last 8192 * 256 gets.
         assert_eq!((sample.keys().len(), 1 << sample.kept.lock().doublings), (MAX_KEYS, MAX_GAP));
         let since = (8 << 20) - oldest_of();
         assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
@@ -224,7 +224,8 @@ mod tests {
         assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
     }
 
-    /// When two keys alternate, neither may be sampled much more often than the other.
+    /// Checks that, when gets of two keys alternate, neither key is sampled much more often than
+    /// the other.
     #[test]
     fn a_rhythm_of_lookups_does_not_show() {
         let (sample, tally) = (LookupSample::default(), ReadTally::default());

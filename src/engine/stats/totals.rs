@@ -2,8 +2,8 @@
 //!
 //! Counting must not slow down reads. Adding a trace to sums under a lock took 460 of the 6,400
 //! instructions of a get from the block cache (callgrind; two tables searched). Here each thread
-//! counts in a [`ReadTally`] of its own, with plain additions in the read path: 70 instructions,
-//! 1.2 % of that get. The tallies are summed up on request.
+//! counts in a [`ReadTally`] of its own, with plain additions in the read path. This takes 70
+//! instructions, 1.2 % of that get. The tallies are summed up on request.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -12,12 +12,12 @@ use std::sync::OnceLock;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 
-/// Number of living threads that get a tally of their own; all others share one, under a lock.
-/// Raising it takes about 2 KiB per thread in each database that the thread reads.
+/// Number of living threads that have a tally of their own; all other threads share one tally,
+/// under a lock. Raising it takes about 2 KiB per thread in each database that the thread reads.
 const OWN_TALLIES: usize = 64;
 
 /// Counts of all reads. Thread-safe. The counters are read one after another, so a sum may include
-/// a read in progress in part.
+/// part of a read in progress.
 #[derive(Debug)]
 pub(crate) struct ReadTotals {
     /// The tallies of threads, by the thread's number.
@@ -34,15 +34,15 @@ impl Default for ReadTotals {
 }
 
 impl ReadTotals {
-    /// Returns the tally of the calling thread, if it has one of its own. No other thread may count
-    /// in it.
+    /// Returns the tally of the calling thread, if the thread has a tally of its own. No other
+    /// thread may count in that tally.
     #[inline]
     pub(crate) fn own(&self) -> Option<&ReadTally> {
         Some(self.own.get(thread_number())?.get_or_init(Box::default))
     }
 
-    /// Adds a get that was counted in `trace`, and then calls `then` with the tally that it was
-    /// added to.
+    /// Adds a get that was counted in `trace`, and then calls `then` with the tally to which the
+    /// get was added.
     pub(crate) fn add_get(&self, trace: &ReadTrace, found: bool, then: impl FnOnce(&ReadTally)) {
         self.with(|tally| {
             tally.get(found);
@@ -56,7 +56,8 @@ impl ReadTotals {
         self.with(|tally| tally.add(trace));
     }
 
-    /// Counts a scan with two bounds, and then calls `then` with the tally that it was added to.
+    /// Counts a scan with two bounds, and then calls `then` with the tally in which the scan was
+    /// counted.
     pub(crate) fn count_bounded_scan(&self, then: impl FnOnce(&ReadTally)) {
         self.with(|tally| {
             tally.bounded_scans.count(1);
@@ -135,7 +136,7 @@ thread_local! {
     static LEASE: Lease = Lease::take();
 }
 
-/// Returns a number that no other living thread has. It is low if few threads are alive.
+/// Returns a number that no other living thread has. The number is low if few threads are alive.
 #[inline]
 fn thread_number() -> usize {
     match NUMBER.get() {
@@ -210,7 +211,7 @@ mod tests {
             highest = highest.max(number);
         }
         assert_eq!(totals.sum().1, 10 * OWN_TALLIES as u64);
-        // Other tests run threads too, but fewer than this.
+        // Other tests also run threads, but fewer than this limit.
         assert!(highest < 5 * OWN_TALLIES, "{highest}");
     }
 
@@ -227,7 +228,7 @@ mod tests {
             static LAST: ReadsLast = const { ReadsLast };
         }
         TOTALS.set(ReadTotals::default()).unwrap();
-        // The order of destructors is unspecified: both orders are provoked here.
+        // The order of the destructors is unspecified, so both orders are provoked here.
         std::thread::spawn(|| LAST.with(|_| count(TOTALS.get().unwrap()))).join().unwrap();
         std::thread::spawn(|| {
             count(TOTALS.get().unwrap());
@@ -236,7 +237,8 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(TOTALS.get().unwrap().sum().1, 4);
-        // The second thread has given its number back by then, so it counts in the shared tally.
+        // One of the two threads has given its number back before its last read, so it counts that
+        // read in the shared tally.
         assert_eq!(TOTALS.get().unwrap().shared.lock().gets.load(), 1);
     }
 }

@@ -1,13 +1,13 @@
 //! Counters of the work done by reads, over all levels.
 //!
-//! A lookup reports each step to a sink. The usual sinks count: into the database's own
-//! [`ReadTally`], or into a [`ReadTrace`] that the caller asked for. Counting is always on, and
-//! both take the same code path.
+//! A lookup reports each step to a sink. The usual sinks count the steps, either in the calling
+//! thread's [`ReadTally`] or in a [`ReadTrace`] that the caller asked for. Counting is always on,
+//! and both sinks take the same code path.
 
 use crate::format::edit::NUM_LEVELS;
 use crate::table::counts::{LevelTally, LevelTrace, Tally};
 
-/// Counts of the work of one read, or the sum of many.
+/// Counts of the work of one read, or the sums of the counts of many reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadTrace {
@@ -64,7 +64,7 @@ impl ReadTrace {
         self.levels.iter().map(LevelTrace::data_blocks).sum()
     }
 
-    /// Adds the counts of `other` to these.
+    /// Adds the counts of `other` to the counts of `self`.
     pub fn add(&mut self, other: &ReadTrace) {
         self.memtables_probed += other.memtables_probed;
         self.memtable_hits += other.memtable_hits;
@@ -74,7 +74,8 @@ impl ReadTrace {
     }
 }
 
-/// The sum of one thread's reads. Aligned to two cache lines, because CPUs prefetch lines in pairs.
+/// The counts of one thread's reads. Aligned to two cache lines, because CPUs prefetch lines in
+/// pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ReadTally {
@@ -82,7 +83,7 @@ pub(crate) struct ReadTally {
     pub gets: Tally,
     /// Number of gets that found a value.
     pub gets_found: Tally,
-    /// The value of `gets` at which the next get is sampled. Not a sum.
+    /// The value of `gets` at which the next get is sampled. It is not a count of events.
     pub next_sample: Tally,
     /// See [`ReadTrace::memtables_probed`].
     pub memtables_probed: Tally,
@@ -92,7 +93,7 @@ pub(crate) struct ReadTally {
     pub levels: [LevelTally; NUM_LEVELS],
     /// Number of scans with two bounds.
     pub bounded_scans: Tally,
-    /// The value of `bounded_scans` at which the next scan is sampled. Not a sum.
+    /// The value of `bounded_scans` at which the next scan is sampled. It is not a count of events.
     pub next_scan_sample: Tally,
 }
 

@@ -1,17 +1,16 @@
-//! Ranges of keys whose tables were dropped: the trace that a range delete leaves for the checks of
-//! transactions.
+//! Ranges of keys whose tables were dropped by a range delete. The checks of transactions use them.
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
 use crate::format::key::SeqNo;
 
-/// The ranges deleted since the oldest snapshot, and perhaps earlier ones. Thread-safe.
+/// The ranges deleted since the oldest snapshot, and perhaps older ranges. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct DeletedRanges {
     list: Mutex<Vec<(SeqNo, Span)>>,
-    /// Sequence number of the newest range delete; 0 if there was none. A check of later writes
-    /// only needs no lock.
+    /// Sequence number of the newest range delete; 0 if there was none. A check that looks only at
+    /// later writes takes no lock.
     newest: AtomicU64,
 }
 
@@ -30,8 +29,8 @@ impl DeletedRanges {
         self.newest.store(seq, Ordering::Release);
     }
 
-    /// Returns the first result of `find` for the ranges deleted after `after` and not after
-    /// `last`.
+    /// Calls `find` for the ranges deleted after the sequence number `after` and up to `last`.
+    /// Returns the first result that is not `None`.
     pub(crate) fn find<R>(
         &self,
         after: SeqNo,

@@ -1,6 +1,6 @@
 //! The files MANIFEST and `CURRENT`: how they are read and written.
 //!
-//! A MANIFEST is a log of version edits. `CURRENT` names the one in use.
+//! A MANIFEST is a log of version edits. `CURRENT` names the MANIFEST in use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,34 +18,33 @@ use crate::log::{LogReader, LogWriter, Tail};
 /// The contents of a MANIFEST.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// Edit that turns an empty version into the one that the MANIFEST describes.
+    /// Edit that turns an empty version into the version that the MANIFEST describes.
     pub edit: VersionEdit,
     /// Number of the first log whose records are not all in tables.
     pub log_number: u64,
-    /// Number of a second live log, which early versions of LevelDB had; 0 for none.
+    /// Number of a second live log, which early versions of LevelDB had; 0 if there is none.
     pub prev_log_number: u64,
-    /// The first file number that was not handed out, as far as the MANIFEST knows.
+    /// The first file number that was not handed out yet, according to the MANIFEST.
     pub next_file_number: u64,
     /// The highest sequence number in the tables.
     pub last_seq: SeqNo,
     /// File number of the MANIFEST.
     pub manifest_number: u64,
-    /// Offset in the MANIFEST of the end of its last whole record.
+    /// Offset in the MANIFEST of the end of the last complete record.
     pub valid_end: u64,
     /// Whether the file ends at `valid_end`.
     pub(crate) clean: bool,
-    /// Whether the last record says that a sync of the MANIFEST failed, so that it must not be
-    /// continued.
+    /// Whether a record says that a sync of the MANIFEST failed, so that no edit may be appended.
     pub(crate) sync_failed: bool,
-    /// Damage after the last whole record, if no record follows. A crash in the middle of an edit
-    /// leaves such damage: nothing relied on that edit yet, and all files that the MANIFEST names
-    /// without it are still there.
+    /// Damage after the last complete record, if no record follows the damage. A crash while an
+    /// edit is written leaves such damage: nothing relied on that edit yet, and all files that the
+    /// earlier edits name still exist.
     pub damage: Option<Error>,
 }
 
 impl Recovered {
-    /// Returns the first file number that may be handed out. Like LevelDB, it counts the numbers of
-    /// logs as used, even if the MANIFEST says that they are free.
+    /// Returns the first file number that may be handed out. As in LevelDB, the log numbers in the
+    /// MANIFEST count as used, even if the MANIFEST's next file number is not above them.
     pub(crate) fn next_number(&self) -> u64 {
         let logs = self.log_number.max(self.prev_log_number);
         self.next_file_number.max(logs.saturating_add(1))
@@ -53,7 +52,7 @@ impl Recovered {
 }
 
 /// Number of times that `CURRENT` is read again because a writer has replaced it and removed the
-/// MANIFEST that it named. Raising it lets an open beside a busy writer try longer.
+/// MANIFEST that it named. Raising it makes an open beside a busy writer try longer.
 const MAX_CURRENT_TRIES: usize = 100;
 
 /// Opens the MANIFEST that `CURRENT` names. Returns its name and the file.
@@ -82,13 +81,14 @@ pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn 
 /// Returns the contents of the MANIFEST that `CURRENT` names.
 ///
 /// # Errors
-/// Corruption of `CURRENT` or the MANIFEST, with the offset; another comparator, by name.
+/// Corruption of `CURRENT` or the MANIFEST, with the offset; an error that names the database's
+/// comparator if it is not `comparator`; I/O errors.
 pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     let (manifest, file) = open_manifest(fs, dir)?;
     read_manifest(&manifest, file, dir, comparator, false)
 }
 
-/// Like [`recover`], while another process may be writing.
+/// Returns the contents of the MANIFEST, like [`recover`], while another process may be writing.
 ///
 /// # Errors
 /// As [`recover`].
@@ -166,8 +166,8 @@ pub(crate) fn read_manifest(
     })
 }
 
-/// Fails with `error` if a record follows the damage that it reports, or if this cannot be found
-/// out.
+/// Returns `error`, which reports damage, if a record follows the damage or if the bytes after the
+/// damage cannot be read.
 fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     loop {
         reader.skip_damage();
@@ -179,8 +179,8 @@ fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     }
 }
 
-/// The last record of a MANIFEST whose sync failed: an empty edit. Such a MANIFEST is not
-/// continued.
+/// An empty edit, which is appended as the last record to a MANIFEST whose sync failed. No edit is
+/// appended to such a MANIFEST.
 pub(super) const FAILED_MARK: &[u8] = &[];
 
 /// Returns the name of the MANIFEST that `CURRENT` names.
@@ -190,15 +190,15 @@ pub(super) const FAILED_MARK: &[u8] = &[];
 pub(crate) fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
     let path = dir.join(name::CURRENT);
     let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
-    // A CURRENT is a name and a newline, so a longer file cannot be one and need not be read whole.
+    // A valid CURRENT is a name and a newline, so the rest of a longer file need not be read.
     let mut contents = [0; 256];
     let len = file.read_at(&mut contents, 0).map_err(|error| Error::io("read", &path, error))?;
     let named = name::parse_current(&contents[..len]).map_err(|error| error.in_file(&path))?;
     Ok(named.to_owned())
 }
 
-/// Returns whether a MANIFEST names tables, or may name some. The first MANIFEST of [`create`], cut
-/// short at any byte, names none.
+/// Returns whether a MANIFEST names tables, or may name tables because it is damaged. The first
+/// MANIFEST of [`create`] names no tables, even if it is cut short at any byte.
 ///
 /// # Errors
 /// I/O errors.
@@ -218,7 +218,7 @@ pub(crate) fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
     }
 }
 
-/// Creates an empty database in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
+/// Creates an empty database in `dir`: MANIFEST number 1, and a `CURRENT` that names it.
 ///
 /// # Errors
 /// I/O errors.
@@ -252,8 +252,8 @@ pub(crate) fn write_manifest(
     manifest.sync()
 }
 
-/// Names a MANIFEST in `CURRENT`, by a rename that is durable afterwards. The caller has made the
-/// MANIFEST durable under its own name.
+/// Makes `CURRENT` name a MANIFEST, by a rename that is durable when this returns. The caller must
+/// have made the MANIFEST and its directory entry durable.
 ///
 /// # Errors
 /// I/O errors; `CURRENT` then names the old MANIFEST or the new one.
@@ -269,7 +269,7 @@ pub(super) struct Manifest {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) log: LogWriter,
-    /// Length of the file, in bytes, when it held only the version that it began with.
+    /// Length of the file, in bytes, when it held only the initial version.
     pub(super) version_bytes: u64,
 }
 
@@ -392,7 +392,7 @@ mod tests {
         let missing = "CURRENT names MANIFEST-000004, which does not exist";
         let before = fs.counts().of(OpKind::Open);
         assert!(open().to_string().contains(missing));
-        // CURRENT is read again, because a writer may have replaced it, but not again and again.
+        // CURRENT is read once more, because a writer may have replaced it, but not a third time.
         assert_eq!(fs.counts().of(OpKind::Open) - before, 3);
         manifest(&fs, 4, &[]);
         fs.inject(Fault::io_error().on(&[OpKind::Open]).path("*MANIFEST*"));

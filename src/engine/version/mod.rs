@@ -1,17 +1,17 @@
-//! A `Version`: the tables that hold the database at one moment. Immutable.
+//! A `Version`: the tables that hold the database at one point in time. Immutable.
 //!
-//! - Level 0 holds flushed memtables, newest first, which may overlap.
-//! - In every level below, tables are sorted and disjoint ([`Version::check`]).
-//! - The versions of a key in one level are older than those in the levels above.
+//! - Level 0 holds the tables of flushed memtables, newest first. Their key ranges may overlap.
+//! - In every deeper level, tables are sorted and disjoint ([`Version::check`]).
+//! - The versions of a key in a level are older than its versions in the levels above.
 //!
 //! The life of a version:
 //! 1. A flush or compaction writes tables and describes the change in an edit.
-//! 2. [`Version::apply`] makes the next version from the current one and the edit. It shares the
-//!    tables that stay.
+//! 2. [`Version::apply`] makes the next version from the current version and the edit. Both
+//!    versions share the tables that stay.
 //! 3. [`VersionSet::commit`](set::VersionSet::commit) makes the edit durable in the MANIFEST
 //!    ([`manifest`]); then readers see the new version.
-//! 4. Readers that began before keep the old version. A table that the edit dropped is removed when
-//!    the last version that names it is dropped ([`obsolete`]).
+//! 4. Readers that began earlier keep the old version. A table that the edit dropped is removed
+//!    when the last version that names the table is dropped ([`obsolete`]).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -37,8 +37,8 @@ pub(crate) mod obsolete;
 pub(crate) mod set;
 pub(crate) mod tombstones;
 
-/// A table of the database, shared by every version that names it. When the last of them is
-/// dropped, the file is removed if it is obsolete.
+/// A table of the database, shared by every version that names it. When the last of these versions
+/// is dropped, the file is removed if it is obsolete.
 pub(crate) struct TableFile {
     /// File number.
     pub number: u64,
@@ -52,7 +52,7 @@ pub(crate) struct TableFile {
     pub slot: Arc<TableSlot>,
     /// Counts of the table's tombstones.
     pub tombstones: Tombstones,
-    /// Record of when the entries expire; empty until it is known, `None` if the table has none.
+    /// Expiry of the table's entries. Empty until it is known; `None` if no entry expires.
     pub expiry: OnceLock<Option<TableExpiry>>,
     /// Set once the edit that drops the file is durable.
     obsolete: AtomicBool,
@@ -62,7 +62,7 @@ pub(crate) struct TableFile {
 }
 
 impl TableFile {
-    /// Returns the table that an edit adds.
+    /// Returns the table `file`, which an edit adds.
     pub(crate) fn new(file: NewFile, trash: Arc<Trash>) -> TableFile {
         trash.hold(file.number);
         TableFile {
@@ -79,18 +79,18 @@ impl TableFile {
         }
     }
 
-    /// Lets the file be removed when the last version that names it is dropped.
+    /// Marks the file to be removed when the last version that names it is dropped.
     pub(crate) fn set_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// Returns whether the table may have entries that expire at a time that is not known yet.
+    /// Returns whether the table may have entries that expire, while it is not yet known when.
     pub(crate) fn lacks_expiry(&self) -> bool {
         self.expiry.get().is_none() && may_hold_expiring(self.first_key(), self.last_key())
     }
 
-    /// Returns whether all entries but tombstones are known to have expired at the time `now`, in
-    /// milliseconds since the Unix epoch.
+    /// Returns whether all entries except tombstones are known to have expired at the time `now`,
+    /// in milliseconds since the Unix epoch.
     pub(crate) fn has_expired(&self, now: u64) -> bool {
         self.known_expiry().is_some_and(|expiry| has_expired(expiry.last, now))
     }
@@ -151,7 +151,7 @@ pub(crate) struct Version {
     fences: [Option<Fences>; NUM_LEVELS],
 }
 
-/// The closed range of user keys `[from, to]`; `None` is unbounded.
+/// The closed range of user keys `[from, to]`; `None` means unbounded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeyRange<'a> {
     /// Lower bound, inclusive.
@@ -161,7 +161,7 @@ pub(crate) struct KeyRange<'a> {
 }
 
 impl KeyRange<'_> {
-    /// Returns whether the range of a table overlaps this one.
+    /// Returns whether the range of a table overlaps this range.
     pub(crate) fn overlaps(&self, order: &UserComparator, file: &TableFile) -> bool {
         let after =
             self.from.is_some_and(|from| order.compare(file.last_key(), from) == Ordering::Less);
@@ -239,8 +239,8 @@ impl Version {
         within.cloned().collect()
     }
 
-    /// Stores `written`, the counts of tables just written at `level`, each with its table's
-    /// number.
+    /// Stores the counts of tables just written at `level`. `written` holds the number and the
+    /// counts of each table.
     pub(crate) fn set_counts(&self, level: usize, written: &[(u64, EntryCounts)]) {
         for file in &self.levels[level] {
             if let Some((_, counts)) = written.iter().find(|(number, _)| *number == file.number) {
@@ -250,7 +250,7 @@ impl Version {
         }
     }
 
-    /// Returns the version that results from applying `edit` to this one.
+    /// Returns the version that results from applying `edit` to this version.
     ///
     /// # Errors
     /// Corruption if the edit names a level that does not exist, adds a table twice to level 0, or
@@ -266,7 +266,7 @@ impl Version {
         let mut dropped: [BTreeSet<u64>; NUM_LEVELS] = Default::default();
         for &(level, number) in &edit.deleted_files {
             // The MANIFEST of a repaired database may drop a file twice. LevelDB ignores the second
-            // time, and nothing is lost by it.
+            // drop, and ignoring it loses no data.
             dropped.get_mut(level).ok_or_else(|| bad_level(level))?.insert(number);
         }
         for (files, dropped) in levels.iter_mut().zip(&dropped) {
@@ -290,8 +290,8 @@ impl Version {
         Ok(Version { fences: fences(&levels, order.user()), bytes, levels })
     }
 
-    /// Checks the invariants of a version, which all edits of this engine preserve. Returns the
-    /// first broken one. (A damaged MANIFEST may break any of them.)
+    /// Checks the invariants of a version, which all edits of this engine preserve. Returns a
+    /// description of the first broken invariant. (A damaged MANIFEST may break any invariant.)
     pub(crate) fn check(&self, order: &InternalComparator) -> std::result::Result<(), String> {
         let mut numbers = BTreeSet::new();
         for (level, file) in self.files() {
@@ -318,7 +318,7 @@ impl Version {
         Ok(())
     }
 
-    /// Returns the edit that turns an empty version into this one.
+    /// Returns the edit that turns an empty version into this version.
     pub(crate) fn to_edit(&self) -> VersionEdit {
         VersionEdit {
             new_files: self.files().map(|(level, file)| file.to_edit(level)).collect(),
@@ -327,8 +327,8 @@ impl Version {
     }
 }
 
-/// Returns the total size of the tables, in bytes. Sizes from a damaged MANIFEST may add up to any
-/// number.
+/// Returns the total size of the tables, in bytes. The sizes in a damaged MANIFEST may be
+/// arbitrary, so the sum saturates.
 fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
     files.iter().fold(0, |sum, file| sum.saturating_add(file.file_bytes))
 }
@@ -353,7 +353,7 @@ fn bad_level(level: usize) -> Error {
 /// Sorts the tables of a level.
 ///
 /// # Errors
-/// Corruption if level 0 has a table twice, or tables of a sorted level overlap.
+/// Corruption if level 0 has a table twice, or if tables of a sorted level overlap.
 fn sort_level(
     level: usize,
     files: &mut [Arc<TableFile>],

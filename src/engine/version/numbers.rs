@@ -25,13 +25,13 @@ impl FileNumbers {
         self.0.load(Relaxed)
     }
 
-    /// Skips `taken`, which is below [`MAX_FILE_NUMBER`], and all numbers before it.
+    /// Skips all numbers up to `taken`, which must be below [`MAX_FILE_NUMBER`].
     pub(crate) fn skip(&self, taken: u64) {
         debug_assert!(taken < MAX_FILE_NUMBER, "the number {taken} leaves too few");
         self.0.fetch_max(taken + 1, Relaxed);
     }
 }
 
-/// Exclusive upper bound of the file numbers accepted from disk, so that the numbers handed out
-/// after them never wrap around.
+/// Exclusive upper bound of the file numbers accepted from disk, so that file numbers handed out
+/// later never wrap around.
 pub(crate) const MAX_FILE_NUMBER: u64 = 1 << 62;

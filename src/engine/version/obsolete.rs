@@ -1,29 +1,30 @@
 //! The removal of files that are not needed any more.
 //!
 //! 1. A table is obsolete once the edit that drops it is durable.
-//! 2. It is thrown away when the last version that names it is dropped: the current version, or one
-//!    that a snapshot or a cursor still has.
-//! 3. It is removed at the next [`Trash::empty`]: the background calls it after its work and after
-//!    a range delete, and so does a dropped cursor, iterator or snapshot, once it has released its
-//!    view.
+//! 2. An obsolete table is put into the [`Trash`] when the last version that names it is dropped. A
+//!    snapshot or a cursor may keep an old version alive.
+//! 3. The table is removed at the next [`Trash::empty`]. The background calls `empty` after its
+//!    work and after a range delete. A dropped cursor, iterator or snapshot calls `empty` once it
+//!    has released its view.
 //!
-//! Logs and MANIFESTs have one user, the engine, which removes them itself.
+//! Only the engine uses logs and MANIFESTs, and it removes them itself.
 //!
-//! # Why no view names a table that is gone
-//! While an engine runs, only [`Trash`] removes its tables, and never one whose number belongs to a
-//! live [`TableFile`](crate::engine::version::TableFile). A view names tables only through
-//! `TableFile`s. Removals come from:
-//! - the drop of a `TableFile` that was marked obsolete. It is marked after the edit that drops it
-//!   is durable. Every view made before holds it, and no view made later names it, because an edit
-//!   that moves it keeps the same object, and an edit that drops a table which is not in the
-//!   current version is refused (`VersionSet::commit`).
-//! - a merge or a flush that failed before its edit was tried: no version has named its outputs.
-//!   If the edit failed, or may have failed, they stay for the next open.
+//! # Why no view names a removed table
+//! While an engine runs, only [`Trash`] removes the engine's tables, and it never removes a table
+//! whose number belongs to a live [`TableFile`](crate::engine::version::TableFile). A view names
+//! tables only through `TableFile`s. Removals have two causes:
+//! - A `TableFile` that was marked obsolete is dropped. It is marked after the edit that drops it
+//!   is durable. Every view made before that edit holds the `TableFile`. No view made later names
+//!   it, because an edit that moves a table keeps the same `TableFile`, and an edit that drops a
+//!   table that is not in the current version is refused (`VersionSet::commit`).
+//! - A merge or a flush failed before it tried to commit its edit, so no version has named its
+//!   outputs. If the edit failed, or may have failed, the outputs stay until the next open.
 //!
-//! An open removes tables that its MANIFEST does not name, before there is a view and with the
-//! directory locked; that lock is held until the last view is dropped. Numbers are not handed out
-//! twice: those that a MANIFEST named are below its next file number, so even a late removal, after
-//! the database was closed, hits no table that a later open wrote.
+//! An open removes the tables that its MANIFEST does not name. It does so before any view exists
+//! and with the directory locked; the lock is held until the last view is dropped. File numbers are
+//! not handed out twice: the numbers of the tables that a MANIFEST has named are below its next
+//! file number. So even a late removal, after the database was closed, cannot hit a table that a
+//! later open wrote.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,8 +45,8 @@ pub(crate) struct Trash {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     tables: Mutex<Tables>,
-    /// Mirror of `tables.thrown.is_empty()`, so that `empty` can return without the lock. Written
-    /// under that lock.
+    /// Copy of `tables.thrown.is_empty()`, so that `empty` can return without the lock of `tables`.
+    /// Written under that lock.
     is_empty: AtomicBool,
     /// The lock of the directory, while it is held.
     lock: Option<Weak<dyn FileLock>>,
@@ -53,9 +54,9 @@ pub(crate) struct Trash {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// Numbers of the tables that versions name, each with the count of its `TableFile`s.
+    /// Numbers of the tables that versions name, each with the count of the table's `TableFile`s.
     named: BTreeMap<u64, usize>,
-    /// Numbers of the tables to remove at the next `empty`.
+    /// Numbers of the tables in the trash, which the next `empty` removes.
     thrown: Vec<u64>,
 }
 
@@ -71,32 +72,33 @@ impl Trash {
         }
     }
 
-    /// Returns the trash, which from now on removes nothing once `lock`, the directory's lock, has
-    /// been replaced.
+    /// Makes the trash remove nothing any more once `lock`, the directory's lock, has been
+    /// replaced. Returns the trash.
     pub(crate) fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
         self.lock = Some(Arc::downgrade(lock));
         self
     }
 
-    /// Checks that the directory is the one that was locked, and not one that another process has
-    /// made since under the same name. Querying the lock file would be too expensive for each
-    /// single write, but not for the writing of a whole file.
+    /// Checks that the directory is still the one that was locked, and not a new directory that
+    /// another process has created under the same name. This queries the lock file, which would be
+    /// too expensive for every write, but not for every new file.
     ///
     /// # Errors
-    /// An I/O error if it is another directory, or the lock file cannot be queried.
+    /// An I/O error if it is a different directory, or if the lock file cannot be queried.
     pub(crate) fn check_directory(&self) -> Result<()> {
         let checked = check_not_replaced(self.lock.as_ref());
         checked.map_err(|error| Error::io("use", &self.dir, error))
     }
 
-    /// Counts a `TableFile` of this number. The table is not removed before [`Trash::let_go`] was
-    /// called for each.
+    /// Counts one more `TableFile` of the table `number`. The table is not removed until
+    /// [`Trash::let_go`] has been called for each counted `TableFile`.
     pub(crate) fn hold(&self, number: u64) {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Takes back one [`Trash::hold`]: the `TableFile` no longer counts. If it is `obsolete`, the
-    /// table is left for the next [`Trash::empty`] to remove, so this can be called under any lock.
+    /// Undoes one [`Trash::hold`]: one `TableFile` less counts. If it was `obsolete`, the next
+    /// [`Trash::empty`] removes the table. This function does no I/O, so it can be called under any
+    /// lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();
         debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");
@@ -113,7 +115,7 @@ impl Trash {
         }
     }
 
-    /// Removes all tables that were thrown away.
+    /// Removes all tables in the trash.
     pub(crate) fn empty(&self) {
         if self.is_empty.load(Relaxed) {
             return;
@@ -126,7 +128,7 @@ impl Trash {
         self.remove(thrown.into_iter());
     }
 
-    /// Removes tables, except those that a version names.
+    /// Removes the tables `numbers`, except for tables that a version names.
     pub(crate) fn remove(&self, numbers: impl Iterator<Item = u64>) {
         if self.check_directory().is_err() {
             return;
@@ -140,7 +142,7 @@ impl Trash {
     }
 
     fn remove_file(&self, number: u64) {
-        // LevelDB before 1.14 gave tables another name.
+        // LevelDB before 1.14 gave tables a different file name.
         for file in [name::table_name(number), name::legacy_table_name(number)] {
             if self.fs.remove(&self.dir.join(file)).is_ok() {
                 return;

@@ -1,12 +1,13 @@
 //! The current version, and how a change to it becomes durable.
 //!
-//! 1. The caller makes the tables that an edit adds durable, with their names.
+//! 1. The caller makes the tables that an edit adds, and their directory entries, durable.
 //! 2. The edit is appended to the MANIFEST and synced ([`VersionSet::commit`]).
 //! 3. The caller shows the new version to readers.
 //! 4. Tables that the edit dropped may be removed.
 //!
-//! A MANIFEST that has grown too long, or that failed, is replaced: the new one begins with the
-//! whole current version, and is durable under its name before `CURRENT` is replaced by a rename.
+//! A MANIFEST that has grown too long, or whose write has failed, is replaced. The new MANIFEST
+//! begins with the whole current version. It is durable, with its directory entry, before `CURRENT`
+//! is replaced by a rename.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,8 @@ use crate::format::name::{self};
 use crate::fs::{Fs, has_other_names, sync_dir};
 use crate::log::LogWriter;
 
-/// The current version and the MANIFEST. Guarded by the manifest lock: one edit at a time.
+/// The current version and the MANIFEST. The manifest lock guards it, so edits are made one at a
+/// time.
 #[derive(Debug)]
 pub(crate) struct VersionSet {
     fs: Arc<dyn Fs>,
@@ -34,24 +36,24 @@ pub(crate) struct VersionSet {
     numbers: Arc<FileNumbers>,
     current: Arc<Version>,
     manifest: Option<Manifest>,
-    /// Earlier MANIFESTs that failed: `CURRENT` may name one of them until the next one is in
-    /// place.
+    /// Earlier MANIFESTs whose write failed. `CURRENT` may name one of them until the next MANIFEST
+    /// is in place.
     old_manifests: Vec<PathBuf>,
     /// Number of the first log whose records are not all in tables.
     log_number: u64,
     /// The highest sequence number in the tables.
     last_seq: SeqNo,
-    /// The error after which the MANIFEST is never written again.
+    /// The error after which no edit is written to the MANIFEST.
     failed: Option<Error>,
-    /// Whether the next open may find the edit that failed.
+    /// Whether the next open may find the edit that failed in the MANIFEST.
     in_doubt: bool,
-    /// Size in bytes above which a MANIFEST is replaced, if it is also more than twice as long as
-    /// its version needs.
+    /// Size in bytes above which a MANIFEST is replaced, if it is also more than twice its initial
+    /// length.
     rotate_bytes: u64,
 }
 
 impl VersionSet {
-    /// Starts from a recovered version. The first edit begins a new MANIFEST.
+    /// Creates the set from a recovered version. The first edit begins a new MANIFEST.
     ///
     /// # Errors
     /// Corruption of the recovered version.
@@ -83,7 +85,8 @@ impl VersionSet {
         })
     }
 
-    /// Continues the recovered MANIFEST, which must end cleanly, unless it has a second name.
+    /// Continues the recovered MANIFEST, which must end cleanly. Does nothing if the MANIFEST has a
+    /// second name (a hard link).
     ///
     /// # Errors
     /// I/O errors.
@@ -92,8 +95,8 @@ impl VersionSet {
         if has_other_names(&*self.fs, &path)? {
             return Ok(());
         }
-        // The next edit may declare all logs before a new one obsolete, so the new log's name must
-        // be durable.
+        // The next edit may declare all logs before a new log obsolete, so the new log's directory
+        // entry must be durable.
         sync_dir(&*self.fs, &self.dir)?;
         let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
         self.manifest = Some(Manifest {
@@ -131,8 +134,9 @@ impl VersionSet {
     /// filled in here.
     ///
     /// # Errors
-    /// I/O errors. After one the MANIFEST is never written again, because only the next open finds
-    /// out whether the edit is durable. Corruption if the edit drops a table that is not there.
+    /// I/O errors, after which the MANIFEST is never written again, because only the next open
+    /// finds out whether the edit is durable. Corruption if the edit drops a table that is not in
+    /// the current version.
     pub(crate) fn commit(&mut self, mut edit: VersionEdit) -> Result<Arc<Version>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -156,7 +160,7 @@ impl VersionSet {
             Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
             _ => self.rotate(&mut edit.clone()),
         };
-        // After a panic, too, it is not known whether the edit is durable.
+        // A panic, like an error, leaves it unknown whether the edit is durable.
         let written = catch_unwind(AssertUnwindSafe(write))
             .unwrap_or_else(|payload| Err(Error::panicked("an edit of the MANIFEST", &*payload)));
         self.failed = written.as_ref().err().cloned();
@@ -174,7 +178,7 @@ impl VersionSet {
         Ok(version)
     }
 
-    /// Checks that an edit leaves a sound version sound.
+    /// Checks that an edit breaks no invariant of a version that had no broken invariant.
     fn assert_stays_sound(&self, next: &Version) {
         if cfg!(debug_assertions) && self.current.check(&self.order).is_ok() {
             assert_eq!(next.check(&self.order), Ok(()), "after an edit");
@@ -182,7 +186,8 @@ impl VersionSet {
     }
 
     /// Checks that the tables dropped by an edit are in the current version. If two compactions had
-    /// an input in common, the second would bring back entries that the first dropped.
+    /// an input in common, the second compaction would bring back entries that the first one
+    /// dropped.
     fn check_dropped(&self, edit: &VersionEdit) -> Result<()> {
         let mut missing: BTreeSet<_> = edit.deleted_files.iter().copied().collect();
         for (level, file) in self.current.files() {
@@ -196,14 +201,14 @@ impl VersionSet {
         }
     }
 
-    /// After a failure, lets the next edit begin a new MANIFEST, without the edit that failed.
+    /// After a failure, makes the next edit begin a new MANIFEST, without the edit that failed.
     pub(crate) fn restart(&mut self) {
         if self.failed.take().is_some() {
             self.old_manifests.extend(self.manifest.take().map(|manifest| manifest.path));
         }
     }
 
-    /// Returns whether the next open may find the edit of a commit that failed, and need its
+    /// Returns whether the next open may find the edit of a failed commit, and then need the edit's
     /// tables.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt
@@ -228,7 +233,7 @@ impl VersionSet {
     }
 
     /// Writes the current version and `edit` into the new MANIFEST at `path`, names it in `CURRENT`
-    /// and removes the MANIFESTs before it.
+    /// and removes the earlier MANIFESTs.
     fn begin_manifest(&mut self, number: u64, path: &Path, edit: &VersionEdit) -> Result<()> {
         let path = path.to_path_buf();
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -252,8 +257,9 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Removes the remains of a new MANIFEST that failed, so that repeated attempts do not fill the
-    /// disk. If `CURRENT` names it or cannot be read, it stays until another one is in place.
+    /// Removes an incomplete new MANIFEST after a failure, so that repeated attempts do not fill
+    /// the disk. If `CURRENT` names that MANIFEST or cannot be read, the file stays until another
+    /// MANIFEST is in place.
     fn discard(&mut self, number: u64, path: PathBuf) {
         let is_named = !matches!(read_current(&*self.fs, &self.dir), Ok(named)
             if named != name::manifest_name(number));

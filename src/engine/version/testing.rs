@@ -1,12 +1,12 @@
-//! Versions written as text, for transcripts.
+//! Versions written as text, for transcript tests.
 //!
 //! ```text
 //! L0: 8:[a-f]@64K
 //! L1: 3:[a-c]@2M 4:[d-f#7]@2M
 //! ```
 //!
-//! A table is its number, its first and last key, and its size in bytes (by default 1). A key has
-//! the sequence number after its `#` (by default 1).
+//! A table is written as its number, its first and last key, and its size in bytes (1 if omitted).
+//! A key may be followed by `#` and its sequence number (1 if omitted).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, KeyKind, ParsedKey, internal_key};
 use crate::fs::MemFs;
 
-/// Returns the order of byte strings.
+/// Returns the order of internal keys whose user keys are in byte order.
 pub(crate) fn order() -> InternalComparator {
     InternalComparator::new(Arc::new(BytewiseComparator))
 }
@@ -65,7 +65,7 @@ pub(crate) fn table(level: usize, text: &str) -> NewFile {
     }
 }
 
-/// Parses the lines of a version. Returns the edit that turns an empty version into it.
+/// Parses the lines of a version. Returns the edit that turns an empty version into that version.
 pub(crate) fn edit<'a>(lines: impl IntoIterator<Item = &'a str>) -> VersionEdit {
     let mut edit = VersionEdit::default();
     for line in lines {
@@ -91,7 +91,7 @@ fn key_text(key: &[u8]) -> String {
     }
 }
 
-/// Returns a table as text: its number and keys.
+/// Returns a table as text: its number, first key and last key.
 pub(crate) fn table_text(file: &TableFile) -> String {
     format!("{}:[{}-{}]", file.number, key_text(&file.smallest), key_text(&file.largest))
 }
@@ -101,7 +101,7 @@ pub(crate) fn numbers<'a>(files: impl IntoIterator<Item = &'a Arc<TableFile>>) -
     files.into_iter().map(|file| file.number.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a version as text: a line for each level with tables.
+/// Returns a version as text: a line for each level that has tables.
 pub(crate) fn text(version: &Version) -> String {
     let levels = (0..NUM_LEVELS).filter(|&level| !version.level(level).is_empty());
     let line = |level| {

@@ -1,20 +1,21 @@
 //! Counts of the tombstones in tables, and the rule that says when they justify a compaction.
 //!
-//! A scan steps over every tombstone in its way, and a level within its target would keep them for
-//! ever. LevelDB's tables and MANIFESTs have no field for a count, so there are two sources, both
-//! in memory:
+//! A scan steps over every tombstone in its way. Without a rule, a level within its target size
+//! would keep its tombstones for ever. LevelDB's tables and MANIFESTs have no field for a number of
+//! tombstones, so there are two sources of counts, both in memory:
 //!
 //! - this process counts the entries that it writes into a table ([`EntryCounts`]);
-//! - a cursor that has passed [`CRAWL_TOMBSTONES`] in one step (a *crawl*) reports each table in
-//!   which it meets further tombstones. So the first slow scan finds the tables of earlier
-//!   processes.
+//! - a cursor that has passed more than [`CRAWL_TOMBSTONES`] tombstones in one step (a *crawl*)
+//!   reports each table in which it meets further tombstones. So the first slow scan finds the
+//!   tables that earlier processes wrote.
 //!
-//! Sampling tables when they are opened would find some of them earlier, at the cost of reads in
-//! every open.
-//! Only tombstones that every reader sees count: while a snapshot holds an older state, a
-//! compaction could not drop them. A compaction for tombstones takes them a level down, or drops
-//! them if no deeper level has a table in their range. So each table is compacted once for its
-//! tombstones, which are considered again only as part of a table of the next level.
+//! Sampling tables when they are opened would find some of these tables earlier, at the cost of
+//! reads in every open.
+//!
+//! Only tombstones that every reader sees are considered: while a snapshot holds an older state, a
+//! compaction cannot drop them. A compaction for tombstones moves them one level down, or drops
+//! them if no deeper level has a table in their range. So each table is compacted only once for its
+//! tombstones; they are considered again only as part of a table of the next level.
 
 use std::sync::OnceLock;
 
@@ -23,13 +24,13 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::format::expiry::{NEVER, TableExpiry};
 use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 
-/// Fewest tombstones for which a table is compacted, unless a cursor crawled over them. A higher
-/// number saves compactions and makes scans step over more.
+/// Minimum number of tombstones for which a table is compacted, unless a cursor crawled over them.
+/// A higher number saves compactions and makes scans step over more tombstones.
 pub(crate) const LEAST_TOMBSTONES: u64 = 256;
 
-/// Number of tombstones in a row, in one step of a cursor, above which the step is a crawl.
-/// Stepping over that many takes a few tenths of a millisecond. A higher number leaves slower scans
-/// unnoticed.
+/// Number of consecutive tombstones, in one step of a cursor, above which the step is a crawl.
+/// Stepping over 1,024 tombstones takes a few tenths of a millisecond. A higher number leaves
+/// slower scans unnoticed.
 pub(crate) const CRAWL_TOMBSTONES: u64 = 1024;
 
 /// Assumed bytes per entry of a table whose entries this process did not count. Only an estimate of
@@ -55,13 +56,14 @@ pub(crate) struct EntryCounts {
 }
 
 impl EntryCounts {
-    /// Checks that the counts can be those of a table.
+    /// Checks that the counts are consistent.
     fn check(&self) {
         debug_assert!(self.tombstones <= self.entries, "more tombstones than entries: {self:?}");
         debug_assert!(self.tombstones > 0 || self.newest_tombstone == 0, "{self:?}");
     }
 
-    /// Counts an entry. `expiry` is when it expires, and is ignored if the entry is a tombstone.
+    /// Counts an entry. `expiry` is the time at which the entry expires; it is ignored for a
+    /// tombstone.
     pub(crate) fn add(&mut self, entry: &ParsedKey<'_>, expiry: u64) {
         self.entries += 1;
         self.newest = self.newest.max(entry.seq);
@@ -74,18 +76,18 @@ impl EntryCounts {
         }
     }
 
-    /// Returns when the entries expire; `None` if none has an expiry.
+    /// Returns when the entries expire; `None` if no entry has an expiry.
     pub(crate) fn expiry(&self) -> Option<TableExpiry> {
         let expiry = TableExpiry { last: self.last_expiry, entries: self.expiring };
         (expiry.entries > 0).then_some(expiry)
     }
 }
 
-/// The tombstones of a table, as far as they were counted or met. Thread-safe.
+/// What is known about the tombstones of a table, from counts and from crawls. Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     counts: OnceLock<EntryCounts>,
-    /// Sequence number of the newest tombstone that a cursor crawled over; 0 if none did.
+    /// Sequence number of the newest tombstone that a cursor crawled over; 0 if no cursor did.
     crawled: AtomicU64,
 }
 
@@ -99,7 +101,7 @@ impl Tombstones {
     /// Records that a cursor crawled over tombstones of the table, the newest of which has the
     /// sequence number `seq`.
     pub(crate) fn crawled(&self, seq: SeqNo) {
-        // Load first, because a cursor reports the same crawl again and again.
+        // The value is loaded first, because a cursor reports the same crawl many times.
         if self.crawled.load(Relaxed) < seq.max(1) {
             self.crawled.fetch_max(seq.max(1), Relaxed);
         }
@@ -111,7 +113,7 @@ impl Tombstones {
     }
 
     /// Returns the counts made by this process when it wrote the table; `None` if another process
-    /// did.
+    /// wrote the table.
     pub(crate) fn counts(&self) -> Option<EntryCounts> {
         self.counts.get().copied()
     }
@@ -121,21 +123,21 @@ impl Tombstones {
         self.counts.get().map_or(0, |counts| counts.tombstones)
     }
 
-    /// Returns the sequence number of the newest entry; 0 if this process did not write the table,
-    /// whose entries are then older than the open of the database.
+    /// Returns the sequence number of the newest entry; 0 if this process did not write the table.
+    /// The entries of such a table are older than the open of the database.
     pub(crate) fn newest(&self) -> SeqNo {
         self.counts.get().map_or(0, |counts| counts.newest)
     }
 
-    /// Returns the number of entries of a table of `file_bytes`, estimated if they were not
-    /// counted.
+    /// Returns the number of entries of a table of `file_bytes` bytes, estimated if the entries
+    /// were not counted.
     pub(crate) fn entries(&self, file_bytes: u64) -> u64 {
         self.counts.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |counts| counts.entries)
     }
 
-    /// Returns whether the tombstones justify a compaction: they are numerous and at least half of
-    /// all entries, or a cursor crawled over them; and all readers, even one at `oldest_read`, see
-    /// them.
+    /// Returns whether the tombstones justify a compaction. They must be numerous and at least half
+    /// of all entries, or a cursor must have crawled over them. All readers, even one at
+    /// `oldest_read`, must see them.
     pub(crate) fn are_many(&self, oldest_read: SeqNo) -> bool {
         let crawled = self.crawled.load(Relaxed);
         match self.counts.get() {

@@ -1,4 +1,4 @@
-//! Transcripts of versions and of the tombstones of tables.
+//! Transcript tests of versions and of the tombstones of tables.
 
 use std::sync::Arc;
 

@@ -1,33 +1,34 @@
 //! The check of a transaction: has anything that it read been written since?
 //!
-//! The sequence numbers of the entries are the only record of when they were written. So a write
-//! pays nothing for the transactions that are open beside it, and a transaction conflicts with
-//! writes of every kind. A key that it read is checked by a search for the key's newest version; a
-//! range, by a search for an entry that is newer than the [`Horizon`].
+//! The only record of when an entry was written is its sequence number. A write therefore does no
+//! extra work for open transactions, and a transaction detects conflicts with writes of every kind.
+//! A key that the transaction has read is checked by searching for the key's newest version; a
+//! range, by searching for an entry that is newer than the [`Horizon`].
 //!
 //! # Why the newest version is always there
-//! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. The
-//! newest version of a key that was written after `s` is not dropped before:
-//! - A flush or a merge drops a version only if its inputs have a newer one of the same key
-//!   (`Retention::is_shadowed`), so it keeps the newest.
-//! - A merge drops a tombstone only if every sequence number that is read at is at or after it
-//!   (`Retention::all_see`). It lists these numbers (`ReadState::read_seqs`) after it has chosen
-//!   its inputs. If the snapshot was taken before that, `s` is among the numbers, and a tombstone
-//!   after `s` stays. If it was taken later, all entries of the inputs were visible by then, and
-//!   none of them is after `s`.
+//! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. If a key
+//! was written after `s`, the key's newest version is not dropped before then:
+//! - A flush or a merge drops a version only if its inputs contain a newer version of the same key
+//!   (`Retention::is_shadowed`), so it keeps the newest version.
+//! - A merge drops a tombstone only if every sequence number in use by a reader is at or after the
+//!   tombstone's (`Retention::all_see`). The merge lists the sequence numbers in use
+//!   (`ReadState::read_seqs`) after it has chosen its inputs. If the snapshot was taken before the
+//!   listing, `s` is in the list, and a tombstone after `s` stays. If the snapshot was taken later,
+//!   all entries of the inputs were already visible, so no entry is after `s`.
 //!
-//! # Parts that need no search
+//! # Parts of the database that need no search
 //! - A memtable whose last entry is not after the horizon.
 //! - A table whose newest entry is not after the horizon ([`Tombstones::newest`]). The writer of a
-//!   table records its newest entry; tables that this process did not write are older than every
-//!   snapshot.
-//! - All tables, if the version is the one that the horizon was taken with.
+//!   table records the sequence number of its newest entry; tables that this process did not write
+//!   are older than every snapshot.
+//! - All tables, if the current version is the one that the horizon records.
 //!
 //! # When the check runs
-//! A transaction checks everything once before it enters the queue of writers, and moves the
-//! horizon to that moment ([`Check::advance`]). The leader of its group checks again, under the
-//! commit lock, so that nothing comes in between. The second check looks only at what was written
-//! while the transaction was in the queue, which is at the end of the memtable.
+//! A transaction checks everything once before it enters the write queue, and moves the horizon to
+//! the time of that check ([`Check::advance`]). The leader of the transaction's group checks again,
+//! under the commit lock, so that no write can come between the check and the commit. The second
+//! check looks only at what was written while the transaction was in the queue; these entries are
+//! at the end of the memtable.
 //!
 //! [`Tombstones::newest`]: crate::engine::version::tombstones::Tombstones::newest
 
@@ -53,27 +54,27 @@ use crate::format::keyspace;
 use crate::table::reader::BlockReadOptions;
 use crate::table::sink::NoSink;
 
-/// Number of memtable entries that can be compared with the keys read in about the time of one
-/// lookup in the memtable. Raising it makes the check of a long transaction scan the newest entries
+/// Number of memtable entries that can be compared with a transaction's keys in about the time of
+/// one memtable lookup. Raising it makes the check of a long transaction scan the newest entries
 /// more often, instead of looking up each key.
 const ENTRIES_PER_LOOKUP: u64 = 2;
 
-/// A moment up to which the reads of a transaction are known to hold: only later writes can
-/// conflict with them.
+/// The point in time up to which everything that a transaction has read is known to be unchanged.
+/// Only later writes can conflict with the reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Horizon {
     /// Sequence number of the last write that need not be checked.
     seq: SeqNo,
-    /// A version whose tables need not be checked. A weak reference keeps its address from being
-    /// reused, but none of its tables.
+    /// A version whose tables need not be checked. The weak reference keeps the version's address
+    /// from being reused, without keeping its tables.
     version: Weak<Version>,
 }
 
 impl Horizon {
     /// Returns a snapshot of the database as it is now, and the horizon for reads from it.
     pub(crate) fn begin(state: &Arc<ReadState>) -> (Snapshot, Horizon) {
-        // The version is taken first: then none of its tables has an entry that the snapshot does
-        // not show.
+        // The version is read before the snapshot is taken, so that the snapshot shows every entry
+        // in the version's tables.
         let version = Arc::downgrade(&state.view().version);
         let snapshot = Snapshot::now(state);
         let seq = snapshot.sequence();
@@ -81,7 +82,7 @@ impl Horizon {
     }
 }
 
-/// A condition of a write: nothing in its read set may have been written since its horizon.
+/// The condition of a write: nothing in the read set may have been written since the horizon.
 #[derive(Debug)]
 pub(crate) struct Check {
     reads: ReadSet,
@@ -89,29 +90,31 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Returns the check that nothing in `reads` was written after the horizon, at which all of it
-    /// was read. The snapshot must be held until the check is done.
+    /// Returns a check that nothing in `reads` was written after `horizon`. Everything in `reads`
+    /// must have been read at the horizon. The transaction's snapshot must be held until the check
+    /// is done.
     pub(crate) fn new(reads: ReadSet, horizon: Horizon) -> Check {
         Check { reads, horizon }
     }
 
-    /// Checks everything written so far, and moves the horizon to this moment.
+    /// Checks everything written so far, and moves the horizon to the last visible write.
     ///
     /// # Errors
     /// [`Error::Conflict`]; corruption and I/O errors of tables.
     pub(crate) fn advance(&mut self, state: &ReadState) -> Result<()> {
-        // The sequence number is taken first: then the view has every write up to it.
+        // The sequence number is read before the view, so that the view has every write up to that
+        // number.
         let seq = state.visible_seq();
         let view = state.view_owned();
-        // A memtable may hold a write that is not visible yet. It is left to the second check: if
-        // this check refused the transaction and it ran again before that write is visible, it
-        // would conflict with the write again.
+        // A memtable may hold a write that is not visible yet. The second check covers that write:
+        // if this check refused the transaction because of it, a retry could begin before the write
+        // is visible and would conflict with it again.
         self.run_up_to(seq, state, &view)?;
         self.horizon = Horizon { seq, version: Arc::downgrade(&view.version) };
         Ok(())
     }
 
-    /// Checks everything that the view has.
+    /// Checks everything in the view.
     ///
     /// # Errors
     /// As [`Check::advance`].
@@ -119,7 +122,7 @@ impl Check {
         self.run_up_to(MAX_SEQ_NO, state, view)
     }
 
-    /// Checks everything that the view has, except for entries of memtables after `last`.
+    /// Checks everything in the view, except for memtable entries after `last`.
     fn run_up_to(&self, last: SeqNo, state: &ReadState, view: &ReadView) -> Result<()> {
         let order = state.order.user();
         let deleted = |span: &Span| self.reads.key_in(order, span);
@@ -140,7 +143,7 @@ impl Check {
         self.reads.spans.iter().try_for_each(|span| self.check_span_in_tables(state, view, span))
     }
 
-    /// Checks the operations of a batch that will be applied before this write.
+    /// Checks the operations of a batch that will be applied before the write that has this check.
     pub(super) fn run_on_batch(&self, order: &UserComparator, contents: &[u8]) -> Result<()> {
         for op in decode_ops(contents) {
             self.check_written(order, op?.key())?;
@@ -148,7 +151,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks a key that will be written before this write is applied.
+    /// Checks a key that will be written before the write that has this check is applied.
     pub(super) fn check_written(&self, order: &UserComparator, key: &[u8]) -> Result<()> {
         if self.reads.has(order, key) { Err(conflict(key)) } else { Ok(()) }
     }
@@ -222,7 +225,7 @@ impl Check {
     }
 }
 
-/// Returns the conflict error for `key`, a key as the database stores it.
+/// Returns the conflict error for `key`, which includes its keyspace prefix, if any.
 fn conflict(key: &[u8]) -> Error {
     let (keyspace, key) = match keyspace::split(key) {
         Some((name, key)) => (Some(Bytes::copy_from_slice(name)), key),

@@ -1,9 +1,9 @@
-//! Logs that are kept although their records are all in tables: [`Changes`] reads them.
+//! Logs that are kept for [`Changes`] to read, although all their records are in tables.
 //!
-//! Kept logs have lower numbers than the MANIFEST's log number, so that no open replays them.
-//! LevelDB and goleveldb remove them when they open the database; a reader of the changes in them
-//! then gets an error. A log is synced before the edit that makes it a kept log, so that a crash
-//! does not damage it.
+//! Kept logs have lower numbers than the log number in the MANIFEST, so an open does not replay
+//! them. LevelDB and goleveldb remove kept logs when they open the database; a reader of the
+//! changes in those logs then gets an error. A log is synced before the edit that makes it a kept
+//! log, so that a crash does not damage it.
 //!
 //! [`Changes`]: crate::engine::follow::changes::Changes
 
@@ -18,7 +18,7 @@ use crate::format::name;
 use crate::format::record::HEADER_BYTES;
 use crate::fs::Fs;
 
-/// Limits on the kept logs. A log stays while either limit keeps it.
+/// Limits on the kept logs. A log is kept while it is within either limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeepLimits {
     /// Total size, in bytes, up to which the newest logs are kept.
@@ -38,12 +38,12 @@ pub(crate) struct KeptLog {
     pub modified: SystemTime,
 }
 
-/// The logs that are kept, oldest first.
+/// The kept logs, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct KeptLogs(VecDeque<KeptLog>);
 
 impl KeepLimits {
-    /// Returns the limits that the options set; `None` if no log is kept.
+    /// Returns the limits set by the options, or `None` if the options keep no logs.
     pub(crate) fn of(options: &Options) -> Option<KeepLimits> {
         let limits = KeepLimits { bytes: options.keep_logs_bytes, age: options.keep_logs_for };
         (limits.bytes > 0 || !limits.age.is_zero()).then_some(limits)
@@ -51,7 +51,7 @@ impl KeepLimits {
 }
 
 impl KeptLog {
-    /// Syncs the log `number` and returns it; `None` if it has no record.
+    /// Syncs the log `number` and returns it. Returns `None` if the log has no records.
     ///
     /// # Errors
     /// I/O errors.
@@ -65,7 +65,7 @@ impl KeptLog {
         Ok(log)
     }
 
-    /// Returns the log `number` without syncing it; `None` if it has no record.
+    /// Returns the log `number` without syncing it. Returns `None` if the log has no records.
     fn found(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Option<KeptLog>> {
         let path = dir.join(name::log_name(number));
         let failed = |error| Error::io("read", &path, error);
@@ -82,9 +82,9 @@ impl KeptLog {
 }
 
 impl KeptLogs {
-    /// Returns the logs `numbers`, ascending, of a database that is being opened. Those from
-    /// `first_new` on were replayed by this open and are made durable. A log that cannot be read or
-    /// synced is left out.
+    /// Returns the kept logs of a database that is being opened. `numbers` are the file numbers of
+    /// the logs, ascending. The open has replayed the logs from `first_new` on, which are now made
+    /// durable. A log that cannot be read or synced is left out.
     pub(crate) fn at_open(fs: &dyn Fs, dir: &Path, numbers: &[u64], first_new: u64) -> KeptLogs {
         let look = |&number: &u64| match number < first_new {
             true => KeptLog::found(fs, dir, number).ok()?,
@@ -93,9 +93,9 @@ impl KeptLogs {
         KeptLogs(numbers.iter().filter_map(look).collect())
     }
 
-    /// Adds the `newest` logs, which are newer than all others. Then takes out the newest log that
-    /// neither limit keeps at the time `now`, and all logs before it. Returns the numbers of the
-    /// logs taken out.
+    /// Adds the logs `newest`, which are newer than all kept logs. Then takes the newest log that
+    /// is outside both limits at the time `now`, and every older log, out of the list. Returns the
+    /// numbers of the logs taken out.
     pub(crate) fn renew(
         &mut self,
         newest: Vec<KeptLog>,
@@ -117,7 +117,7 @@ impl KeptLogs {
         self.0.drain(..gone).map(|log| log.number).collect()
     }
 
-    /// Returns the numbers of the logs.
+    /// Returns the numbers of the kept logs.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|log| log.number)
     }
@@ -138,14 +138,14 @@ impl Engine {
         };
         let durable = |&(number, bytes): &(u64, Option<u64>)| {
             let log = KeptLog::durable(&*self.fs, &self.dir, number).ok()??;
-            // The file may be longer until it is closed.
+            // Until the log is closed, its file may be longer than the log itself.
             Some(KeptLog { bytes: bytes.unwrap_or(log.bytes), ..log })
         };
         logs.iter().filter_map(durable).collect()
     }
 
-    /// Removes the logs `done`, whose records are all in tables, except those in `keep`. Also
-    /// removes the kept logs that the limits no longer keep.
+    /// Removes the logs `done`, whose records are all in tables, except for the logs in `keep`.
+    /// Also removes the kept logs that are now outside the limits.
     pub(crate) fn remove_logs(&self, done: impl Iterator<Item = u64>, keep: Vec<KeptLog>) {
         let mut gone: BTreeSet<u64> = done.collect();
         if let Some(limits) = KeepLimits::of(&self.options) {
@@ -153,7 +153,7 @@ impl Engine {
             gone.extend(self.state.lock().logs.kept.renew(keep, limits, SystemTime::now()));
         }
         for log in gone {
-            // If the removal fails, the next open decides again.
+            // If the removal fails, the next open decides again whether to keep the log.
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
         }
     }
@@ -163,9 +163,8 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Returns the numbers of the logs that are kept out of `logs` logs. Each has 100 bytes and is
-    /// a minute younger than the one before it. The oldest has the number 5; the newest has the age
-    /// 0.
+    /// Creates `logs` logs of 100 bytes each and returns the numbers of the logs that are kept. The
+    /// numbers start at 5. The logs were last written a minute apart, and the newest has the age 0.
     fn kept(logs: u64, bytes: u64, minutes: u64) -> Vec<u64> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         let log = |at| KeptLog {
@@ -200,7 +199,7 @@ mod tests {
     fn kept_logs_have_no_gap() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         let old = now - Duration::from_secs(99);
-        // The clock was set back: the log in the middle looks older than the first one.
+        // The clock was set back, so the log in the middle looks older than the first log.
         let log = |number, modified| KeptLog { number, bytes: 1, modified };
         let logs = vec![log(3, now), log(4, old), log(7, now + Duration::from_secs(9))];
         let mut kept = KeptLogs::default();

@@ -1,22 +1,25 @@
 //! A write: from the queue into the log, from the log into the memtable.
 //!
-//! 1. The writer enters the [`queue`]. The one at its head leads; the others wait for its result.
-//! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
-//!    and begin a new log ([`wal`]).
-//! 3. It takes the next waiters into its group and merges their batches. A write whose [`check`]
-//!    fails is left out and gets an error. If the leader's own check fails, it takes no group.
-//! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
-//!    that.
-//! 5. It inserts the entries into the memtable and makes them visible, all at once.
-//! 6. It hands the lead to the next waiter, and the result to its group.
+//! 1. The writer enters the [`queue`]. The writer at the head of the queue leads; the others wait
+//!    for the leader's result.
+//! 2. The leader makes room in the memtable ([`pace`]): it may have to wait, or to freeze the
+//!    memtable and begin a new log ([`wal`]).
+//! 3. The leader takes the next waiters into its group and merges their batches. A write whose
+//!    [`check`] fails is left out and gets an error. If the leader's own check fails, it takes no
+//!    group.
+//! 4. The leader appends one record for the group to the log, and syncs the log if the leader's own
+//!    write asks for a sync.
+//! 5. The leader inserts the group's entries into the memtable and makes them visible, all at once.
+//! 6. The leader hands the lead to the next waiter, and the result to its group.
 //!
-//! A group is one record, so each of its batches survives a crash whole or not at all. If step 4
-//! fails, part of the record may be in the file. No record may follow it, so writes stop until
-//! [`Engine::resume`]. A writer that is alone takes two uncontended locks and allocates nothing.
+//! A group is one record, so each batch of the group survives a crash completely or not at all. If
+//! step 4 fails, part of the record may be in the file. No record may follow a partial one, so
+//! writes stop until [`Engine::resume`]. A lone writer takes two uncontended locks and allocates
+//! nothing.
 //!
-//! Every log begins with an empty batch that carries the next sequence number. LevelDB and
-//! goleveldb replay it without effect; recovery can tell from it whether the previous log lost its
-//! end.
+//! Every log begins with an empty batch that carries the next sequence number. The batch has no
+//! effect when LevelDB or goleveldb replays it; recovery uses it to tell whether the previous log
+//! lost its end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +44,7 @@ pub(crate) mod queue;
 pub(crate) mod read_set;
 pub(crate) mod wal;
 
-/// Largest buffer, in bytes, that is kept for the next group; a larger one is freed. Raising it
+/// Largest buffer, in bytes, that is kept for the next group; a larger buffer is freed. Raising it
 /// saves allocations for large groups but retains more memory.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
@@ -61,9 +64,9 @@ pub(crate) struct CommitState {
     /// this log is acknowledged, so that a crash never loses a write but keeps a later one.
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
-    /// acknowledged, the background flushes its records to a table. Syncing the log would not be
-    /// enough: a sync that failed before this process began may have left pages that can be read
-    /// but are not on disk.
+    /// acknowledged, the background flushes this log's records to a table. Syncing the log would
+    /// not be enough: a sync that failed before this process began may have left pages in memory
+    /// that can be read but are not on disk.
     pub replayed_log: Option<u64>,
     /// The memtable that holds the log's records.
     pub mem: Arc<Memtable>,
@@ -77,7 +80,7 @@ pub(crate) struct CommitState {
     /// Whether the log holds records that are not synced.
     pub unsynced: bool,
     /// Set while a batch is inserted and while the memtable is replaced. If a panic leaves it set,
-    /// the database must be opened again, which replays the log.
+    /// the database must be reopened, which replays the log.
     pub half_done: bool,
     /// Buffer in which the batches of a group are merged.
     pub group: WriteBatch,
@@ -90,7 +93,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors of the log, after which the database takes no more writes; [`Error::ReadOnly`]
-    /// from then on, and after background work has failed.
+    /// for every later write, and after background work has failed.
     pub(crate) fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
         let write = match self.queue.enter(write, options.sync) {
             Turn::Lead(write) => write,
@@ -106,7 +109,7 @@ impl Engine {
         result
     }
 
-    /// Commits `write` together with the `group` that it takes from the queue.
+    /// Commits `write` together with waiting writes, which are moved from the queue to `group`.
     fn lead(
         &self,
         commit: &mut CommitState,
@@ -134,8 +137,8 @@ impl Engine {
         result
     }
 
-    /// Refuses the waiters whose checks fail because of earlier writes, of the leader's `write`, or
-    /// of waiters before them in the group.
+    /// Refuses the waiters whose checks fail because of earlier writes, the leader's `write`, or
+    /// waiters before them in the group.
     fn refuse_conflicts(&self, write: &Write<'_>, group: &mut Group) {
         let mut at = 0;
         while let Some(waiter) = group.members.get(at) {
@@ -145,8 +148,8 @@ impl Engine {
             };
             match passed {
                 Ok(()) => at += 1,
-                // Removed only after the check: if a comparator panics, the waiter is still in the
-                // group.
+                // The waiter is removed only after its check, so that it is still in the group if a
+                // comparator panics during the check.
                 Err(error) => group.refused.push((group.members.remove(at), error)),
             }
         }
@@ -199,7 +202,7 @@ impl Engine {
             if sync { self.sync_log(commit, first_seq + count) } else { Ok(()) }
         });
         if let Err(error) = durable {
-            // The record may be in the file, whole or in part: no record may follow it.
+            // The record may be in the file, whole or in part, so no record may follow it.
             self.fail(error.clone());
             return Err(error);
         }
@@ -221,7 +224,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes all earlier writes durable, if any of them is not yet.
+    /// Makes all earlier writes durable. Does nothing if they are durable already.
     fn sync_earlier(&self, commit: &mut CommitState) -> Result<()> {
         if !commit.unsynced && commit.outgoing.is_empty() && commit.replayed_log.is_none() {
             return Ok(());

@@ -1,15 +1,16 @@
 //! Back-pressure: how writes are held back when flushes or compactions do not keep up.
 //!
-//! A writer that is faster than the background has to wait sooner or later. It waits briefly and
-//! often, so that no single write waits long:
+//! A writer that is faster than the background work has to wait sooner or later. It waits briefly
+//! and often, so that no single write waits long:
 //! 1. each time the memtable has grown by [`STEP_BYTES`], a writer waits for as long as the flush
 //!    needs to catch up, at most [`MAX_WAIT`] (`keep_pace`);
-//! 2. a full memtable is frozen only while fewer than [`MAX_FROZEN`] wait for their flush and level
-//!    0 has fewer than [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables (`wait_for_room`).
+//! 2. a full memtable is frozen only while fewer than [`MAX_FROZEN`] frozen memtables wait for
+//!    their flush and level 0 has fewer than [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables
+//!    (`wait_for_room`).
 //!
 //! With a memory budget ([`memory`](crate::engine::resources::memory)), each of these steps also
-//! looks at the memtables of all databases together: the largest one is frozen before it is full,
-//! and writers wait while the total is too large.
+//! checks the total size of the memtables of all databases: the largest memtable is frozen before
+//! it is full, and writers wait while the total is too large.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,37 +26,38 @@ use crate::engine::stats::metrics::{StallCause, micros_of};
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, State};
 
-/// Growth of the memtable, in bytes, between two checks of the pace. The step holds more than a
-/// thousand small entries, so that waits stay out of the 99.9th percentile. Raising it makes waits
-/// rarer and longer.
+/// Growth of the memtable, in bytes, between two checks of the pace. A step holds more than a
+/// thousand small entries, so fewer than one write in a thousand has to wait. Raising it makes
+/// waits rarer and longer.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
 
-/// Number of frozen memtables at which writes wait instead of freezing another. Raising it by one
-/// makes writes wait later and takes the memory of one more write buffer.
+/// Number of frozen memtables at which writes wait instead of freezing another memtable. Raising it
+/// by one makes writes wait later and takes the memory of one more write buffer.
 const MAX_FROZEN: usize = 2;
 
 /// Assumed duration of a flush, in microseconds per mebibyte, until the first flush is timed. A
 /// higher value makes the first waits longer.
 const FIRST_MICROS_PER_MIB: u64 = 4000;
 
-/// Longest wait at one step. Raising it lets the background catch up sooner, but shows in the
-/// latency of single writes.
+/// Longest wait at one step. Raising it lets flushes and compactions catch up sooner, but increases
+/// the latency of single writes.
 const MAX_WAIT: Duration = Duration::from_micros(2500);
 
-/// Shortest wait. Shorter ones are left to a later step, because a thread cannot sleep for so short
-/// a time. A higher value makes waits rarer and longer.
+/// Shortest wait. A step whose wait would be shorter does not wait, because a thread cannot sleep
+/// for so short a time; a later step waits longer instead. A higher value makes waits rarer and
+/// longer.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
-/// The progress of flushes, as writers see it. Thread-safe.
+/// The progress of flushes, from which writers compute how long to wait. Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// The memtables' share of the memory budget, if there is one.
     share: Option<Arc<MemtableShare>>,
     /// Bytes of frozen memtables that are not in a table yet.
     unflushed: AtomicU64,
-    /// Bytes of the memtable being flushed that are written already.
+    /// Bytes of the memtable being flushed that are already in the table.
     written: AtomicU64,
-    /// Microseconds that the last flush took for a mebibyte; 0 before the first.
+    /// Microseconds per mebibyte that the last flush took; 0 before the first flush.
     micros_per_mib: AtomicU64,
 }
 
@@ -70,7 +72,7 @@ impl Pace {
         self.share.as_ref()
     }
 
-    /// Records that a memtable of `bytes` was frozen.
+    /// Records that a memtable of `bytes` bytes was frozen.
     pub(crate) fn frozen(&self, bytes: u64) {
         self.unflushed.fetch_add(bytes, Relaxed);
         if let Some(share) = &self.share {
@@ -78,14 +80,14 @@ impl Pace {
         }
     }
 
-    /// Begins the flush of a frozen memtable of `bytes`. The progress of a flush that failed is
-    /// forgotten: the next one starts from the beginning.
+    /// Begins the flush of a frozen memtable of `bytes` bytes. Resets the progress of a flush that
+    /// failed, because the next flush starts from the beginning.
     pub(crate) fn flush(&self, bytes: u64) -> FlushProgress<'_> {
         self.written.store(0, Relaxed);
         FlushProgress { pace: self, bytes }
     }
 
-    /// Records that a memtable of `bytes` was flushed in `time`.
+    /// Records that a memtable of `bytes` bytes was flushed in `time`.
     pub(crate) fn timed(&self, bytes: u64, time: Duration) {
         let micros = (time.as_micros() as u64).saturating_mul(1 << 20);
         if let Some(micros) = micros.checked_div(bytes) {
@@ -94,8 +96,8 @@ impl Pace {
     }
 
     /// Returns the time that the flush of earlier memtables needs to catch up with a memtable of
-    /// `mem_bytes`. The flush should end by the time the memtable is half full, so that memory
-    /// holds at most one and a half memtables.
+    /// `mem_bytes` bytes. The flush should end by the time the memtable is half full, so that
+    /// memory holds at most one and a half memtables.
     fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
         let unflushed = self.unflushed.load(Relaxed).saturating_sub(self.written.load(Relaxed));
         if unflushed == 0 {
@@ -111,7 +113,7 @@ impl Pace {
     }
 }
 
-/// The progress of one flush; there is one at a time.
+/// The progress of the running flush. Only one flush runs at a time.
 pub(crate) struct FlushProgress<'a> {
     pace: &'a Pace,
     /// Size of the memtable.
@@ -119,7 +121,7 @@ pub(crate) struct FlushProgress<'a> {
 }
 
 impl FlushProgress<'_> {
-    /// Records that another `bytes` of the memtable are in the table.
+    /// Records that another `bytes` bytes of the memtable are in the table.
     pub(crate) fn advance(&self, bytes: u64) {
         let written = self.pace.written.load(Relaxed).saturating_add(bytes);
         self.pace.written.store(written.min(self.bytes), Relaxed);
@@ -137,9 +139,9 @@ impl FlushProgress<'_> {
 }
 
 impl Engine {
-    /// Makes room for another group in the memtable: holds the writer back, or freezes a full
-    /// memtable, after waiting for flushes and compactions. With `force`, any memtable that is not
-    /// empty counts as full.
+    /// Makes room for another group in the memtable: makes the writer wait briefly, or freezes a
+    /// full memtable after waiting for flushes and compactions. With `force`, any memtable that is
+    /// not empty counts as full.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] or [`Error::Closed`] if the database takes no more writes; I/O errors of
@@ -172,7 +174,7 @@ impl Engine {
     }
 
     /// Freezes the memtable because another database asked for its memory. Does nothing while a
-    /// writer holds the commit lock: writers look at the budget themselves.
+    /// writer holds the commit lock, because writers check the budget themselves.
     pub(crate) fn give_up_memtable(&self) -> Result<()> {
         let Some(mut commit) = self.commit.try_lock() else { return Ok(()) };
         let may_freeze = {
@@ -217,7 +219,7 @@ impl Engine {
         result
     }
 
-    /// Records that a writer waits.
+    /// Records that a writer has begun to wait.
     fn begin_stall(&self, state: &mut State, cause: StallCause) {
         if state.lifecycle.stall.replace(cause).is_none() {
             self.observe(|| EventKind::StallBegan { cause });
@@ -232,10 +234,10 @@ impl Engine {
         self.metrics.stall(cause, waited);
     }
 
-    /// Asks the background for the next log once half the write buffer is full.
+    /// Asks for the next log to be created in the background, once half the write buffer is full.
     fn order_spare_log(&self, mem_bytes: usize) {
-        // Without `reuse_logs` only: an open could not continue the last log if an empty one
-        // followed it.
+        // No spare log is created with `reuse_logs`, because an open could not continue the last
+        // log if an empty log followed it.
         if mem_bytes < self.options.write_buffer_bytes / 2 || self.options.reuse_logs {
             return;
         }
@@ -246,8 +248,8 @@ impl Engine {
         }
     }
 
-    /// Holds a writer back for as long as it is ahead of the background, at most [`MAX_WAIT`]. It
-    /// waits [`MAX_WAIT`] if memtables take too much of the memory budget.
+    /// Makes a writer wait until the background work has caught up, but at most for [`MAX_WAIT`].
+    /// If memtables take too much of the memory budget, the writer waits for [`MAX_WAIT`].
     fn keep_pace(&self, mem_bytes: usize, pressure: Pressure) {
         let mut wait = match pressure {
             Pressure::SlowDown => MAX_WAIT,
@@ -375,7 +377,7 @@ mod tests {
         pace.frozen(64 * MIB);
         let lead = || pace.lead(0, 0);
         let all = lead();
-        // Estimated sizes of entries may add up to more than the memtable's.
+        // The estimated sizes of the entries may add up to more than the size of the memtable.
         for (reported, left) in [(32, all / 2), (128, Duration::ZERO)] {
             let flush = pace.flush(64 * MIB);
             assert_eq!(lead(), all);

@@ -1,12 +1,12 @@
 //! The queue of writers: who leads the next group, and who joins it.
 //!
-//! 1. A writer enters. If there is no leader, it leads; otherwise it waits, with its write in a
-//!    batch.
-//! 2. The leader of a synced group may wait a moment for the writers of the last group to return
-//!    ([`WriteQueue::gather`]).
-//! 3. It takes waiters from the front of the queue as long as they fit ([`WriteQueue::group`]),
-//!    merges their batches and commits them as one.
-//! 4. It hands the lead to the next waiter, if there is one, and the result to its group
+//! 1. A writer enters the queue. If there is no leader, the writer leads; otherwise it copies its
+//!    write into a batch and waits.
+//! 2. The leader of a synced group may wait briefly for the writers of the last group to write
+//!    again ([`WriteQueue::gather`]).
+//! 3. The leader takes waiters from the front of the queue as long as they fit
+//!    ([`WriteQueue::group`]), merges their batches and commits them as one batch.
+//! 4. The leader hands the lead to the next waiter, if there is one, and the result to its group
 //!    ([`WriteQueue::leave`]).
 
 use std::collections::VecDeque;
@@ -28,21 +28,22 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 /// groups larger and small writes slower.
 const SMALL_WRITE_BYTES: usize = 128 << 10;
 
-/// A leader waits at most `last_sync / GATHER_DIVISOR` for the previous group's writers to return
-/// before it syncs without them. Raising the divisor shortens the wait and makes groups smaller.
+/// A leader waits at most `last_sync / GATHER_DIVISOR` for the previous group's writers to write
+/// again before it syncs without them. Raising the divisor shortens the wait and makes groups
+/// smaller.
 const GATHER_DIVISOR: u32 = 2;
 
-/// Largest exponent of the back-off for gathering: after the n-th timeout in a row the next 2^n
-/// groups do not wait, with n at most this. Raising it makes leaders wait in vain less often, but
-/// take longer to notice that writers return again.
+/// Largest value of the exponent `n` of the back-off for gathering: after `n` consecutive timeouts,
+/// the next 2^`n` groups do not wait. Raising it makes leaders wait in vain less often, but take
+/// longer to notice that writers come back again.
 const MAX_TIMEOUTS: u32 = 8;
 
-/// Longest duration of the last sync for which followers spin instead of parking: waking a parked
-/// thread takes about as long. Raising it saves wake-ups and uses more processor time.
+/// Duration of the last sync up to which followers spin instead of parking: waking a parked thread
+/// takes about as long as such a sync. Raising it saves wake-ups and uses more processor time.
 const MAX_SPIN: Duration = Duration::from_micros(250);
 
-/// Number of writers in the queue above which new arrivals park instead of spinning. Raising it
-/// uses more processor time.
+/// Number of writers in the queue above which new writers park instead of spinning. Raising it uses
+/// more processor time.
 const MAX_SPINNING_WRITERS: usize = 16;
 
 /// A write on its way into the queue. Puts and deletes borrow from the caller, so that a writer
@@ -54,7 +55,7 @@ pub(crate) enum Write<'a> {
     Delete(&'a [u8]),
     /// Applies any number of puts and deletes atomically.
     Batch(WriteBatch),
-    /// Applies a batch if the check passes when its turn comes.
+    /// Applies a batch if the check passes when the batch is about to be committed.
     Checked(WriteBatch, Arc<Check>),
 }
 
@@ -139,8 +140,8 @@ struct Line {
     waiting: VecDeque<Arc<Waiter>>,
     /// Number of waiting writers at which the leader stops gathering; 0 if it is not gathering.
     wanted: usize,
-    /// Number of writers that may soon write again: those of the last group, and those that were
-    /// waiting when it ended.
+    /// Number of writers that may soon write again: the members of the last group, and the writers
+    /// that were waiting when the group ended.
     expected: usize,
     /// Number of consecutive gathers that timed out.
     timeouts: u32,
@@ -151,7 +152,7 @@ struct Line {
 }
 
 impl Line {
-    /// Checks the invariants that hold whenever the lock of the line is free.
+    /// Checks the invariants that hold whenever no thread holds the queue's lock.
     fn check(&self) {
         debug_assert!(self.led || self.waiting.is_empty(), "writers wait and nobody leads");
         debug_assert!(self.led || self.wanted == 0, "nobody leads, but a leader waits");
@@ -161,13 +162,13 @@ impl Line {
     }
 }
 
-/// A waiting writer, with its write.
+/// A waiting writer and its write.
 #[derive(Debug)]
 pub(super) struct Waiter {
     sync: bool,
     bytes: usize,
     pub(super) batch: Mutex<WriteBatch>,
-    /// Check that must pass for the batch to be applied.
+    /// Check that must pass before the batch is applied.
     pub(super) check: Option<Arc<Check>>,
     signal: Mutex<Signal>,
     signalled: Condvar,
@@ -206,13 +207,13 @@ impl Waiter {
 pub(super) struct Group {
     /// Waiters whose writes are committed with the leader's.
     pub members: Vec<Arc<Waiter>>,
-    /// Waiters whose checks failed, with their errors. They, too, wait for the end of the group: a
-    /// transaction that is run again then sees the write that it conflicts with.
+    /// Waiters whose checks failed, and the errors. These waiters also wait for the end of the
+    /// group, so that a transaction that is run again sees the write that it conflicted with.
     pub refused: Vec<(Arc<Waiter>, Error)>,
 }
 
 impl Group {
-    /// Gives `result` to the members, and their errors to the waiters that were refused.
+    /// Gives `result` to the members, and each refused waiter its own error.
     #[inline(never)]
     fn give(self, result: &Result<()>) {
         for waiter in self.members {
@@ -225,9 +226,9 @@ impl Group {
 }
 
 impl WriteQueue {
-    /// Takes the lead, or waits until the lead is handed over or another leader has handled the
-    /// write. Returns the writer's next step. A write with a key or value that is too long is
-    /// refused.
+    /// Makes the writer the leader, or waits until the lead is handed to it or another leader has
+    /// handled the write. Returns the writer's next step. Refuses a write with a key or value that
+    /// is too long.
     #[inline]
     pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
         if let Err(error) = write.check() {
@@ -242,7 +243,7 @@ impl WriteQueue {
         self.wait_in(line, write, sync)
     }
 
-    /// Waits in `line` until the lead is handed over or another leader has handled the write.
+    /// Waits in `line` until this writer is given the lead or another leader has handled the write.
     #[inline(never)]
     fn wait_in<'a>(
         &self,
@@ -278,8 +279,8 @@ impl WriteQueue {
         }
     }
 
-    /// Moves the other members of the group that `write` leads from the queue to `group`, and waits
-    /// for more of them first if the group is synced. `last_sync` is the duration of the last sync.
+    /// Moves waiters from the queue to `group`, to join the group that `write` leads. If the group
+    /// is synced, first waits for more writers. `last_sync` is the duration of the last sync.
     #[inline]
     pub(super) fn take_group(
         &self,
@@ -294,13 +295,14 @@ impl WriteQueue {
         self.group(write.bytes(), sync, group);
     }
 
-    /// Waits briefly for the writers of the last group to write again: with them the group is about
-    /// twice as large, and one sync serves them all. The last sync took `last_sync`. Each time the
-    /// writers do not come, more of the following groups skip the wait.
+    /// Waits briefly for the writers of the last group to write again, so that the group becomes
+    /// about twice as large and one sync serves all its writers. `last_sync` is the duration of the
+    /// last sync. Each time the writers do not come back, more of the following groups skip the
+    /// wait.
     fn gather(&self, last_sync: Duration) {
         let mut line = self.line.lock();
         debug_assert!(line.led, "the leader gathers");
-        // A follower waits for the sync that is under way, and then for its own.
+        // A follower waits for the running sync, and then for the sync of its own group.
         line.spin = if last_sync <= MAX_SPIN { 2 * last_sync } else { Duration::ZERO };
         let wanted = line.expected.saturating_sub(1);
         if line.waiting.len() >= wanted {
@@ -333,8 +335,8 @@ impl WriteQueue {
         line.check();
     }
 
-    /// Moves the waiters that fit into a group led by a write of `bytes` from the front of the
-    /// queue to `group`.
+    /// Moves waiters from the front of the queue to `group`, as long as they fit into a group led
+    /// by a write of `bytes` bytes.
     #[inline]
     fn group(&self, bytes: usize, sync: bool, group: &mut Vec<Arc<Waiter>>) {
         let limit =
@@ -424,7 +426,8 @@ mod tests {
         assert_eq!(queue.line.lock().expected, 3);
     }
 
-    /// A large write, in whatever form, takes no other writes into its group; a small one does.
+    /// Checks that a large write of any kind takes no other write into its group, and that a small
+    /// write takes one.
     #[test]
     fn a_group_is_as_large_as_its_leader_allows() {
         let large = vec![b'x'; MAX_GROUP_BYTES];
@@ -463,7 +466,7 @@ mod tests {
         let mut waited = 0;
         for _ in 0..1000 {
             let patient = queue.line.lock().ungathered == 0;
-            // A wait that the back-off does not prevent would take a minute.
+            // If the back-off did not prevent the wait, the wait would take a minute.
             queue.gather(if patient { Duration::from_micros(10) } else { LONG });
             waited += u32::from(patient);
         }

@@ -1,5 +1,5 @@
-//! The read set of a transaction: keys and ranges of keys, sorted, so that a key is found among
-//! them in logarithmic time.
+//! The read set of a transaction: sorted keys and sorted ranges of keys. Whether a key was read is
+//! found in logarithmic time.
 
 use std::ops::Bound;
 
@@ -37,7 +37,7 @@ pub(crate) struct ReadSet {
 }
 
 impl ReadSet {
-    /// Returns the set of these keys and ranges, in any order.
+    /// Returns the set of `keys` and `spans`, which may be in any order.
     pub(crate) fn new(
         order: &UserComparator,
         mut keys: Vec<Vec<u8>>,
@@ -48,7 +48,7 @@ impl ReadSet {
         ReadSet { keys, spans }
     }
 
-    /// Returns whether nothing was read.
+    /// Returns whether the transaction has read nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.spans.is_empty()
     }
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// Whatever the ranges, the merged ones contain exactly the same keys.
+    /// Checks that merged ranges contain exactly the same keys as the ranges before the merge.
     #[test]
     fn merged_ranges_contain_what_the_ranges_contained() {
         for reverse in [false, true] {

@@ -1,14 +1,14 @@
 //! The files of the write-ahead log.
 //!
 //! The life of a log:
-//! 1. *spare*: created ahead of its use by the background, once the memtable is half full
+//! 1. *spare*: created in the background before it is needed, once the memtable is half full
 //!    ([`Engine::create_spare_log`]);
 //! 2. *current*: begins with an empty batch that carries the next sequence number, and takes a
 //!    record for each group of writes;
-//! 3. *outgoing*: its memtable was frozen ([`Engine::freeze`]) while it held unsynced records, so
-//!    that a synced write to the next log syncs it first;
-//! 4. *done*: it needs no sync any more; the background closes it;
-//! 5. removed or [kept](super::kept), once its memtable is a table.
+//! 3. *outgoing*: its memtable was frozen ([`Engine::freeze`]) while the log held unsynced records;
+//!    a synced write to the next log syncs the outgoing log first;
+//! 4. *done*: the log needs no sync any more, and is closed in the background;
+//! 5. removed or [kept](super::kept), once its records are in a table.
 
 use std::io;
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ pub(crate) struct OutgoingLog {
     pub path: PathBuf,
     /// The log, still open.
     pub log: LogWriter,
-    /// The sequence number after the log's last one.
+    /// The sequence number that follows the log's last one.
     pub next_seq: SeqNo,
 }
 
@@ -66,7 +66,8 @@ pub(crate) fn empty_batch(next_seq: SeqNo) -> WriteBatch {
     batch
 }
 
-/// A log created before it is needed, because creating a file can be slow while others are synced.
+/// A log created before it is needed, because creating a file can be slow while other files are
+/// being synced.
 #[derive(Debug)]
 pub(crate) struct SpareLog {
     /// File number of the log.
@@ -151,7 +152,8 @@ impl Engine {
             if let Some(error) = &state.lifecycle.failed {
                 return Err(error.clone());
             }
-            // At close this thread flushes, once the background has ended its last flush.
+            // While the database is closing, this thread flushes, once the background's last flush
+            // has ended.
             if state.lifecycle.closing && !state.flushing {
                 state.flushing = true;
                 drop(state);
@@ -171,8 +173,8 @@ impl Engine {
     fn create_log(&self) -> Result<SpareLog> {
         self.trash.check_directory()?;
         let number = self.numbers.take();
-        // The log is listed before it is created, so that the file of a failed attempt is removed,
-        // too.
+        // The log is listed before its file is created, so that the file is removed even if this
+        // attempt fails.
         self.state.lock().logs.on_disk.insert(number, Some(0));
         let plain = !self.options.preallocate_logs;
         SpareLog::create(&*self.fs, &self.dir, number, plain)
@@ -187,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// Creates the next log ahead of its use.
+    /// If this attempt fails, the next freeze tries again and reports the error.
     pub(crate) fn create_spare_log(&self) {
         // After a failure the next freeze tries again, and reports the error.
         let spare = self.create_log().ok();
@@ -197,7 +199,7 @@ impl Engine {
     /// Freezes the memtable and begins the next one, with a log of its own.
     ///
     /// # Errors
-    /// I/O errors of the new log; then nothing has changed.
+    /// I/O errors of the new log, after which nothing has changed.
     pub(crate) fn freeze(&self, commit: &mut CommitState) -> Result<()> {
         debug_assert!(!commit.half_done, "a memtable that was cut short is not frozen");
         let spare = self.state.lock().logs.spare.take();
@@ -318,7 +320,7 @@ mod tests {
         };
         assert_eq!(marks(sync), [Some(2)]);
         assert_eq!(marks(|engine| drop(engine.close().unwrap_err())), [Some(2)]);
-        // The sync of an earlier log fails first.
+        // The sync of the earlier log fails.
         let outgoing = |engine: &Arc<Engine>| {
             engine.freeze(&mut engine.commit.lock()).unwrap();
             engine.write(&synced, Write::Put(b"b", b"")).unwrap_err();

@@ -6,9 +6,9 @@ use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
 
-/// Number of versions of one key after which a cursor seeks past the rest. A seek costs as much as
-/// a few dozen steps. Lowering it makes short runs of versions slower; raising it makes long runs
-/// slower.
+/// Number of versions of one key after which a cursor seeks past the remaining versions. A seek
+/// costs as much as a few dozen steps. Lowering it makes short runs of versions slower; raising it
+/// makes long runs slower.
 const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
@@ -35,13 +35,13 @@ impl Cursor {
         append_internal_key(&mut self.seek_key, &key, seq, kind);
     }
 
-    /// Walking backward, moves the merge before all versions of the seek key, a user key. Returns
-    /// whether the merge is at an entry.
+    /// In a backward walk, moves the merge before all versions of the seek key, which must be a
+    /// user key. Returns whether the merge is then at an entry.
     ///
     /// `visible` is whether the reader sees the version that the merge is at. If so, the newest
-    /// visible version is saved first. If not, there is none left to save: all visible versions
-    /// were passed already, or the walk began among newer versions, which can be added at any time,
-    /// and the visible ones lie after its start.
+    /// visible version is saved first. If not, no visible version is left to save: either the walk
+    /// has already passed all visible versions, or it began among newer versions, which can be
+    /// added at any time, and the visible versions sort after the point where the walk began.
     pub(super) fn pass_versions(&mut self, visible: bool, kind: &mut KeyKind) -> Result<bool> {
         let key = self.seek_key.clone();
         if visible {
@@ -83,8 +83,8 @@ mod tests {
     use crate::format::key::internal_key;
     use crate::fs::MemFs;
 
-    /// When a step backward begins, newer versions of the key may have arrived just before the
-    /// entry.
+    /// Checks a step backward that begins when newer versions of the key have just been added
+    /// before the entry.
     #[test]
     fn a_walk_backward_that_begins_among_newer_versions_does_not_turn_to_the_older_ones() {
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
@@ -100,7 +100,7 @@ mod tests {
         let mut cursor = reader.cursor(&ReadOptions::default()).unwrap();
         let seq = cursor.seq;
         (0..10 * MAX_STEPS_IN_KEY).for_each(|_| put("hot"));
-        // Creating another cursor sorts the new versions into their places.
+        // Creating another cursor sorts the new versions into the memtable's sorted order.
         reader.cursor(&ReadOptions::default()).unwrap();
         assert!(cursor.merge.seek(&internal_key(b"hot", seq + 1, KIND_FOR_SEEK)).unwrap());
         assert!(cursor.find_backward(true).unwrap());

@@ -1,4 +1,4 @@
-//! Transcripts of the pace: how far a writer is ahead of the flushes.
+//! Transcript tests of the pace, which show how far a writer is ahead of the flushes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Transcripts of the write queue: who joins a group, and how often a leader waits in vain.
+//! Transcript tests of the write queue: who joins a group, and how often a leader waits in vain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::base::transcript::{
 use crate::engine::write::queue::{Group, Signal, Waiter, WriteQueue};
 use crate::format::batch::WriteBatch;
 
-/// Returns a waiting write of the size in bytes given by `text`, synced if `text` ends in `s`.
+/// Returns a waiting write. `text` is the size of the write in bytes, followed by `s` if it is
+/// synced.
 fn waiter(text: &str) -> Arc<Waiter> {
     let size = text.strip_suffix('s');
     Arc::new(Waiter {
@@ -23,7 +24,7 @@ fn waiter(text: &str) -> Arc<Waiter> {
     })
 }
 
-/// Returns waiting writes as text.
+/// Returns the sizes of waiting writes as text.
 fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
     let size = |bytes: usize| match bytes {
         0..1024 => bytes.to_string(),
@@ -37,8 +38,8 @@ fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(" ") }
 }
 
-/// Lets the leaders of `groups` groups gather, all in vain. Returns how many groups skipped the
-/// wait between one wait and the next.
+/// Makes the leaders of `groups` groups gather in vain, one after the other. Returns how many
+/// groups skipped the wait between each two waits.
 fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;
