@@ -15,7 +15,7 @@ const MAX_CONFIGURATIONS: usize = 64;
 pub enum Filters {
     /// The filters that the files have.
     AsIs,
-    /// The files' filters are not used.
+    /// The filters that the files have, but lookups do not use them.
     Ignored,
     /// No filters.
     None,

@@ -16,8 +16,8 @@ use crate::workload::{Data, Rng, near_miss, near_miss_of};
 /// Maximum number of a database's keys from which lookups are chosen. They are held in memory, so a
 /// higher number takes more memory.
 const POOL_KEYS: usize = 200_000;
-/// Maximum number of attempts to make an absent key, between the first key and the last, by
-/// changing a present one. Raising it helps only if nearly all such changes give present keys.
+/// Maximum number of attempts to change a present key into an absent key that lies between the
+/// first and the last key. Raising it helps only if nearly all such changes give present keys.
 const TRIES: usize = 100;
 
 /// The value of `--lookups`.

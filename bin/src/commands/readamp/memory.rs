@@ -79,8 +79,8 @@ struct Left {
 struct Next {
     /// Reads from files saved per get if the cache gets the MiB.
     to_cache: f64,
-    /// The filters that are best with one more MiB, and the reads from files saved per get with
-    /// them.
+    /// The best filters for a budget with one more MiB, and the reads from files saved per get with
+    /// these filters.
     best_filters: String,
     to_best: f64,
 }

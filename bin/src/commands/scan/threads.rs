@@ -10,8 +10,8 @@ use crate::error::{CliError, Result};
 /// Size of a chunk of lines, in bytes. Smaller chunks are handed over more often.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Memory for the lines of a piece that are not printed yet, in bytes. A larger chunk is queued
-/// alone. With less memory, threads wait more often for the turn of their piece.
+/// Memory for the lines of a piece that are not printed yet, in bytes. A chunk larger than this is
+/// queued alone. With less memory, threads wait more often until their piece is printed.
 const PIECE_MEMORY_BYTES: usize = 8 << 20;
 
 /// Lines, and the number of entries in them.
