@@ -20,8 +20,8 @@ struct Bank {
 }
 
 impl Bank {
-    /// Moves `amount` between two accounts, unless the first has less. Returns whether it was
-    /// moved.
+    /// Moves `amount` between two accounts, unless the first has less than `amount`. Returns
+    /// whether the money was moved.
     fn transfer(&self, from: &str, to: &str, amount: u64) -> Result<bool> {
         let _held = self.accounts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now = self.db.snapshot();

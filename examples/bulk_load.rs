@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let tables = writer.finish()?;
 
-    // Readers see all of the tables or none, and so does an open after a crash.
+    // The ingest is atomic: readers, and an open after a crash, see all of the tables or none of
+    // them.
     let ingested = db.ingest(&tables)?;
     println!("{} entries in {} tables", ingested.entries, ingested.tables);
     eprintln!("in {:.2?}", began.elapsed());

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     clock.store(1600, Ordering::Relaxed);
     db.compact_range::<&str>(..)?;
     println!("{} offers are left", db.prefix("offer/")?.count());
-    // Until the next compaction, a reader looks at the expiry itself.
+    // Until the next compaction, a reader must check the expiry itself.
     clock.store(1700, Ordering::Relaxed);
     let offer = db.get("offer/0650")?;
     assert!(offer.is_some_and(|value| has_expired(&value, 1700)));

@@ -1,4 +1,4 @@
-//! Range deletes: old days of a log go at once, with their tables.
+//! Range deletes: removes old days of a log at once, together with their tables.
 //!
 //! ```text
 //! cargo run --release --example delete_range
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.compact_range::<&str>(..)?;
     let before = db.snapshot();
 
-    // Reads show all of the deletion or nothing, and so does an open after a crash.
+    // The deletion is atomic: reads, and an open after a crash, show all of it or none of it.
     let began = Instant::now();
     let done = db.delete_range("log/01".."log/29")?;
     println!("{} tables dropped, {} keys deleted one by one", done.tables, done.keys);

@@ -1,4 +1,4 @@
-//! Expiry: sessions that end by themselves.
+//! Expiry: sessions that expire by themselves.
 //!
 //! ```text
 //! cargo run --release --example expiry
@@ -13,7 +13,7 @@ use minikv::{Db, Expiry, Options, WriteBatch};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let home = tempfile::tempdir()?;
-    // A real program leaves the clock to the system.
+    // A real program sets no clock, and so uses the system's clock.
     let seconds = Arc::new(AtomicU64::new(1000));
     let now = seconds.clone();
     let options = Options::default()
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(sessions.get("s1")?, None);
     assert_eq!(sessions.iter()?.count(), 2);
 
-    // Space comes back in the background, or at once:
+    // Background compactions free the space of expired entries. This compaction frees it at once.
     sessions.compact_range::<&str>(..)?;
     Ok(())
 }

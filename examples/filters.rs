@@ -5,7 +5,7 @@
 //! memory says that the key is not in the data block, the block is not read.
 //!
 //! The columns, summed over all lookups:
-//! - *data blocks*: blocks read, from the cache or from a file; filters are there to save these;
+//! - *data blocks*: blocks read, from the cache or from a file; filters exist to save these reads;
 //! - *filter checks*: filters queried, one for each table whose range includes the key;
 //! - *negatives*: filters that said "not here", which is always right;
 //! - *false positives*: filters that said "maybe" about a block that does not have the key.

@@ -1,7 +1,7 @@
 //! A long listing in pages, as a web service returns it: `cargo run --example pages`.
 //!
-//! The token for the next page is the last key of this one. If entries are added or deleted between
-//! two pages, no other entry is repeated or left out.
+//! The token for the next page is the last key of the current page. If entries are added or deleted
+//! between two pages, no other entry is repeated or left out.
 
 use std::ops::Bound;
 

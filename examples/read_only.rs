@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let writer = Db::open(&dir, Options::default().create_if_missing(true))?;
     writer.put("day/1", "sunny")?;
 
-    // This is usually in another process.
+    // The reader is usually in another process.
     let reader = Db::open_read_only(&dir, Options::default())?;
     writer.put("day/2", "rain")?;
     println!("the reader sees {} days", reader.prefix("day/")?.count());

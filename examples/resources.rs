@@ -13,7 +13,7 @@ const ENTRIES: u32 = 50_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let home = tempfile::tempdir()?;
-    // All of them together use 64 MiB, three threads, and half of a disk's bandwidth.
+    // All databases together use 64 MiB, three threads, and half of a disk's bandwidth.
     let shared = Resources::default()
         .memory_bytes(64 << 20)
         .compaction_threads(2)

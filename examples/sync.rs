@@ -15,13 +15,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let home = tempfile::tempdir()?;
     let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
 
-    // Each of these is durable when it returns, and costs a sync.
+    // Each of these puts is durable when it returns, and costs a sync.
     let synced = WriteOptions::default().sync(true);
     (0..10).try_for_each(|i| db.put_with(&synced, format!("slow{i}"), ""))?;
     let slow = db.stats().wal_syncs;
 
-    // Until its thread has synced, each of these survives only the end of the process. Threads that
-    // wait for a sync share the next one.
+    // Until its thread has synced, each of these puts survives the end of the process, but not a
+    // loss of power. Threads that wait for a sync share the next sync.
     std::thread::scope(|scope| {
         let take = |thread: u32| -> minikv::Result<()> {
             for i in 0..ORDERS {

@@ -33,7 +33,7 @@ fn book(tx: &mut Transaction, guest: &str) -> Result<Option<u32>> {
 
 /// Books seats for a guest as long as there are any, and counts the bookings.
 fn book_all(db: &Db, guest: &str) -> Result<()> {
-    // Runs again whenever another thread was faster.
+    // `transact` runs the closure again whenever another thread was faster.
     while let Some(number) = db.transact(|tx| book(tx, guest))? {
         db.update("bookings", |old| Some(vec![old.map_or(0, |count| count[0]) + 1]))?;
         println!("{guest} has seat {number}");
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
         assert!(db.prefix(format!("guest/{guest}/"))?.count() <= SEATS_PER_GUEST);
     }
 
-    // Without `transact`: of two transactions that read the same key, the second to commit fails,
+    // Without `transact`, the second of two transactions that read the same key fails to commit,
     // and its error says why.
     let (mut first, mut second) = (db.transaction(), db.transaction());
     for (tx, value) in [(&mut first, "rain"), (&mut second, "sun")] {

@@ -1,4 +1,5 @@
-//! Command-line options that all commands share. Options of a single command are in its own file.
+//! Command-line options that all commands share. The options of a single command are in that
+//! command's file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +29,8 @@ build cannot read, 130 interrupted.
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
 
 const MAX_BLOCK_BYTES: usize = 64 << 20;
-/// Minimum write buffer, in bytes. A smaller one would write a table for every few entries.
+/// Minimum size of the write buffer, in bytes. A smaller buffer would write a table for every few
+/// entries.
 const MIN_WRITE_BUFFER_BYTES: usize = 4 << 10;
 const MAX_WRITE_BUFFER_BYTES: usize = 1 << 30;
 
@@ -142,7 +144,7 @@ pub enum CompressionKind {
     /// zlib, as in Minecraft's old worlds; LevelDB cannot read it
     Zlib,
     /// zstd; LevelDB 1.23 and older cannot read it
-    // Parsed without the feature, too, so that the error can say how to enable it.
+    // Accepted even without the Cargo feature `zstd`, so that the error can say how to enable it.
     #[cfg_attr(not(feature = "zstd"), value(hide = true))]
     Zstd,
 }
@@ -203,8 +205,9 @@ impl Global {
         Ok(observed(self.shape.plain_options()?, self.comparator(db)?))
     }
 
-    /// Returns the comparator that `--comparator` names, or else that of `db`. If this build does
-    /// not know the latter, returns byte order: opening `db` then reports the comparator.
+    /// Returns the comparator that `--comparator` names or, without this option, the comparator of
+    /// `db`. If this build does not know the comparator of `db`, returns byte order; opening `db`
+    /// then reports the unknown comparator.
     pub fn comparator(&self, db: &Path) -> Result<Arc<dyn Comparator>> {
         if self.ignores_comparator() {
             return Err(CliError::Usage(
@@ -239,7 +242,8 @@ impl Global {
         Ok(self.comparator(&self.db()?)?.name() == BytewiseComparator.name())
     }
 
-    /// Fails unless the database's keys are in byte order, which the option `what` needs.
+    /// Returns an error if the database's keys are not in byte order, which the option `what`
+    /// needs.
     pub fn needs_byte_order(&self, what: &str) -> Result<()> {
         if self.has_byte_order()? {
             return Ok(());

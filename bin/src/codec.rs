@@ -25,7 +25,8 @@ const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// A text format of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    // No backslashes or quotes in these texts: zsh's completion scripts lose them.
+    // The help texts below contain no backslashes or quotes, because zsh's completion scripts lose
+    // them.
     /// Printable ASCII as it is, other bytes as backslash, x and two hex digits
     #[default]
     Escaped,
@@ -91,8 +92,8 @@ impl Format {
         }
     }
 
-    /// Returns the key and value of a line without its line end, or a description of the error in
-    /// it.
+    /// Returns the key and value of `line`, which has no line end, or a description of the error in
+    /// the line.
     pub fn decode_entry(self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
         if self == Format::Json {
             return parse_json::<Entry>(line).map(|entry| (entry.key, entry.value));

@@ -1,4 +1,4 @@
-//! The orders of keys that this build knows, and the one that a database has.
+//! The comparators that this build knows, and the comparator of a database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use minikv::fs::{DiskFs, Fs};
 use minikv::internals::format::name::{CURRENT, parse_current};
 use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
 
-/// The names of the orders that this build knows, for messages.
+/// The names of the comparators that this build knows, for messages.
 pub const KNOWN: &str = "leveldb.BytewiseComparator and idb_cmp1";
 
 /// Returns the comparator with this name, if this build knows it.

@@ -1,7 +1,7 @@
 //! Definitions of the command line for the parser, the help pages, the manual and the completions.
 //!
-//! Every command accepts all common options, before or after its name. Its help page, manual page
-//! and completions show only those that have an effect on it.
+//! Every command accepts all common options, before or after its name. The help page, manual page
+//! and completions of a command show only the common options that have an effect on it.
 
 use std::ffi::OsString;
 
@@ -10,8 +10,8 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Cli;
 
-/// Returns the definition for the parser. Every command has all common options; those without an
-/// effect on it are hidden.
+/// Returns the definition for the parser. Every command has all common options; the options that
+/// have no effect on a command are hidden.
 pub fn parsed() -> Command {
     let root = defined();
     each_command(root, |command, options| {
@@ -54,7 +54,8 @@ fn each_command(mut root: Command, change: impl Fn(Command, &[Arg]) -> Command) 
     root
 }
 
-/// Returns a common option as the page of `command` shows it, or `None` if it has no effect there.
+/// Returns a common option as the help page of `command` shows it, or `None` if the option has no
+/// effect on `command`.
 fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
     let (name, id) = (command.get_name(), option.get_id().as_str());
     let option = option.clone();
@@ -80,7 +81,7 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
             return Some(option.help(help).hide_possible_values(name == "get"));
         }
         "key_format" => matches!(name, "scan" | "readamp"),
-        // The other commands that write create a database of their own, or repair one.
+        // The other commands that write either create a database of their own or repair one.
         "keep_logs" | "keep_logs_for" => {
             matches!(name, "put" | "delete" | "load" | "batch" | "compact")
         }

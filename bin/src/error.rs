@@ -8,7 +8,7 @@
 //! 2 usage                6 a format or feature this build cannot read
 //! ```
 //!
-//! The line names the problem, its place, and the next step.
+//! The line says what the problem is, where it is, and what to do next.
 
 pub mod usage;
 
@@ -208,7 +208,7 @@ mod tests {
         CliError::from(error).exit_code()
     }
 
-    /// Returns the error of an open of `path` without permission.
+    /// Returns the error of opening `path` without permission.
     fn denied(path: &str) -> DbError {
         let source = Arc::new(io::ErrorKind::PermissionDenied.into());
         DbError::Io { op: "open", path: path.into(), source }

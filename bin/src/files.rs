@@ -1,7 +1,7 @@
-//! A survey of a database's files: its live tables and logs, without opening it.
+//! A survey of a database's files: lists the live tables and logs without opening the database.
 //!
-//! Reads the MANIFEST, and the logs to count their batches. It fills no memtable and opens no
-//! table, so it is cheap even for a large database.
+//! The survey reads the MANIFEST, and reads the logs to count their batches. It fills no memtable
+//! and opens no table, so it is cheap even for a large database.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::output;
 use crate::table_file::open_table;
 
 /// Maximum number of attempts to list the files while a writer keeps changing them. Raising it
-/// helps only beside a writer that never pauses.
+/// helps only if the writer never pauses.
 const MAX_TRIES: usize = 50;
 
 /// The live files of a database.
@@ -80,7 +80,7 @@ impl Survey {
     /// Visits the newest version of each key, table by table and log by log, unless that version is
     /// a deletion.
     ///
-    /// This needs no key order, but memory for all keys.
+    /// This works without the key order, but holds all keys in memory.
     pub fn each_entry(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
         let mut newest: HashMap<Vec<u8>, u64> = HashMap::new();
         self.each_version(|key, seq, _| {
@@ -179,7 +179,7 @@ fn verify_table(path: &Path, report: &mut VerifyReport) -> Result<()> {
     Ok(())
 }
 
-/// Adds damage to the report. Returns any other error.
+/// Adds `error` to the report if it is damage; returns any other error.
 fn add_fault(report: &mut VerifyReport, error: Error) -> Result<()> {
     let Error::Corruption(fault) = error else { return Err(error.into()) };
     report.fault_count += 1;
@@ -195,7 +195,7 @@ fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {
         let log = LogFile::read(dir.join(log_name(number)))?;
         let ends = log.damage.is_some();
         logs.push(log);
-        // Logs after a damaged one are not live.
+        // Logs after a damaged log are not live.
         if ends {
             break;
         }
@@ -289,7 +289,7 @@ pub fn has_remains(dir: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(CliError::io("list", dir, error)),
     };
-    // Any program may have a file 7.log, so only names that nothing but a database uses count.
+    // Any program may have a file 7.log, so only names that no other program would use count.
     Ok(names.flatten().any(|entry| {
         matches!(
             entry.file_name().to_str().and_then(FileName::parse),

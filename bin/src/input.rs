@@ -21,7 +21,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens `file`, or stdin if there is none or it is `-`.
+    /// Opens `file`, or stdin if `file` is `None` or `-`.
     pub fn open(file: Option<&PathBuf>) -> Result<Lines> {
         match file.filter(|path| path.as_os_str() != "-") {
             None => Ok(Lines::new(Box::new(io::stdin().lock()), "stdin".to_string(), None)),

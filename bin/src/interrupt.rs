@@ -12,7 +12,7 @@ use crate::output;
 
 const EXIT_CODE_INTERRUPTED: i32 = 130;
 
-/// Maximum time to wait for a write that is in progress. A longer one delays the end of an
+/// Maximum time to wait for a write that is in progress. A longer time delays the end of an
 /// interrupted command.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
@@ -40,12 +40,13 @@ pub fn on_interrupt(action: impl FnMut() + Send + 'static) -> Guard {
     made.expect("it makes nothing that could fail").1
 }
 
-/// Creates something and registers the action that removes it, so that no interrupt can come in
-/// between.
+/// Creates something by `make`, and registers the action that removes it. No interrupt can come
+/// between these two steps.
 pub fn make<T, A: FnMut() + Send + 'static>(
     make: impl FnOnce() -> Result<(T, A)>,
 ) -> Result<(T, Guard)> {
-    // Without a handler an interrupt ends the process as usual, which is no reason to fail.
+    // If no handler can be installed, an interrupt ends the process as usual, so the error is
+    // ignored.
     HANDLER.call_once(|| drop(ctrlc::set_handler(end)));
     let mut actions = actions();
     let (made, action) = make()?;
@@ -77,8 +78,8 @@ impl Tally {
         let tally = self.clone();
         on_interrupt(move || {
             let started = Instant::now();
-            // A write in progress still counts, and no other begins, because the lock is kept until
-            // the process ends.
+            // A write in progress is still counted. No other write begins, because the lock is kept
+            // until the process ends.
             while started.elapsed() < MAX_WAIT {
                 if let Ok(writing) = tally.shared.0.try_lock() {
                     std::mem::forget(writing);

@@ -1,4 +1,5 @@
-//! The option `--keyspace`, and reads and writes of the keyspace that it names, or of all keys.
+//! The option `--keyspace`, and reads and writes of the keyspace that this option names or, without
+//! the option, of all keys.
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -38,12 +39,12 @@ struct Keys {
 }
 
 impl InKeyspace {
-    /// Returns the option with the keyspace as an expiring one.
+    /// Returns the option with its keyspace marked as expiring.
     pub fn expiring(self) -> InKeyspace {
         InKeyspace { expiring: true, ..self }
     }
 
-    /// Returns the name that was given.
+    /// Returns the keyspace name given on the command line.
     pub fn name(&self, global: &Global) -> Result<Name> {
         let Some(argument) = &self.keyspace else { return Ok(Name(None)) };
         let refused = |what| {
@@ -64,7 +65,7 @@ impl InKeyspace {
 }
 
 impl Name {
-    /// Returns the keys of `db` to read.
+    /// Returns the keys of `db` that a command reads.
     pub fn of_reader(&self, db: ReadOnlyDb) -> Result<Source> {
         Ok(match &self.0 {
             None => Source::All(db),
@@ -73,7 +74,7 @@ impl Name {
         })
     }
 
-    /// Returns the keys of `db` to write.
+    /// Returns the keys of `db` that a command writes.
     pub fn of_writer(&self, db: &Db) -> Result<Target> {
         Ok(match &self.0 {
             None => Target::All(db.clone()),
@@ -184,7 +185,7 @@ impl Target {
         }
     }
 
-    /// Adds a put that expires after `ttl`, or never without one.
+    /// Adds a put to `batch`. Its value expires after `ttl`, or never if `ttl` is `None`.
     pub fn put_for(
         &self,
         batch: &mut WriteBatch,

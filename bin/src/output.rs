@@ -23,7 +23,7 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Returns the width of the terminal that shows stdout, if it is one.
+/// Returns the width of the terminal that shows stdout, or `None` if stdout is not a terminal.
 pub fn stdout_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     // Some terminals do not report their width.
@@ -42,7 +42,7 @@ pub struct Stdout {
 
 impl Stdout {
     pub fn open() -> Result<Stdout> {
-        // The file itself is used, because `std::io::Stdout` searches everything for line ends.
+        // Output bypasses `std::io::Stdout`, which searches all data for line ends.
         let fd = io::stdout().as_fd().try_clone_to_owned().map_err(stdout_error)?;
         Ok(Stdout { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(fd)) })
     }
@@ -107,7 +107,7 @@ impl Table {
         Table { groups, ..Table::new(head) }
     }
 
-    /// Returns the groups of columns; none if there is one header row.
+    /// Returns the groups of columns, or an empty slice if there is only one header row.
     pub fn groups(&self) -> &[(String, usize)] {
         &self.groups
     }
@@ -122,7 +122,8 @@ impl Table {
 }
 
 impl Table {
-    /// Returns the first of two header rows: each name between dashes that span its columns.
+    /// Returns the first of two header rows: the name of each group, between dashes that span the
+    /// columns of the group.
     fn groups_line(&self, width: impl Fn(usize) -> usize) -> String {
         let (mut line, mut first) = (String::new(), 0);
         for (name, columns) in &self.groups {
@@ -174,8 +175,8 @@ pub struct Progress {
     _guard: Option<Guard>,
 }
 
-/// Time to wait before a bar is shown whose total was not known at first. Earlier, the total grows
-/// by leaps, which would make the bar jump back and forth. A longer time shows the bar later.
+/// Time to wait before showing a bar whose total was not known at first. During this time the total
+/// grows by leaps, which would make the bar jump back and forth. A longer time shows the bar later.
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
 /// Minimum width of a terminal for a bar, in columns. A narrower terminal shows a counter.

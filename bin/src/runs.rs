@@ -107,7 +107,8 @@ impl Merging {
     }
 }
 
-/// Merges groups of `width` runs into one run each, repeatedly, until there are at most `width`.
+/// Merges groups of `width` runs into one run each, repeatedly, until at most `width` runs are
+/// left.
 pub fn merge_to_few(mut runs: Vec<Run>, folder: &Path, width: usize) -> Result<Vec<Run>> {
     let mut round = 0;
     while runs.len() > width {
@@ -130,8 +131,8 @@ pub fn merge_to_few(mut runs: Vec<Run>, folder: &Path, width: usize) -> Result<V
     Ok(runs)
 }
 
-/// Calls `each` with the entries of all runs in ascending order. Of several entries with the same
-/// key, the one of the last run counts.
+/// Calls `each` with the entries of all runs in ascending order. If several runs have an entry with
+/// the same key, only the entry of the last of these runs is used.
 pub fn merge(
     runs: Vec<Run>,
     progress: &Merging,

@@ -1,4 +1,5 @@
-//! Directories for databases that live as long as a command, even if it is interrupted.
+//! Temporary directories for databases. They are removed when the command ends, even if it is
+//! interrupted.
 
 use std::path::Path;
 

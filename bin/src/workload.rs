@@ -17,8 +17,8 @@ pub static WORDS: &[u8] = include_bytes!("../data/words.txt");
 
 const BATCH_ENTRIES: u64 = 1000;
 const MUTATIONS: u64 = 1000;
-/// Seed of the decisions when flushes and compactions run while a batch is written. Any number will
-/// do, but it must not change: published figures depend on it.
+/// Seed of the random choice of when flushes and compactions run while a batch is written. Any
+/// number will do, but it must not change: published figures depend on it.
 const BACKGROUND_SEED: u64 = 1;
 
 /// The library's pseudo-random numbers, but reduced to a range by multiplication. Published figures
@@ -40,7 +40,7 @@ impl Rng {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Returns a position in a slice of `len` elements, which must not be 0.
+    /// Returns a random position in a slice of `len` elements. `len` must not be 0.
     fn position(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -64,7 +64,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// Returns the bundled words. A value states the word's position in the list.
+    /// Returns the bundled words as keys. Each value states the position of its word in the list.
     pub fn words() -> Result<Data> {
         let mut lines = Lines::of(WORDS, "words");
         let mut entries = BTreeMap::new();
@@ -152,7 +152,7 @@ impl Data {
         }
     }
 
-    /// Returns absent key number `i`. Generated keys differ for different numbers.
+    /// Returns the absent key number `i`. In generated data, different numbers give different keys.
     pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
             // Different numbers give different keys, so the keys of numbers beyond the last entry
@@ -177,7 +177,7 @@ impl Data {
         }
     }
 
-    /// Returns an absent key near that of entry `i`, always the same one.
+    /// Returns an absent key near the key of entry `i`. Every call returns the same key.
     pub fn absent_near(&self, i: u64) -> Vec<u8> {
         match self {
             Data::Generated { .. } => self.one_absent(i, &mut Rng::new(i)),
@@ -192,21 +192,21 @@ impl Data {
     /// Creates a database in `dir` that [`Data::load`] fills the same way every time.
     ///
     /// With background threads, the scheduler and the number of cores would decide which tables a
-    /// merge reads and where its outputs end. This database has none: flushes and compactions run
-    /// in the calling thread as soon as they are due.
+    /// merge reads and where its outputs end. This database has no background threads: flushes and
+    /// compactions run in the calling thread as soon as they are due.
     pub fn create(dir: &Path, options: Options) -> Result<Db> {
         let options = options.create_if_missing(true).error_if_exists(true);
         Ok(Db::open(dir, options.inline_background(Some(BACKGROUND_SEED)))?)
     }
 
-    /// Puts the entries into `db` in a random order that depends on the seed alone. After each
+    /// Puts the entries into `db` in a random order that depends on the seed alone. After each full
     /// batch, runs all flushes and compactions that are due.
     pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
         self.load_and(db, seed, BATCH_ENTRIES, |_| Ok(()))
     }
 
-    /// Like [`Data::load`], in batches of `batch_entries`. After each, calls `then` with the entry
-    /// that was put last.
+    /// Puts the entries as [`Data::load`] does, but in batches of `batch_entries`. After each full
+    /// batch, calls `then` with the entry that was put last.
     pub fn load_and(
         &self,
         db: &Db,
@@ -230,8 +230,8 @@ impl Data {
         Ok(db.write(batch)?)
     }
 
-    /// Returns the order in which to load the entries, or `None` if they are already in random
-    /// order.
+    /// Returns the order in which to load the entries, or `None` if the entries are already in
+    /// random order.
     fn order(&self, seed: u64) -> Option<Vec<u32>> {
         if matches!(self, Data::Generated { .. }) {
             return None;
@@ -262,7 +262,8 @@ pub fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     changed(key, entries, rng)
 }
 
-/// Returns the key of entry `i` with one change that makes it an absent key; always the same one.
+/// Returns the key of entry `i` with one change that makes it an absent key. Every call returns the
+/// same key.
 pub fn near_miss_of(
     entries: &[(Vec<u8>, Vec<u8>)],
     i: u64,
@@ -389,7 +390,7 @@ mod tests {
         files.map(named).collect()
     }
 
-    /// Loading is repeated while other threads compete for the processor.
+    /// Checks that loading gives the same files while other threads compete for the processor.
     #[test]
     fn loading_the_same_data_makes_the_same_files_byte_for_byte() {
         let data = Data::Generated { entries: 20_000, value_bytes: 100, seed: 3 };

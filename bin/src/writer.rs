@@ -20,9 +20,9 @@ pub struct Writer {
 impl Writer {
     /// Returns the holder of the lock of the database in `dir`.
     ///
-    /// This only queries: it locks, creates and changes nothing, so it disturbs no writer. A
-    /// process that holds the lock must not call it: closing a descriptor of the file would release
-    /// an `fcntl` lock. A `flock`, goleveldb's only lock, is detected on Linux only.
+    /// This function only queries the lock: it locks, creates and changes nothing, so it disturbs
+    /// no writer. A process that holds the lock must not call it: closing a descriptor of the file
+    /// would release an `fcntl` lock. A `flock`, goleveldb's only lock, is detected on Linux only.
     pub fn of(dir: &Path) -> Option<Writer> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::options()
@@ -34,7 +34,7 @@ impl Writer {
             return None;
         }
         if let Ok(Some(lock)) = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)) {
-            // The number is 0 for a process outside this one's pid namespace.
+            // The process id is 0 for a process outside the pid namespace of this process.
             let process = lock.pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
             return Some(Writer { process });
         }

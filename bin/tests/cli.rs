@@ -29,7 +29,7 @@ mod tree;
 
 const FORMATS: [&str; 3] = ["escaped", "hex", "json"];
 
-/// A directory for one test, with room for a database in it.
+/// A directory for one test, in which a database can be created.
 struct Place {
     dir: TempDir,
 }
@@ -125,8 +125,8 @@ impl Place {
         String::from_utf8(self.ok(args)).unwrap()
     }
 
-    /// Starts a `batch` that waits for input and so holds the database's lock. It has opened the
-    /// database when this returns.
+    /// Starts a `batch` that waits for input and so holds the database's lock. When this function
+    /// returns, the command has opened the database.
     fn hold(&self) -> Child {
         let mut command = self.command(&["batch"]);
         let mut child = command

@@ -15,8 +15,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Parts of commands that are not run: they need a toolchain, take minutes, or make ten million
-/// entries.
+/// Commands that contain one of these strings are not run: they need a toolchain, take minutes, or
+/// make ten million entries.
 const NOT_RUN: &[&str] = &["cargo test", "cargo run --release --example", "10000000"];
 
 /// A command, and its output according to a page.
@@ -94,8 +94,8 @@ impl Place {
     }
 }
 
-/// Returns a line without times and without file numbers, which depend on when the background
-/// creates the next log.
+/// Returns a line without times and without file numbers. File numbers depend on when background
+/// work creates the next log.
 fn without_what_varies(line: &str) -> String {
     let mut words: Vec<String> = line.split(' ').map(str::to_string).collect();
     for word in &mut words {
@@ -203,7 +203,8 @@ fn without_nanoseconds(line: &str) -> String {
     format!("{before}{after}")
 }
 
-/// Checks that each line of the page is printed, in this order. Pages may leave out lines.
+/// Checks that each line of the page is printed, in the order of the page. The page may leave out
+/// lines.
 fn shows_a_part_of(step: &Step, printed: &[String]) {
     let printed = without_times(printed);
     let mut rest = printed.iter();

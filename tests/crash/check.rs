@@ -1,5 +1,5 @@
-//! Checks a recovered database: its reads agree with each other, its files are exactly those that
-//! it needs, and no file number was used twice.
+//! Checks a recovered database: its reads agree with each other, its files are exactly the files
+//! that it needs, and no file number was used twice.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::model::{Entries, Op, hash_of};
 use crate::workload::{DIR, Kind};
 
 /// Reads every entry by iteration in both directions and by get, while the clock shows `now`.
-/// Returns an error if they differ.
+/// Returns an error if the results differ.
 pub fn read_all_at(now: u64, db: &Db) -> Result<Entries, String> {
     let mut forward = Vec::new();
     for entry in db.iter().map_err(|error| format!("iter: {error}"))? {
@@ -45,7 +45,7 @@ fn read_all(db: &Db) -> Result<Entries, String> {
 }
 
 /// Checks that each keyspace holds exactly the entries whose keys have its prefix, except expired
-/// ones.
+/// entries.
 fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     let mut within = 0;
     for name in db.keyspaces()? {
@@ -92,7 +92,7 @@ fn names(fs: &SimFs) -> BTreeSet<String> {
 }
 
 /// Checks that the directory holds every table in use, no other table, no old MANIFEST, no
-/// temporary file, and at most `kept_bytes` of logs that the MANIFEST covers.
+/// temporary file, and at most `kept_bytes` of logs that an open does not replay.
 pub fn check_files(fs: &SimFs, mut kept_bytes: u64) -> Result<(), String> {
     let recovered = files::recover_manifest(fs, Path::new(DIR), "leveldb.BytewiseComparator")
         .map_err(|error| format!("the MANIFEST: {error}"))?;
@@ -142,7 +142,7 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
             continue;
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        // A creation that did not finish is repeated with the same number.
+        // If the creation of a file did not finish, it is repeated with the same number.
         if let Some(number) = number_of(name)
             && !taken.insert(number)
             && name != "MANIFEST-000001"

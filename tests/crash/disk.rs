@@ -1,4 +1,4 @@
-//! Limits of the disk that must cause errors and not signals.
+//! Disk limits that must cause errors, not signals.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -15,8 +15,8 @@ fn open(dir: &Path, write_buffer_bytes: usize) -> Db {
     Db::open(dir, options.write_buffer_bytes(write_buffer_bytes)).unwrap()
 }
 
-/// Runs one of the children below in a process of its own, through a shell that first runs
-/// `before`. Returns its exit status.
+/// Runs the test `child` of this file in a process of its own, through a shell that first runs
+/// `before`. Returns the exit status of the process.
 fn run(child: &str, dir: &Path, before: &str) -> ExitStatus {
     Command::new("sh")
         .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
@@ -43,8 +43,8 @@ fn writer_below_a_limit() {
     }
 }
 
-/// Under `ulimit -f`, a file that grows past the limit, even if its space is only reserved, ends
-/// the process by a signal.
+/// Checks that no log reserves space beyond the limit of `ulimit -f`. A file that grows beyond this
+/// limit, even by reserved space alone, makes the system end the process with a signal.
 #[test]
 fn no_log_is_reserved_past_the_limit_of_file_sizes() {
     let dir = tempfile::tempdir().unwrap();

@@ -191,7 +191,7 @@ fn sweep(seed: u64, tally: &Tally, is_done: &dyn Fn() -> bool) -> Result<(), Str
     // A long sweep tries all faults of each workload; a short sweep tries a part of them.
     let stride = if setting("MINIKV_CRASH_FAULTS", 3_000) < 20_000 { 7 } else { 1 };
     for (at, fault) in faults.iter().enumerate() {
-        // Drawn even if the fault is skipped, so that a replay makes the same images.
+        // The number is drawn even if the fault is skipped, so that a replay makes the same images.
         let images = rng.next();
         let is_left_out = match only {
             Some(only) => at != only,

@@ -54,7 +54,7 @@ fn a_full_disk_in_a_log_append_makes_it_read_only_until_resume() {
     let error = db.put("b", "2").unwrap_err();
     assert_eq!(error.io_kind(), Some(std::io::ErrorKind::StorageFull), "{error}");
     assert_eq!(db.health().state, HealthState::ReadOnly);
-    // There is space again, but nothing may follow the torn record.
+    // The disk has space again, but nothing may follow the torn record.
     let refused = db.put("c", "3").unwrap_err();
     assert!(matches!(&refused, Error::ReadOnly { reason } if reason.io_kind() == error.io_kind()));
     assert_eq!(keys(&db), ["a"]);
@@ -102,7 +102,8 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
         fs.inject(Fault::lost_sync().path("*.log"));
         db.put_with(&synced(), "b", "2").unwrap_err();
         drop(db);
-        // The pages can still be read, but they are not on the disk and no sync will write them.
+        // The pages of the failed sync can still be read, but they are not on the disk, and no
+        // later sync will write them.
         let db = Db::open("/db", options(&fs).reuse_logs(reuse)).unwrap();
         assert_eq!(keys(&db), ["a", "b"]);
         db.put_with(&synced(), "c", "3").unwrap();
@@ -111,7 +112,7 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
 }
 
 /// LevelDB with `reuse_logs` appends to any log. If the file were longer than its last record,
-/// LevelDB would lose what it appends.
+/// LevelDB would lose the records that it appends.
 #[test]
 fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
     for pattern in ["*.log", "*MANIFEST*"] {
@@ -136,10 +137,10 @@ fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
     }
 }
 
-/// A synced write waits until the data replayed by the last open is in tables. If the background
-/// threads end meanwhile, the write flushes that data itself, but not while the background is still
-/// doing it: in an earlier version both flushed the same memtable, the second flush was attributed
-/// to the next memtable, and the log of that memtable was removed.
+/// A synced write waits until the data that the last open replayed is in tables. If the background
+/// threads end during this wait, the write flushes the data itself, but not while a background
+/// thread is still flushing it. In an earlier version, both threads flushed the same memtable, the
+/// second flush was attributed to the next memtable, and the log of that next memtable was removed.
 #[test]
 fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
     let fs = SimFs::new(12);
@@ -152,7 +153,7 @@ fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
         let (tables, is_stalled) = (tables.clone(), is_stalled.clone());
         move |operation| {
             let is_table = operation.path.extension().is_some_and(|name| name == "ldb");
-            // The first table is the one that the background writes.
+            // The first table is written by a background thread.
             if is_table && operation.kind == OpKind::Sync && tables.fetch_add(1, Relaxed) == 0 {
                 wait_until(|| !is_stalled.load(Relaxed));
             }
@@ -224,7 +225,8 @@ fn a_flush_without_space_makes_it_read_only_until_resume() {
     assert_eq!(keys(&crashed(&fs)), ["a", "b"]);
 }
 
-/// Failed attempts used to leave a log and a MANIFEST each, on a disk that had little space left.
+/// Checks that failed resumes leave no files behind. Each failed attempt used to leave a log and a
+/// MANIFEST, on a disk that had little space left.
 #[test]
 fn failed_resumes_leave_nothing_behind() {
     type Make = fn() -> Fault;
@@ -321,8 +323,9 @@ fn a_failing_compaction_does_not_spin() {
     let _fails = no_compaction(&fs, Fault::no_space());
     fill_level0(&db, 5).unwrap();
     wait_until(|| db.health().compaction_failures >= 3);
-    // Each attempt creates one file. Flushes wake the background, but no attempt is made before its
-    // time: with delays of 50, 100, 200 ms … there are far fewer attempts than flushes.
+    // Each attempt creates one file. A flush wakes the background threads, but they make no attempt
+    // before the delay has passed. With delays of 50, 100, 200 ms … there are far fewer attempts
+    // than flushes.
     let before = db.health().compaction_failures;
     for i in 0..12 {
         db.put(format!("{i}"), "x").unwrap();
@@ -385,7 +388,7 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     assert!(db.get("k02").unwrap_err().is_corruption());
     assert!(db.wait_idle().is_err());
     assert!(is_damage(&db.compact_range::<&str>(..).unwrap_err()));
-    // The block is intact again, so the compaction may be retried.
+    // The same damage again restores the block, so the compaction may be retried.
     fs.damage(&path, 700, 1).unwrap();
     db.resume().unwrap();
     db.wait_idle().unwrap();

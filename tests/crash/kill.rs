@@ -89,8 +89,9 @@ pub fn check_numbers(entries: Iter) -> u64 {
     last
 }
 
-/// Starts the child and kills it after it has reported `lines` synced puts. Returns the last put it
-/// reported, which is also stored in `acked`. The child makes checkpoints in `copies`, if given.
+/// Starts the child and kills it after it has reported `lines` synced puts. Returns the number of
+/// the last put that the child reported, which is also stored in `acked`. If `copies` is given, the
+/// child makes checkpoints there.
 pub fn run_and_kill(
     dir: &Path,
     first: u64,
@@ -110,7 +111,7 @@ pub fn run_and_kill(
     let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut last = None;
     let mut count = 0;
-    // The test runner prints lines of its own, possibly just before one of ours.
+    // The test runner prints text of its own, possibly before a report on the same line.
     while count < lines {
         let line = told.next().expect("the child goes on").unwrap();
         if let Some((_, number)) = line.split_once("acked ") {
@@ -181,7 +182,7 @@ impl Mounted {
         Mounted::with(|dir| mount(dir, options))
     }
 
-    /// Mounts the filesystem in the file `image`. Returns `None` if that fails.
+    /// Mounts the filesystem in the file `image`. Returns `None` if it cannot be mounted.
     pub fn of_image(image: &Path) -> Option<Mounted> {
         Mounted::with(|dir| {
             run_mount(Command::new("mount").args(["-o", "loop"]).arg(image).arg(dir))

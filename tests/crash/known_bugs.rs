@@ -55,9 +55,9 @@ fn every_image(fs: &SimFs, mut check: impl FnMut(&SimFs, u64, &str)) {
     }
 }
 
-/// Engines remove the old MANIFEST when the new CURRENT is renamed, before the rename is durable,
-/// or rename a CURRENT or name a MANIFEST that was not synced. After a loss of power the database
-/// does not open.
+/// Other engines remove the old MANIFEST before the rename of the new CURRENT is durable, rename a
+/// CURRENT that was not synced, or name a MANIFEST that was not synced. After a loss of power, the
+/// database does not open.
 #[test]
 fn the_old_manifest_goes_after_the_new_current_is_durable() {
     let fs = SimFs::new(1);
@@ -82,8 +82,8 @@ fn the_old_manifest_goes_after_the_new_current_is_durable() {
     }
 }
 
-/// The bugs above while a database is created: a crash must leave either no database or a complete
-/// one, and a second attempt to create it must succeed.
+/// The bugs of the test above, while a database is created: a crash must leave either no database
+/// or a complete one, and a second attempt to create the database must succeed.
 #[test]
 fn a_crash_while_a_database_is_made_leaves_none_or_all_of_it() {
     let fs = SimFs::new(2);
@@ -98,8 +98,9 @@ fn a_crash_while_a_database_is_made_leaves_none_or_all_of_it() {
     });
 }
 
-/// The directory already existed, made by a process that ended before it synced the name. LevelDB
-/// never syncs the parent, so a loss of power takes the database with all its synced writes.
+/// The directory of the database already exists: a process created it, and ended before it synced
+/// the parent directory. LevelDB never syncs the parent, so a loss of power removes the database
+/// with all its synced writes.
 #[test]
 fn a_directory_that_was_there_already_is_made_durable_too() {
     let fs = SimFs::new(3);
@@ -116,7 +117,7 @@ fn a_directory_that_was_there_already_is_made_durable_too() {
 fn a_put_before_a_log_rotation_is_durable_when_a_later_one_is_synced() {
     let fs = SimFs::new(4);
     let db = Db::open("/db", options(&fs)).unwrap();
-    // A flush would make the put durable too, so it is made to fail.
+    // A flush would make the put durable too, so flushes are made to fail.
     fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb").sticky());
     db.put("a", "x".repeat(5000)).unwrap();
     let second = db.put_with(&synced(), "b", "2");
@@ -134,7 +135,7 @@ fn a_put_before_a_log_rotation_is_durable_when_a_later_one_is_synced() {
 fn a_log_after_one_that_lost_its_end_is_not_replayed() {
     let fs = SimFs::new(5);
     fs.record_history();
-    // Nothing is flushed: background work is driven by a seed that never starts it.
+    // Nothing is flushed, because the seed of the background work never starts any.
     let db = Db::open("/db", inline(&fs).write_buffer_bytes(600)).unwrap();
     for i in 0..12 {
         db.put(format!("{i:02}"), "x".repeat(150)).unwrap();
@@ -178,7 +179,7 @@ fn a_table_that_is_named_is_never_empty() {
     });
 }
 
-/// A batch spans several pages, and the disk loses one in the middle.
+/// A batch spans several pages, and the disk loses one of the middle pages.
 #[test]
 fn a_batch_that_lost_a_page_is_not_there_at_all() {
     let fs = SimFs::new(7);
@@ -202,7 +203,8 @@ fn a_batch_that_lost_a_page_is_not_there_at_all() {
     assert!(partly > 10, "{partly} images had a part of it");
 }
 
-/// If a log or MANIFEST with a torn end is appended to, the torn record hides everything after it.
+/// If an engine appends to a log or MANIFEST that has a torn end, the torn record hides everything
+/// after it.
 #[test]
 fn a_torn_log_or_manifest_is_not_reused() {
     for torn in [".log", "MANIFEST-"] {
@@ -215,7 +217,7 @@ fn a_torn_log_or_manifest_is_not_reused() {
         names.retain(|name| name.contains(torn));
         let path = Path::new("/db").join(names.pop().unwrap());
         let mut file = fs.append(&path).unwrap();
-        // This is the header of a record of 100 bytes, and a few of the bytes.
+        // This is the header of a record of 100 bytes, followed by only two of these bytes.
         file.write(&[1, 2, 3, 4, 100, 0, 1, b'x', b'y']).unwrap();
         drop(file);
         for key in ["b", "c"] {
@@ -230,8 +232,8 @@ fn a_torn_log_or_manifest_is_not_reused() {
     }
 }
 
-/// After an append failed halfway, LevelDB appends the next record after the torn one and syncs it,
-/// but recovery stops before it.
+/// After an append failed halfway, LevelDB appends the next record after the torn record and syncs
+/// it, but recovery stops at the torn record.
 #[test]
 fn a_synced_put_after_a_torn_append_is_not_lost_behind_it() {
     for bytes in [0, 1, 6, 7, 20] {
@@ -249,8 +251,8 @@ fn a_synced_put_after_a_torn_append_is_not_lost_behind_it() {
     }
 }
 
-/// An fsync that fails drops the pages, and the next one succeeds without them. An engine that just
-/// retries acknowledges data that is not on the disk.
+/// A failed fsync drops the unwritten pages, and the next fsync succeeds without them. An engine
+/// that just retries acknowledges data that is not on the disk.
 #[test]
 fn a_sync_that_fails_once_and_then_succeeds_acknowledges_nothing() {
     for pattern in ["*.log", "*.ldb", "*MANIFEST*"] {
@@ -271,8 +273,8 @@ fn a_sync_that_fails_once_and_then_succeeds_acknowledges_nothing() {
     }
 }
 
-/// After a crash, or in a copy, there may be a file with a number that the MANIFEST has not handed
-/// out yet. Some engines overwrite such a live log or table.
+/// After a crash, or in a copy, there may be a file with a number that the MANIFEST has not
+/// assigned yet. Some engines overwrite such a file, even if it is a live log or table.
 #[test]
 fn a_number_that_a_file_has_is_not_given_to_another() {
     let fs = SimFs::new(11);
@@ -302,8 +304,8 @@ fn a_number_that_a_file_has_is_not_given_to_another() {
     assert_eq!(keys(&db), ["a", "b"]);
 }
 
-/// A read that returns fewer bytes than requested, in the middle of a log, is taken for the log's
-/// end.
+/// An engine takes a read that returns fewer bytes than requested, in the middle of a log, for the
+/// end of the log.
 #[test]
 fn a_short_read_in_a_log_is_not_its_end() {
     let fs = SimFs::new(12);
@@ -552,9 +554,9 @@ fn a_log_after_a_damaged_one_is_not_replayed_with_or_without_a_marker() {
     }
 }
 
-/// The last record of a MANIFEST is damaged after it took effect. The files that it made obsolete
-/// are gone, so it is not an edit that a crash interrupted, and opening without it would lose the
-/// tables that it named.
+/// The last record of a MANIFEST is damaged after it took effect. The files that the record made
+/// obsolete are gone, so the record is not an edit that a crash interrupted. An open without the
+/// record would lose the tables that the record named.
 #[test]
 fn a_manifest_whose_last_durable_record_is_damaged_is_refused() {
     for compacts in [false, true] {

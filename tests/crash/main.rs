@@ -12,8 +12,7 @@
 //! | `known_bugs` | bugs of other engines of this format, one test each |
 //! | `kill` | a real process that is really killed |
 //! | `disk` | limits that must cause errors and not signals |
-//! | `outside` | readers at every crash point, between a writer's operations, and beside a process
-//! |
+//! | `outside` | readers at every crash point, beside a writer, and beside a process |
 //! | `shared` | databases with one budget of memory |
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see

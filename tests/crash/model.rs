@@ -27,8 +27,8 @@ pub struct Model {
     pub commits: Vec<Commit>,
     /// Hashes of the states, by the number of commits.
     states: Vec<u64>,
-    /// Numbers of filesystem operations after which all commits so far were durable, even unsynced
-    /// ones, each with the number of these commits.
+    /// Moments at which all commits so far were durable, even unsynced commits: the number of the
+    /// last filesystem operation, and the number of commits.
     barriers: Vec<(u64, usize)>,
     pub entries: Entries,
 }
@@ -53,7 +53,7 @@ impl Model {
         self.states.push(state);
     }
 
-    /// Records that everything so far is durable once operation `number` is done.
+    /// Records that all commits so far are durable once operation `number` is done.
     pub fn barrier(&mut self, number: u64) {
         self.barriers.push((number, self.commits.len()));
     }
@@ -68,12 +68,13 @@ impl Model {
     }
 
     /// Returns the largest number of commits that a crash right after operation `number` may leave:
-    /// all that had begun.
+    /// the number of all commits that had begun.
     pub fn most(&self, number: u64) -> usize {
         self.commits.partition_point(|commit| commit.begun < number)
     }
 
-    /// Returns the number of commits, within bounds, after which the state had this hash.
+    /// Returns a number of commits from `least` to `most` after which the hash was `state`, if
+    /// there is one.
     pub fn find(&self, state: u64, least: usize, most: usize) -> Option<usize> {
         (least..=most).rev().find(|&count| self.states[count] == state)
     }
@@ -87,7 +88,8 @@ fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Returns the hash of a state, as [`Model`] computes it. Entries that may be gone do not count.
+/// Returns the hash of a state, as [`Model`] computes it. Entries that compactions may have removed
+/// do not count.
 pub fn hash_of(entries: &Entries) -> u64 {
     entries.iter().fold(0, |state, (key, value)| state ^ hash_entry(key, value))
 }

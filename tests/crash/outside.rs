@@ -1,8 +1,8 @@
 //! Readers from outside (`open_read_only`, `verify` and checkpoints) at every crash point, beside a
 //! writer that proceeds between any two of their operations, and beside a real process.
 //!
-//! A reader must see everything that was acknowledged before it began. It must neither report
-//! damage where there is none nor fail.
+//! A reader must see everything that was acknowledged before it began. It must not fail, and must
+//! not report damage where there is none.
 //!
 //! `MINIKV_OUTSIDE` is the number of workloads that are read while they run, and of processes that
 //! are read while they write (default 12).
@@ -51,9 +51,9 @@ fn check_sound(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Reads the files after a crash as another process would, and copies them by a checkpoint. They
-/// must show `state`, the state that an open recovers from them. After a loss of power (not
-/// `killed`), a read-only open may also be refused.
+/// Reads the files after a crash as another process would, and copies them by a checkpoint. The
+/// files and the copy must show `state`, the state that an open recovers from the files. After a
+/// loss of power (not `killed`), a read-only open may also be refused.
 pub fn look(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
@@ -155,7 +155,7 @@ fn read_beside(seed: u64) -> Result<u64, String> {
     fs.set_hook(move |_| match std::thread::current().id() == reader {
         true => {
             let mut rng = rng.lock().unwrap();
-            // Sometimes the writer does many operations between two of the reader.
+            // Sometimes the writer does many operations between two operations of the reader.
             let operations = if rng.one_in(40) { rng.below(60) } else { rng.below(2) };
             drop(rng);
             of_hook.read(operations);
@@ -240,7 +240,8 @@ fn read_beside_process(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> u64 
         assert!(last >= least, "{last} is seen, {least} was acknowledged");
         let report = verify(dir, &options).unwrap();
         assert!(report.is_sound(), "{:?}", report.faults);
-        // This must hold whatever files the writer has removed meanwhile.
+        // The numbers must be the same, whichever files the writer has removed since the first
+        // check.
         assert_eq!(kill::check_numbers(db.iter().unwrap()), last);
         reads += 1;
     }
@@ -279,8 +280,8 @@ fn a_reader_beside_a_process_that_writes_and_is_killed_sees_all_that_was_acknowl
     println!("{reads} readers and {copies} checkpoints beside {kills} killed writers: all right");
 }
 
-/// Checks the checkpoints that the killed process made, except the one it was making. Returns their
-/// number.
+/// Checks the checkpoints that the killed process made, except the unfinished one. Returns the
+/// number of checkpoints checked.
 fn check_copies(home: &Path) -> u64 {
     let mut checked = 0;
     for copy in std::fs::read_dir(home).into_iter().flatten() {
@@ -299,9 +300,9 @@ fn check_copies(home: &Path) -> u64 {
     checked
 }
 
-/// Follows a database beside the processes that write it, until `stop`. A refresh never shows less
-/// than the one before it, and changes nothing for an iterator made before. Returns the number of
-/// refreshes, and how many of them read everything again.
+/// Follows a database beside the processes that write it, until `stop`. Checks that no refresh
+/// shows less than the refresh before it, and that a refresh changes nothing for an iterator made
+/// before. Returns the number of refreshes, and the number of those that read everything again.
 fn follow_processes(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> (u64, u64) {
     let db = loop {
         let least = acked.load(Relaxed);

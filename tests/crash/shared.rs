@@ -1,5 +1,5 @@
-//! Databases that share a budget of memory, after a crash at any operation. A flush by which one
-//! database frees memory for the others loses no data of any of them.
+//! Databases that share a budget of memory, after a crash at any operation. When one database
+//! flushes to free memory for the others, none of the databases may lose data.
 
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ fn databases_that_share_a_budget_lose_nothing_in_a_crash() {
         let stats = db.stats();
         let tables: u64 = stats.levels.iter().map(|level| level.files).sum();
         let bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
-        // A write buffer may use an eighth of the budget, so tables this small were flushed for
-        // others.
+        // A write buffer may use an eighth of the budget. Tables smaller than that come from
+        // flushes that freed memory for other databases.
         assert!(tables > 2 && bytes / tables < BUDGET_BYTES as u64 / 8, "{tables}, {bytes} bytes");
     }
     drop(dbs);

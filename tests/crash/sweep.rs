@@ -41,7 +41,8 @@ struct Tally {
     again: AtomicU64,
     points: AtomicU64,
     runs: AtomicU64,
-    /// Number of times that the changes were read and all of them found, and that some were lost.
+    /// Number of reads of the changes that found all of them, and of reads that reported lost
+    /// changes.
     whole: AtomicU64,
     lost: AtomicU64,
     /// Number of tables removed whole because all their entries had expired.
@@ -111,9 +112,9 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Crashes after every operation of the recovery. The state after a loss of power must stay
-    /// what it was after the first recovery. After the process was killed, more may be lost, within
-    /// the bounds.
+    /// Crashes after every operation of the recovery. After a loss of power, the state must stay
+    /// the same as after the first recovery. After the process was killed, a crash of the recovery
+    /// may lose more commits, within the bounds.
     fn crash_again(
         &self,
         op: u64,

@@ -71,7 +71,7 @@ pub struct Kind {
     weights: &'static [(Step, usize)],
     steps: usize,
     keys: usize,
-    /// One write in this many is synced on average; 0 syncs none.
+    /// One write in this many is synced on average; 0 means that no write is synced.
     sync_one_in: usize,
     reuse_logs: bool,
     keys_are: KeysAre,
@@ -380,7 +380,7 @@ impl Kind {
             Step::Put => vec![self.put(rng, now)],
             Step::Delete => vec![(self.key(rng), None)],
             Step::Batch => (0..2 + rng.below(8)).map(|_| self.op(rng, now)).collect(),
-            // Spans several pages, and sometimes a block boundary of the log.
+            // The batch spans several pages, and sometimes a block boundary of the log.
             Step::LargeBatch => {
                 let len = if rng.one_in(3) { 12_000 } else { 3_000 };
                 (0..3).map(|_| (self.key(rng), Some(rng.bytes(len)))).collect()
@@ -653,7 +653,7 @@ impl Run {
         self.commit_durably(ops, |run, ops| write(run, ops).map(|()| sync))
     }
 
-    /// Commits by `write`, which returns whether the commit is durable.
+    /// Commits by calling `write`, which returns whether the commit is durable.
     fn commit_durably(
         &mut self,
         ops: Vec<Op>,
@@ -711,7 +711,7 @@ impl Run {
         )
     }
 
-    /// Deletes the `chosen` keys in one commit, or in none if there are no such keys.
+    /// Deletes the `chosen` keys in one commit. Makes no commit if there are no such keys.
     fn delete(
         &mut self,
         chosen: impl Fn(&Vec<u8>) -> bool,

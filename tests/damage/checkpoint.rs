@@ -44,7 +44,8 @@ fn a_checkpoint_of_an_open_database_is_one_moment() {
         std::thread::spawn(move || {
             let mut n = 0u64;
             while !stop.load(Relaxed) || n < 2000 {
-                // Key 0 is never older than another key, and never more than one round ahead.
+                // Key 0 is never older than any other key, and never more than one round ahead of
+                // it.
                 for key in 0..4 {
                     db.put(format!("key{key:04}"), n.to_string()).unwrap();
                 }
@@ -91,7 +92,8 @@ fn a_directory_with_something_in_it_is_refused() {
     assert!(open_copy(options(&fs)) == made.entries);
 }
 
-/// A link from one filesystem to another fails with `EXDEV`.
+/// Checks that tables are copied if they cannot be linked: a link from one filesystem to another
+/// fails with `EXDEV`.
 #[test]
 fn where_there_are_no_links_tables_are_copied() {
     const EXDEV: i32 = 18;
@@ -165,7 +167,8 @@ fn write_rounds(db: &Db, stop: &AtomicBool) {
     }
 }
 
-/// Logs are truncated to their records, and removed, while a checkpoint copies them.
+/// Checks that a checkpoint succeeds while logs are truncated to their records, and removed, during
+/// the copying.
 #[test]
 fn checkpoints_beside_writes_on_a_disk_succeed() {
     let home = tempfile::tempdir().unwrap();

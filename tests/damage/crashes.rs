@@ -40,7 +40,7 @@ fn crash_everywhere(made: &Made, files: &Files, exact: Option<&Entries>, what: &
             let plan = plan.at_op(op);
             let what = format!("{what}: {plan}");
             let image = fs.crash_image(&plan);
-            // Even without a second repair, each read is right or an error.
+            // Even without a second repair, each read returns the right entries or an error.
             if let Ok(db) = Db::open_read_only(DIR, sim_options(&image))
                 && let Ok(entries) = db.iter().unwrap().collect::<minikv::Result<Vec<_>>>()
             {

@@ -67,8 +67,8 @@ fn table_of_blocks(blocks: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> 
     table
 }
 
-/// For a key shorter than 8 bytes, LevelDB reads the sequence number from before its start; only a
-/// debug build asserts.
+/// For a key shorter than 8 bytes, LevelDB reads the sequence number from before the start of the
+/// key; only a debug build asserts.
 #[test]
 fn an_internal_key_shorter_than_8_bytes_is_an_error() {
     for len in 0..8 {
@@ -78,8 +78,8 @@ fn an_internal_key_shorter_than_8_bytes_is_an_error() {
     assert_eq!(scan(&load(&with_tables(&[(1, 9, &table(&[sound]))]))).unwrap(), 1);
 }
 
-/// A compaction that copies keys in the order in which it meets them makes overlapping tables. It
-/// stops only when the MANIFEST refuses them, or restarts again and again.
+/// A compaction that copies keys in the order in which it reads them writes overlapping tables. It
+/// ends only when the MANIFEST refuses these tables, or it restarts again and again.
 #[test]
 fn a_table_with_keys_out_of_order_is_left_alone_by_compactions() {
     let entry =
@@ -140,8 +140,8 @@ fn no_entry_of_a_table_with_keys_out_of_order_is_lost_between_parts() {
     assert!(refused > 1000);
 }
 
-/// Engines add a size near 2^31 or 2^64 to an offset, or allocate that much, before they compare it
-/// with the file.
+/// Engines add a size near 2^31 or 2^64 to an offset, or allocate that much memory, before they
+/// compare the size with the length of the file.
 #[test]
 fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     let entry = (internal_key(b"key", 1, KeyKind::Value), b"v".to_vec());
@@ -168,7 +168,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     }
 }
 
-/// Two lengths in an entry have a sum that overflows 32 bits and so passes a check.
+/// The sum of two lengths in an entry overflows 32 bits, and so passes the check of an engine.
 #[test]
 fn entry_lengths_that_overflow_32_bits_are_errors() {
     let max = u32::MAX;
@@ -188,7 +188,7 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
     data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
     expect_refused(&table_of(&data, 0, 1, &[]), "2^32");
 
-    // Then the same in a batch of a log.
+    // Then the same lengths in a batch of a log.
     for len in [max, max - 4, 1 << 31] {
         let mut batch = [&1u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[1]].concat();
         put_varint32(&mut batch, len);
@@ -209,8 +209,8 @@ fn an_index_that_names_a_block_twice_is_an_error() {
     }
 }
 
-/// A restart point is in the middle of an entry, at bytes that look like an entry. Iteration skips
-/// it, but searches and backward steps start there.
+/// A restart point is in the middle of an entry, at bytes that look like an entry. Iteration
+/// ignores the restart point, but searches and backward steps start there.
 #[test]
 fn a_restart_inside_an_entry_is_seen_by_verify_and_repaired() {
     // The value of the first entry is itself an encoded entry.
@@ -354,7 +354,7 @@ fn a_file_with_another_name_is_replaced_and_not_emptied() {
     assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
 }
 
-/// The copy is made as by `cp -al`, or by a snapshot with hard links.
+/// The copy consists of hard links, such as those that `cp -al` makes.
 #[test]
 fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() {
     let home = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `database` | a small database of every kind of content, its files and its expected contents |
-//! | `sweep` | every byte of it changed, and every file cut at every length |
+//! | `sweep` | every byte of the database changed, and every file cut at every length |
 //! | `hostile` | tables and logs that no engine wrote |
 //! | `repair` | entries that a repair must save, and entries that it must not bring back |
 //! | `crashes` | a crash after every operation of a repair |

@@ -34,7 +34,7 @@ fn repair(fs: &MemFs, what: &str) -> RepairReport {
 }
 
 /// Checks that every key outside the ranges reported as lost has its value, and that every key
-/// within them has no value or one that it once had.
+/// within these ranges has no value or one that it once had.
 fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     for key in Made::keys() {
         let (got, due) = (found.get(&key), made.entries.get(&key));
@@ -158,7 +158,7 @@ fn a_damaged_table_loses_its_damaged_blocks_only() {
                 let what = format!("flip of {table} at {at}, {shape:?}");
                 let files = made.files.flip(&table, at, 0x10);
                 if minikv::verify(DIR, &options(&files.load())).unwrap().is_sound() {
-                    // The flipped byte is padding of the footer.
+                    // The flipped byte is in the padding of the footer.
                     assert!(at > len - 48, "{what}");
                     continue;
                 }
@@ -205,8 +205,8 @@ fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
     assert!(large > 5, "{large}");
 }
 
-/// Everything is damaged at once, and there is no MANIFEST. Still nothing appears that was never
-/// written, and the report names everything that is lost.
+/// Everything is damaged at once, and there is no MANIFEST. Even so, the repaired database must
+/// show nothing that was never written, and the report must name everything that is lost.
 #[test]
 fn damaged_tables_without_a_manifest() {
     for shape in shapes() {
@@ -223,7 +223,8 @@ fn damaged_tables_without_a_manifest() {
     }
 }
 
-/// A damaged log ends at its first bad record, as in an open. The rest of the log is kept.
+/// Checks that a repair reads a damaged log up to the first bad record, as an open does, and keeps
+/// the damaged log in `lost`.
 #[test]
 fn a_damaged_log_ends_where_an_open_ends_it() {
     let made = Made::new(SHAPE);
@@ -295,7 +296,7 @@ fn read_all_keys(db: &Db) -> Vec<String> {
     entries.map(|(key, value)| format!("{}={}", text(&key), text(&value))).collect()
 }
 
-/// A log whose memtable was flushed is not replayed over newer tables.
+/// Checks that a log whose memtable was flushed is not replayed over newer tables.
 #[test]
 fn an_old_log_is_not_replayed_over_what_is_newer() {
     let fs = MemFs::new();

@@ -134,8 +134,9 @@ fn the_database_has_everything_in_it() {
     assert!(report.is_sound(), "{:#?}", report.faults);
 }
 
-/// The MANIFEST alone does not show that records after its last one are lost. An open would take
-/// the database for an older one, and remove the tables that this MANIFEST does not name.
+/// A MANIFEST that was cut between two records does not itself show that records are missing. An
+/// open would take the database for an older state, and remove the tables that the cut MANIFEST
+/// does not name.
 #[test]
 fn a_manifest_cut_between_two_records_is_refused_or_right() {
     let made = Made::new(SHAPE);

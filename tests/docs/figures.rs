@@ -1,4 +1,4 @@
-//! The figures of speed: the short tables and the chart agree with the complete table of
+//! Speed figures: checks that the short tables and the chart agree with the complete table of
 //! `docs/performance.md`.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ const ROCKSDB: usize = 5;
 const TO_BEST: usize = 9;
 
 /// Returns the rows of the tables of a page, cell by cell, by their first cell. If several rows
-/// have the same first cell, the first one counts.
+/// have the same first cell, only the first of these rows is returned.
 fn tables(markdown: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut tables = BTreeMap::new();
     for line in markdown.lines() {
@@ -52,7 +52,7 @@ fn tables(markdown: &str) -> BTreeMap<&str, Vec<&str>> {
     tables
 }
 
-/// Returns the number that a cell begins with. `None` if it begins with something else.
+/// Returns the number at the start of a cell, or `None` if the cell begins with something else.
 fn number(cell: &str) -> Option<f64> {
     cell.trim_matches('*').split(' ').next()?.replace(',', "").parse().ok()
 }
@@ -117,7 +117,8 @@ fn the_speeds_of_the_readme_are_those_of_the_table() {
     assert_eq!(count, 41);
 }
 
-/// Each bar is as long as its figure says, and the figures are those of the column *to best*.
+/// Checks that each bar is as long as its figure says, and that the figures are those of the column
+/// *to best*.
 #[test]
 fn the_chart_of_performance_is_its_table() {
     let (page, chart) = (page("docs/performance.md"), page("docs/performance.svg"));

@@ -1,4 +1,4 @@
-//! The form of the listing of the public surface: what several types share is said once.
+//! The format of the listing of the public API. Members that several types share are listed once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ pub struct Module {
 /// Longest line of the listing, in characters.
 const WIDTH: usize = 100;
 
-/// The first line, which explains the form.
+/// The first line of the listing, which explains the format.
 const NOTATION: &str = "\
     A type has what stands under its name, alone or with others; `put[_with]`: put, put_with.\n";
 
 /// The word that introduces the list of functions and of types with at most one member.
 const ALONE: &str = "and";
 
-/// The optional ends of names.
+/// The suffixes of names that are written in brackets.
 const ENDS: [&str; 2] = ["_in", "_with"];
 
 /// Families of types. The members that all types of a family have are listed once, under the names
@@ -60,7 +60,7 @@ fn share(types: &Types, families: &[&[&str]]) -> Types {
     own
 }
 
-/// Writes two members that differ by one of [`ENDS`] as one.
+/// Merges two members whose names differ by one of [`ENDS`] into one entry.
 fn fold(members: &BTreeSet<String>) -> Vec<String> {
     let mut folded = Vec::new();
     let mut done = BTreeSet::new();
@@ -102,7 +102,7 @@ fn entry(head: &str, names: &[String]) -> String {
     text + &line
 }
 
-/// Joins entries of one line each into lines of about [`WIDTH`] characters at most.
+/// Joins entries of one line each into longer lines, of at most about [`WIDTH`] characters.
 fn joined(entries: Vec<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for entry in entries {

@@ -41,8 +41,8 @@ fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns the bytes of the blocks fenced as `hex`, by the name after that word. Each line has
-/// bytes, which may be followed by two spaces and a note.
+/// Returns the bytes of each block that is fenced as `hex NAME`, by name. Each line has bytes,
+/// which may be followed by two spaces and a note.
 fn hex_dumps(markdown: &str) -> BTreeMap<&str, Vec<u8>> {
     let mut dumps = BTreeMap::new();
     for block in markdown.split("```hex ").skip(1) {
@@ -158,14 +158,15 @@ fn code_spans(markdown: &str) -> Vec<&str> {
     outside_fences.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Names on the pages that belong to other libraries: the functions that the peers' bench calls.
+/// Names on the pages that belong to other libraries: functions that the benchmark `peers` calls.
 const FOREIGN_NAMES: [&str; 3] = ["flush_wal(true)", "persist(SyncData)", "Durability::None"];
 
 /// Packages whose pages name functions of another language than Rust.
 const OTHER_LANGUAGES: [&str; 2] = ["adapters/node/", "adapters/python/"];
 
-/// Names on pages exist in the code: `Type::method`, `module::function`, `function()`, `file.rs`.
-/// Names of LevelDB's code are not checked; the pages give them with their file.
+/// Checks that names on the pages exist in the code: `Type::method`, `module::function`,
+/// `function()`, `file.rs`. Names from LevelDB's code are not checked; the pages give the file of
+/// each.
 #[test]
 fn names_of_the_code_are_in_the_code() {
     let mut files = Vec::new();
@@ -237,7 +238,7 @@ fn a_method_of_another_type_is_not_in_the_code() {
     assert_eq!(names::path_of("no path"), None);
 }
 
-/// Each known bug lists tests, and these exist.
+/// Checks that each known bug lists tests, and that these tests exist.
 #[test]
 fn tests_of_known_bugs_are_there() {
     let mut files = Vec::new();
@@ -305,7 +306,7 @@ fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// Before 1.9.5, `ArcSwap::load` may return a value of another instance whose memory was reused, so
 /// that a get searches the wrong table. Cargo.lock does not bind the users of a library, so the
-/// requirement in Cargo.toml must exclude these versions too.
+/// requirement in Cargo.toml must also exclude the versions before 1.9.5.
 #[test]
 fn arc_swap_is_one_whose_loads_are_right() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! The names that source files define, by type and by module. They are found by rustfmt's
-//! layout, not by parsing the language.
+//! The names that source files define, by type and by module. The names are found by means of
+//! rustfmt's layout, without parsing the language.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,8 @@ const INDENT: usize = 4;
 pub struct Names {
     /// Methods, constants, variants and fields, by type.
     members: BTreeMap<String, BTreeSet<String>>,
-    /// Functions, types and modules, by the module they are in, which is named after its file.
+    /// Functions, types and modules, by the module that contains them. A module is named after its
+    /// file.
     items: BTreeMap<String, BTreeSet<String>>,
     functions: BTreeSet<String>,
     /// Items outside of blocks, without modules and re-exports.
@@ -54,8 +55,8 @@ impl Names {
         names
     }
 
-    /// Returns whether the type or module that `path` names next to last defines its last name. A
-    /// single name must be a function.
+    /// Returns whether the last name of `path` is defined by the type or module named just before
+    /// it. A path of one name must be a function.
     pub fn contain(&self, path: &[&str]) -> bool {
         match path {
             [.., owner, name] => {
@@ -117,7 +118,7 @@ impl Names {
                     around.push((indent, name, kind != "trait"));
                 }
             } else if code.starts_with("impl $") {
-                // The members belong to each type that the macro is called with later in the file.
+                // The members belong to each type for which the macro is called later in the file.
                 around.push((indent, format!("{macro_name}!"), false));
             } else if let Some(owner) = implemented(code) {
                 around.push((indent, owner, false));

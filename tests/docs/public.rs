@@ -1,8 +1,9 @@
-//! The public surface of the library, as a listing that is compared with the committed one.
+//! The public API of the library, as a listing that is compared with the committed listing.
 //!
-//! It is read from the source in rustfmt's layout: the public modules, what they define or
-//! re-export, and the public methods, fields, variants and associated constants of each type,
-//! whether rustdoc shows them or not. What needs the feature `internals` is left out.
+//! The listing is made from the source in rustfmt's layout. It has the public modules, the items
+//! that they define or re-export, and the public methods, fields, variants and associated constants
+//! of each type, whether rustdoc shows them or not. Items that need the feature `internals` are
+//! left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +16,7 @@ const LISTING: &str = "docs/public-api.txt";
 /// The environment variable that, set to `write`, makes the test rewrite the listing.
 const REWRITE: &str = "MINIKV_PUBLIC_API";
 
-/// Most lines of the listing: two screens.
+/// Maximum number of lines of the listing: two screens.
 const MAX_LINES: usize = 120;
 
 struct Sources(BTreeMap<PathBuf, String>);
@@ -148,7 +149,7 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
 }
 
 /// Returns the blocks of a file that begin at the left margin, each with its first line. Leaves out
-/// those that need the feature `internals`.
+/// the blocks that need the feature `internals`.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("\n}\n").filter_map(|block| {
         let (line, at) = block.match_indices(" {\n").find_map(|(at, _)| {
@@ -160,8 +161,8 @@ fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Returns whether the attributes at the end of `before` are those of an item that needs the
-/// feature `internals`.
+/// Returns whether the attributes at the end of `before` belong to an item that needs the feature
+/// `internals`.
 fn is_internal(before: &str) -> bool {
     let attributes = before.rsplit("\n\n").next().unwrap_or_default();
     let last = attributes.rsplit(";\n").next().unwrap_or_default();
@@ -224,8 +225,8 @@ fn member(code: &str, all: bool) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Returns the public members of the type `name`, if a macro of this file declares it from a list
-/// of names, one a line.
+/// Returns the public members of the type `name`, if a macro of this file declares the type from a
+/// list of names, one per line.
 fn declared_by_macro(text: &str, name: &str) -> BTreeSet<String> {
     let mut members = BTreeSet::new();
     for (call, body) in macro_bodies(text) {
@@ -263,8 +264,8 @@ fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     found
 }
 
-/// Returns the public modules, each with its types and functions, except those of an earlier
-/// module.
+/// Returns the public modules, each with its types and functions. Types and functions that an
+/// earlier module has are left out.
 pub fn surface(src: &Path) -> Vec<Module> {
     let sources = Sources::read(src);
     // An item that several modules re-export is listed once.

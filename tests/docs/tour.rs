@@ -1,9 +1,9 @@
-//! The tables of docs/tour.md that say where things are, compared with the code.
+//! Checks the tables of docs/tour.md that say in which file something is against the code.
 
 use crate::names::Names;
 use crate::{code_spans, page, root};
 
-/// Returns the part of a page from a heading to the next of the same level.
+/// Returns the part of a page from a heading to the next heading of the same level.
 fn section<'p>(page: &'p str, heading: &str) -> &'p str {
     let heading = format!("\n## {heading}\n");
     let (_, rest) = page.split_once(&heading).unwrap_or_else(|| panic!("no {heading}"));
@@ -15,9 +15,9 @@ fn rows(section: &str) -> impl Iterator<Item = &str> {
     section.lines().filter(|line| line.starts_with("| ")).skip(2)
 }
 
-/// Returns a description of the error in a row, or `None` if it is right. Its last cells must be a
-/// file of `src/` and a name that the file defines: a function, a type, a constant, or an
-/// associated item as `Type::name`.
+/// Returns a description of the error in a row, or `None` if the row is right. The last two cells
+/// of a row must be a file of `src/` and a name that the file defines: a function, a type, a
+/// constant, or an associated item as `Type::name`.
 fn fault(row: &str) -> Option<String> {
     let mut cells = row.trim_end_matches('|').rsplit('|');
     let (name, file) = (code_spans(cells.next()?), code_spans(cells.next()?));

@@ -1,4 +1,4 @@
-//! docs/walks.md compared with the code: each walk is a way through files that leads forward only.
+//! Checks docs/walks.md against the code: each walk goes through the files in one direction only.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::{code_spans, page, root, rust_files};
 struct Function {
     /// Path of its file below `src/`.
     file: String,
-    /// The type of the `impl` or `trait` block that it is in.
+    /// The type of the `impl` or `trait` block that contains the function.
     owner: Option<String>,
     name: String,
     body: String,
@@ -74,7 +74,8 @@ fn functions_of(file: &str, source: &str) -> Vec<Function> {
             owner = None;
         }
         let Some(name) = function_name(code) else { continue };
-        // The last line of the signature, and then the line that closes the body, if it has one.
+        // Finds the last line of the signature, and then the line that closes the body, if there is
+        // a body.
         let is_signature_end = |line: &&str| line.ends_with(['{', ';', '}']);
         let Some(begin) = lines[at..].iter().position(is_signature_end) else { continue };
         let (begin, close) = (at + begin, format!("{indent}}}"));
@@ -136,7 +137,7 @@ impl Library {
     }
 
     /// Returns the function that `mention` in `caller` calls, as far as names tell: a function of
-    /// the path or of the caller's own type, or the only one of this name.
+    /// the path or of the caller's own type, or the only function of this name.
     fn target(&self, caller: &Function, mention: &Mention<'_>) -> Option<&Function> {
         // The name may be that of a closure in the caller.
         if caller.body.contains(&format!("let {} = ", mention.name)) {
@@ -158,7 +159,7 @@ impl Library {
                 named.iter().filter(|f| f.owner.as_deref() == owner || in_module(f)).collect()
             }
         };
-        // Another receiver than `self` may be of any type, even of another library.
+        // A receiver other than `self` may have any type, even a type of another library.
         let near = fits.iter().find(|f| mention.receiver.is_empty() && f.file == caller.file);
         match (near, &fits[..]) {
             (Some(near), _) => Some(near),
@@ -234,7 +235,7 @@ struct Stop {
     functions: Vec<String>,
 }
 
-/// A section of the page: a table of stops, and a list of files that are left aside.
+/// A section of the page: a table of stops, and a list of files that the walk does not visit.
 struct Walk {
     heading: String,
     /// The text after the heading.
@@ -268,12 +269,12 @@ fn files_in(text: &str) -> Vec<String> {
     names.filter(|name| name.ends_with(".rs") || name.ends_with('/')).map(str::to_string).collect()
 }
 
-/// Returns whether `file` is one of `parts`, or in a folder that is.
+/// Returns whether `file` is one of `parts`, or is in a folder that is one of `parts`.
 fn is_in(file: &str, parts: &[String]) -> bool {
     parts.iter().any(|part| file == part || part.ends_with('/') && file.starts_with(part.as_str()))
 }
 
-/// Returns the sections of the page that are walks, and the files that no walk goes into.
+/// Returns the sections of the page that are walks, and the files that no walk visits.
 fn walks(page: &str) -> (Vec<Walk>, Vec<String>) {
     let mut sections = page.split("\n## ");
     let head = sections.next().unwrap_or_default();
@@ -296,7 +297,7 @@ fn calls(caller: &Function, function: &Function) -> bool {
     })
 }
 
-/// Returns what is wrong with a walk.
+/// Returns a list of what is wrong with a walk.
 fn faults(library: &Library, walk: &Walk, not_followed: &[String]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut listed: Vec<(usize, &Function)> = Vec::new();

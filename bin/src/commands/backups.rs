@@ -34,7 +34,7 @@ pub fn run(args: Args) -> Result<()> {
         true => verify(&backups)?,
         false => Vec::new(),
     };
-    // A damaged listing is one of the faults; without --verify it is an error.
+    // With --verify, a damaged listing is one of the faults; otherwise it is an error.
     let list = match backups.list() {
         Err(_) if !faults.is_empty() => Vec::new(),
         list => list?,

@@ -189,7 +189,7 @@ fn to_text(plan: &Plan, outcomes: &[Outcome]) -> String {
             if figure.better == Better::Higher {
                 let speed = thousands(figure.value.round() as u64);
                 let row = [&figure.name, &speed, &median, &p99, &p999, &max];
-                // The latencies belong to the first figure.
+                // Only the row of the first figure shows the latencies.
                 match i {
                     0 => speeds.row(row.map(String::as_str)),
                     _ => speeds.row([&figure.name, &speed, "", "", "", ""]),

@@ -67,7 +67,7 @@ struct Folder(PathBuf);
 impl Folder {
     fn create(db: &Path) -> Result<Folder> {
         let dir = db.join(FOLDER);
-        // A load that was killed leaves the folder behind. A link is not followed.
+        // A killed load leaves the folder behind. A symbolic link is not followed.
         if fs::symlink_metadata(&dir).is_ok_and(|found| found.is_dir()) {
             fs::remove_dir_all(&dir).map_err(|error| CliError::io("remove", &dir, error))?;
         }
@@ -118,8 +118,8 @@ impl Source<'_> {
         Ok(writer.finish()?)
     }
 
-    /// Writes tables of the entries, in any order. Of entries with the same key, the last one
-    /// counts.
+    /// Writes tables of the entries, which may be in any order. If several entries have the same
+    /// key, only the last of these entries is kept.
     fn sort(
         &mut self,
         folder: &Path,
@@ -146,7 +146,8 @@ impl Source<'_> {
         Ok(writer.finish()?)
     }
 
-    /// Returns the next entries, of about `chunk_bytes` bytes, sorted, one per key.
+    /// Reads entries of about `chunk_bytes` bytes in total. Returns them sorted, with one entry per
+    /// key.
     fn next_chunk(&mut self, chunk_bytes: usize, progress: &Progress) -> Result<Vec<Entry>> {
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         while bytes < chunk_bytes
@@ -158,7 +159,7 @@ impl Source<'_> {
         }
         chunk.reverse();
         chunk.sort_by(|a, b| a.0.cmp(&b.0));
-        // The sort is stable, so the last of several entries of a key is the first now.
+        // The sort is stable, so the last of several entries with the same key now comes first.
         chunk.dedup_by(|next, first| next.0 == first.0);
         Ok(chunk)
     }
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn entries_are_sorted_in_chunks() {
         let home = tempfile::tempdir().unwrap();
-        // Each key comes twice, in chunks that are far apart.
+        // Each key occurs twice, in chunks that are far apart.
         let line = |i: u32| format!("k{:05}\t{i}\n", i * 7919 % 5000);
         let text: String = (0..10_000).map(line).collect();
         let mut lines = Lines::of(text.leak().as_bytes(), "text");

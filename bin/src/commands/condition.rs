@@ -25,8 +25,8 @@ impl Condition {
         }
     }
 
-    /// If the condition holds, sets `key` of `target` to the value `new`, with a time to live if
-    /// there is one, or deletes the key if `new` is `None`.
+    /// If the condition holds, sets `key` of `target` to the value in `new`, which expires after
+    /// the duration in `new`, if any. If `new` is `None`, deletes the key instead.
     pub fn write(
         &self,
         (db, target, global): (&Db, &Target, &Global),

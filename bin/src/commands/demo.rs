@@ -168,8 +168,8 @@ impl Tour {
     }
 }
 
-/// Loads the data. After each batch, looks up a word: sometimes the one loaded last, otherwise any
-/// word of the data, loaded or not, or an absent one.
+/// Loads the data. After each batch, looks up a word: sometimes the word loaded last, otherwise any
+/// word of the data, loaded or not, or an absent word.
 fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     let mut rng = Rng::new(SEED);
     data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {

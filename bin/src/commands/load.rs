@@ -59,7 +59,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let loaded = entries(loader.loaded.count());
     match outcome {
         Ok(()) => {
-            // Without this, timing would decide which entries are already in tables.
+            // Without this flush, timing would decide which entries are already in tables.
             db.flush()?;
             db.close()?;
             output::say(format!("loaded {loaded}"));

@@ -70,7 +70,8 @@ impl Range {
         Range { to: ends.min(), from: from.unwrap_or_default().max(prefix) }
     }
 
-    /// Returns whether keys from `smallest` to `largest`, two internal keys, may be in the range.
+    /// Returns whether a table with the internal keys from `smallest` to `largest` may have keys in
+    /// the range.
     pub fn overlaps(&self, order: &dyn Comparator, smallest: &[u8], largest: &[u8]) -> bool {
         let begins = self.from.is_empty() || order.compare(user_key(largest), &self.from).is_ge();
         let ends = |to| order.compare(user_key(smallest), to).is_lt();
@@ -101,7 +102,8 @@ impl Range {
     }
 }
 
-/// Returns the least key after every key that begins with `prefix`, if there is one.
+/// Returns the smallest key that is greater than every key with the prefix `prefix`, if there is
+/// one.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

@@ -43,7 +43,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let order = if any_order { None } else { Some(global.comparator(&dir)?) };
     let mut survey = Survey::of(&dir, any_order)?;
     if let Some(order) = order {
-        // Level 0 stays in the order of file numbers, that is, of age.
+        // The tables of level 0 stay in the order of their file numbers, that is, of age.
         survey.tables.sort_by(|a, b| {
             let by_key = || order.compare(user_key(&a.smallest), user_key(&b.smallest));
             a.level.cmp(&b.level).then_with(|| if a.level > 0 { by_key() } else { Ordering::Equal })
@@ -103,7 +103,7 @@ impl Files {
 }
 
 impl Survey {
-    /// Returns the tables of each level that has any.
+    /// Returns the number and total size of the tables of each level that has tables.
     fn levels(&self) -> Vec<(usize, Files)> {
         let mut levels: Vec<(usize, Files)> = Vec::new();
         for table in &self.tables {
@@ -162,7 +162,7 @@ fn table_list(tables: &[NewFile]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first and last key: `"first" .. "last"`. Long keys are shortened.
+/// Returns the first and last key of a table, as `"first" .. "last"`. Long keys are shortened.
 fn keys_of(table: &NewFile) -> String {
     let show = |key: &[u8]| {
         let text = Format::Escaped.show(user_key(key));

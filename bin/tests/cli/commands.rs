@@ -1,4 +1,4 @@
-//! Promises of single commands, apart from the round trips.
+//! Tests of what single commands promise, except the tests of round trips.
 
 use super::*;
 
@@ -247,7 +247,8 @@ fn a_help_page_shows_the_options_that_concern_the_command() {
     }
     let zstd = help(&["load", "--help"]).contains("zstd");
     assert_eq!(zstd, cfg!(feature = "zstd"), "only builds with zstd offer it");
-    // An option without effect on a command is still accepted, before it and after it.
+    // An option that has no effect on a command is still accepted, before or after the command's
+    // name.
     let place = Place::new();
     place.ok(&["--compression", "none", "put", "a", "b"]);
     assert_eq!(place.ok(&["get", "a", "--compression", "none"]), b"b");
@@ -373,7 +374,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     let before = contents(&place.db());
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_string).collect();
-        // The list shows long values as their hash.
+        // The list shows the hash of a long value instead of the value.
         lines.retain(|line| line.len() < 4000);
         lines.sort();
         lines
@@ -478,7 +479,8 @@ fn a_keyspace_has_keys_of_its_own() {
     let explained = String::from_utf8(in_users(&["explain", "bob"]).ok()).unwrap();
     assert!(explained.contains("usersbob\""), "{explained}");
     assert_eq!(in_users(&["explain", "ann"]).code, Some(1));
-    // A dump of a keyspace loads into another; a dump of everything has all keyspaces.
+    // A dump of one keyspace can be loaded into another. A dump of everything contains all
+    // keyspaces.
     let dump = in_users(&["dump"]).ok();
     assert_eq!(dump, b"bob\tBob\ncid\tCid\n");
     place.feed(&["load", "--keyspace", "copy \\\\ of"], &dump).ok();
@@ -529,7 +531,7 @@ fn values_of_an_expiring_keyspace_expire() {
         (&json["keyspaces"][0]["expiring"], &json["keyspaces"][1]["expiring"]),
         (&false.into(), &true.into(),)
     );
-    // A dump of everything brings the expiries back.
+    // Loading a dump of everything restores the expiry times.
     let dump = place.ok(&["dump"]);
     let copy = Place::new();
     copy.feed(&["load"], &dump).ok();
@@ -579,7 +581,7 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
         number += 1;
         write(&format!("put\tkey\t{number}\ncommit\n"));
         std::thread::sleep(std::time::Duration::from_millis(300));
-        // From one of the puts on, all are seen, without a gap.
+        // After the first put that is seen, all puts are seen, without a gap.
         if number == 3 {
             break line();
         }

@@ -30,14 +30,14 @@ fn an_indexed_db_is_read_in_its_own_order() {
     let mut back = lines(&place, &["scan", "--keys-only", "--format", "hex", "--reverse"]);
     back.reverse();
     assert_eq!(back, scanned);
-    // Some keys, found by Get and as the ends of a range.
+    // Some keys are found by `get`, and are used as the ends of a range.
     for at in [0, 5, 300, 700, 987] {
         let key = &scanned[at][..];
         place.ok(&["get", key, "--key-format", "hex"]);
         let rest = ["scan", "--count", "--key-format", "hex", "--from", key];
         assert_eq!(place.text(&rest), format!("{}\n", 988 - at));
     }
-    // The keys with a prefix of bytes are not always neighbours.
+    // In this order, keys with the same prefix of bytes are not always adjacent.
     let by_prefix = ["scan", "--count", "--key-format", "hex", "--prefix", "000101"];
     let with_prefix = keys.iter().filter(|key| key.starts_with("000101")).count();
     assert_eq!(place.text(&by_prefix), format!("{with_prefix}\n"));
@@ -65,7 +65,7 @@ fn keys_of_an_indexed_db_are_shown_decoded() {
     assert!(of_book_196.ends_with("030000000000806840"), "{of_book_196}");
     let title = line("db 1 store 1 index 32: \"letter rain garden\" of 2\t");
     assert!(title.ends_with("030000000000000040"), "{title}");
-    // In JSON the text is a string.
+    // In JSON, the decoded key is a string.
     let json = lines(&place, &["scan", "--keys", "indexeddb", "--format", "json", "--keys-only"]);
     assert!(json.contains(&r#"{"key":"db 1: id of store \"log\""}"#.to_string()));
     place.run(&["scan", "--keys", "chromium"]).fails(2, &["indexeddb"]);
@@ -84,14 +84,15 @@ fn keys_of_an_indexed_db_are_shown_decoded() {
 fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
     let place = fixture("chromium/indexeddb");
     let all = place.text(&["dump", "--format", "hex"]);
-    // Key 1000 of store 2: the last of its data, before the entries that state that its keys exist.
+    // Key 1000 of store 2 is the last key of the store's data. After it come the entries that state
+    // which keys exist.
     let key = "00010201030000000000408f40";
     place.ok(&["put", key, "new", "--key-format", "hex"]);
     let shown = lines(&place, &["scan", "--keys", "indexeddb", "--keys-only"]);
     let at = shown.iter().position(|line| line == "db 1 store 2 data: 1000").unwrap();
     assert_eq!(shown[at - 1], "db 1 store 2 data: 52");
     assert_eq!(shown[at + 1], "db 1 store 2 exists: 1");
-    // With the id of the store in two bytes, the key is the same.
+    // If the id of the store is encoded in two bytes, the key is still the same.
     let same = "0401020001030000000000408f40";
     assert_eq!(place.ok(&["get", same, "--key-format", "hex"]), b"new");
     place.ok(&["compact"]);
@@ -109,14 +110,14 @@ fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
     let copy = run(minikv().args(["dump", "--format", "hex", "--db", &copied]), b"");
     assert_eq!(String::from_utf8(copy.ok()).unwrap(), all);
 
-    // A new database in this order, from a dump.
+    // A dump is loaded into a new database with this order.
     let new = place.path("new").to_str().unwrap().to_string();
     let load = ["load", "--format", "hex", "--db", &new, "--comparator", "idb_cmp1"];
     run(minikv().args(load), all.as_bytes()).ok();
     let copy = run(minikv().args(["dump", "--format", "hex", "--db", &new]), b"");
     assert_eq!(String::from_utf8(copy.ok()).unwrap(), all);
 
-    // Without CURRENT, the order is that of the MANIFEST.
+    // Without CURRENT, the comparator's name comes from the newest MANIFEST.
     fs::remove_file(place.db().join("CURRENT")).unwrap();
     place.run(&["scan"]).fails(4, &["CURRENT"]);
     place.ok(&["repair"]);

@@ -103,7 +103,7 @@ fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
     }
 }
 
-/// The first half of the lookups only warms the cache up.
+/// Checks that the first half of the lookups warms the cache up for the second half.
 #[test]
 fn what_the_first_half_read_is_in_the_cache_for_the_second() {
     let place = Place::new();
@@ -134,8 +134,8 @@ fn a_budget_must_hold_the_indexes() {
     }
 }
 
-/// Returns the options that the text gives to paste: the layout and the bits of the lowest level,
-/// and the number, layout and bits of each level that has others.
+/// Returns the options that the text offers for pasting: the layout and the bits of the lowest
+/// level, and the number, layout and bits of each level that differs from it.
 fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
     let options = text.split("Options::default()\n").nth(1).unwrap();
     let calls = options.lines().take_while(|line| line.starts_with("    ."));
@@ -205,7 +205,7 @@ fn filters_by_level_are_printed_pasted_and_loaded_alike() {
     }
     assert!(!at_levels.is_empty(), "the levels differ: {text}");
 
-    // No table was moved here, so all have the filters of their level.
+    // No table was moved in this run, so all tables have the filters of their level.
     let rewritten = &json["rewritten"];
     assert_eq!(rewritten["filter_bytes"], advised["filter_bytes"], "{json}");
     assert!((number(&rewritten["in_vain_per_get"]) - number(&advised["measured"])).abs() < 1e-9);
@@ -227,7 +227,8 @@ fn filters_by_level_are_printed_pasted_and_loaded_alike() {
     assert_eq!(sum, number(&rewritten["filter_bytes"]));
 }
 
-/// A table that is moved down keeps the filters of the level above.
+/// Checks that the report mentions moved tables: a table that is moved down keeps the filters of
+/// the level above.
 #[test]
 fn moved_tables_are_told_after_a_rewrite() {
     let args = ["readamp", "--entries", "40000", "--value-bytes", "1000", "--lookups", "1000"];
@@ -349,7 +350,7 @@ fn scans_are_printed_as_they_are_exported() {
     );
     let text = text.replace("\n  ", " ");
     assert!(text.contains("a range filter could pay.") && text.contains(&ceiling), "{text}");
-    // Sixteen hexadecimal digits are numbers, of which a range of few keys spans many.
+    // Keys of sixteen hexadecimal digits are numbers, and a range with few keys spans many numbers.
     assert!(n(&scans["mean_range"]) > 1e12, "{scans}");
     assert_eq!(array(&scans["grafite"]).len(), 3);
     assert!(text.contains("a Grafite filter errs on at most 100.00 % with 10"), "{text}");
@@ -363,7 +364,7 @@ fn scans_of_a_dense_key_range_want_no_filter() {
     assert!(number(&all["empty_share"]) < 0.5, "{all}");
     assert!(json["scans"]["prefix"].is_null() && all["empty_saved_by_prefix"].is_null());
     assert!(text.contains("--scan-prefix") && text.contains("a Grafite filter"), "{text}");
-    // With --advise and on the page, too.
+    // The scans are also reported with --advise, and on the page.
     let place = Place::new();
     let page = place.path("page.html").display().to_string();
     let advise = [&like[..], &["--advise", "--filters", "none,block:10", "--html", &page]].concat();

@@ -98,12 +98,12 @@ fn verify_shows_no_full_bar_before_it_has_begun() {
 fn an_interrupted_load_says_what_stays() {
     let place = Place::new();
     let lines = fs::read(entries(&place, 100_000)).unwrap();
-    // A pipe that stays open, so that the load cannot end before it is interrupted.
+    // The load reads from a pipe that stays open, so that it cannot end before it is interrupted.
     let pipe = place.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut command = place.command(&["load", &pipe.display().to_string()]);
     let mut writer = File::options().read(true).write(true).open(&pipe).unwrap();
-    // The writer waits for ever once no process reads any more.
+    // This thread blocks forever once no process reads the pipe.
     std::thread::spawn(move || writer.write_all(&lines).map(|()| std::thread::park()));
     let (code, shown) = run_in_columns(&mut command, 80, Some(",000 entries"));
     assert_eq!(code, 130, "{shown:?}");

@@ -1,4 +1,4 @@
-//! The page of `trace` and `demo --html`: its data are the run's, and a browser shows them.
+//! The page of `trace` and `demo --html`: its data matches the run, and a browser can show it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -107,7 +107,7 @@ impl Sums {
         sums
     }
 
-    /// Checks that the sums are the counters of the database.
+    /// Checks that the sums equal the counters of the database.
     #[track_caller]
     fn are_those_of(&self, stats: &Value) {
         let ours = |name: &str| self.counters.get(name).copied().unwrap_or(0);
@@ -173,7 +173,7 @@ fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_en
     let sums = Sums::of(run);
     sums.are_those_of(&run["stats"]);
     assert!(sums.gets > 100 && run["replay"] == true, "{} lookups", sums.gets);
-    // The tables are those of the MANIFEST.
+    // The tables are the tables of the MANIFEST.
     let stats: Value = serde_json::from_str(&place.text(&["stats", "--json"])).unwrap();
     let tables: BTreeMap<u64, u64> = list(&stats["tables"])
         .iter()
@@ -213,14 +213,14 @@ fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_en
             assert_eq!(shown, number(&counters[name]), "{name} of level {level}: {row}");
         }
     }
-    // Each step can be drawn, backwards too.
+    // Steps can be drawn forwards and backwards.
     for key in ["Home", "ArrowRight", "ArrowRight", "ArrowLeft", "PageDown", "End", "PageUp"] {
         browser.press(key);
     }
     browser.until("Number(document.body.dataset.step) > 10000");
     assert_eq!(browser.said, [""; 0], "on the console");
 
-    // The check can fail: a counter is wrong.
+    // To show that the check can fail, one counter is made wrong.
     let html = fs::read_to_string(&page).unwrap();
     let right = format!("\"flushes\":{}", run["stats"]["flushes"]);
     assert!(html.contains(&right));
@@ -277,7 +277,7 @@ fn demo_makes_a_page_of_the_words() {
                      document.getElementById('stage').clientWidth";
         assert_eq!(browser.value(drawn), true, "at {width}");
     }
-    // By keyboard alone.
+    // The page can be used with the keyboard alone.
     browser.press("ArrowRight");
     browser.until("document.body.dataset.step === '301'");
     browser.press("Home");

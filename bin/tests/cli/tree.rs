@@ -204,7 +204,7 @@ fn top_shows_the_metrics_that_the_writer_exports() {
     place.run(&["top", "--metrics", file]).fails(2, &["several databases", "--label"]);
 }
 
-/// Metrics disappear with the writer that exports them, but `top` goes on.
+/// Checks that `top` continues without metrics after the writer that exports them has ended.
 #[test]
 fn top_goes_on_without_metrics_that_have_gone() {
     let place = Place::new();

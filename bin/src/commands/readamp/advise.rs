@@ -1,4 +1,4 @@
-//! `readamp --advise`: recommends filters for these lookups on this data.
+//! `readamp --advise`: recommends filters for the given lookups on the given data.
 
 use minikv::FilterLayout;
 use minikv::advice::LevelAdvice;
@@ -26,9 +26,9 @@ pub fn default_filters() -> Vec<Filters> {
     [Filters::None].into_iter().chain(block).chain(table).collect()
 }
 
-/// Divides the memory of the advised filters, or of filters of 10 bits per key, among levels, and
-/// replays the lookups with the divisions. Returns `None` if there are no tables, or if
-/// every configuration has filters.
+/// Divides the memory of the advised filters among levels, and replays the lookups with the
+/// divisions. If no filters are advised, divides the memory of block filters with 10 bits per key.
+/// Returns `None` if there are no tables, or if every configuration has filters.
 pub fn by_level(
     report: &Report,
     source: &Source,
@@ -61,18 +61,18 @@ pub struct Rewritten {
     levels: Vec<RewrittenLevel>,
 }
 
-/// The filters of one level of that database.
+/// The filters of one level of a database that was loaded with the advised filters.
 #[derive(Serialize)]
 struct RewrittenLevel {
     level: usize,
     tables: u64,
-    /// Number of tables that compactions moved into the level without rewriting them. They keep the
-    /// filters of the level for which they were written.
+    /// Number of tables that compactions moved into the level without rewriting them. Moved tables
+    /// keep the filters of the level for which they were written.
     moved_in: u64,
     keys: u64,
     filter_bytes: u64,
     advised_bits: u32,
-    /// Size that the filters would have if all tables of the level had the advised ones, in bytes.
+    /// Size of the level's filters if all tables of the level had the advised filters, in bytes.
     advised_filter_bytes: u64,
 }
 
@@ -90,8 +90,8 @@ impl Rewritten {
         }
         let held = source.survey(Vec::new())?;
         let (tables, filters) = (source.tables_per_level(), source.own_filters()?);
-        // A level that the advice does not name is advised like the next deeper level that it
-        // names, or else like the last one.
+        // A level that the advice does not name takes the advice for the next deeper level that is
+        // named or, if there is none, the advice for the last named level.
         let advised = |level| {
             let share = advice.levels.iter().find(|share| share.level >= level);
             share.or(advice.levels.last()).map_or(0, |share| share.advised_bits)
@@ -157,7 +157,7 @@ pub struct Advised<'a> {
 }
 
 impl<'a> Advised<'a> {
-    /// Judges a report. Returns `None` if it has no configuration without filters.
+    /// Judges a report. Returns `None` if every configuration of the report has filters.
     pub fn of(report: &'a Report, own_lookups: bool) -> Option<Advised<'a>> {
         let without = report.measured.iter().find(|m| m.filters == Filters::None)?;
         let with: Vec<_> = report.measured.iter().filter(|m| m.filters.bits().is_some()).collect();

@@ -1,4 +1,4 @@
-//! SVG charts for a page whose style sheet defines the classes.
+//! SVG charts for an HTML page. The page's style sheet defines the classes that the charts use.
 
 use std::fmt::Write;
 
@@ -86,7 +86,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Returns the total length.
+    /// Returns the total length of the parts.
     pub fn sum(&self) -> f64 {
         self.parts.iter().map(|part| part.1).sum()
     }
@@ -186,7 +186,7 @@ pub struct Measured {
     pub tooltip: String,
 }
 
-/// Returns a chart of rates in percent, one a row: a dot with its interval, and a stroke at the
+/// Returns a chart of rates in percent, one per row: a dot with its interval, and a stroke at the
 /// prediction.
 pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> String {
     let most = rows.iter().map(|row| row.high.max(row.predicted)).fold(0.0, f64::max);
@@ -289,7 +289,7 @@ pub fn rates(
     frame.svg(title, HEIGHT + AXIS, &out)
 }
 
-/// Returns the smallest rate above 0, and the largest.
+/// Returns the smallest rate above 0, and the largest rate.
 fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
     let ys = points.iter().flat_map(|p| [p.low, p.high, p.y]);
     let ys = ys.chain(curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)));
@@ -311,7 +311,7 @@ struct Log {
 }
 
 impl Log {
-    /// Creates a scale from a round number below `least` to one above `most`.
+    /// Creates a scale from a round number below `least` to a round number above `most`.
     fn new(least: f64, most: f64, start: f64, end: f64) -> Log {
         let usable = least.is_finite() && least > 0.0 && most >= least;
         let (least, most) = if usable { (least, most) } else { (0.1, 1.0) };
@@ -325,7 +325,7 @@ impl Log {
         self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// Returns ticks at 1, 2 and 5 of each decade, or with many decades, at 1 only.
+    /// Returns ticks at 1, 2 and 5 of each decade or, if there are many decades, at 1 only.
     fn ticks(&self) -> Vec<f64> {
         let (first, last) = (self.least.log10().floor() as i32, self.most.log10().floor() as i32);
         let (least, most) = (self.least * 0.999, self.most);
@@ -353,12 +353,12 @@ fn ticks(most: f64) -> Vec<f64> {
     (0..=last).map(|i| (f64::from(i) * step * 1e6).round() / 1e6).collect()
 }
 
-/// Returns `n` without the errors of binary fractions.
+/// Returns `n` without the rounding errors of binary fractions.
 fn round(n: f64) -> f64 {
     (n * 1e9).round() / 1e9
 }
 
-/// Formats a figure with the digits that are significant.
+/// Formats a figure with its significant digits only.
 fn figures(n: f64) -> String {
     match n {
         n if n >= 100.0 => format!("{n:.0}"),

@@ -16,14 +16,14 @@ use super::rates::Rate;
 use super::source::Source;
 use crate::error::Result;
 
-/// The false-positive rate of one configuration's control.
+/// The false-positive rate of the control experiment for one configuration.
 pub struct Control {
     pub filters: Filters,
     pub rate: Rate,
 }
 
-/// Runs a control for each configuration whose measured rate differs from the prediction. Returns
-/// their rates.
+/// Runs a control experiment for each configuration whose measured rate differs from the
+/// prediction. Returns the rates of these experiments.
 pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Result<Vec<Control>> {
     let odd = measured.iter().filter(|m| m.rate.is_some_and(|rate| !rate.agrees()));
     let odd: Vec<_> = odd.map(|m| m.filters).filter(|f| matches!(f, Filters::Block(_))).collect();
@@ -62,7 +62,7 @@ impl Independent {
         )
     }
 
-    /// Creates a filter with this number of probes.
+    /// Creates a filter with `probes` probes.
     pub fn with_probes(bits_per_key: u32, probes: u32) -> Independent {
         Independent { bits_per_key, probes }
     }
@@ -140,8 +140,8 @@ fn hash64(key: &[u8]) -> u64 {
     hash
 }
 
-/// Returns a number mixed with Murmur's 64-bit finalizer, after an addition, because the finalizer
-/// maps 0 to 0.
+/// Mixes `n` with Murmur's 64-bit finalizer. Adds a constant first, because the finalizer maps 0 to
+/// 0.
 fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -156,7 +156,8 @@ mod tests {
     use super::super::rates::wilson;
     use super::*;
 
-    /// The keys are consecutive numbers, which LevelDB's hash spreads badly.
+    /// Checks that the rate agrees with the textbook's formula for keys that are consecutive
+    /// numbers, which LevelDB's hash spreads badly.
     #[test]
     fn its_rate_is_the_textbooks() {
         let keys: Vec<_> = (0..20_000u32).map(|i| format!("{i:08}").into_bytes()).collect();

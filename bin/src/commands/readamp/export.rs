@@ -10,8 +10,7 @@ use super::measure::{Class, Measured, Pass, Times};
 use super::rates::Rate;
 use super::report::Report;
 
-/// Returns the counters of a level, or of all levels, and the sums of some of them, each with its
-/// name.
+/// Returns the counters of a level or of all levels, and sums of some counters. Each has a name.
 fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     let all = AllFilters::of(trace);
     let sums = [
@@ -70,8 +69,8 @@ impl Report {
         }
     }
 
-    /// Returns CSV with a line for each configuration, pass, kind of lookup and level, and one for
-    /// all levels.
+    /// Returns CSV. Each combination of configuration, pass and kind of lookup has one line for
+    /// each level, and one line for all levels together.
     pub fn csv(&self) -> String {
         let names = counters(&LevelTrace::default()).into_iter().map(|(name, _)| name);
         let names: Vec<_> = names.collect();

@@ -15,7 +15,7 @@ const MAX_CONFIGURATIONS: usize = 64;
 pub enum Filters {
     /// The filters that the files have.
     AsIs,
-    /// The files' filters are not used.
+    /// The filters that the files have, but lookups do not use them.
     Ignored,
     /// No filters.
     None,
@@ -23,14 +23,14 @@ pub enum Filters {
     Block(u32),
     /// One filter for each table, with this many bits per key.
     Table(u32),
-    /// Both kinds: LevelDB queries the blocks' filters, minikv the table's.
+    /// Both kinds: LevelDB queries the block filters, and minikv the table filter.
     Both(u32),
-    /// One of these kinds, with a number of bits per key for each level; 0 for none.
+    /// Filters of this layout, with a number of bits per key for each level; 0 means no filters.
     ByLevel(FilterLayout, Bits),
 }
 
 impl Filters {
-    /// Parses a list.
+    /// Parses a list of configurations.
     pub fn list(text: &str) -> Result<Vec<Filters>, String> {
         let mut list = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -75,8 +75,8 @@ impl Filters {
         Ok(range_of(part, bits)?.into_iter().map(of).collect())
     }
 
-    /// Parses `14/10/4`: the bits of each level from 0 on. The last number applies to all levels
-    /// below, too.
+    /// Parses `14/10/4`: the bits of each level from 0 on. The last number also applies to all
+    /// deeper levels.
     fn by_level(part: &str, kind: &str, bits: &str) -> Result<Filters, String> {
         let layout = match kind {
             "block" => FilterLayout::Block,

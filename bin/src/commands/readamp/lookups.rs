@@ -16,8 +16,8 @@ use crate::workload::{Data, Rng, near_miss, near_miss_of};
 /// Maximum number of a database's keys from which lookups are chosen. They are held in memory, so a
 /// higher number takes more memory.
 const POOL_KEYS: usize = 200_000;
-/// Maximum number of attempts to make an absent key, between the first key and the last, by
-/// changing a present one. Raising it helps only if nearly all such changes give present keys.
+/// Maximum number of attempts to change a present key into an absent key that lies between the
+/// first and the last key. Raising it helps only if nearly all such changes give present keys.
 const TRIES: usize = 100;
 
 /// The value of `--lookups`.
@@ -66,9 +66,9 @@ pub trait Keys {
     /// Returns the number of present keys to choose from.
     fn present_keys(&self) -> u64;
     fn present(&self, i: u64) -> Vec<u8>;
-    /// Returns absent key number `i`.
+    /// Returns the absent key number `i`.
     fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>>;
-    /// Returns an absent key near present key `i`, always the same one.
+    /// Returns an absent key near the present key `i`. Every call returns the same key.
     fn absent_near(&self, i: u64) -> Result<Vec<u8>>;
 }
 
@@ -204,7 +204,7 @@ impl Choice {
         let of_absent = Chooser::new(self.zipf, absent_lookups, !self.seed);
         let mut lookups = Vec::with_capacity(self.number as usize);
         for i in 0..self.number {
-            // Lookups of absent keys are spread evenly among the others.
+            // Lookups of absent keys are spread evenly among the lookups of present keys.
             let due = |i: u64| ((i as f64) * self.absent_ratio).round() as u64;
             let present = due(i + 1) == due(i);
             let key = match (present, self.zipf) {
@@ -214,7 +214,8 @@ impl Choice {
             };
             lookups.push(Lookup { key, present });
         }
-        // Shuffled, because alternating lookups would be an unrealistic pattern for caches.
+        // The lookups are shuffled, because alternating between present and absent keys would be an
+        // unrealistic pattern for caches.
         rng.shuffle(&mut lookups);
         Ok(lookups)
     }
@@ -249,7 +250,7 @@ struct Zipf {
     sums: Vec<f64>,
 }
 
-/// Maximum number of ranks, each of which takes eight bytes. Ranks beyond it would hardly ever be
+/// Maximum number of ranks, each of which takes eight bytes. Higher ranks would hardly ever be
 /// drawn.
 const ZIPF_RANKS: u64 = 1 << 20;
 
@@ -271,7 +272,7 @@ impl Zipf {
     }
 }
 
-/// Returns lookups of the keys of a file, one per line: in the format of keys if one is given,
+/// Returns lookups of the keys of a file, one per line: in the format of keys if a format is given,
 /// otherwise as plain bytes.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
@@ -294,7 +295,7 @@ pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<L
     }
 }
 
-/// Returns, for each lookup, whether it is the first one for its key.
+/// Returns, for each lookup, whether it is the first lookup of its key.
 pub fn first_times(lookups: &[Lookup]) -> Vec<bool> {
     let mut seen = HashSet::with_capacity(lookups.len());
     lookups.iter().map(|lookup| seen.insert(&lookup.key[..])).collect()

@@ -43,7 +43,7 @@ pub struct Measured {
     pub blocks: Vec<u16>,
 }
 
-/// One pass of all lookups.
+/// One pass over all lookups.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
     pub present: Class,
@@ -95,7 +95,7 @@ impl Class {
     }
 }
 
-/// The lookups and, for each, whether it is the first one for its key.
+/// The lookups and, for each, whether it is the first lookup of its key.
 pub struct Work<'a> {
     pub lookups: &'a [Lookup],
     pub first_times: &'a [bool],

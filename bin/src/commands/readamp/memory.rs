@@ -1,8 +1,9 @@
 //! `readamp --budget`: divides memory among the block cache, filters and indexes.
 //!
-//! The lookups are replayed with filters of several sizes, each divided among the levels. The block
-//! reads then go through a simulated cache of the memory that the budget leaves. The first half of
-//! the lookups only warms the cache up; the second half is counted.
+//! The lookups are replayed with filters of several sizes; the memory of each size is divided among
+//! the levels. The block reads then go through a simulated cache, which has the memory of the
+//! budget that filters and indexes do not use. The first half of the lookups only warms the cache
+//! up; the second half is counted.
 
 use minikv::FilterLayout;
 use minikv::files::NUM_LEVELS;
@@ -19,20 +20,22 @@ use super::{size, thousands};
 use crate::error::{CliError, Result};
 use crate::output::Table;
 
-/// Sizes of the filters tried, in bits per key. Each is divided among the levels.
+/// Filter sizes that are tried, in bits per key. The memory of each size is divided among the
+/// levels.
 const SIZES: [u32; 6] = [2, 4, 6, 8, 10, 14];
 
 /// Memory added to the budget to estimate what more memory would save, in bytes.
 const MORE: u64 = 1 << 20;
 
-/// Number of cache sizes on the curve, and the binary logarithm of the largest one relative to the
-/// budget.
+/// Number of cache sizes on the curve, and the binary logarithm of the ratio of the largest cache
+/// size to the budget.
 const CURVE: (i32, i32) = (10, 3);
 
-/// Binary logarithms of the block sizes tried, relative to that of the tables.
+/// Block sizes that are tried, as binary logarithms of their ratios to the block size of the
+/// tables.
 const BLOCK_SIZES: [i32; 4] = [-2, -1, 1, 2];
 
-/// The division of a budget, and the reads that it leaves to files.
+/// The division of a memory budget, and the reads from files that remain with it.
 #[derive(Serialize)]
 pub struct Memory {
     budget_bytes: u64,
@@ -49,7 +52,7 @@ pub struct Memory {
     curve: Vec<Point>,
 }
 
-/// Filters, and a cache of the memory that they leave.
+/// Filters, and a cache that has the memory of the budget that the filters do not use.
 #[derive(Serialize)]
 struct Division {
     filters: String,
@@ -64,7 +67,7 @@ struct Division {
     choice: Filters,
 }
 
-/// An estimate of the reads that a cache leaves to files.
+/// An estimate of the reads that a cache does not save, which go to files.
 #[derive(Clone, Copy, Serialize)]
 struct Left {
     file_reads_per_get: f64,
@@ -76,8 +79,8 @@ struct Left {
 struct Next {
     /// Reads from files saved per get if the cache gets the MiB.
     to_cache: f64,
-    /// The filters that are best with one more MiB, and the reads from files saved per get with
-    /// them.
+    /// The best filters for a budget with one more MiB, and the reads from files saved per get with
+    /// these filters.
     best_filters: String,
     to_best: f64,
 }
@@ -286,8 +289,8 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// Replays the lookups without filters, and with each size of filters that leaves room for a cache
-/// in `bytes` bytes.
+/// Replays the lookups without filters, and with filters of each size that leaves memory for a
+/// cache. Filters and cache together have `bytes` bytes.
 fn divisions(
     source: &Source,
     held: &TablesRead,
@@ -301,7 +304,7 @@ fn divisions(
         let of = Choices::of(levels, layout);
         for bits in SIZES {
             let mut divided = of.within(of.bytes(&[bits; NUM_LEVELS]));
-            // Levels below the last one with tables get the same bits.
+            // Levels deeper than the last level with tables get the same bits as that level.
             if let Some(last) = levels.iter().rposition(|level| level.keys > 0) {
                 let bits = divided[last];
                 divided[last..].fill(bits);

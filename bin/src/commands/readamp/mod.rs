@@ -227,7 +227,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     stdout.finish()
 }
 
-/// The data to measure on.
+/// The database or data to measure.
 enum Input {
     Db(PathBuf),
     Data(Data),
@@ -384,13 +384,13 @@ impl Args {
     }
 }
 
-/// Returns options with which all filters are read, even if new tables are to have none.
+/// Returns `options` changed so that filters are read, even if new tables are to have no filters.
 fn readable(options: Options) -> Options {
     let default = minikv::BloomFilterPolicy::new(10);
     options.filter_policy(Some(std::sync::Arc::new(default)))
 }
 
-/// Creates a database of `data` without filters. Each configuration adds its own later.
+/// Creates a database of `data` without filters. Each configuration adds its own filters later.
 fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     let options = Shape { bloom_bits: Some(0), ..shape.clone() }.options()?;
     load_with(shape, options, data, seed, dir)

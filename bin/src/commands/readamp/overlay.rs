@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Data blocks and indexes stay as they are, so that all configurations have the same levels,
-//! tables and blocks, byte for byte, and share the system's cache of them.
+//! tables and blocks, byte for byte, and share the operating system's cache of these blocks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use minikv::fs::{DiskFs, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
-/// A read-only view of a directory, with only the files added to the view.
+/// A read-only view of a directory. It contains only the files that were added to it.
 #[derive(Debug, Default)]
 pub struct Overlay {
     dir: PathBuf,

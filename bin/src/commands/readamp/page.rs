@@ -24,7 +24,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// Number of keys for the theoretical curve: so large that rounding does not show.
 const CURVE_KEYS: u64 = 1_000_000;
 
-/// Minimum number of filter sizes of one kind for which a curve is drawn. Fewer are shown in rows.
+/// Minimum number of filter sizes of one kind for which a curve is drawn. With fewer sizes, the
+/// rates are shown in rows.
 const CURVE_SIZES: usize = 3;
 
 impl Report {
@@ -242,7 +243,8 @@ fn both(draw: impl Fn(&Frame) -> String) -> String {
     format!("<div class=\"wide\">\n{wide}</div>\n<div class=\"narrow\">\n{narrow}</div>\n")
 }
 
-/// Returns a sentence escaped for an element, with figures joined to their `%`.
+/// Returns a sentence escaped for an HTML element, with a non-breaking space between a figure and
+/// its `%`.
 fn prose(text: &str) -> String {
     escape(text).replace(" %", "&nbsp;%")
 }

@@ -99,7 +99,8 @@ pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     let middle = rate + Z * Z / (2.0 * tries);
     let spread = Z * (rate * (1.0 - rate) / tries + Z * Z / (4.0 * tries * tries)).sqrt();
     let scale = 1.0 + Z * Z / tries;
-    // At the ends the formula gives 0 and 1, which floating point misses by a rounding error.
+    // For rates of 0 and 1, the formula gives exactly 0 and 1, but floating-point arithmetic adds a
+    // rounding error.
     let low = if rate <= 0.0 { 0.0 } else { ((middle - spread) / scale).max(0.0) };
     let high = if rate >= 1.0 { 1.0 } else { ((middle + spread) / scale).min(1.0) };
     (low, high)
@@ -126,8 +127,8 @@ mod tests {
         assert_eq!(wilson(0.0, 0.0), (0.0, 1.0));
     }
 
-    /// Builds filters of random keys and queries them for other keys. The prediction is close to
-    /// the result, and the textbook's formula is not.
+    /// Builds filters of random keys and queries them for other keys. Checks that the prediction is
+    /// close to the measured rate, and that the textbook's formula is not.
     #[test]
     fn double_hashing_is_predicted() {
         let policy = BloomFilterPolicy::new(10);

@@ -18,7 +18,8 @@ use crate::output::Table;
 
 /// Maximum width of a line of text, in columns.
 const WIDTH: usize = 100;
-/// Maximum number of configurations that a remark names one by one. More make remarks longer.
+/// Maximum number of configurations that a remark names one by one. A higher number makes remarks
+/// longer.
 const MAX_NAMED: usize = 4;
 
 /// The results of all measurements.
@@ -301,8 +302,8 @@ impl Reason {
         }
     }
 
-    /// Returns a remark that names all configurations, with the figures of the one that differs
-    /// most.
+    /// Returns a remark that names all configurations, with the figures of the configuration that
+    /// differs most from its prediction.
     fn remark(self, outside: &[Outside<'_>]) -> String {
         let names: Vec<_> = outside.iter().map(|outside| outside.m.filters.to_string()).collect();
         let names = listed(&names);

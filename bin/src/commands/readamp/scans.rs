@@ -43,11 +43,11 @@ impl Prefix {
 
 /// The way in which scans are chosen.
 pub struct ScanChoice {
-    /// Number of scans; `None` for as many as the profile has per get.
+    /// Number of scans; `None` for as many scans per get as the profile has.
     pub number: Option<u64>,
     /// Mean number of entries in a range.
     pub entries: Option<u64>,
-    /// The scans of this profile, unless a number of entries is given.
+    /// Profile from which the scans are taken, unless `entries` is given.
     pub like: Option<Profile>,
     pub prefix: Option<Prefix>,
     pub seed: u64,
@@ -107,8 +107,8 @@ impl ScanChoice {
     }
 }
 
-/// Returns a range from `key` on that holds `entries` entries and ends before the next one. If no
-/// entry follows, the range ends before the last key, or is `key` alone.
+/// Returns a range that starts at `key`, holds `entries` entries, and ends before the entry after
+/// them. If there is no such entry, the range ends before the last key, or is `key` alone.
 fn bounded(db: &ReadOnlyDb, key: Vec<u8>, entries: u64) -> Result<ScannedRange> {
     let mut cursor = db.cursor()?;
     let mut valid = cursor.seek(&key)?;
@@ -141,7 +141,7 @@ pub struct Scans {
     all: Level,
     /// Mean number of keys in a range, if all bounds are whole numbers of one form.
     mean_range: Option<f64>,
-    /// Bounds for Grafite filters, under the same condition.
+    /// Bounds for Grafite filters, if `mean_range` is known.
     grafite: Vec<Grafite>,
 }
 
@@ -150,9 +150,10 @@ pub struct Scans {
 struct Level {
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<usize>,
-    /// Number of pairs of a scan and a table whose range of keys overlaps the scan's.
+    /// Number of pairs of a scan and a table whose range of keys overlaps the scan's range.
     pairs: u64,
-    /// Number of pairs without a key in the range, and their share.
+    /// Number of empty pairs, in which the table has no key in the scan's range, and their share of
+    /// all pairs.
     empty: u64,
     empty_share: f64,
     empty_share_interval_95_percent: (f64, f64),
@@ -163,8 +164,8 @@ struct Level {
     data_blocks_from_file: u64,
     /// Data blocks of tables whose keys are all outside the scan's range.
     data_blocks_outside: u64,
-    /// Data blocks of pairs without a key in the range, which an exact range filter would save:
-    /// their number, and their number per scan.
+    /// Data blocks read for empty pairs, which an exact range filter would save: the number in
+    /// total, and the number per scan.
     data_blocks_for_nothing: u64,
     saved_per_scan: f64,
     saved_per_scan_interval_95_percent: (f64, f64),
@@ -267,7 +268,7 @@ impl Clusters {
     }
 }
 
-/// Formats a count of numbers, in scientific notation if it is large.
+/// Formats `n` followed by the word "numbers", in scientific notation if `n` is large.
 fn numbers(n: f64) -> String {
     if n < 1e9 {
         format!("{} numbers", thousands(n.round() as u64))
@@ -540,8 +541,9 @@ mod tests {
         key >= &range.from[..] && before
     }
 
-    /// Returns the number of data blocks that a scan reads in each table of a run: from the block
-    /// to which the index leads up to the first entry after the range.
+    /// Returns the number of data blocks that a scan reads in each table of a run. The scan reads
+    /// from the block to which the index leads up to the block with the first entry after the
+    /// range.
     fn blocks_read(run: &[Blocks], range: &ScannedRange, from_table: usize) -> Vec<u64> {
         let mut read = vec![0; run.len()];
         let mut started = false;
@@ -557,7 +559,7 @@ mod tests {
         read
     }
 
-    /// Counts again, from all keys of all tables and without seeking anything.
+    /// Checks the counts against counts made from all keys of all tables, without any seeks.
     #[test]
     fn counts_are_those_of_all_keys_of_all_tables() {
         let dir = tempfile::tempdir().unwrap();
@@ -620,7 +622,7 @@ mod tests {
         assert!(all.data_blocks_outside > 0 && all.empty_saved_by_prefix.unwrap() > 10);
         assert!(all.empty > 2 * all.empty_saved_by_prefix.unwrap() && all.empty < all.pairs);
         assert_eq!(all.empty, empty, "the levels add up");
-        // The cache holds all blocks, so each is read from its file once.
+        // The cache holds all blocks, so each block is read from its file at most once.
         let stored = blocks.iter().map(|Blocks(blocks, _)| blocks.len() as u64).sum::<u64>();
         assert!((1..=stored).contains(&all.data_blocks_from_file));
         assert!(all.data_blocks > all.data_blocks_from_file);

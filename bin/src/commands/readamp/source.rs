@@ -32,7 +32,7 @@ use crate::output::Progress;
 use crate::table_file::open_table;
 
 /// Maximum number of attempts to list a database's files while a writer keeps changing them.
-/// Raising it helps only beside a writer that never pauses.
+/// Raising it helps only if the writer never pauses.
 const MAX_TRIES: usize = 50;
 /// Restart interval of a metaindex. It does not matter, because a metaindex has one or two entries.
 const METAINDEX_RESTART_INTERVAL: usize = 16;
@@ -50,7 +50,8 @@ pub struct Source {
     pub stats: Option<Stats>,
 }
 
-/// A configuration to measure: the database with its filters, and the results of the replay.
+/// A configuration to measure: the database with the filters of the configuration, and the results
+/// of the replay.
 pub struct Candidate {
     pub filters: Filters,
     /// The results that the lookups should have.
@@ -121,7 +122,7 @@ impl Source {
         levels
     }
 
-    /// Returns the tables of each level, given their contents.
+    /// Returns the size of the tables of each level, given the tables' contents.
     pub fn stored(&self, held: &TablesRead) -> [Stored; NUM_LEVELS] {
         let mut levels = [Stored::default(); NUM_LEVELS];
         for (file, _) in &self.tables {
@@ -182,8 +183,8 @@ impl Source {
         Ok(shadow.finish().0)
     }
 
-    /// Reads all tables once. Returns their contents and, by level, the `lookups` that search it in
-    /// vain.
+    /// Reads all tables once. Returns the contents of the tables and, for each level, the `lookups`
+    /// that search the level in vain.
     pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
         let none = FilterPlan::new(FilterLayout::None, 0);
         let mut shadow = Shadow::new(order(), vec![none], lookups);
@@ -311,7 +312,7 @@ impl Source {
             BlockFilters::New(policy) => policy.name(),
             BlockFilters::None | BlockFilters::Own => "",
         });
-        // The policies of levels differ only in their size.
+        // The policies of the levels differ only in the size of their filters.
         let policy = policies.max().unwrap_or_default();
         let mut overlay = Overlay::new(&self.dir);
         let mut files = Vec::new();
@@ -457,7 +458,7 @@ mod tests {
         lookups
     }
 
-    /// Returns a trace reduced to the counts that a replay makes: it has no cache and counts
+    /// Returns a trace reduced to the counts that a replay makes. A replay has no cache, and counts
     /// neither bytes nor skipped tables.
     fn shadowed(trace: &ReadTrace) -> Vec<LevelTrace> {
         let level = |level: &LevelTrace| {
@@ -478,8 +479,8 @@ mod tests {
         trace.levels.iter().map(level).collect()
     }
 
-    /// The totals equal the sums of the traces of single gets, of the database's own counters, and
-    /// of the replay, which does no gets.
+    /// Checks that the totals equal the sums of the traces of single gets, the database's own
+    /// counters, and the counts of the replay, which does no gets.
     #[test]
     fn every_count_is_the_sum_of_the_traces_of_its_gets() {
         let dir = tempfile::tempdir().unwrap();
@@ -529,7 +530,7 @@ mod tests {
         assert_eq!(saved, all[3].total().filter_negatives, "each \"no\" saves a block");
     }
 
-    /// Replacing a table's filter by an equal one gives the same file.
+    /// Checks that replacing a table's filter by an equal filter gives the same file.
     #[test]
     fn splicing_the_same_filter_changes_no_byte() {
         let dir = tempfile::tempdir().unwrap();

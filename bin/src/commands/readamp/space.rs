@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{size, thousands};
 use crate::output::Table;
 
-/// The writes that made the tables, and their space.
+/// The writes that made the tables, and the space that the tables take.
 #[derive(Serialize)]
 pub struct Space {
     /// Number of live entries, and the size of their keys and values, in bytes.

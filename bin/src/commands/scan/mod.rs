@@ -73,7 +73,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
                 .to_string(),
         ));
     }
-    // In another order, the keys with a prefix are not neighbours.
+    // In any other order, keys with the same prefix need not be adjacent.
     let by_bytes = !ignores_order && global.has_byte_order()?;
     let range = match by_bytes {
         true => args.range.range(global)?,
@@ -105,7 +105,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 struct Scan {
     args: Args,
     format: Format,
-    /// Prefix that keys must have, if their order is not that of bytes.
+    /// Prefix that keys must have, if the keys of the database are not in byte order.
     prefix: Option<Vec<u8>>,
 }
 
@@ -124,7 +124,7 @@ impl Printer {
         Ok(Printer { stdout: Stdout::open()?, left, printed: 0, line: Vec::new() })
     }
 
-    /// Prints an entry, if the scan includes it. Returns whether more may follow.
+    /// Prints an entry, if the scan includes it. Returns whether more entries may follow.
     fn entry(&mut self, scan: &Scan, key: &[u8], value: &[u8]) -> Result<bool> {
         if self.left > 0 && scan.wants(key) {
             self.left -= 1;
@@ -136,7 +136,7 @@ impl Printer {
         Ok(self.left > 0)
     }
 
-    /// Prints lines of entries. Returns whether more may follow.
+    /// Prints lines of entries. Returns whether more entries may follow.
     fn chunk(&mut self, mut chunk: Chunk) -> Result<bool> {
         if chunk.entries > self.left {
             chunk.entries = self.left;
@@ -221,7 +221,7 @@ impl Keys {
     /// Returns a key as one line of text.
     fn show(self, key: &[u8], format: Format) -> String {
         let Keys::IndexedDb = self;
-        // In JSON the text is a string already, and cannot hold another JSON document.
+        // In JSON, the description is already a string, which cannot contain another JSON document.
         let format = if format == Format::Json { Format::Escaped } else { format };
         indexed_db::describe(key).unwrap_or_else(|| format!("damaged: {}", format.show(key)))
     }

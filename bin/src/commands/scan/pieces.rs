@@ -14,19 +14,19 @@ use minikv::internals::format::name::table_name;
 use crate::commands::range::Range;
 use crate::table_file::open_table;
 
-/// Size of a piece, in bytes of tables as stored. Smaller pieces take more seeks, larger ones more
-/// memory.
+/// Size of a piece, in bytes of its tables as stored. Smaller pieces take more seeks, larger pieces
+/// more memory.
 const PIECE_BYTES: u64 = 512 << 10;
 
-/// The pieces of a range, in the order in which they are printed. Together they are always the
-/// whole range: the files only decide where it is cut.
+/// The pieces of a range, in the order in which they are printed. Together, the pieces always cover
+/// the whole range; the files only decide where the range is cut.
 pub struct Pieces {
     /// The part of the range that is not in a piece yet.
     rest: Option<Range>,
     reverse: bool,
     order: Arc<dyn Comparator>,
     dir: PathBuf,
-    /// The tables in whose indexes the range is cut, and that are not read yet.
+    /// The tables whose indexes determine the cuts, and whose indexes have not been read yet.
     tables: vec::IntoIter<NewFile>,
     /// The keys at which the range is cut next.
     cuts: VecDeque<Vec<u8>>,
@@ -49,8 +49,8 @@ impl Pieces {
         Pieces { rest: Some(range), reverse, order, dir, tables, cuts, bytes: 0 }
     }
 
-    /// Cuts after every [`PIECE_BYTES`] of a table. A table that cannot be read is not cut: reading
-    /// its entries reports the error.
+    /// Adds a cut after every [`PIECE_BYTES`] of a table. Adds no cut if the table cannot be read;
+    /// reading its entries reports the error later.
     fn cut(&mut self, table: &NewFile) {
         let path = self.dir.join(table_name(table.number));
         let Ok(mut blocks) = open_table(&path).and_then(|table| Ok(table.blocks()?)) else {
@@ -92,8 +92,8 @@ impl Iterator for Pieces {
     }
 }
 
-/// Returns the tables of the level that has the most bytes; of level 0, whose tables overlap, only
-/// the largest.
+/// Returns the tables of the level that has the most bytes. If that is level 0, whose tables
+/// overlap, returns only its largest table.
 fn largest_run(files: Vec<NewFile>) -> Vec<NewFile> {
     let bytes =
         |level| files.iter().filter(|f| f.level == level).map(|f| f.file_bytes).sum::<u64>();

@@ -10,8 +10,8 @@ use crate::error::{CliError, Result};
 /// Size of a chunk of lines, in bytes. Smaller chunks are handed over more often.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Memory for the lines of a piece that are not printed yet, in bytes. A larger chunk is queued
-/// alone. With less memory, threads wait more often for the turn of their piece.
+/// Memory for the lines of a piece that are not printed yet, in bytes. A chunk larger than this is
+/// queued alone. With less memory, threads wait more often until their piece is printed.
 const PIECE_MEMORY_BYTES: usize = 8 << 20;
 
 /// Lines, and the number of entries in them.
@@ -21,7 +21,8 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Returns a chunk with room for most lines, so that it is seldom reallocated.
+    /// Returns an empty chunk whose capacity is enough for most chunks, so that it is seldom
+    /// reallocated.
     pub fn new() -> Chunk {
         Chunk { lines: Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4), entries: 0 }
     }
@@ -53,7 +54,7 @@ pub fn each_chunk<P: Send>(
         }
     };
     thread::scope(|scope| {
-        // Dropped at the end of this block, which ends the threads.
+        // `jobs` is dropped at the end of this block, which ends the threads.
         let jobs = jobs;
         let mut started = VecDeque::new();
         for _ in 0..threads {
@@ -152,7 +153,7 @@ impl Drop for Sender {
 }
 
 impl Receiver {
-    /// Returns the next chunk, waiting for it; `None` at the end.
+    /// Waits for the next chunk and returns it; `None` at the end.
     fn next(&self) -> Option<Result<Chunk>> {
         let is_waiting = |state: &mut State| state.chunks.is_empty() && !state.no_sender;
         let waited = self.0.changed.wait_while(lock(&self.0.state), is_waiting);
@@ -241,8 +242,8 @@ mod tests {
         };
         each_chunk(2, 0..6, read, print).unwrap();
         assert_eq!(sent.load(SeqCst), 240);
-        // Three pieces of 8 MiB each, and chunks that have left their queue but are not counted in
-        // `taken` yet.
+        // The limit is three pieces of 8 MiB each, and the chunks that have left their queue but
+        // are not yet counted in `taken`.
         assert!(most.load(SeqCst) <= 3 * 8 + 2, "{most:?} MiB ahead");
     }
 
@@ -252,7 +253,7 @@ mod tests {
             while sender.send(chunk(format!("{piece} {}", "x".repeat(CHUNK_BYTES)))) {}
             Ok(())
         };
-        // No piece ends on its own.
+        // No piece ends by itself.
         let mut left = 300;
         let print = |_: Chunk| {
             left -= 1;

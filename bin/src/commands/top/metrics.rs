@@ -12,13 +12,13 @@ use super::per_second;
 use crate::commands::{size, thousands};
 use crate::error::{CliError, Result};
 
-/// Longest text that is read, in bytes.
+/// Maximum length of a text that is read, in bytes.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// Maximum time to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The location of the text, and the database whose samples to take from it.
+/// The location of the text of metrics, and the database whose samples are taken from the text.
 pub struct Source {
     place: Place,
     label: Option<(String, String)>,
@@ -163,7 +163,7 @@ impl Metrics {
         wanted: Option<&(String, String)>,
     ) -> Result<Metrics, String> {
         let (mut metrics, mut databases) = (Vec::new(), BTreeSet::new());
-        // A line without its end may be cut off.
+        // A line without a line end may be incomplete.
         let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
         for sample in lines.filter_map(Sample::parse) {
             let (own, of_database): (Vec<_>, Vec<_>) =
@@ -207,7 +207,7 @@ impl Metrics {
     }
 }
 
-/// Metrics at two looks, and the time between them.
+/// Metrics of the present look and of the previous look, and the time between the two looks.
 pub struct Since<'a> {
     pub now: &'a Metrics,
     pub before: &'a Metrics,
@@ -314,7 +314,8 @@ impl Since<'_> {
     }
 }
 
-/// Returns the growth of a counter. A counter that became smaller was reset with its process.
+/// Returns the growth of a counter. If a counter became smaller, its process has restarted, which
+/// reset the counter.
 fn grown(now: f64, before: f64) -> f64 {
     if now < before { now } else { now - before }
 }

@@ -71,7 +71,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = args.dir.clone().map_or_else(|| global.db(), Ok)?;
     let place = args.metrics.as_deref();
     let source = place.map(|place| Source::new(place, args.label.as_deref())).transpose()?;
-    // From now on, a writer that is away or ends is not an error.
+    // Only this first read must succeed. Later, a writer that is missing or ends is not an error.
     let first = source.as_ref().map(Source::read).transpose()?;
     let columns = first.as_ref().map(Metrics::names).unwrap_or_default();
     let db = Db::open_read_only(&dir, global.options(&dir)?)?;

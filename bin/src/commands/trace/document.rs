@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 use super::recorder::{Lookup, Run, new_tables};
 use crate::codec::Format;
 
-/// Maximum number of steps about the growth of memtables in a run. More make the page slower.
+/// Maximum number of steps that show the growth of memtables in a run. More steps make the page
+/// slower.
 const MAX_GROWTH_STEPS: usize = 20_000;
 
-/// Maximum number of characters of a key. Longer ones are shortened in the middle.
+/// Maximum number of characters of a key. Longer keys are shortened in the middle.
 const KEY_CHARS: usize = 160;
 
 /// Returns the document of some runs. Each lookup lists the blocks that it read from the cache and
@@ -100,7 +101,8 @@ impl Keys {
                     continue;
                 }
             }
-            // The times of lookups are a little late. A lookup must not come before its tables.
+            // The recorded times of lookups are a little late. A lookup must come after the events
+            // that add its tables.
             while let Some(lookup) = lookups.peek()
                 && lookup.micros < event.micros
                 && tables_of(&lookup.explanation).all(|number| tables.contains(&number))

@@ -7,8 +7,9 @@ use super::recorder::Run;
 use crate::error::Result;
 use crate::workload::Rng;
 
-/// Looks up at most `most` keys in the database of `run`, which no longer changes: some of those
-/// that were `looked_up` before or, if there are none, keys of the database and keys next to them.
+/// Looks up at most `most` keys in the database of `run`, which no longer changes. The keys are
+/// some of the keys that were `looked_up` before or, if there are none, keys of the database and
+/// keys next to them.
 pub fn make(run: &Run, looked_up: &[Box<[u8]>], most: usize) -> Result<Vec<Explanation>> {
     let db = Db::open_read_only(&run.path, run.options.clone())?;
     let keys = match looked_up.is_empty() {
@@ -18,13 +19,13 @@ pub fn make(run: &Run, looked_up: &[Box<[u8]>], most: usize) -> Result<Vec<Expla
     keys.iter().map(|key| Ok(db.explain(key)?)).collect()
 }
 
-/// Returns at most `most` elements, in even steps.
+/// Returns at most `most` elements, evenly spaced.
 fn evenly<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
     let count = all.len().min(most);
     (0..count).map(move |i| &all[i * all.len() / count])
 }
 
-/// Returns keys from all parts of the database, each with a key right after it.
+/// Returns keys from all parts of the database, each followed by a slightly greater key.
 fn keys_of(db: &ReadOnlyDb, most: usize) -> Result<Vec<Vec<u8>>> {
     let all = db.approximate_size::<&[u8]>(..)?;
     let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -41,7 +42,7 @@ fn keys_of(db: &ReadOnlyDb, most: usize) -> Result<Vec<Vec<u8>>> {
         passed += (cursor.key().len() + cursor.value().len()).max(1) as u64;
         at = cursor.next()?;
     }
-    // In the order of keys, each block would be in the cache for the next one.
+    // In key order, most lookups would find their block in the cache, read by the lookup before.
     Rng::new(0).shuffle(&mut keys);
     Ok(keys)
 }

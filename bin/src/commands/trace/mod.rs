@@ -48,8 +48,8 @@ pub struct Args {
 /// The recorder of the command that is traced.
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
 
-/// Returns `options` for a database in the order of `comparator`, which is recorded if this process
-/// traces a command.
+/// Returns `options` with `comparator`. If this process traces a command, a database that is opened
+/// with these options is recorded.
 pub fn observed(options: Options, comparator: Arc<dyn Comparator>) -> Options {
     let options = options.comparator(comparator.clone());
     match RECORDER.get() {
@@ -79,7 +79,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     outcome
 }
 
-/// Parses the command to trace. It takes the database of `global` unless it names one.
+/// Parses the command to trace. If the command does not name a database, it uses the database of
+/// `global`.
 fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
     let name = OsString::from("minikv");
     let matches = definition::parsed().try_get_matches_from([&name].into_iter().chain(words));
@@ -94,7 +95,7 @@ fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
     Ok(cli)
 }
 
-/// Fails if the file `path` cannot be created or written. To be called before the command does its
+/// Fails if the file `path` cannot be created or written. Call this before the command does its
 /// work.
 pub fn check_file(path: &Path) -> Result<()> {
     let created = std::fs::OpenOptions::new().create(true).append(true).open(path);

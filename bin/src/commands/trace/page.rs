@@ -24,7 +24,7 @@ pub fn page(runs: &[Run], provenance: &Provenance) -> String {
     ];
     let mut page = String::new();
     let mut rest = TEMPLATE;
-    // In one pass, so that inserted text is not searched for further parts.
+    // All parts are replaced in one pass, so that inserted text is not searched for further parts.
     for (name, text) in parts {
         let (before, after) = rest.split_once(name).expect("the template has each part once");
         page.push_str(before);

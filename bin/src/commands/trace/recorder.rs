@@ -16,7 +16,7 @@ use crate::commands::readamp::provenance::Provenance;
 use crate::error::{CliError, Result};
 use crate::table_file::open_table;
 
-/// Records the databases that are opened with its options. Clones record to the same place.
+/// Records the databases that are opened with its options. Clones record to the same list of runs.
 #[derive(Clone)]
 pub struct Recorder {
     runs: Arc<Mutex<Vec<Run>>>,
@@ -39,7 +39,7 @@ pub struct Run {
     pub filters: BTreeMap<u64, Filters>,
     /// The statistics at the end.
     pub stats: Option<Box<Stats>>,
-    /// Time at which the database was opened, as seen from outside: a little late.
+    /// Time at which the database was opened, computed from its events; therefore a little late.
     opened: Instant,
 }
 
@@ -144,7 +144,7 @@ impl Recorder {
 }
 
 impl Run {
-    /// Records the kinds of filters of a table. For a table that no longer exists, they stay
+    /// Records the kinds of filters of a table. If the table no longer exists, its kinds stay
     /// unknown.
     fn note_filters(&mut self, table: &TableInfo) {
         let path = self.path.join(table_name(table.number));
