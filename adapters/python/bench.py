@@ -1,7 +1,7 @@
-"""Measures minikv beside plyvel, in turns: python bench.py [--entries N] [--rounds N]
+"""Measures minikv and plyvel in turns: python bench.py [--entries N] [--rounds N]
 
-Prints the median time of an operation in microseconds, with each, and how many times faster
-minikv is.
+Prints the median time of each operation with each library, in microseconds, and how many times
+faster minikv is.
 """
 
 import argparse
@@ -21,7 +21,7 @@ BATCH = 100
 
 
 class Run:
-    """A database with random entries, and what is measured on it."""
+    """A database with random entries, and the operations that are measured on it."""
 
     def __init__(self, store, directory, entries, seed):
         draw = random.Random(seed)

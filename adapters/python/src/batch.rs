@@ -11,7 +11,7 @@ use crate::call::blocking;
 use crate::db::CLOSED;
 use crate::shared::{Owner, Shared, lock};
 
-/// A value to be written, from any object with bytes.
+/// A value to be written, from any object that supports the buffer protocol.
 pub enum Value<'py> {
     Bytes(Bound<'py, PyBytes>),
     Copied(Vec<u8>),
@@ -21,7 +21,7 @@ impl<'py> Value<'py> {
     /// Returns the bytes of `object`.
     ///
     /// # Errors
-    /// A `TypeError` if it has none.
+    /// A `TypeError` if `object` does not support the buffer protocol.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Value<'py>> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Ok(Value::Bytes(bytes.clone()));
@@ -42,10 +42,10 @@ impl<'py> Value<'py> {
     }
 }
 
-/// Puts and deletes that are written together: all of them or none.
+/// Puts and deletes that are written atomically.
 ///
-/// As a context manager, it writes itself at the end of the block. After an exception, it does so
-/// too, unless it was created with transaction=True.
+/// As a context manager, the batch is written at the end of the with block, even after an
+/// exception, unless it was created with transaction=True.
 ///
 /// Created by DB.write_batch and PrefixedDB.write_batch.
 #[pyclass(frozen, module = "minikv")]
@@ -54,7 +54,8 @@ pub struct WriteBatch {
     prefix: Vec<u8>,
     is_transaction: bool,
     options: WriteOptions,
-    /// Held for copies within memory only, so it is harmless to wait for it while holding the GIL.
+    /// Locked only while memory is copied, so a thread may wait for the lock while it holds the
+    /// GIL.
     batch: Mutex<minikv::WriteBatch>,
 }
 
@@ -108,7 +109,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Writes all operations to the database. They stay in the batch.
+    /// Writes all operations to the database. The operations stay in the batch.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
         self.check_open()?;
         blocking(py, || {

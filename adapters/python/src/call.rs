@@ -1,4 +1,4 @@
-//! The way from Python into the library: without the GIL, with panics caught.
+//! Calls from Python into the library. They run without the GIL, and their panics are caught.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ pub fn generation() -> u32 {
     FORKS.load(Relaxed)
 }
 
-/// Counts a fork, in the child: databases of the parent cannot be used there.
+/// Counts a fork. Called in the child process, which cannot use the databases of its parent.
 #[pyfunction]
 #[pyo3(name = "_forked")]
 pub fn forked() {
@@ -26,7 +26,7 @@ pub fn forked() {
 }
 
 /// Runs `work` without the GIL, and returns its result. An exception that a comparator raised
-/// meanwhile becomes the error, or the cause of it.
+/// during `work` becomes the error, or the cause of the error.
 ///
 /// # Errors
 /// The exception for the error of `work`; a `RuntimeError` if the caller is a comparator, because
@@ -59,8 +59,8 @@ pub fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Runs `work`, which ends an object, without the GIL, because it may wait for threads that need
-/// the GIL. Inside a comparator, another thread runs it.
+/// Runs `work`, which releases an object, without the GIL, because `work` may wait for threads that
+/// need the GIL. If the caller is a comparator, another thread runs `work`.
 pub fn at_end(work: impl FnOnce() + Send + 'static) {
     if comparator::is_running() {
         std::thread::spawn(work);

@@ -12,9 +12,9 @@ use pyo3::types::PyBytes;
 thread_local! {
     /// Whether this thread is inside a comparator.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread has a caller in Python, to whom an exception can go.
+    /// Whether this thread was called from Python, so that an exception can be raised there.
     static CALLED: Cell<bool> = const { Cell::new(false) };
-    /// The exception of a comparator, on its way to the call that needed the comparison.
+    /// The exception that a comparator raised, kept for the call that needed the comparison.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
@@ -24,7 +24,7 @@ pub fn is_running() -> bool {
 }
 
 /// Runs `work` for a caller in Python. Returns its result, and any exception that a comparator
-/// raised in this thread meanwhile.
+/// raised in this thread during `work`.
 pub fn with_caller<T>(work: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     CALLED.set(true);
     let result = work();
@@ -32,9 +32,9 @@ pub fn with_caller<T>(work: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     (result, RAISED.take())
 }
 
-/// A Python function as a comparator. If it raises, the comparison unwinds, because there is no
-/// order to continue with. The library turns that into an error where other threads wait for the
-/// work.
+/// A Python function as a comparator. If the function raises, the comparison unwinds, because it
+/// has no result to return. In work that other threads wait for, the library catches the unwinding
+/// and returns an error.
 pub struct PyComparator {
     name: String,
     function: Py<PyAny>,
@@ -86,8 +86,8 @@ impl Comparator for PyComparator {
     }
 }
 
-/// Keeps `error` for the caller of this thread, or, in a background thread, which has none, passes
-/// it to `sys.unraisablehook`.
+/// Keeps `error` for the caller of this thread. In a background thread, which has no caller, passes
+/// `error` to `sys.unraisablehook`.
 fn report(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
     if CALLED.get() {
         RAISED.set(Some(error));

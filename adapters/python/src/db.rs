@@ -36,18 +36,19 @@ pub fn value_or<'py>(
 
 /// A database: an ordered map from bytes to bytes in a directory.
 ///
-/// Options have plyvel's names and LevelDB's defaults. Sizes are in bytes. create_if_missing and
-/// error_if_exists say what may be in the directory. comparator is a function of two keys that
-/// returns a negative number, 0 or a positive one; its answers must never change, and its
-/// comparator_name is part of the files. bloom_filter_bits is the size of the filters per key, 0
-/// for none, and filter_layout their kind: 'block', which LevelDB uses too, 'table' or 'both'.
+/// Options have plyvel's names and LevelDB's defaults. Sizes are in bytes. create_if_missing
+/// creates a missing database, and error_if_exists refuses an existing one. comparator is a
+/// function of two keys that returns a negative number, 0 or a positive number; its results must
+/// never change, and comparator_name is stored in the files. bloom_filter_bits is the number of
+/// filter bits per key, where 0 means no filters. filter_layout is the kind of filters: 'block',
+/// which LevelDB also uses, 'table' or 'both'.
 ///
-/// A DB may be used by several threads. close() ends it, and so does a with block; without them, it
-/// ends with the last object that uses it.
+/// Several threads may use a DB. close() or the end of a with block closes it; otherwise it is
+/// closed when the last object that uses it is destroyed.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct DB {
     pub shared: Owner,
-    /// The name as it was given.
+    /// The name, as the caller passed it.
     #[pyo3(get)]
     name: Py<PyAny>,
     /// Whether the database is open for reading only.
@@ -133,8 +134,8 @@ impl DB {
         Ok(DB { shared: Owner::new(shared), name: name.clone().unbind(), read_only: false })
     }
 
-    /// Closes the database once calls of other threads are over, and with it its iterators and
-    /// snapshots. Does nothing if it is closed.
+    /// Waits for calls of other threads, and then closes the database, its iterators and its
+    /// snapshots. Does nothing if the database is already closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         blocking(py, || {
             self.shared.close();
@@ -154,7 +155,7 @@ impl DB {
         Ok(format!("<minikv.DB with name {name}{closed} at {:p}>", this.as_ptr()))
     }
 
-    /// Returns the value of key, or default if it has none.
+    /// Returns the value of key, or default if key has no value.
     #[pyo3(signature = (key, default=None, *, verify_checksums=true, fill_cache=true))]
     fn get<'py>(
         &self,
@@ -205,7 +206,8 @@ impl DB {
         })
     }
 
-    /// Returns a new batch of writes. With transaction, an exception in its with block discards it.
+    /// Returns a new batch of writes. With transaction=True, an exception in the with block of the
+    /// batch discards the batch.
     #[pyo3(signature = (*, transaction=false, sync=false))]
     fn write_batch(&self, transaction: Option<bool>, sync: Option<bool>) -> PyResult<WriteBatch> {
         WriteBatch::new(&self.shared, &[], transaction, sync)
@@ -216,9 +218,9 @@ impl DB {
         Iterator::open(py, source, &Range::default(), &read(None, Some(true)))
     }
 
-    /// Returns an iterator over the keys from start to stop, or over those with a prefix, backwards
-    /// with reverse. It yields pairs of a key and a value or, without include_key or include_value,
-    /// only the other of the two.
+    /// Returns an iterator over the keys from start to stop, or over the keys with a prefix; with
+    /// reverse=True, it goes backwards. It yields pairs of a key and a value, only values with
+    /// include_key=False, or only keys with include_value=False.
     #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
         include_stop=false, prefix=None, include_key=true, include_value=true,
         verify_checksums=true, fill_cache=true))]
@@ -269,7 +271,7 @@ impl DB {
         Snapshot::open(py, &self.shared, None)
     }
 
-    /// Returns the property, such as b'leveldb.stats'; None if there is no property of that name.
+    /// Returns the property name, such as b'leveldb.stats'; None if there is no such property.
     fn get_property<'py>(
         &self,
         py: Python<'py>,
@@ -354,7 +356,7 @@ impl DB {
         report(py, self.with(py, |db| Ok(either!(db, db => db.filter_advice())?))?)
     }
 
-    /// Moves a database that is open for reading only to the present state of its writer. Returns
+    /// Updates a database that is open for reading only to the current state of its writer. Returns
     /// whether anything has changed. A database that is open for writing is always current.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |db| match db {
@@ -363,7 +365,8 @@ impl DB {
         })
     }
 
-    /// Accepts writes again after an error that has stopped them, once its cause is gone.
+    /// Accepts writes again after an error that has stopped them, once the cause of the error is
+    /// gone.
     fn resume(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |db| Ok(db.writer()?.resume()?))
     }

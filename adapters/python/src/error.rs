@@ -29,7 +29,7 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// Returns the exception.
+    /// Converts the fault to an exception.
     pub fn into_exception(self, py: Python<'_>) -> PyErr {
         match self {
             Fault::Store(Error::Closed) => PyRuntimeError::new_err("Database is closed"),
@@ -45,7 +45,7 @@ impl Fault {
     }
 }
 
-/// Returns the exception for a panic that the library has let through.
+/// Returns the exception for a panic in the library.
 pub fn of_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
     exception(py, "Error", format!("the call panicked: {}", call::message(panic)))
 }

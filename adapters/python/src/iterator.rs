@@ -15,9 +15,9 @@ const CLOSED: &str = "Database or iterator is closed";
 
 /// Iterator over a range of a database or a snapshot, in both directions.
 ///
-/// It stands between two entries. next() returns the entry ahead and moves past it; prev() goes
-/// back, so after next() it returns the same entry again. It shows the state of the moment at which
-/// it was created.
+/// Its position is between two entries. next() returns the entry after the position and moves past
+/// that entry. prev() does the same backwards, so a prev() after a next() returns the same entry
+/// again. The iterator shows the database as it was when the iterator was created.
 ///
 /// Created by DB.iterator, PrefixedDB.iterator and Snapshot.iterator.
 #[pyclass(frozen, weakref, module = "minikv")]
@@ -75,7 +75,7 @@ impl Iterator {
     }
 
     /// Moves past an entry that was read ahead, and returns the requested parts of it. Keeps the
-    /// GIL, and creates nothing under the lock that could start the garbage collector.
+    /// GIL, and while it holds the lock, creates no object that could start the garbage collector.
     fn step_read<'py>(&self, py: Python<'py>, step: Step) -> Option<Wanted<'py>> {
         let mut open = self.walk.slot().try_lock()?;
         let (key, value) = open.as_mut()?.step(step)?;
@@ -87,7 +87,7 @@ impl Iterator {
     }
 }
 
-/// A key and a value, unless they are left out.
+/// A key and a value, each `None` if it was not requested.
 type Wanted<'py> = (Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>);
 
 #[pymethods]
@@ -100,7 +100,8 @@ impl Iterator {
         self.step(py, false)
     }
 
-    /// Moves one step back and returns the entry there; raises StopIteration at the end.
+    /// Moves one step back and returns the entry that it passes; raises StopIteration if there is
+    /// none.
     fn prev<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.step(py, true)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
@@ -174,7 +175,7 @@ impl RawIterator {
         Ok(RawIterator { cursor: blocking(py, open)? })
     }
 
-    /// Moves the cursor by `step`; an error if it is at no entry.
+    /// Moves the cursor with `step`; fails if the cursor is at no entry.
     fn step(
         &self,
         py: Python<'_>,
@@ -189,7 +190,7 @@ impl RawIterator {
         })
     }
 
-    /// Returns the result of `read` on the cursor, which is at an entry.
+    /// Returns the result of `read` on the cursor; fails if the cursor is at no entry.
     fn at_entry<T: Send>(
         &self,
         py: Python<'_>,

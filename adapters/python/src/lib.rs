@@ -1,8 +1,8 @@
 //! minikv for Python, with plyvel's interface: the native module `minikv._minikv`.
 //!
-//! Every call of the library goes through [`call::blocking`], without the GIL. Locks of this
-//! package are only waited for there, too: their holder may be waiting for the GIL, which a
-//! comparator written in Python needs.
+//! Every call of the library goes through [`call::blocking`], without the GIL. Locks that are held
+//! during such calls are waited for only there, too: the thread that holds one may itself wait for
+//! the GIL, which a comparator written in Python needs.
 
 mod batch;
 mod call;

@@ -18,7 +18,8 @@ pub struct Open {
     pub order: Arc<dyn Comparator>,
 }
 
-/// The keyword arguments of a call, from which the known ones are taken out.
+/// The keyword arguments of a call that have not been removed yet. Known arguments are removed one
+/// by one.
 struct Arguments<'py> {
     left: Bound<'py, PyDict>,
 }
@@ -58,9 +59,10 @@ impl<'py> Arguments<'py> {
         Ok(self.take_as::<u64>(name)?.map(|number| number.clamp(least, most)))
     }
 
+    /// Checks that all arguments were removed.
+    ///
     /// # Errors
-    /// A `TypeError` if there are arguments that were not removed, because no option has their
-    /// name.
+    /// A `TypeError` if an argument is left, because no option has its name.
     fn finish(self) -> PyResult<()> {
         match self.left.keys().iter().next() {
             None => Ok(()),
@@ -76,8 +78,8 @@ fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Returns the path that `name` stands for: text, bytes in the encoding of the file system, or an
-/// object with a path.
+/// Returns the path that `name` stands for: text, bytes in the encoding of the file system, or a
+/// path-like object.
 pub fn path_of(name: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     name.py().import("os")?.call_method1("fsdecode", (name,))?.extract()
 }
@@ -85,8 +87,8 @@ pub fn path_of(name: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
 /// Returns the parameters of an open of the database `name` with the keyword arguments `given`.
 ///
 /// # Errors
-/// As plyvel: a `TypeError` or an `OverflowError` for a value that an option cannot have, a
-/// `ValueError` for a text that it cannot have.
+/// The exceptions of plyvel: a `TypeError` or an `OverflowError` if the value of an option is not
+/// allowed, a `ValueError` if a text is not allowed.
 pub fn parse(name: &Bound<'_, PyAny>, given: Option<&Bound<'_, PyDict>>) -> PyResult<Open> {
     let path = path_of(name)?;
     let arguments = Arguments::new(given, name.py())?;

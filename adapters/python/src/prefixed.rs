@@ -12,7 +12,7 @@ use crate::slot::Source;
 use crate::snapshot::Snapshot;
 
 /// A view of the keys of a database that begin with a prefix. The view adds the prefix to keys that
-/// it is given, and removes it from keys that it returns.
+/// are passed to it, and removes the prefix from keys that it returns.
 ///
 /// Created by DB.prefixed_db.
 #[pyclass(frozen, module = "minikv")]
@@ -56,7 +56,7 @@ impl PrefixedDB {
         Ok(format!("<minikv.PrefixedDB with prefix {prefix} at {:p}>", this.as_ptr()))
     }
 
-    /// Returns the value of key, or default if it has none.
+    /// Returns the value of key, or default if key has no value.
     #[pyo3(signature = (key, default=None, *, verify_checksums=true, fill_cache=true))]
     fn get<'py>(
         &self,
@@ -90,7 +90,8 @@ impl PrefixedDB {
         self.db.get().delete_key(py, &self.key(key), sync)
     }
 
-    /// Returns a new batch of writes. With transaction, an exception in its with block discards it.
+    /// Returns a new batch of writes. With transaction=True, an exception in the with block of the
+    /// batch discards the batch.
     #[pyo3(signature = (*, transaction=false, sync=false))]
     fn write_batch(&self, transaction: Option<bool>, sync: Option<bool>) -> PyResult<WriteBatch> {
         WriteBatch::new(&self.db.get().shared, &self.prefix, transaction, sync)
@@ -139,7 +140,7 @@ impl PrefixedDB {
         Snapshot::open(py, &self.db.get().shared, Some(&self.prefix))
     }
 
-    /// Returns a view of the keys that begin with this prefix and then another one.
+    /// Returns a view of the keys that begin with the prefix of this view, followed by prefix.
     fn prefixed_db(&self, py: Python<'_>, prefix: &[u8]) -> PrefixedDB {
         PrefixedDB::new(self.db.clone_ref(py), &self.key(prefix))
     }

@@ -18,7 +18,7 @@ pub struct Range<'a> {
     pub include_value: bool,
 }
 
-/// Returns the first key after all keys that begin with `prefix`; `None` if there is none.
+/// Returns the first key after all keys that begin with `prefix`; `None` if there is no such key.
 fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
     let at = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=at].to_vec();
@@ -31,7 +31,7 @@ impl Range<'_> {
         [self.db_prefix.unwrap_or(&[]), key].concat()
     }
 
-    /// Returns the ends of the range in the database.
+    /// Returns the start and the end of the range in the database.
     ///
     /// # Errors
     /// A `TypeError` if a prefix is combined with a start or a stop.
@@ -57,7 +57,7 @@ impl Range<'_> {
     }
 }
 
-/// The range of everything, forward, with keys and values.
+/// The whole database, forwards, with keys and values.
 impl Default for Range<'_> {
     fn default() -> Self {
         Range {

@@ -1,4 +1,4 @@
-//! State that the Python objects of one database share, and its orderly end.
+//! State that the Python objects of one database share, and its release in the right order.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Handle {
     /// Returns the database if it is open for writing.
     ///
     /// # Errors
-    /// Invalid argument, if it is open for reading only.
+    /// Invalid argument, if the database is open for reading only.
     pub fn writer(&self) -> Result<&Db, Fault> {
         match self {
             Handle::Writer(db) => Ok(db),
@@ -62,9 +62,9 @@ impl Handle {
     }
 }
 
-/// An iterator or a snapshot, which ends with its database.
+/// An iterator or a snapshot, which is released when its database is closed.
 pub trait Held: Send + Sync {
-    /// Releases what keeps the database open. Waits until a running call of the object is over.
+    /// Releases what keeps the database open, after waiting for a running call of the object.
     fn give_up(&self);
 }
 
@@ -75,24 +75,25 @@ struct HeldObjects {
     free: Vec<usize>,
 }
 
-/// A database, shared by its objects. It ends when it is closed, or when the last of them ends.
+/// A database, shared by its Python objects. It is released when it is closed, or when the last of
+/// these objects is destroyed.
 pub struct Shared {
     /// Calls hold this for reading, so that `close` waits for them.
     handle: RwLock<Option<Handle>>,
     is_closed: AtomicBool,
     /// Open iterators and snapshots. No other lock is taken under this one.
     held: Mutex<HeldObjects>,
-    /// The order of keys, for the ends of iterators.
+    /// The order of keys, for the ends of the ranges of iterators.
     pub order: Arc<dyn Comparator>,
     /// The process that opened the database.
     generation: u32,
 }
 
-/// A Python object's reference to its database. It may be the last one.
+/// A Python object's reference to its database. It may be the last reference.
 pub struct Owner(Option<Arc<Shared>>);
 
 impl Owner {
-    /// Returns a reference that may end the database when it is dropped.
+    /// Returns a reference. If it is the last one, dropping it releases the database.
     pub fn new(shared: Arc<Shared>) -> Owner {
         Owner(Some(shared))
     }
@@ -119,7 +120,7 @@ impl Drop for Owner {
 /// Databases that are open, so that they can be closed before the interpreter ends.
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Locks `mutex`; a panic of an earlier holder changes nothing.
+/// Locks `mutex`, even if an earlier holder has panicked.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -136,8 +137,9 @@ fn check_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns the error of a missing database. If its lock file could not be created either, that is
-/// the error: LevelDB fails there, because it creates the lock file first.
+/// Returns the error of a missing database. If the directory exists but is not writable, returns
+/// the error of creating the lock file instead: LevelDB fails at that point, because it creates the
+/// lock file first.
 fn missing(path: PathBuf) -> Error {
     match rustix::fs::access(&path, Access::WRITE_OK) {
         Err(error) if path.is_dir() => {
@@ -186,16 +188,17 @@ impl Shared {
     /// Checks that this process is the one that opened the database.
     ///
     /// # Errors
-    /// If this process was forked from the one that opened the database: what other threads were
-    /// doing stays half done here, and both processes would write to the same files.
+    /// [`Fault::Forked`] if this process was forked from the one that opened the database. In this
+    /// process, the work of the other threads stays half done, and both processes would write to
+    /// the same files.
     pub fn check_process(&self) -> Result<(), Fault> {
         if self.generation == call::generation() { Ok(()) } else { Err(Fault::Forked) }
     }
 
-    /// Runs `work` with the open database, which `close` then waits for.
+    /// Runs `work` with the open database. `close` waits until `work` has ended.
     ///
     /// # Errors
-    /// Errors of `work`, and `closed` as a text if the database is closed.
+    /// Errors of `work`; [`Fault::Closed`] with the text `closed` if the database is closed.
     pub fn with<T>(
         &self,
         closed: &'static str,
@@ -206,8 +209,8 @@ impl Shared {
         work(handle.as_ref().ok_or(Fault::Closed(closed))?)
     }
 
-    /// Registers an object that ends with the database; to be called under [`Shared::with`].
-    /// Returns its number.
+    /// Registers an object that is to be released when the database is closed, and returns its
+    /// number. Must be called inside [`Shared::with`].
     pub fn hold(&self, object: Weak<dyn Held>) -> usize {
         let mut held = lock(&self.held);
         match held.free.pop() {
@@ -222,8 +225,8 @@ impl Shared {
         }
     }
 
-    /// Forgets an object that has ended; to be called once, because another object may be given its
-    /// number.
+    /// Removes an object that was released. Must be called only once for an object, because another
+    /// object may get its number.
     pub fn let_go(&self, number: usize) {
         let mut held = lock(&self.held);
         if held.objects.get_mut(number).and_then(Option::take).is_some() {
@@ -231,8 +234,9 @@ impl Shared {
         }
     }
 
-    /// Closes the database once the calls that are under way are over, and with it its iterators
-    /// and snapshots. In a forked process, does nothing: the threads to wait for are not there.
+    /// Waits for running calls, and then closes the database, its iterators and its snapshots. In a
+    /// forked process, only marks the database as closed, because the threads to wait for do not
+    /// exist there.
     pub fn close(&self) {
         if self.check_process().is_err() {
             self.is_closed.store(true, Relaxed);
@@ -258,7 +262,8 @@ impl Drop for Shared {
     }
 }
 
-/// Closes all databases: background threads that call comparators must end before the interpreter.
+/// Closes all databases. Background threads that call comparators must end before the interpreter
+/// ends.
 #[pyfunction]
 #[pyo3(name = "_close_all")]
 pub fn close_all(py: Python<'_>) -> PyResult<()> {

@@ -1,4 +1,5 @@
-//! Iterators and snapshots, which end with their Python object or with their database.
+//! Iterators and snapshots, which are released when their Python object is destroyed or their
+//! database is closed.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -9,7 +10,7 @@ use crate::call::{at_end, blocking};
 use crate::error::Fault;
 use crate::shared::{Handle, Held, Shared, lock};
 
-/// Something that reads from a database until it or the database is closed.
+/// An object that reads from a database, until the object or the database is closed.
 pub struct Slot<T> {
     open: Mutex<Option<T>>,
     pub database: Arc<Shared>,
@@ -39,15 +40,15 @@ impl<T: Send + 'static> Slot<T> {
     }
 }
 
-/// A slot that a Python object owns. Closes it at the end of the object.
+/// A slot that a Python object owns. It is closed when the Python object is destroyed.
 pub struct Owned<T: Send + 'static> {
     slot: Option<Arc<Slot<T>>>,
     number: usize,
 }
 
 impl<T: Send + 'static> Owned<T> {
-    /// Returns a slot with `open`; to be called under [`Shared::with`]. `closed` is the text of the
-    /// error when it is closed.
+    /// Returns a slot that contains `open`. Must be called inside [`Shared::with`]. `closed` is the
+    /// text of the error that calls get after the slot is closed.
     pub fn new(database: Arc<Shared>, open: T, closed: &'static str) -> Owned<T> {
         let slot = Arc::new(Slot { open: Mutex::new(Some(open)), database, closed });
         let held: Arc<dyn Held> = slot.clone();

@@ -15,10 +15,10 @@ use crate::tools::report;
 
 const CLOSED: &str = "Database or snapshot is closed";
 
-/// A database as it was when the snapshot was created, which later writes do not change.
+/// The state of a database when the snapshot was created. Later writes do not change it.
 ///
-/// Created by DB.snapshot and PrefixedDB.snapshot. Close it when it is not needed any more: until
-/// then, the database keeps the entries that it shows.
+/// Created by DB.snapshot and PrefixedDB.snapshot. Close a snapshot when it is no longer needed:
+/// until then, the database keeps the entries that the snapshot shows.
 #[pyclass(frozen, module = "minikv")]
 pub struct Snapshot {
     moment: Owned<Moment>,
@@ -67,7 +67,7 @@ impl Snapshot {
         Snapshot::open(py, &db.get().shared, prefix)
     }
 
-    /// Returns the value of key, or default if it has none.
+    /// Returns the value of key, or default if key has no value.
     #[pyo3(signature = (key, default=None, *, verify_checksums=true, fill_cache=true))]
     fn get<'py>(
         &self,

@@ -17,10 +17,10 @@ pub fn report<'py>(py: Python<'py>, report: impl Serialize) -> PyResult<Bound<'p
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// Opens the database for reading only, also beside a process that writes to it, and returns a DB.
+/// Opens the database for reading only, even while another process writes to it, and returns a DB.
 ///
-/// It shows the state at the open until DB.refresh. Writes raise Error. The options are those of
-/// DB.
+/// The DB shows the state at the time of the open until DB.refresh is called. Writes raise Error.
+/// The options are those of DB.
 #[pyfunction]
 #[pyo3(
     signature = (name, **options),
@@ -34,8 +34,8 @@ pub fn open_read_only(
     DB::open_read_only(name, options)
 }
 
-/// Repairs the database: saves everything that is sound, and sets the rest aside. Returns a report.
-/// With dry_run, only the report is made.
+/// Repairs the database: saves all data that is not damaged, and sets the rest aside. Returns a
+/// report. With dry_run=True, only returns the report and changes nothing.
 ///
 /// The options are those of DB.
 #[pyfunction]

@@ -1,7 +1,9 @@
-//! Walks over a range, in both directions, with entries read ahead.
+//! Iteration over a range, in both directions, with entries read ahead. One such iteration is a
+//! walk.
 //!
-//! The place of a walk is a gap between two entries. A step returns the entry on its side of the
-//! gap, and moves the gap past it; so a step forward and a step back return the same entry.
+//! The position of a walk is a gap between two entries. A step forward returns the entry after the
+//! gap and moves the gap past that entry; a step back does the same with the entry before the gap.
+//! So a step forward and then a step back return the same entry.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -9,8 +11,8 @@ use std::sync::Arc;
 
 use minikv::{Comparator, Cursor, Result};
 
-/// Maximum number of entries read ahead. Raising it takes the GIL less often, but reads more in
-/// vain.
+/// Maximum number of entries read ahead. With a higher number, threads release and take the GIL
+/// less often, but more entries are read in vain.
 const MAX_AHEAD: usize = 256;
 
 /// Number of entries in the first read, and the factor from one read to the next. Raising them
@@ -18,7 +20,7 @@ const MAX_AHEAD: usize = 256;
 const FIRST_AHEAD: usize = 2;
 const AHEAD_FACTOR: usize = 2;
 
-/// Size of the entries read ahead above which no more are added, in bytes.
+/// Size of the entries read ahead above which no more entries are added, in bytes.
 const MAX_AHEAD_BYTES: usize = 64 << 10;
 
 /// One end of a range.
@@ -28,11 +30,11 @@ pub struct End {
     pub is_included: bool,
 }
 
-/// Entries that lie next to each other in the database, in the order in which they were read.
+/// Adjacent entries of the database, in the order in which they were read.
 #[derive(Default)]
 struct Run {
     bytes: Vec<u8>,
-    /// Ends of the key and of the value of each entry, in `bytes`.
+    /// For each entry, the offsets in `bytes` at which its key and its value end.
     ends: Vec<(usize, usize)>,
     is_descending: bool,
 }
@@ -80,7 +82,8 @@ enum Gap {
     Start,
     /// After the last entry of the range.
     Stop,
-    /// Before the entry of the run with this index; after the last one for the run's length.
+    /// Before the entry with this index in the run, or after the last entry if the index is the
+    /// length of the run.
     Run(usize),
 }
 
@@ -91,7 +94,7 @@ pub enum Step {
     Back,
 }
 
-/// A place in a range of a database.
+/// A position in a range of a database.
 pub struct Walk {
     cursor: Cursor,
     order: Arc<dyn Comparator>,
@@ -100,9 +103,9 @@ pub struct Walk {
     with_values: bool,
     run: Run,
     gap: Gap,
-    /// Whether the cursor is at the entry of the run that was read last.
+    /// Whether the cursor is at the entry that was added to the run last.
     is_in_place: bool,
-    /// Direction of the last read, and the number of entries that the next one may read.
+    /// Direction of the last read, and the number of entries that the next read may read.
     ahead: (Step, usize),
 }
 
@@ -159,8 +162,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Moves the gap past the next entry in the direction `step`, if that was read already, and
-    /// returns its key and value.
+    /// Moves the gap past the next entry in the direction `step`, if that entry was already read,
+    /// and returns its key and value.
     pub fn step(&mut self, step: Step) -> Option<(&[u8], &[u8])> {
         let Gap::Run(at) = self.gap else { return None };
         if !self.has_read(step) {
@@ -182,12 +185,14 @@ impl Walk {
         }
     }
 
-    /// Continues reading from the gap in the direction `step`, unless the next entry was read
-    /// already. Returns `false` if there is no entry; the gap is then at that end of the range.
+    /// Continues reading from the gap in the direction `step`, unless the next entry was already
+    /// read. Returns `false` if the range has no more entries in that direction; the gap is then at
+    /// that end of the range.
     ///
     /// # Errors
-    /// Errors of the cursor, if they come before the first entry. Otherwise the next read returns
-    /// them.
+    /// An error of the cursor that occurs before this read has found an entry. A later error ends
+    /// this read without being returned; the next read in that direction meets the error again and
+    /// returns it.
     pub fn read(&mut self, step: Step) -> Result<bool> {
         if self.has_read(step) {
             return Ok(true);
@@ -198,7 +203,8 @@ impl Walk {
             self.gap = if step == Step::Forward { Gap::Stop } else { Gap::Start };
             return Ok(false);
         }
-        // The run and the gap in it stay consistent if a comparator unwinds from a move.
+        // From here on, the run and the gap are consistent at each move of the cursor, because a
+        // comparator may unwind out of a move.
         self.run.clear(step == Step::Back);
         self.run.reserve(entries, self.entry_bytes());
         loop {
@@ -218,16 +224,16 @@ impl Walk {
         }
     }
 
-    /// Returns the number of entries that a read in the direction `step` may take. It grows from
-    /// one read to the next.
+    /// Returns the number of entries that a read in the direction `step` may read. The number grows
+    /// from one read to the next.
     fn entries_to_read(&mut self, step: Step) -> usize {
         let entries = if self.ahead.0 == step { self.ahead.1 } else { FIRST_AHEAD };
         self.ahead = (step, (entries * AHEAD_FACTOR).min(MAX_AHEAD));
         entries
     }
 
-    /// Moves the cursor to the entry next to the gap, past the run. Returns `false` if there is
-    /// none in the range.
+    /// Moves the cursor to the first entry beyond the gap and the run in the direction `step`.
+    /// Returns `false` if the range has no such entry.
     fn find_first(&mut self, step: Step, is_in_place: bool) -> Result<bool> {
         let found = match (self.gap, step) {
             (Gap::Stop, Step::Forward) | (Gap::Start, Step::Back) => false,

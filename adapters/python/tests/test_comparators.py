@@ -18,7 +18,7 @@ def backwards(a, b):
 
 
 class Failing:
-    """Byte order, until it is set to raise."""
+    """Byte order, until an error is set, which is then raised."""
 
     def __init__(self):
         self.error = None
@@ -217,7 +217,7 @@ def test_garbage_is_collected_inside_a_comparator(path):
             db.put(b'%d' % n, b'')
         del node
         assert len(list(db)) == 20
-    # The databases that the collector found are closed by another thread, soon.
+    # Another thread soon closes the databases that the garbage collector found.
     deadline = time.monotonic() + 30
     for n in range(19):
         while True:

@@ -1,4 +1,4 @@
-"""Databases of plyvel, which is LevelDB itself, read by minikv, and the other way."""
+"""Databases of plyvel, which uses LevelDB, are read by minikv, and vice versa."""
 
 import os
 import random
@@ -69,8 +69,8 @@ def check(draw, db, model):
 def test_turns(path, options, first):
     draw, model = random.Random(str(options)), {}
     store = first
-    # plyvel with a comparator may wait forever for a compaction, which needs the GIL. So such
-    # databases have no more than one table, which needs no compaction.
+    # plyvel with a comparator may wait forever for a compaction, which needs the GIL. So
+    # databases with a comparator have at most one table, which needs no compaction.
     may_compact = 'comparator' not in options
     for turn in range(6 if may_compact else 2):
         db = store.DB(path, create_if_missing=turn == 0, **options)

@@ -1,4 +1,4 @@
-"""Iterators beside a model, and where they differ from plyvel's."""
+"""Iterators compared with a model, and their differences from plyvel's iterators."""
 
 import bisect
 import random
@@ -11,7 +11,7 @@ NONE = object()
 
 
 class Model:
-    """A gap between two keys of a sorted list."""
+    """A model of an iterator: a gap between two keys of a sorted list."""
 
     def __init__(self, keys, reverse):
         self.keys, self.reverse = keys, reverse

@@ -53,7 +53,7 @@ def test_close_ends_everything(path):
         lambda: snapshot.raw_iterator(), lambda: snapshot.explain(b'1'),
         lambda: raw.key(), lambda: raw.valid(), lambda: raw.next(), lambda: raw.seek(b'1'),
     ]
-    # An entry that an iterator has read ahead is gone, too.
+    # An entry that an iterator has read ahead is no longer returned, either.
     calls += [lambda it=it: next(it) for it in its] + [lambda it=it: it.prev() for it in its]
     calls += [lambda it=it: it.seek(b'1') for it in its]
     for call in calls:

@@ -108,7 +108,7 @@ def test_a_scan_returns_what_lies_before_the_damage(path):
             keys = sorted((b'key-%04d' % n for n in range(1000)), reverse=reverse)
             assert 0 < len(found) < 1000
             assert found == keys[:len(found)]
-            # The damage does not go away.
+            # A second read meets the same damage.
             with pytest.raises(minikv.CorruptionError):
                 next(it)
             # Going back still works.

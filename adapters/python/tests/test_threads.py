@@ -1,4 +1,4 @@
-"""Threads that share a database, an iterator or a batch, and a close while they run."""
+"""Threads that share a database, an iterator or a batch, and closing it while they run."""
 
 import itertools
 import sys
@@ -11,7 +11,7 @@ import minikv
 
 
 def together(*functions):
-    """Runs the functions side by side and raises what they raise."""
+    """Runs the functions in parallel threads and raises the exceptions that they raise."""
     errors = []
 
     def guarded(function):
@@ -122,7 +122,7 @@ def test_close_while_threads_are_busy(path, round):
     def close():
         time.sleep(0.1)
         db.close()
-        # Nothing of the database is left: it can be opened at once.
+        # Nothing holds the database any more: it can be opened at once.
         minikv.DB(path).close()
 
     together(

@@ -1,6 +1,6 @@
-//! A client of the service. It finds the leader, follows it when it changes, and tries again until
-//! its deadline. Each write has an id within a session of the cluster, so that a write that is sent
-//! again is applied once.
+//! A client of the service. It finds the leader, switches to the new one when the leader changes,
+//! and retries each request until its deadline. Each write has an id within a session of the
+//! cluster, so that a write that is sent again is applied only once.
 
 use std::fmt;
 use std::fs::File;
@@ -31,8 +31,8 @@ use crate::service::{Read, Status, encode_percent};
 pub enum ClientError {
     /// The cluster refused the request, with this status.
     Refused(u16, String),
-    /// The request was not served before the deadline. A write may have been applied, or may still
-    /// be.
+    /// The request was not served before the deadline. A write may already have been applied, or
+    /// may be applied later.
     Deadline(String),
     /// A file or an argument is wrong.
     Invalid(String),
@@ -53,8 +53,8 @@ impl std::error::Error for ClientError {}
 /// The result of a request.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// Minimum time for one attempt, which usually gets a quarter of the deadline. A leader that is cut
-/// off from the others does not know it, and does not answer.
+/// Minimum time limit of one attempt, which is usually a quarter of the deadline. The limit is
+/// needed because a leader that is cut off from the other nodes does not answer.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -197,7 +197,8 @@ impl Client {
         let answer = self.ask(&ask).await;
         let is_gone = matches!(&answer, Ok(answer) if answer.status == StatusCode::GONE);
         if !is_gone {
-            // After a failure, too: the next request supersedes one that may still be under way.
+            // The session is reused even after a failure: the next request in it supersedes the
+            // failed one, which may still be in flight.
             lock(&self.sessions).push(session);
         }
         let answer = answer?;
@@ -362,7 +363,8 @@ impl Client {
                     let body: ErrorBody = parse_any(&answer)?;
                     let known = lock(&self.nodes).leader.replace(body.leader.unwrap_or_default());
                     if known.as_deref() == Some(&*to) && Instant::now() < deadline {
-                        // The leader has just changed: ask it soon, but not in a tight loop.
+                        // The leader has just changed: ask the new leader soon, but not in a tight
+                        // loop.
                         tokio::time::sleep(FIRST_PAUSE).await;
                     }
                     if Instant::now() < deadline {

@@ -1,10 +1,11 @@
 //! The state machine of the service: entries, conditions and sessions.
 //!
-//! A session makes retries safe. Its number is made from the index of the log entry that opened it.
-//! Each request in it has a sequence number, and the session remembers the last one with its
-//! outcome: a request that comes again gets that outcome and changes nothing, and one that is older
-//! than the last is refused. A session that was not used for [`SESSION_ENTRIES`] entries of the log
-//! has expired, and its requests are refused. So whatever a client retries is applied at most once.
+//! A session makes retries safe. Its number is derived from the index of the log entry that opened
+//! it. Each request in a session has a sequence number, and the session stores the number and the
+//! outcome of the last request: if that request is repeated, it gets the stored outcome and changes
+//! nothing, and an older request is refused. A session that was not used for [`SESSION_ENTRIES`]
+//! entries of the log has expired, and its requests are refused. So whatever a client retries is
+//! applied at most once.
 //!
 //! The value of a session on disk is the index of the log entry with its last request (8,
 //! big-endian), the sequence number of that request (8), and its outcome in postcard's format.
@@ -52,18 +53,18 @@ pub struct Op {
 pub struct Condition {
     /// The key.
     pub key: Bytes,
-    /// The value that it must have; `None` if it must have none.
+    /// The value that the key must have; `None` if the key must be absent.
     pub expected: Option<Bytes>,
 }
 
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Changes all of the keys if all conditions hold, and otherwise none.
+    /// Makes all changes if all conditions hold, and otherwise none.
     Write {
         /// The conditions; a plain write has none.
         conditions: Vec<Condition>,
-        /// The changes, in their order.
+        /// The changes, in the order in which they are made.
         ops: Vec<Op>,
     },
     /// Opens a session.
@@ -75,7 +76,7 @@ pub enum Command {
 pub struct RequestId {
     /// The session.
     pub session: u64,
-    /// The number of the request in it, higher than those before.
+    /// The number of the request in the session, higher than the numbers of earlier requests.
     pub sequence: u64,
 }
 
@@ -97,7 +98,7 @@ pub enum Outcome {
     Session(u64),
     /// The session has expired, or never existed.
     SessionExpired,
-    /// The session has a later request.
+    /// The session has already applied a later request.
     Superseded,
 }
 
@@ -143,7 +144,8 @@ impl Kv {
     fn run(&mut self, index: u64, command: Command, changes: &mut Changes<'_>) -> Result<Outcome> {
         match command {
             Command::OpenSession => {
-                // Sessions opened by one log entry share its index; the count tells them apart.
+                // Sessions opened by one log entry share the index of that entry, so a count in the
+                // low bits tells them apart.
                 let mut number = index << 12;
                 while changes.get(Space::Sessions, &session_key(number))?.is_some() {
                     number += 1;
@@ -170,8 +172,8 @@ impl Kv {
         }
     }
 
-    /// Deletes expired sessions. Requests in these are refused in any case, so it does not matter
-    /// which ones a sweep finds.
+    /// Deletes expired sessions. Requests in expired sessions are refused in any case, so it does
+    /// not matter which of the sessions a sweep finds.
     fn sweep(&self, index: u64, changes: &mut Changes<'_>) -> Result<()> {
         let Some(before) = index.checked_sub(SESSION_ENTRIES) else { return Ok(()) };
         for entry in changes.state().sessions().iter()?.take(SWEEP_LIMIT) {

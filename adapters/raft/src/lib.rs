@@ -5,7 +5,7 @@
 //! | [`store`] | the store for openraft: log, state machine, snapshots; for any program |
 //! | [`kv`] | the state machine of the service |
 //! | [`requests`] | the commands of the state machine, as bytes |
-//! | [`watch`] | the latest changes |
+//! | [`watch`] | the latest changes, for clients that watch |
 //! | [`service`] | a node of the service, over HTTP |
 //! | [`client`] | a client of the service |
 //!

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Flag 1 of a request: it has an id; flag 2: it opens a session, and is not a write. Numbers are
-//! big-endian. A put of `b` to `a`, without an id, is
+//! big-endian. For example, a put of the value `b` for the key `a`, without an id, is
 //! `00 00000000 00000001 00000001 61 01 00000001 62`.
 //!
 //! Requests stay encoded on their way from the client's node through the log and to other nodes.
@@ -81,7 +81,7 @@ fn put_request(to: &mut Vec<u8>, request: &Request) {
     }
 }
 
-/// Bodies of requests have less than 4 GiB, and so have their parts.
+/// Appends a length as 4 bytes. It fits, because the bodies of requests are smaller than 4 GiB.
 fn put_length(to: &mut Vec<u8>, length: usize) {
     to.extend_from_slice(&(length as u32).to_be_bytes());
 }

@@ -1,4 +1,4 @@
-//! The latest changes, for those who watch.
+//! The latest changes, for clients that watch.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,16 +30,16 @@ pub struct Hub {
 
 struct Recent {
     changes: VecDeque<Change>,
-    /// For each group of changes that were published together: their number, and the bytes that
-    /// they keep in memory.
+    /// For each group of changes that were published together: the number of changes, and the bytes
+    /// that they keep in memory.
     groups: VecDeque<(usize, usize)>,
     bytes: usize,
-    /// Changes after this index are all there.
+    /// All changes after this index are in `changes`.
     complete_after: u64,
 }
 
 impl Hub {
-    /// Creates a hub of a state that has entries up to `applied`.
+    /// Creates a hub for a state to which the entries up to `applied` have been applied.
     pub fn new(applied: u64) -> Hub {
         Hub { recent: Mutex::new(Recent::after(applied)), applied: watch::Sender::new(applied) }
     }
@@ -48,8 +48,8 @@ impl Hub {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds changes up to the entry `index`. They are slices of buffers with `bytes` bytes in
-    /// total.
+    /// Adds changes up to the entry `index`. The changes are slices of buffers that have `bytes`
+    /// bytes in total.
     pub(crate) fn publish(&self, index: u64, changes: Vec<Change>, bytes: usize) {
         if !changes.is_empty() {
             self.lock().add(changes, bytes);
@@ -57,7 +57,7 @@ impl Hub {
         self.applied.send_replace(index);
     }
 
-    /// Forgets all changes, because a snapshot has taken the place of the state.
+    /// Forgets all changes, because a snapshot has replaced the state.
     pub(crate) fn reset(&self, index: u64) {
         let mut recent = self.lock();
         *recent = Recent::after(index);
@@ -65,13 +65,14 @@ impl Hub {
         self.applied.send_replace(index);
     }
 
-    /// Returns a receiver that wakes up when there are changes, with the index of the last entry.
+    /// Returns a receiver of the index up to which changes were published. It wakes up when the
+    /// index changes.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
     }
 
-    /// Returns the changes after the entry `index` of keys with `prefix`, and the index that they
-    /// go up to; the error is the first index after which changes are known.
+    /// Returns the changes after the entry `index` of keys with `prefix`, and the index up to which
+    /// the changes were examined. The error is the first index after which all changes are known.
     pub fn since(&self, index: u64, prefix: &[u8]) -> Result<(Vec<Change>, u64), u64> {
         let recent = self.lock();
         if index < recent.complete_after {

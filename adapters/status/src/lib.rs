@@ -1,5 +1,5 @@
-//! Errors as LevelDB writes them (`Status::ToString`): with a prefix by which clients tell them
-//! apart.
+//! Error texts as LevelDB writes them (`Status::ToString`). Each begins with a prefix that tells
+//! clients the kind of error.
 
 use std::io::ErrorKind;
 

@@ -4,11 +4,11 @@ import builtins
 
 
 class Error(Exception):
-    """An error of the store, and the base of its other errors."""
+    """An error of the store; the base class of its other errors."""
 
 
 class IOError(Error, builtins.IOError):
-    """An operation of the file system failed, or the database is open elsewhere."""
+    """An operation of the file system failed, or the database is already open elsewhere."""
 
 
 class CorruptionError(Error):

@@ -235,7 +235,7 @@ class WriteBatch:
         /,
     ) -> None: ...
 
-# What it yields depends on include_key and include_value: a pair, a key or a value, or None.
+# The type of its items depends on include_key and include_value: pairs, keys, values, or None.
 @final
 class Iterator:
     def __iter__(self) -> Self: ...

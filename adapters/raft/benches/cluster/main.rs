@@ -1,7 +1,8 @@
-//! Measures synced puts of a cluster on this machine, the time that it is without a leader after a
-//! kill, and the time that a node which missed much takes to catch up. With `--etcd`, etcd is
-//! measured beside it, in turns, on the same disk. With `--rocksdb FILE`, so is openraft's own
-//! RocksDB store, whose followers confirm entries before they sync them.
+//! Measures a cluster on this machine: synced puts, the time without a leader after the leader is
+//! killed, and the time that a node takes to catch up after it has missed many writes. With
+//! `--etcd`, etcd is measured, too, in turns and on the same disk. With `--rocksdb FILE`,
+//! openraft's own RocksDB store is measured, too; its followers confirm entries before they sync
+//! them.
 //!
 //! ```sh
 //! cargo bench --bench cluster -- --nodes 1,3,5 --clients 1,16,128 --seconds 10 --rounds 3 --etcd
@@ -40,7 +41,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 struct Args {
-    /// Numbers of nodes of the clusters.
+    /// Sizes of the clusters, in nodes.
     #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
     nodes: Vec<usize>,
     /// Numbers of clients.
@@ -49,7 +50,7 @@ struct Args {
     /// Seconds of each run.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Runs of each kind; the run with the median of puts per second is shown.
+    /// Runs of each measurement; the run with the median of puts per second is shown.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// Number of times to kill the leader.
@@ -58,10 +59,10 @@ struct Args {
     /// MiB of values that a node misses before it catches up; 0 skips this measurement.
     #[arg(long, default_value_t = 0)]
     catch_up: u64,
-    /// Measure etcd, too, which has to be installed.
+    /// Measure etcd, too; it must be installed.
     #[arg(long)]
     etcd: bool,
-    /// Measure openraft's RocksDB store, too, by the binary that benches/rocksdb builds.
+    /// Measure openraft's RocksDB store, too, with this binary, which benches/rocksdb builds.
     #[arg(long, value_name = "FILE")]
     rocksdb: Option<PathBuf>,
     /// Layouts of minikv's nodes, each with the command to run if it is not this build's.

@@ -134,8 +134,8 @@ impl Cluster for RocksDb {
         }
     }
 
-    /// Returns the node that believes it is the leader in the latest term. A killed leader that
-    /// runs again may believe so until it hears of the new leader.
+    /// Returns the node that believes it is the leader in the latest term. A leader that was killed
+    /// and restarted may believe so until it hears of the new leader.
     async fn leader(&self) -> Option<usize> {
         let mut latest = None;
         for node in 0..self.addresses.len() {

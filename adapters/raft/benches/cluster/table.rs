@@ -8,7 +8,7 @@ pub struct Row {
     nodes: usize,
     clients: usize,
     per_second: f64,
-    /// Latencies that 50 %, 99 %, 99.9 % and all of the puts did not exceed.
+    /// Latencies of the puts: the 50th, 99th and 99.9th percentiles, and the maximum.
     latencies: [Duration; 4],
     /// Bytes that a node wrote to its disk for each byte of keys and values.
     written: f64,

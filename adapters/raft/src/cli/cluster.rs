@@ -14,7 +14,7 @@ pub struct ClusterArgs {
     /// Number of nodes.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = few)]
     nodes: u16,
-    /// Port of the first node; the others follow.
+    /// Port of the first node; the other nodes use the ports that follow.
     #[arg(long, default_value_t = 7101)]
     port: u16,
     /// Directory that holds a directory for each node.
@@ -60,8 +60,8 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
         _ = tokio::signal::ctrl_c() => {}
         _ = end.recv() => {}
     }
-    // A terminal sends Ctrl-C to the nodes, too. Nodes that did not get it are killed, which does
-    // them no harm.
+    // On Ctrl-C, a terminal signals the nodes, too. Nodes that did not get the signal are killed,
+    // which does no harm.
     for child in &mut children {
         let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
         let _ = child.kill().await;
@@ -69,7 +69,7 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until all nodes have ended: if one is killed, the others continue.
+/// Waits until all nodes have ended: if one node is killed, the others continue.
 async fn all_end(children: &mut [Child]) -> Result<ExitCode, String> {
     for child in children {
         child.wait().await.map_err(|e| e.to_string())?;

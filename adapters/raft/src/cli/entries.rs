@@ -18,10 +18,10 @@ pub struct PutArgs {
     target: Target,
     key: String,
     value: String,
-    /// Only if the key has this value.
+    /// Put only if the key has this value.
     #[arg(long, value_name = "OLD", conflicts_with = "if_absent")]
     if_value: Option<String>,
-    /// Only if the key has no value.
+    /// Put only if the key has no value.
     #[arg(long)]
     if_absent: bool,
 }
@@ -47,10 +47,10 @@ pub struct DeleteArgs {
 pub struct ScanArgs {
     #[command(flatten)]
     target: Target,
-    /// Only keys that begin with this.
+    /// Print only keys that begin with this prefix.
     #[arg(long, default_value = "")]
     prefix: String,
-    /// At most this many entries.
+    /// Maximum number of entries to print.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Freshness of each page.

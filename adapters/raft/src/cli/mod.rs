@@ -1,4 +1,4 @@
-//! Subcommands. Each that does more than send a request to a node has a file of its own.
+//! Subcommands. Each subcommand that does more than send a request to a node has a file of its own.
 
 mod backup;
 mod cluster;

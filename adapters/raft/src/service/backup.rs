@@ -1,4 +1,4 @@
-//! The routes that a backup is read from: a snapshot's list of files, and the files in chunks.
+//! The routes for reading a backup: a snapshot's list of files, and the files in chunks.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::{Error, SnapshotFile};
 
 pub(crate) const CHUNK_BYTES: u64 = 4 << 20;
 
-/// A snapshot that can be read.
+/// A snapshot whose files can be read.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Listing {
     pub(crate) id: String,

@@ -21,11 +21,12 @@ use crate::service::node::Node;
 /// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time within which a new node must receive all that the leader had at the beginning of a round,
-/// to count as caught up. Raising it may make writes wait for as long once the node votes.
+/// Time within which a new node must receive all entries that the leader had at the beginning of a
+/// round, to count as caught up. With a longer time, writes may have to wait that long once the
+/// node votes.
 const CATCH_UP_ROUND: Duration = Duration::from_millis(300);
 
-/// Nodes by number, with their addresses. If it is empty, the cluster is this node alone.
+/// The numbers and addresses of the nodes. If there are none, the cluster is this node alone.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InitBody {
@@ -55,25 +56,25 @@ pub struct Status {
     pub address: String,
     /// The role of this node: `Leader`, `Follower`, `Candidate`, `Learner`.
     pub role: String,
-    /// The term.
+    /// The current term of this node.
     pub term: u64,
     /// The leader, if one is known.
     pub leader: Option<u64>,
     /// The index of the last entry in the log.
     pub last_log: Option<u64>,
-    /// The index of the last entry that is applied.
+    /// The index of the last entry that this node has applied.
     pub applied: Option<u64>,
     /// The index of the last entry in the snapshot.
     pub snapshot: Option<u64>,
-    /// The index of the last entry that is purged.
+    /// The index of the last entry that was purged from the log.
     pub purged: Option<u64>,
-    /// Nodes that vote; two sets while the cluster changes.
+    /// The nodes that vote: one set of nodes, or two sets while the membership changes.
     pub voters: Vec<BTreeSet<u64>>,
     /// All nodes, with their addresses.
     pub nodes: BTreeMap<u64, String>,
-    /// The index of the last log entry that each node has, if this is the leader.
+    /// The index of the last log entry that each node has, if this node is the leader.
     pub replicated: BTreeMap<u64, Option<u64>>,
-    /// The layout of log and state.
+    /// The layout: log and state in one database, or in two.
     pub layout: String,
     /// The reason why Raft has stopped, if it has.
     pub failure: Option<String>,
@@ -173,9 +174,10 @@ async fn join(
     }
 }
 
-/// Waits until the node `id` lags by less than a round, that is, until it receives within
-/// [`CATCH_UP_ROUND`] all that this node had at the beginning of the round. A voter that lags more
-/// would raise the quorum, but not help to reach it. Ends early if this node does not lead.
+/// Waits until the node `id` has caught up: until, in some round, it receives within
+/// [`CATCH_UP_ROUND`] all entries that this node had at the beginning of the round. A voter that
+/// lags further behind would raise the quorum but not help to reach it. Returns early if this node
+/// is not the leader.
 async fn caught_up(node: &Node, id: u64) {
     let mut metrics = node.raft.metrics();
     loop {

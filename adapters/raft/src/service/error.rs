@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// An error, as a client sees it.
 #[derive(Clone, Debug)]
 pub(crate) enum ApiError {
-    /// Another node is the leader, or none is.
+    /// This node is not the leader. Has the leader's address, if a leader is known.
     NotLeader(Option<String>),
     /// The request cannot be served now, and has changed nothing.
     Unavailable(String),
@@ -24,7 +24,8 @@ pub(crate) enum ApiError {
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// The leader that an answer redirects to; the router turns the address into a URL.
+/// The address of the leader to which an answer redirects. The middleware `guard` turns it into a
+/// URL.
 #[derive(Clone)]
 pub(crate) struct Leader(pub(crate) String);
 

@@ -2,8 +2,8 @@
 //!
 //! Each event has the name `change`, the index of its entry as id, and JSON with `index`, `key` and
 //! `value` (null for a deletion). A node keeps the latest changes in memory. A request for older
-//! ones gets 410 and the index from which on there are changes; the client then reads the range
-//! anew. A stream that falls behind ends with the event `lost`.
+//! changes gets the status 410 and the index after which the node still has changes; the client
+//! must then read the range again. A stream that falls behind ends with the event `lost`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ struct ChangeBody {
     value: Option<Text>,
 }
 
-/// A stream under way.
+/// An open stream of events.
 struct Watching {
     node: Arc<Node>,
     prefix: Bytes,
@@ -49,7 +49,7 @@ pub(crate) async fn watch(
     let query = Query::parse(&uri, &["prefix", "after"])?;
     let mut wake = node.hub.subscribe();
     let applied = *wake.borrow_and_update();
-    // A browser that connects again sends the id of the last event that it has seen.
+    // A browser that reconnects sends the id of the last event that it has received.
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let seen = last.or(query.parsed("after")?).unwrap_or(applied);
     let prefix = query.bytes("prefix").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Faults on demand, for tests: partitions, loss of power, reads without a check of the lease. Not
-//! part of a usual build.
+//! Faults on demand, for tests: partitions, loss of power, reads without a check of the lease. Only
+//! in builds with the feature `faults`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,12 +26,13 @@ impl Faults {
         self.ignored.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
     }
 
-    /// Makes the node ignore others, in both directions.
+    /// Makes the node ignore `nodes`: it neither sends messages to them nor accepts messages from
+    /// them.
     pub fn ignore(&self, nodes: BTreeSet<u64>) {
         *self.ignored.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
     }
 
-    /// Lets nothing leave the node any more: neither answers nor messages.
+    /// Stops all answers and messages of the node from now on.
     pub fn lose_power(&self) {
         self.is_off.store(true, Ordering::SeqCst);
     }
@@ -42,7 +43,8 @@ impl Faults {
         }
     }
 
-    /// Returns whether reads by lease are served by any node that believes it is the leader.
+    /// Returns whether this node, if it believes that it is the leader, serves lease reads without
+    /// checking its lease.
     pub(crate) fn trusts_lease(&self) -> bool {
         self.trusts_lease.load(Ordering::Relaxed)
     }
@@ -58,7 +60,7 @@ pub(crate) async fn trust_lease(State(node): State<Arc<Node>>) {
     node.faults.trusts_lease.store(true, Ordering::Relaxed);
 }
 
-/// Holds answers back once the power is off.
+/// Holds back answers once the node has lost power.
 pub(crate) async fn hold(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     node.faults.pass().await;

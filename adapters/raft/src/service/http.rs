@@ -41,7 +41,7 @@ pub(crate) struct Written {
     pub(crate) index: u64,
 }
 
-/// Several changes, under conditions.
+/// Several changes, which are made only if all conditions hold.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchBody {
@@ -76,8 +76,8 @@ pub(crate) struct CompareBody {
     pub(crate) value: Option<Text>,
 }
 
-/// Parses a field that may be null, but not be left out: a misspelt condition must not be taken for
-/// the condition that the key has no value.
+/// Parses a field that may be null but must not be missing: a misspelt condition must not be taken
+/// for the condition that the key has no value.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
     Option::deserialize(deserializer)
 }
@@ -92,7 +92,7 @@ pub(crate) struct Entry {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Page {
     pub(crate) entries: Vec<Entry>,
-    /// Whether there are more: ask again with `after` set to the last key.
+    /// Whether there are more entries. To get them, ask again with `after` set to the last key.
     pub(crate) more: bool,
 }
 
@@ -195,7 +195,7 @@ impl Query {
     pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> ApiResult<Option<T>> {
         let Some(value) = self.bytes(name) else { return Ok(None) };
         let text = String::from_utf8_lossy(&value).into_owned();
-        // A number stays as it is; a word becomes a string.
+        // A number is parsed as JSON; a word becomes a string.
         serde_json::from_str(&text)
             .or_else(|_| serde_json::from_value(text.clone().into()))
             .map(Some)

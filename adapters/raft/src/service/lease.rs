@@ -2,11 +2,11 @@
 //!
 //! A node that has accepted a message of a leader does not vote for another leader during the
 //! lease, which is openraft's `election_timeout_max`, counted from the arrival of the message. If a
-//! quorum has accepted messages that were sent after a moment, no other leader is elected before
-//! that moment plus the lease, because every other quorum contains one of these nodes. Moments are
-//! times of this node's monotonic clock, which continues while the process is stopped; a tenth of
-//! the lease is left for clocks that run at different speeds. A node that restarts counts a new
-//! lease before it votes.
+//! quorum has accepted messages that were sent at or after a time T, no other leader is elected
+//! before T plus the lease, because every other quorum contains one of these nodes. Times are read
+//! from this node's monotonic clock, which continues while the process is stopped. A tenth of the
+//! lease is subtracted because clocks may run at different speeds. A node that restarts waits for
+//! one lease before it votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use openraft::Vote;
 
-/// The times at which each node last accepted a message of this one as leader.
+/// For each node, the time at which this node, as leader, sent the latest message that the other
+/// node has accepted.
 pub(crate) struct Lease {
     length: Duration,
     seen: Mutex<Seen>,
@@ -35,7 +36,8 @@ impl Lease {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that the node `target` has accepted a message of `vote` that was sent at `sent`.
+    /// Records that the node `target` has accepted a message that this node, with the vote `vote`,
+    /// sent at the time `sent`.
     pub(crate) fn accepted(&self, vote: &Vote<u64>, target: u64, sent: Instant) {
         let mut seen = self.lock();
         if seen.vote != *vote {
@@ -49,7 +51,7 @@ impl Lease {
     }
 
     /// Returns the time until which the node `own`, whose vote is `vote`, is the only leader. Each
-    /// of `configs`, which are sets of voters, must have a quorum.
+    /// set of voters in `configs` must have a quorum.
     pub(crate) fn until(
         &self,
         vote: &Vote<u64>,

@@ -2,22 +2,22 @@
 //!
 //! | file | what is in it |
 //! | --- | --- |
-//! | `node` | a node: Raft, store, and what runs beside them |
-//! | `writes` | requests of many clients, gathered into entries of the log |
-//! | `reads` | linearizable reads, gathered into rounds; reads by lease; stale reads |
+//! | `node` | a node: Raft, its store, and the tasks around them |
+//! | `writes` | write requests of many clients, combined into entries of the log |
+//! | `reads` | linearizable reads, combined into rounds; reads by lease; stale reads |
 //! | `lease` | the time until which no other node can be leader |
 //! | `network` | messages to other nodes, and sending snapshots |
 //! | `rpc` | messages from other nodes |
 //! | `stream` | the connection for entries of the log |
-//! | `wire` | the HTTP client under `network` and `stream`, and under the clients of users |
-//! | `tls` | certificates, and the addresses that may be listened on |
+//! | `wire` | the HTTP client that `network`, `stream` and `client.rs` use |
+//! | `tls` | certificates, and the addresses on which a node may listen |
 //! | `http` | the routes of users: entries, batches, ranges |
-//! | `events` | the route that watches |
+//! | `events` | the route for watching changes |
 //! | `cluster` | the routes that change and show the cluster |
 //! | `report` | metrics and the status page |
 //! | `text` | keys and values in JSON and in paths |
 //! | `error` | errors as HTTP answers |
-//! | `backup` | the routes that a backup is read from |
+//! | `backup` | the routes for reading a backup |
 
 mod backup;
 mod cluster;

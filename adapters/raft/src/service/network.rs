@@ -1,4 +1,4 @@
-//! Messages to other nodes: openraft's, in postcard's format, over HTTP; and sending snapshots.
+//! Sending messages of openraft, in postcard's format over HTTP, and snapshots to other nodes.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ use crate::service::wire::{Answer, Call, Wire};
 use crate::store::transfer::Position;
 use crate::store::{SnapshotDir, SnapshotFile, Store};
 
-/// Header with the number of the sending node, so that another can ignore it in tests.
+/// Header with the number of the sending node, so that the receiver can ignore this node in tests.
 pub(crate) const FROM: HeaderName = HeaderName::from_static("raft-from");
 /// Header with the CRC-32C of a chunk.
 pub(crate) const CRC: HeaderName = HeaderName::from_static("chunk-crc32c");
@@ -41,7 +41,7 @@ const CHUNK_RETRIES: u32 = 8;
 type RpcResult<T> = Result<T, RPCError<u64, BasicNode, RaftError<u64>>>;
 type Streaming = StreamingError<TypeConfig, Fatal<u64>>;
 
-/// The message before the files of a snapshot.
+/// The message that announces the files of a snapshot.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Offer {
     pub(crate) id: String,
@@ -71,11 +71,11 @@ pub(crate) struct Peer {
     network: Network,
     target: u64,
     address: String,
-    /// Whether entries or heartbeats were sent before: openraft also makes peers for a single
-    /// message.
+    /// Whether entries or heartbeats were sent to the node before. openraft also creates peers for
+    /// a single message, for which opening a stream would not pay.
     is_in_use: bool,
-    /// Carries entries and heartbeats after the first. Taken out while a message is under way, so
-    /// that a call that ends early drops the stream. The mutex is never waited for.
+    /// The stream for entries and heartbeats, used after the first message. It is taken out during
+    /// a call, so that a call that is cancelled drops the stream. Nothing ever waits for the mutex.
     stream: Mutex<Option<Stream>>,
 }
 
@@ -96,7 +96,7 @@ fn failed(what: String) -> NetworkError {
     NetworkError::new(&AnyError::error(what))
 }
 
-/// Returns the node that sends a request.
+/// Returns the number of the node that sent a request.
 pub(crate) fn sender(headers: &HeaderMap) -> Option<u64> {
     headers.get(FROM).and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok())
 }
@@ -111,7 +111,7 @@ impl Peer {
         }
     }
 
-    /// Sends entries or a heartbeat on the stream, which is opened if need be.
+    /// Sends entries or a heartbeat on the stream, which is opened first if necessary.
     async fn stream(&mut self, message: &[u8], timeout: Duration) -> Result<Vec<u8>, Unreachable> {
         #[cfg(feature = "faults")]
         self.check_faults().await?;
@@ -286,7 +286,7 @@ impl RaftNetwork<TypeConfig> for Peer {
         mut message: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> RpcResult<AppendEntriesResponse<u64>> {
-        // openraft counts this node's own copies before they are durable.
+        // openraft counts this node's own copy of an entry before that copy is durable.
         let durable = |id| self.network.store.durable_part(id);
         message.leader_commit = message.leader_commit.and_then(durable);
         let sent = Instant::now();

@@ -1,4 +1,4 @@
-//! A node: Raft, its store, and what runs beside them.
+//! A node: Raft, its store, and the tasks around them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,17 +45,17 @@ pub struct NodeOptions {
     /// Milliseconds between two heartbeats of the leader.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub heartbeat: u64,
-    /// Milliseconds without a leader after which there is an election, at the latest; half of it is
-    /// the length of the leader's lease.
+    /// Maximum milliseconds without a leader before an election starts. The leader's lease lasts
+    /// half as long.
     #[arg(long, value_name = "MS", default_value_t = 600)]
     pub election_timeout: u64,
-    /// Entries of the log after which a snapshot is made.
+    /// Number of log entries after which a snapshot is made.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub snapshot_every: u64,
-    /// Entries that the log keeps behind a snapshot, for nodes that lag.
+    /// Number of entries before a snapshot that stay in the log, for nodes that lag.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub keep_entries: u64,
-    /// Longest body of a request, in bytes.
+    /// Maximum size of the body of a request, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     pub max_request_bytes: usize,
 }
@@ -125,7 +125,7 @@ impl Node {
         &self.faults
     }
 
-    /// As [`Node::start`], with its files in `fs`.
+    /// Opens the store in the filesystem `fs` and starts Raft.
     ///
     /// # Errors
     /// A message that says what failed.
@@ -178,7 +178,7 @@ impl Node {
         }))
     }
 
-    /// Serves requests until `stop` is done, or Raft fails; then Raft is stopped.
+    /// Serves requests until `stop` completes or Raft fails, and then stops Raft.
     ///
     /// # Errors
     /// A message that says what failed.
@@ -217,8 +217,8 @@ impl Node {
         result
     }
 
-    /// Waits until Raft stops because of an error, of the disk for example. Polls, because waking
-    /// up at each change of the metrics would slow every write.
+    /// Waits until Raft stops because of an error, for example of the disk. This polls, because
+    /// waking up at each change of the metrics would slow down every write.
     async fn failure(&self) -> String {
         loop {
             tokio::time::sleep(FAILURE_INTERVAL).await;
@@ -247,7 +247,8 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
     let config = Config {
         cluster_name: "minikv".into(),
         heartbeat_interval: options.heartbeat,
-        // openraft waits for the lease, which is `election_timeout_max`, and then for the timeout.
+        // Before an election, openraft waits for the lease, which is `election_timeout_max`, and
+        // then for a timeout between these two limits.
         election_timeout_min: options.election_timeout / 3,
         election_timeout_max: options.election_timeout / 2,
         install_snapshot_timeout: 10_000,
@@ -255,7 +256,7 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
         snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
         max_in_snapshot_log_to_keep: options.keep_entries,
         replication_lag_threshold: options.snapshot_every.max(options.keep_entries),
-        // A purge is a range delete: few large ones are better than many small ones.
+        // A purge is a range delete: few large deletes are better than many small ones.
         purge_batch_size: (options.snapshot_every / 2).max(1),
         ..Config::default()
     };

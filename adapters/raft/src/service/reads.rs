@@ -15,14 +15,15 @@ use crate::service::node::Node;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Read {
-    /// Every write that was acknowledged before the read began is seen. The leader asks a quorum
-    /// whether it still is the leader; reads that come meanwhile share the next round.
+    /// The read sees every write that was acknowledged before the read began. The leader asks a
+    /// quorum whether it is still the leader; reads that arrive during such a round share the next
+    /// round.
     #[default]
     Linearizable,
-    /// As linearizable, but without messages: the leader relies on its lease, and so on clocks
-    /// whose speeds differ by at most a tenth.
+    /// Like a linearizable read, but without messages: the leader relies on its lease, and so on
+    /// clocks whose speeds differ by at most a tenth.
     Lease,
-    /// The state of the node that is asked, however old.
+    /// The read sees the state of the node that receives the request, however old that state is.
     Stale,
 }
 
@@ -32,7 +33,7 @@ const QUEUE: usize = 65536;
 
 type Waiter = oneshot::Sender<ApiResult<()>>;
 
-/// Rounds of linearizable reads. Clones share them.
+/// The queue of linearizable reads that wait for the next round. Clones share the queue.
 #[derive(Clone)]
 pub(crate) struct Rounds {
     queue: mpsc::Sender<Waiter>,
@@ -71,7 +72,7 @@ impl Rounds {
 }
 
 impl Node {
-    /// Runs `read` on the state, as fresh as `freshness` says.
+    /// Runs `read` on the state, which is at least as fresh as `freshness` requires.
     pub(crate) async fn read<T: Send + 'static>(
         self: &Arc<Node>,
         freshness: Read,
@@ -84,15 +85,15 @@ impl Node {
         }
         let result = self.blocking(read).await?;
         if freshness == Read::Lease {
-            // The process may have been stopped in between, so the read was in time only if the
-            // lease still holds.
+            // The process may have been stopped during the read, so the read was in time only if
+            // the lease still holds.
             self.check_lease()?;
         }
         Ok(result)
     }
 
-    /// Succeeds if this node is the leader, no other one can be, and everything acknowledged by
-    /// earlier leaders is applied here.
+    /// Succeeds if this node is the leader, no other node can be the leader, and this node has
+    /// applied all writes that earlier leaders acknowledged.
     fn check_lease(&self) -> ApiResult<()> {
         let now = Instant::now();
         let metrics = self.raft.metrics();

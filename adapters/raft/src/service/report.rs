@@ -1,4 +1,4 @@
-//! Health, metrics in Prometheus's text format, and a page to look at.
+//! Health, metrics in Prometheus's text format, and a status page for browsers.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use crate::service::cluster::status;
 use crate::service::error::ApiError;
 use crate::service::node::Node;
 
-/// Returns whether the header `given` has the token of `expected`, `Bearer <token>`; a browser may
-/// send it as the password of any user. Takes as long for a wrong token as for the right one.
+/// Returns whether the header `given` has the same token as the header `expected`, which is
+/// `Bearer <token>`. A browser may send the token as the password of any user. Checking a wrong
+/// token of the right length takes as long as checking the right token.
 pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
     let equals = |given: &[u8], expected: &[u8]| {
         given.len() == expected.len()

@@ -35,7 +35,7 @@ pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
         .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES))
 }
 
-/// Refuses messages for another node: an address may have changed hands.
+/// Refuses messages for another node: this node may have the address that another node had before.
 async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     let to = request.uri().path().split('/').nth(2).and_then(|to| to.parse::<u64>().ok());
     if to != Some(node.id) {

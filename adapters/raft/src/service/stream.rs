@@ -1,9 +1,10 @@
 //! A connection for the entries of the log, which are most of what nodes send each other. Its
-//! messages have no HTTP around them: one side writes them and the other answers, in tasks of their
-//! own.
+//! messages are not wrapped in HTTP: one side writes messages and the other side answers, each in a
+//! task of its own.
 //!
-//! It begins as `POST /raft/TO/stream` with `Upgrade: minikv-raft`, so that TLS, the token and the
-//! check of the target apply to it as to all routes. Then messages and answers follow in turns:
+//! The connection begins as `POST /raft/TO/stream` with `Upgrade: minikv-raft`, so that TLS, the
+//! token and the check of the target apply to it as to all routes. After that, messages and answers
+//! alternate:
 //!
 //! ```text
 //! message:  length (4, big-endian) | AppendEntriesRequest, in postcard's format
@@ -78,7 +79,7 @@ impl Stream {
         if length > MESSAGE_LIMIT_BYTES {
             return Err(io::Error::other(format!("a message of {length} bytes")));
         }
-        // Grows with the bytes received, whatever the length claims.
+        // The buffer grows with the bytes received, whatever length was announced.
         let mut content = Vec::new();
         let read = (&mut self.io).take(length as u64).read_to_end(&mut content).await?;
         if read < length {
@@ -97,7 +98,8 @@ pub(crate) async fn accept(State(node): State<Arc<Node>>, request: Request) -> R
     let from = sender(request.headers());
     tokio::spawn(async move {
         if let Ok(upgraded) = hyper::upgrade::on(request).await {
-            // The sender notices by itself, and connects anew.
+            // The error needs no handling: the sender notices that the connection has ended, and
+            // reconnects.
             let _ = answer_all(&node, from, Stream::new(upgraded)).await;
         }
     });

@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Decodes `%41` and the like; `None` if a percent sign is not followed by two digits.
+/// Decodes `%41` and the like; `None` if a percent sign is not followed by two hexadecimal digits.
 pub fn decode_percent(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -66,7 +66,7 @@ pub fn decode_percent(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Percent-encodes the bytes that cannot stand in a path as they are.
+/// Percent-encodes the bytes that are not allowed in a path.
 pub fn encode_percent(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -77,7 +77,7 @@ pub fn encode_percent(bytes: &[u8]) -> String {
             _ => text.push_str(&format!("%{byte:02X}")),
         }
     }
-    // A client would take the parts `.` and `..` for directories.
+    // A client would interpret the path segments `.` and `..` as directories.
     if text.split('/').any(|part| part == "." || part == "..") {
         text = text.replace('.', "%2E");
     }

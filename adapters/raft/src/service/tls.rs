@@ -1,4 +1,4 @@
-//! Certificates and the token, and the addresses that may be listened on without them.
+//! TLS certificates, the token, and the addresses on which a node may listen without them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// The files that make a connection safe. All are PEM except the token, which is a line of text.
+/// The files that make a connection secure. All are PEM except the token, which is a line of text.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Security {
     /// Certificate of this node, with its chain, in PEM.
@@ -49,8 +49,8 @@ fn in_file(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> String {
 }
 
 impl Trust {
-    /// Reads the token from its file; returns the header value that carries it, or `None` if there
-    /// is no such file in the options.
+    /// Reads the token from its file; returns the header value with the token, or `None` if the
+    /// options name no token file.
     ///
     /// # Errors
     /// A message that names the file.
@@ -70,7 +70,7 @@ impl Trust {
     }
 
     /// Returns the TLS configuration for clients, with the certificate authority read from its
-    /// file; `None` if there is no such file in the options.
+    /// file; `None` if the options name no such file.
     ///
     /// # Errors
     /// A message that names the file.
@@ -104,7 +104,7 @@ fn config_with(roots: RootCertStore) -> ClientConfig {
 
 impl Security {
     /// Returns the TLS configuration for servers, with certificate and key read from their files;
-    /// `None` if there are no such files in the options.
+    /// `None` if the options name no such files.
     ///
     /// # Errors
     /// A message that names the file.
@@ -146,7 +146,7 @@ impl Security {
     }
 }
 
-/// A listener of TLS connections. A slow handshake keeps nobody else waiting.
+/// A listener of TLS connections. A slow handshake does not delay other connections.
 pub(crate) struct TlsListener {
     ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
     address: SocketAddr,
@@ -160,7 +160,7 @@ impl TlsListener {
         tokio::spawn(async move {
             loop {
                 let Ok((stream, peer)) = listener.accept().await else {
-                    // For example, no file handles are left.
+                    // For example, the process has run out of file descriptors.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };

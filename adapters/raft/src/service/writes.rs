@@ -1,7 +1,7 @@
-//! Requests of many clients, gathered into entries of the log.
+//! Write requests of many clients, combined into entries of the log.
 //!
-//! openraft appends one entry at a time and waits until it is durable. So requests that arrive
-//! meanwhile wait, and share the next entry: its sync, its messages and its batch.
+//! openraft appends one entry at a time and waits until it is durable. Requests that arrive during
+//! that wait share the next entry, with its sync, its messages and its batch.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::kv::{Command, Outcome, Request, TypeConfig};
 use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Maximum number of entries under way: while one is replicated, the next is written.
+/// Maximum number of entries in flight: while one entry is being replicated, the next is written.
 const IN_FLIGHT: usize = 2;
 const MAX_REQUESTS: usize = 1024;
 const MAX_BYTES: usize = 1 << 20;
@@ -20,7 +20,7 @@ const QUEUE: usize = 8192;
 
 type Reply = oneshot::Sender<ApiResult<(u64, Outcome)>>;
 
-/// Takes requests. Clones share the queue.
+/// The queue of write requests. Clones share the queue.
 #[derive(Clone)]
 pub(crate) struct Writes {
     queue: mpsc::Sender<(Request, Reply)>,

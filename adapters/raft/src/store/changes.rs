@@ -9,7 +9,7 @@ use minikv::{Keyspace, WriteBatch};
 use crate::store::error::Result;
 use crate::store::home::State;
 
-/// A keyspace that a machine may write to.
+/// A keyspace that a state machine may write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// The user's entries.

@@ -5,13 +5,13 @@ use std::{fmt, io};
 
 use openraft::{AnyError, ErrorSubject, ErrorVerb, StorageError, StorageIOError};
 
-/// An error of the store. It says what was done, and where.
+/// An error of the store. Its text says what failed, and where.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The database below failed.
+    /// The underlying database failed.
     Database(minikv::Error),
-    /// An operation on a file or directory beside the databases failed.
+    /// An operation on a file or directory outside the databases failed.
     File {
         /// The operation: `read`, `rename`, ...
         op: &'static str,
@@ -27,7 +27,7 @@ pub enum Error {
         /// A description of the fault.
         what: String,
     },
-    /// An earlier write of the log has failed, so that nothing is written to it any more.
+    /// An earlier write to the log has failed, so nothing more is written to the log.
     Log(String),
     /// The directory or a request cannot be used with this store.
     Refused(String),
@@ -49,7 +49,7 @@ impl Error {
         move |source| Error::File { op, path, source }
     }
 
-    /// Returns the error as openraft's, about `subject`.
+    /// Converts the error to openraft's error about `subject`.
     pub(crate) fn into_storage(
         self,
         subject: ErrorSubject<u64>,

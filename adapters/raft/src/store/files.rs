@@ -1,4 +1,4 @@
-//! Small files and whole directories, by minikv's filesystem interface.
+//! Operations on small files and whole directories, through minikv's filesystem interface.
 
 use std::io;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) fn read(fs: &dyn Fs, path: &Path, limit: u64) -> Result<Vec<u8>> {
     read().map_err(Error::file("read", path))
 }
 
-/// Writes a file and makes its content durable, though not its name.
+/// Writes a file and makes its content durable, but not its name.
 pub(crate) fn write(fs: &dyn Fs, path: &Path, content: &[u8]) -> Result<()> {
     let write = || {
         let mut file = fs.create(path)?;
@@ -33,14 +33,14 @@ pub(crate) fn write(fs: &dyn Fs, path: &Path, content: &[u8]) -> Result<()> {
     write().map_err(Error::file("write", path))
 }
 
-/// Replaces a file of the directory `dir` with one with `content`, atomically and durably.
+/// Sets the content of the file `name` in the directory `dir`, atomically and durably.
 pub(crate) fn replace(fs: &dyn Fs, dir: &Path, name: &str, content: &[u8]) -> Result<()> {
     let (new, path) = (dir.join(format!("{name}.new")), dir.join(name));
     write(fs, &new, content)?;
     rename(fs, &new, &path)
 }
 
-/// Renames within one directory, durably.
+/// Durably renames a file or directory within its parent directory.
 pub(crate) fn rename(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     fs.rename(from, to).map_err(Error::file("rename", from))?;
     match to.parent() {
@@ -49,7 +49,7 @@ pub(crate) fn rename(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     }
 }
 
-/// Renames from one directory into another on the same filesystem, durably.
+/// Durably moves a file or directory to another parent directory on the same filesystem.
 pub(crate) fn move_to(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     rename(fs, from, to)?;
     match from.parent() {
@@ -70,7 +70,7 @@ pub(crate) fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Lists a directory; empty if it is missing.
+/// Lists a directory. Returns an empty list if the directory is missing.
 pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     match fs.list(dir) {
         Ok(names) => Ok(names),
@@ -79,8 +79,8 @@ pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// Removes a directory with everything in it; succeeds if it is missing. Nothing needs to be
-/// durable: what a crash brings back is removed at the next open.
+/// Removes a directory with everything in it; succeeds if the directory is missing. The removal
+/// need not be durable: the next open removes anything that a crash brings back.
 pub(crate) fn remove_tree(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for name in list(fs, dir)? {
         let path = dir.join(&name);
@@ -98,8 +98,8 @@ pub(crate) fn remove_tree(fs: &dyn Fs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Links or copies a file within the filesystem: a hard link if `may_link` and the filesystem
-/// allows it. A copy is durable, but the new name is not yet.
+/// Makes a hard link to a file if `may_link` is set and the filesystem supports it; otherwise
+/// copies the file. The content of a copy is durable, but the new name is not yet.
 pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path, may_link: bool) -> Result<()> {
     if may_link && fs.hard_link(from, to).is_ok() {
         return Ok(());

@@ -1,11 +1,11 @@
 //! The directory of a node.
 //!
 //! ```text
-//! NODE/LIVE                     which layout, and which directory has the state (JSON)
-//! NODE/state-000001/            the database with the state, and with the log if there is one
-//! NODE/log/                     the database with the log, if there are two
-//! NODE/snapshots/<id>/          a whole snapshot: a database in `db`, and `SNAPSHOT`, written last
-//! NODE/incoming/                what is being received
+//! NODE/LIVE                     the layout, and the name of the directory with the state (JSON)
+//! NODE/state-000001/            the database with the state, and in the layout `One` also the log
+//! NODE/log/                     the database with the log, in the layout `Two`
+//! NODE/snapshots/<id>/          a complete snapshot: a database in `db`, and the file `SNAPSHOT`
+//! NODE/incoming/                the snapshot that is being received
 //! ```
 //!
 //! A name is made durable after the file or directory that it refers to. So a crash leaves at most
@@ -31,18 +31,18 @@ use crate::store::{files, install, keys, snapshot};
 const LIVE: &str = "LIVE";
 /// The file with the number of the node that owns the directory.
 const OWNER: &str = "NODE";
-/// Present while a new node's directory is being made.
+/// The file that exists while a new node's directory is being created.
 const NEW: &str = "NEW";
 const FORMAT: u32 = 1;
 const SMALL_FILE_BYTES: u64 = 1 << 20;
 
-/// The databases that hold log and state.
+/// Whether the log and the state share a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// In one database, so that a sync of the log also covers the state.
+    /// Both are in one database, so that a sync of the log also covers the state.
     One,
-    /// In two, so that a flush or compaction of one does not affect the other.
+    /// Each has its own database, so that a flush or compaction of one does not affect the other.
     #[default]
     Two,
 }
@@ -52,7 +52,8 @@ pub enum Layout {
 pub struct StoreOptions {
     /// Options of the databases. `create_if_missing` is set as needed.
     pub database: Options,
-    /// The layout of a new store. An existing one keeps its own; another one is an error.
+    /// The layout of a new store. An existing store keeps its layout; opening it with a different
+    /// one is an error.
     pub layout: Option<Layout>,
     /// The filesystem. Default: the operating system's.
     pub fs: Arc<dyn Fs>,
@@ -71,14 +72,14 @@ pub(crate) struct LiveFile {
     state: String,
 }
 
-/// The database with the state. The directory is removed with the last reader, once another state
-/// has replaced this one.
+/// The database with the state. Once another state has replaced this one, dropping the last
+/// reference to it removes its directory.
 pub struct State {
     fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
     pub(crate) number: u64,
     obsolete: AtomicBool,
-    /// `None` only while it is dropped.
+    /// `None` only while the state is being dropped.
     spaces: Option<Spaces>,
 }
 
@@ -125,7 +126,7 @@ impl State {
     /// Returns the id of the last entry that was applied.
     ///
     /// # Errors
-    /// Errors of the database, or of the format.
+    /// Errors of the database; [`Error::Format`] if the stored id is damaged.
     pub fn applied(&self) -> Result<Option<LogId<u64>>> {
         let id = self.spaces().state.get(keys::APPLIED)?;
         id.map(|bytes| keys::decode_log_id(keys::APPLIED, &bytes)).transpose()
@@ -146,7 +147,7 @@ impl Drop for State {
     fn drop(&mut self) {
         self.spaces = None;
         if self.obsolete.load(Ordering::Acquire) {
-            // The next open removes what is left.
+            // If this fails, the next open removes the rest.
             let _ = files::remove_tree(&*self.fs, &self.dir);
         }
     }
@@ -181,7 +182,7 @@ pub(crate) struct Home {
     pub(crate) layout: Layout,
 }
 
-/// The present state and log.
+/// The current state and log.
 pub(crate) struct Current {
     pub(crate) state: Arc<State>,
     pub(crate) log: Log,
@@ -191,14 +192,14 @@ pub(crate) struct Current {
 /// [`StateMachine`](crate::store::StateMachine).
 pub struct Store {
     pub(crate) home: Home,
-    /// Read-locked during a write to the log or the state, write-locked while a snapshot takes the
-    /// place of the state. Comes after `snapshot` in lock order.
+    /// Read-locked during a write to the log or the state, write-locked while a snapshot replaces
+    /// the state. Comes after `snapshot` in lock order.
     current: Arc<RwLock<Current>>,
     /// Writes entries and votes.
     pub(crate) writer: Writer,
-    /// The current snapshot; locked while one is made or installed.
+    /// The current snapshot; locked while a snapshot is being made or installed.
     snapshot: Mutex<Option<SnapshotDir>>,
-    /// The transfer under way; before `snapshot` in lock order.
+    /// The transfer of a snapshot that is being received. Comes before `snapshot` in lock order.
     pub(crate) incoming: Mutex<Option<Incoming>>,
 }
 
@@ -232,8 +233,8 @@ impl Store {
     /// missing.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the directory holds something else, or has another layout; errors of
-    /// the databases and of files.
+    /// [`Error::Refused`] if the directory holds anything but a store, or a store with another
+    /// layout; errors of the databases and of files.
     pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Arc<Store>> {
         let StoreOptions { database, layout, fs } = options;
         let dir = fs.absolute(dir.as_ref()).map_err(Error::file("resolve", dir.as_ref()))?;
@@ -289,11 +290,11 @@ impl Store {
         Ok(!fs.exists(&path).map_err(Error::file("query", &path))?)
     }
 
-    /// Assigns the store to the node `id`, permanently: under another number, its votes would count
-    /// twice.
+    /// Permanently assigns the store to the node `id`. If a node with another number opened the
+    /// store, it could vote again where the first node has voted.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it belongs to another node; errors of the file.
+    /// [`Error::Refused`] if the store belongs to another node; errors of the file.
     pub(crate) fn claim(&self, id: u64) -> Result<()> {
         let (fs, path) = (&*self.home.fs, self.home.path(OWNER));
         if !fs.exists(&path).map_err(Error::file("query", &path))? {
@@ -321,12 +322,13 @@ impl Store {
         self.home.layout
     }
 
-    /// Returns the present state. It stays readable, unchanged, when a snapshot takes its place.
+    /// Returns the current state. After a snapshot has replaced it, it stays readable and no longer
+    /// changes.
     pub fn state(&self) -> Arc<State> {
         self.current().state.clone()
     }
 
-    /// Waits until everything that was appended to the log before is durable. With
+    /// Waits until everything that was appended to the log before this call is durable. With
     /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a follower calls this before it
     /// answers that it has accepted entries.
     ///
@@ -336,9 +338,10 @@ impl Store {
         self.writer.all_durable().await
     }
 
-    /// Returns `committed` if the log is durable up to there, or an earlier durable id; `None` if
-    /// none is known. With [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader
-    /// reports entries as committed to its followers only up to this id.
+    /// Returns `committed` if the log is durable up to that entry. Otherwise returns the id of an
+    /// earlier durable entry, or `None` if no such id is known. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader reports entries as
+    /// committed to its followers only up to this id.
     pub fn durable_part(&self, committed: LogId<u64>) -> Option<LogId<u64>> {
         self.writer.durable_part(committed)
     }
@@ -352,7 +355,7 @@ impl Store {
         self.current.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `change` while nothing is written.
+    /// Runs `change` while neither the log nor the state is being written.
     pub(crate) fn with_current<T>(&self, change: impl FnOnce(&mut Current) -> T) -> T {
         change(&mut self.current.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -397,8 +400,9 @@ fn read_live(home: &Home) -> Result<Option<LiveFile>> {
     Ok(Some(live))
 }
 
-/// Makes the databases of a new node. `NEW` exists until `LIVE` does, and means that everything
-/// else may be removed: a node whose `LIVE` is lost must not start anew, because it has voted.
+/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written; only while
+/// it exists may everything else be removed. A node that lost `LIVE` must not be created anew,
+/// because it may have voted.
 fn create(home: &Home) -> Result<u64> {
     let fs = &*home.fs;
     let names = files::list(fs, &home.dir)?;
@@ -423,7 +427,8 @@ fn create(home: &Home) -> Result<u64> {
     Ok(1)
 }
 
-/// Removes what an interrupted creation, build, transfer or install has left.
+/// Removes what an interrupted creation of the store, or an interrupted transfer or installation of
+/// a snapshot, has left behind.
 fn remove_leftovers(home: &Home, number: u64) -> Result<()> {
     let fs = &*home.fs;
     let live = state_name(number);

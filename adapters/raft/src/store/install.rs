@@ -1,11 +1,12 @@
 //! Replacing the state with a snapshot.
 //!
-//! 1. The snapshot, whole and durable, is renamed into `snapshots/`. From here on an open installs
-//!    it.
-//! 2. A database is made from it: tables are linked, nothing of the snapshot is changed. If the log
-//!    is in the same database, the log of this node takes the place of the one that came with it.
-//! 3. `LIVE` names the new database, by a rename.
-//! 4. Readers get the new one. The old one is removed with its last reader.
+//! 1. The snapshot, complete and durable, is renamed into `snapshots/`. From here on, an open of
+//!    the store installs it.
+//! 2. A database is made from the snapshot with hard links to its tables; the snapshot itself does
+//!    not change. If log and state share a database, this node's log replaces the one in the
+//!    snapshot.
+//! 3. `LIVE` is replaced atomically and now names the new database.
+//! 4. New reads use the new database. The old one is removed when its last reader ends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::store::files;
 use crate::store::home::{Current, Layout, Log, State, Store, state_name};
 use crate::store::snapshot::{self, DB, SnapshotDir};
 
-/// Size of the log entries copied at a time, in bytes.
+/// Size of the log entries that are copied in one batch, in bytes.
 const COPY_BATCH_BYTES: usize = 1 << 20;
 
 /// Installs a snapshot that has been received.
@@ -56,7 +57,7 @@ pub(crate) fn install<N: Node>(
     Ok(())
 }
 
-/// Copies a snapshot from elsewhere into `incoming/`, with hard links where possible.
+/// Copies a snapshot from another directory into `incoming/`, with hard links where possible.
 fn copy<N: Node>(
     store: &Store,
     from: &SnapshotDir,
@@ -78,7 +79,7 @@ fn copy<N: Node>(
     Ok(to)
 }
 
-/// Steps 2 to 4.
+/// Performs steps 2 to 4 of the list at the top of this file.
 pub(crate) fn replace_state(store: &Store, snapshot: &SnapshotDir) -> Result<()> {
     let home = &store.home;
     let number = store.state().number + 1;
@@ -105,7 +106,7 @@ fn swap(store: &Store, current: &mut Current, state: Arc<State>) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the log that came with the snapshot with the log of this node, durably.
+/// Durably replaces the log `to`, which came with the snapshot, with `from`, the log of this node.
 fn take_over_log(from: &Log, to: &Log) -> Result<()> {
     to.entries.clear()?;
     to.meta.clear()?;

@@ -1,16 +1,17 @@
 //! The bytes of the store. The format is on disk: do not change it.
 //!
-//! Everything is in five keyspaces. Numbers are big-endian, so that byte order is their order.
+//! Everything is in five keyspaces. Numbers are big-endian, so that their byte order is their
+//! numeric order. Sizes are in parentheses, in bytes.
 //!
 //! | keyspace | key | value |
 //! | --- | --- | --- |
-//! | `log` | index (8) | an entry, below |
+//! | `log` | index (8) | an entry, see below |
 //! | `meta` | `vote` | term (8), node (8), committed (1): 0 or 1 |
 //! | `meta` | `committed`, `purged` | a log id |
 //! | `state` | `applied` | a log id |
 //! | `state` | `membership` | JSON of openraft's `StoredMembership` |
 //! | `data` | the user's key | the user's value |
-//! | `sessions` | session (8) | see the machine, `kv.rs` |
+//! | `sessions` | session (8) | see the state machine, `kv.rs` |
 //!
 //! A log id is term (8), node (8), index (8). The value of an entry is
 //!
@@ -19,7 +20,7 @@
 //! ```
 //!
 //! where the kind is 0 for a blank entry, without payload; 1 for a command, in postcard's format;
-//! and 2 for a membership, in JSON. The entry 7 of term 2, node 1, blank, has the key
+//! and 2 for a membership, in JSON. For example, the blank entry 7 of term 2 and node 1 has the key
 //! `00 00 00 00 00 00 00 07` and the value `00 .. 02 00 .. 01 00`, 17 bytes.
 
 use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, Membership, Vote};
@@ -44,7 +45,7 @@ const NORMAL: u8 = 1;
 const MEMBERS: u8 = 2;
 const ENTRY_HEAD_BYTES: usize = 17;
 
-/// Reads the big-endian number at `at`; the caller has checked the length.
+/// Reads the big-endian number at `at`; `None` if there are fewer than 8 bytes.
 fn number(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_be_bytes(bytes.try_into().ok()?))

@@ -1,23 +1,23 @@
-//! `RaftLogStorage`. Entries and votes go through one thread, which syncs everything that waits at
-//! once.
+//! openraft's `RaftLogStorage`. One thread writes all entries and votes; a single sync makes
+//! everything in its queue durable.
 //!
 //! # Ahead of the disk
 //!
 //! openraft 0.9 waits for the callback of one append before it does anything else: a leader sends
 //! entries to its followers only when they are durable on its own disk, and no node reads messages
-//! while it syncs. [`LogStore::pipelined`] calls back at once, so that disks work side by side.
-//! The consequences of entries wait instead, until the entries are durable:
+//! while it syncs. [`LogStore::pipelined`] calls back at once, so that the nodes' disks sync in
+//! parallel. Instead, the steps that depend on an entry wait until the entry is durable:
 //!
 //! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and so answers its client,
 //!    only when the entry is durable on this node.
-//! 2. A follower answers that it has accepted entries when they are
+//! 2. A follower confirms entries only when they are durable on its disk
 //!    ([`Store::log_durable`](crate::store::Store::log_durable)).
-//! 3. A leader counts itself as one that has the entries, and so may take them for committed too
-//!    early. It tells others only what is durable here, too
-//!    ([`Store::durable_part`](crate::store::Store::durable_part)).
+//! 3. A leader counts its own copy of an entry before that copy is durable, and so may consider the
+//!    entry committed too early. To other nodes it reports an entry as committed only when its own
+//!    copy is durable, too ([`Store::durable_part`](crate::store::Store::durable_part)).
 //!
-//! A vote is written after the entries before it, and openraft waits for it: so a candidate never
-//! claims entries that it may lose.
+//! A vote is written after all entries that were appended before it, and openraft waits until the
+//! vote is durable. So a candidate never claims entries that it may lose.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -35,13 +35,13 @@ use crate::store::recent::Recent;
 use crate::store::writer::{Job, committed_meta};
 use crate::store::{StoreConfig, keys};
 
-/// Size of the entries after which a reader stops, in bytes, so that a message stays small.
+/// Total size of entries after which one read stops, in bytes. The limit keeps messages small.
 const READ_BYTES: usize = 4 << 20;
 
-/// openraft's log, and its reader. Clones share it.
+/// The implementation of openraft's log and log reader. Clones share the log.
 pub struct LogStore<C: StoreConfig> {
     store: Arc<Store>,
-    /// Whether callbacks come before entries are durable.
+    /// Whether callbacks are called before entries are durable.
     is_ahead: bool,
     shared: Arc<Mutex<Shared<C>>>,
     config: PhantomData<fn() -> C>,
@@ -66,7 +66,8 @@ impl<C: StoreConfig> LogStore<C> {
     /// Returns the log in `store`. Entries are durable before their callback is called.
     ///
     /// # Errors
-    /// Errors of the database, or of the format of the last committed id.
+    /// Errors of the database; [`Error::Format`](super::Error::Format) if the stored id of the last
+    /// committed entry is damaged.
     pub fn new(store: Arc<Store>) -> Result<Self> {
         LogStore::open(store, false)
     }
@@ -75,7 +76,7 @@ impl<C: StoreConfig> LogStore<C> {
     /// leaders have to wait for the disk before they answer (see the beginning of `log.rs`).
     ///
     /// # Errors
-    /// As [`LogStore::new`].
+    /// See [`LogStore::new`].
     pub fn pipelined(store: Arc<Store>) -> Result<Self> {
         LogStore::open(store, true)
     }
@@ -86,13 +87,14 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogStore { store, is_ahead, shared, config: PhantomData })
     }
 
-    /// Makes a node that was the leader when it stopped begin as a follower. openraft would
-    /// continue as the leader in the same term; but after a loss of power its state may be older
-    /// than what it has acknowledged, and only a new term makes reads wait until the state has
-    /// caught up. Call it before `Raft::new`.
+    /// Makes the node `own` start as a follower, even if it was the leader when it stopped.
+    /// openraft would continue as the leader in the same term; but after a loss of power the state
+    /// may lack writes that the node has acknowledged, and only a new term makes reads wait until
+    /// the state has caught up. Call this before `Raft::new`.
     ///
     /// # Errors
-    /// Errors of the database, or of the format of the vote.
+    /// Errors of the database; [`Error::Format`](super::Error::Format) if the stored vote is
+    /// damaged.
     pub fn step_down(&self, own: u64) -> Result<()> {
         let vote = self.store.current().log.meta.get(keys::VOTE)?;
         match vote.map(|bytes| keys::decode_vote(&bytes)).transpose()? {
@@ -108,7 +110,7 @@ impl<C: StoreConfig> LogStore<C> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives entries to the thread that writes them.
+    /// Gives entries to the writer thread.
     fn push(&self, entries: Vec<C::Entry>, callback: LogFlushed<C>) -> Result<()> {
         let mut encoded = Vec::with_capacity(entries.len());
         for entry in &entries {
@@ -150,8 +152,8 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogState { last_purged_log_id: purged, last_log_id: last.or(purged) })
     }
 
-    /// Returns the existing entries in `[start, end)`: the latest from memory, earlier ones from
-    /// the database. Each of the two parts ends once it has reached `max_bytes`.
+    /// Returns the existing entries in `[start, end)`: the latest ones from memory, earlier ones
+    /// from the database. Each of the two parts ends once it has reached `max_bytes`.
     async fn entries(&self, start: u64, end: u64, max_bytes: usize) -> Stored<Vec<C::Entry>> {
         let (first, latest) = {
             let recent = &self.shared().recent;
@@ -170,12 +172,12 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(entries)
     }
 
-    /// Returns the entries in `[start, end)` that are not purged, and whether these are all of
-    /// them: reading ends once the entries have reached `max_bytes`.
+    /// Returns the entries in `[start, end)` that are not purged, and whether the result is
+    /// complete: reading stops once the entries have reached `max_bytes`.
     fn read(&self, start: u64, end: u64, max_bytes: usize) -> Result<(Vec<C::Entry>, bool)> {
         let current = self.store.current();
-        // The cursor is created before PURGED is read. So a concurrent purge is either recorded in
-        // PURGED or has deleted nothing that the cursor would see.
+        // The cursor is created before PURGED is read. So a concurrent purge either is recorded in
+        // PURGED, or deletes entries too late to hide them from the cursor.
         let mut cursor = current.log.entries.cursor()?;
         let purged = current.log.id(keys::PURGED)?;
         let Some(after) = purged.map_or(Some(0), |id| id.index.checked_add(1)) else {
@@ -299,8 +301,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         .await
     }
 
-    /// First records durably that the entries up to the id are purged, after which they are not
-    /// read any more, and then deletes them. The next open deletes those that a crash leaves.
+    /// Durably records that the entries up to `id` are purged, so that they are no longer read, and
+    /// then deletes them. If a crash interrupts the deletion, the next open deletes the rest.
     async fn purge(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {

@@ -1,4 +1,4 @@
-//! `RaftStateMachine` over a program's own [`Machine`].
+//! openraft's `RaftStateMachine`, on top of a program's own [`Machine`].
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,9 @@ use crate::store::home::Store;
 use crate::store::snapshot::{self, SnapshotDir};
 use crate::store::{StoreConfig, install, keys};
 
-/// The effect of commands. The same commands must have the same effect on every node: nothing may
-/// depend on the time, on chance, or on how entries are grouped into calls.
+/// A program's state machine, which defines the effect of commands. The same commands must have the
+/// same effect on every node: nothing may depend on time, on random numbers, or on how entries are
+/// grouped into calls.
 pub trait Machine<C: StoreConfig>: Send + 'static {
     /// Applies the command of the entry `id`.
     ///
@@ -31,11 +32,11 @@ pub trait Machine<C: StoreConfig>: Send + 'static {
     /// Called when the changes of all entries up to `id` can be read.
     fn written(&mut self, _id: &LogId<u64>) {}
 
-    /// Called when a snapshot has taken the place of the state.
+    /// Called when a snapshot has replaced the state.
     fn replaced(&mut self, _id: Option<&LogId<u64>>) {}
 }
 
-/// openraft's state machine. Clones share it.
+/// The implementation of openraft's state machine. Clones share the machine.
 pub struct StateMachine<C: StoreConfig, M> {
     store: Arc<Store>,
     machine: Arc<Mutex<M>>,
@@ -50,7 +51,7 @@ impl<C: StoreConfig, M> Clone for StateMachine<C, M> {
 }
 
 impl<C: StoreConfig, M: Machine<C>> StateMachine<C, M> {
-    /// Creates a state machine in `store`.
+    /// Creates a state machine whose state is in `store`.
     pub fn new(store: Arc<Store>, machine: M) -> Self {
         StateMachine { store, machine: Arc::new(Mutex::new(machine)), config: PhantomData }
     }

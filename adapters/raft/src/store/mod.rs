@@ -2,18 +2,18 @@
 //!
 //! | file | what is in it |
 //! | --- | --- |
-//! | `home` | the directory of a node: what is in it, how it is opened and cleaned |
+//! | `home` | the directory of a node: its contents, how it is opened and cleaned |
 //! | `keys` | the bytes of keys and values |
 //! | `log` | `RaftLogStorage` |
-//! | `writer` | the thread that writes the log, and what is durable |
+//! | `writer` | the thread that writes the log and knows which entries are durable |
 //! | `recent` | the latest entries, in memory |
 //! | `machine` | `RaftStateMachine`, and the trait that a program implements |
 //! | `changes` | what one call of `apply` writes, as one batch |
 //! | `snapshot` | snapshots: checkpoints of the database |
 //! | `install` | replacing the database with a snapshot |
 //! | `transfer` | receiving the files of a snapshot, chunk by chunk |
-//! | `restore` | a new cluster from a backup |
-//! | `files`, `error` | files beside the databases; errors |
+//! | `restore` | making a new cluster from a backup |
+//! | `files`, `error` | files outside the databases; errors |
 
 pub(crate) mod changes;
 pub(crate) mod error;

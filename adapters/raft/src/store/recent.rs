@@ -1,4 +1,4 @@
-//! The latest entries of the log, in memory: those that are not written yet, and those that
+//! The latest entries of the log, in memory: entries that are not written yet, and entries that
 //! followers and the state machine usually ask for.
 
 use std::collections::VecDeque;
@@ -7,10 +7,11 @@ use openraft::RaftLogId;
 
 use crate::store::StoreConfig;
 
-/// Maximum size on disk of the durable entries that are kept, in bytes.
+/// Maximum size of the entries kept in memory, counted in bytes on disk. Entries that are not
+/// durable yet are kept in any case.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// Consecutive entries up to the last one of the log.
+/// Consecutive entries at the end of the log.
 pub(crate) struct Recent<C: StoreConfig> {
     entries: VecDeque<(C::Entry, usize)>,
     bytes: usize,
@@ -26,7 +27,7 @@ impl<C: StoreConfig> Recent<C> {
         self.entries.front().map(|(entry, _)| entry.get_log_id().index)
     }
 
-    /// Adds the next entry, which takes `bytes` on disk.
+    /// Adds the next entry, whose size on disk is `bytes`.
     pub(crate) fn push(&mut self, entry: C::Entry, bytes: usize) {
         let index = entry.get_log_id().index;
         if self.entries.back().is_some_and(|(last, _)| last.get_log_id().index + 1 != index) {
@@ -36,7 +37,8 @@ impl<C: StoreConfig> Recent<C> {
         self.entries.push_back((entry, bytes));
     }
 
-    /// Forgets the oldest entries if there are too many; those from `needed` on stay.
+    /// Drops the oldest entries while the size limit is exceeded, but no entry from the index
+    /// `needed` on.
     pub(crate) fn trim(&mut self, needed: Option<u64>) {
         while self.bytes > KEPT_BYTES
             && self.first().is_some_and(|first| needed.is_none_or(|needed| first < needed))
@@ -45,14 +47,14 @@ impl<C: StoreConfig> Recent<C> {
         }
     }
 
-    /// Forgets the entries from `index` on.
+    /// Drops the entries from `index` on.
     pub(crate) fn truncate(&mut self, index: u64) {
         while self.entries.back().is_some_and(|(last, _)| last.get_log_id().index >= index) {
             self.bytes -= self.entries.pop_back().map_or(0, |(_, bytes)| bytes);
         }
     }
 
-    /// Forgets the entries up to `index`.
+    /// Drops the entries up to `index`.
     pub(crate) fn purge(&mut self, index: u64) {
         while self.first().is_some_and(|first| first <= index) {
             self.pop_front();
@@ -60,7 +62,8 @@ impl<C: StoreConfig> Recent<C> {
     }
 
     /// Returns the entries in `[start, end)`; `start` must not be before the first one. Returns at
-    /// least one of them, and ends once they have reached `max_bytes`.
+    /// least one entry if there is any in that range, and stops once the returned entries have
+    /// reached `max_bytes` in total.
     pub(crate) fn read(&self, start: u64, end: u64, max_bytes: usize) -> Vec<C::Entry> {
         let Some(first) = self.first() else { return Vec::new() };
         let (from, to) = (start.saturating_sub(first) as usize, end.saturating_sub(first) as usize);

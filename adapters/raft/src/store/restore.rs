@@ -1,7 +1,7 @@
-//! A new node from a backup: a cluster of one, whose state is the backup's.
+//! Making a new cluster of one node from a backup, whose state becomes that of the node.
 //!
-//! The log begins after the last entry of the backup, as if everything before had been purged. So
-//! nodes that join get a snapshot, and with it the data.
+//! The log begins after the last entry of the backup, as if all earlier entries had been purged. So
+//! nodes that join receive a snapshot, which contains the data.
 
 use std::path::Path;
 
@@ -42,7 +42,8 @@ impl Store {
         let last = keys::decode_log_id(keys::APPLIED, &applied)?;
         drop(copy);
 
-        // The store is made beside `dir`, and gets that name once it is complete.
+        // The store is built in a temporary directory next to `dir`, which is renamed to `dir` once
+        // the store is complete.
         let mut building = dir.as_os_str().to_os_string();
         building.push(".restoring");
         let building = Path::new(&building);

@@ -3,7 +3,7 @@
 //! what is in it.
 //!
 //! A snapshot is made while writes continue, in a directory that is not searched for snapshots, and
-//! renamed when it is whole and durable.
+//! renamed when it is complete and durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,8 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Returns whether a snapshot's file may have this name: a hostile name could lead anywhere.
+    /// Returns whether a snapshot's file may have this name. A malicious name could be a path
+    /// outside the snapshot.
     pub(crate) fn has_good_name(&self) -> bool {
         matches!(
             FileName::parse(&self.name),
@@ -70,8 +71,9 @@ struct AnyMeta {
     last_log_id: Option<LogId<u64>>,
 }
 
-/// A whole snapshot on disk: openraft's `SnapshotData`. Clones share the directory, which is
-/// removed with the last of them once the snapshot is superseded, so that a transfer can finish.
+/// A complete snapshot on disk: openraft's `SnapshotData`. Clones share the directory. Once the
+/// snapshot is superseded, dropping the last clone removes the directory, so that a transfer under
+/// way can still finish.
 #[derive(Clone, Debug)]
 pub struct SnapshotDir(Option<Arc<Dir>>);
 
@@ -85,7 +87,7 @@ struct Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            // The next open removes what is left.
+            // If this fails, the next open removes the rest.
             let _ = files::remove_tree(&*self.fs, &self.path);
         }
     }
@@ -97,7 +99,7 @@ impl SnapshotDir {
         SnapshotDir(Some(Arc::new(Dir { fs: fs.clone(), path, obsolete })))
     }
 
-    /// Returns the handle of a snapshot of which nothing has been received.
+    /// Returns a handle for a snapshot of which nothing has been received yet.
     pub(crate) fn none() -> SnapshotDir {
         SnapshotDir(None)
     }
@@ -122,7 +124,8 @@ impl SnapshotDir {
         Ok(self.any_head()?.files)
     }
 
-    /// Reads at `offset` of a file of the database, until `buf` is full or the file ends.
+    /// Reads from `offset` in the file `name` of the database, until `buf` is full or the file
+    /// ends. Returns the number of bytes read.
     ///
     /// # Errors
     /// An I/O error of the file.
@@ -164,10 +167,11 @@ impl SnapshotDir {
         }
     }
 
-    /// Returns whether all files are there; a crash may have interrupted their creation or removal.
+    /// Returns whether the snapshot has all its files; a crash may have interrupted their creation
+    /// or removal.
     ///
     /// # Errors
-    /// Damage: a file with another length than `SNAPSHOT` says.
+    /// [`Error::Format`] if the length of a file is not the one that `SNAPSHOT` states.
     fn is_whole(&self) -> Result<bool> {
         let dir = self.dir()?;
         let exists = |path: &Path| dir.fs.exists(path).map_err(Error::file("query", path));
@@ -209,8 +213,8 @@ pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotF
     Head { format: FORMAT, meta, files }
 }
 
-/// Removes all snapshots but the newest whole one, which is returned. A damaged one is an error: it
-/// may be newer than the state.
+/// Removes all snapshots except the newest complete one, and returns that one. A damaged snapshot
+/// is an error, because it may be newer than the state.
 pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     let dir = home.snapshots();
     files::create_dir(&*home.fs, &dir)?;
@@ -234,8 +238,8 @@ pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     Ok(newest.map(|(_, snapshot)| snapshot))
 }
 
-/// Makes a snapshot of the state as it is now, while writes continue, unless the current one is as
-/// new.
+/// Makes a snapshot of the state as it is now, while writes continue. If the current snapshot is as
+/// new as the state, returns that snapshot instead.
 pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, SnapshotDir)> {
     let mut current = store.snapshot();
     let home = &store.home;
@@ -266,7 +270,8 @@ pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, Sna
     let id = snapshot_id(last_log_id.as_ref())?;
     let meta = SnapshotMeta { last_log_id, last_membership, snapshot_id: id.clone() };
     write_head(fs, &building, &new_head(meta.clone(), database_files(fs, &db)?))?;
-    // The log may be purged up to here from now on, so the state must not fall behind it.
+    // From now on, the log may be purged up to the last entry of the snapshot, so a crash must not
+    // lose any earlier change of the state.
     store.state().db().sync()?;
     let path = home.snapshots().join(&id);
     files::rename(fs, &building, &path)?;
@@ -292,8 +297,8 @@ fn database_files(fs: &dyn Fs, db: &Path) -> Result<Vec<SnapshotFile>> {
     Ok(found)
 }
 
-/// Returns a name that no other snapshot has, not even one that another node makes at the same
-/// entry: an interrupted transfer must not continue with another node's files.
+/// Returns a name that differs from those of all other snapshots, even if another node makes one at
+/// the same entry: an interrupted transfer must not continue with another node's files.
 fn snapshot_id(last: Option<&LogId<u64>>) -> Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)

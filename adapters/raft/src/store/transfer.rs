@@ -1,6 +1,7 @@
-//! Receiving the files of a snapshot, chunk by chunk, in the order of their list. An interrupted
-//! transfer continues where it ended, as long as the receiver runs; the next open removes what was
-//! received. An incomplete transfer touches nothing else.
+//! Receiving the files of a snapshot, chunk by chunk, in the order of the list of files. An
+//! interrupted transfer can continue at the same position until the receiver stops; the receiver's
+//! next open removes what was received. An incomplete transfer changes nothing outside the
+//! directory `incoming/`.
 
 use minikv::fs::WriteFile;
 use openraft::{Node, SnapshotMeta};
@@ -10,10 +11,10 @@ use crate::store::files;
 use crate::store::home::Store;
 use crate::store::snapshot::{self, DB, SnapshotDir, SnapshotFile};
 
-/// Maximum number of files: more than a database of terabytes has.
+/// Maximum number of files in a transfer: more than a database of several terabytes has.
 const MAX_FILES: usize = 1 << 20;
 
-/// A transfer under way.
+/// A snapshot that is being received.
 pub(crate) struct Incoming {
     id: String,
     files: Vec<SnapshotFile>,
@@ -22,22 +23,22 @@ pub(crate) struct Incoming {
     open: Option<Box<dyn WriteFile>>,
 }
 
-/// The position of a transfer: a file by its place in the list, and an offset in it.
+/// The position of a transfer: the index of a file in the list of files, and an offset in that
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
-    /// The place of the file in the list.
+    /// The index of the file in the list of files.
     pub file: usize,
     /// The number of bytes received of this file.
     pub offset: u64,
 }
 
 impl Store {
-    /// Begins or continues the transfer of the snapshot `id`; returns its position. Ends a transfer
-    /// of another snapshot.
+    /// Begins or continues the transfer of the snapshot `id`, and returns the position of the next
+    /// chunk. A transfer of another snapshot is abandoned.
     ///
     /// # Errors
-    /// [`Error::Refused`] if a snapshot cannot have this id, or a file of it such a name; I/O
-    /// errors.
+    /// [`Error::Refused`] if the id or the name of a file is not allowed in a snapshot; I/O errors.
     pub fn offer_snapshot(&self, id: &str, files: Vec<SnapshotFile>) -> Result<Position> {
         let mut incoming = self.lock_incoming();
         if let Some(known) = &*incoming
@@ -64,8 +65,9 @@ impl Store {
         Ok(started.at)
     }
 
-    /// Adds a chunk at its position; returns that of the next chunk. A chunk for another position
-    /// is ignored, and the sender continues from the returned one.
+    /// Adds the chunk for the position `at`, and returns the position of the next chunk. If the
+    /// transfer is at another position, ignores the chunk; the sender continues from the returned
+    /// position.
     ///
     /// # Errors
     /// [`Error::Refused`] if no transfer of this snapshot is under way, or the chunk does not fit
@@ -109,7 +111,8 @@ impl Store {
         Ok(incoming.at)
     }
 
-    /// Makes a file that is complete durable, and continues with the next that is not empty.
+    /// If the current file is complete, makes it durable and moves on to the next file that is not
+    /// empty.
     fn finish_files(&self, incoming: &mut Incoming) -> Result<()> {
         while let Some(file) = incoming.files.get(incoming.at.file) {
             if incoming.at.offset < file.bytes {
@@ -128,7 +131,7 @@ impl Store {
     /// Ends a transfer whose files have all been received, and makes the snapshot durable.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something is missing; I/O errors.
+    /// [`Error::Refused`] if the transfer is not complete; I/O errors.
     pub fn finish_transfer<N: Node>(&self, meta: &SnapshotMeta<u64, N>) -> Result<SnapshotDir> {
         let mut guard = self.lock_incoming();
         let id = &meta.snapshot_id;

@@ -1,6 +1,6 @@
-//! Writing the log: one thread, which takes all that waits and writes it as one synced batch.
+//! Writing the log: one thread takes all queued jobs and writes them as one synced batch.
 //!
-//! Each job has a ticket; tickets become durable in their order.
+//! Each job has a ticket, which is a number; jobs become durable in the order of their tickets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,13 +15,13 @@ use crate::store::error::{Error, Result};
 use crate::store::home::Current;
 use crate::store::keys;
 
-/// Called when a job is durable, or cannot be.
+/// Called when a job is durable or has failed.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 /// Entries and values to be written.
 #[derive(Default)]
 pub(crate) struct Job {
-    /// Indices and values of entries, in order.
+    /// Indices and values of entries, in the order of the log.
     pub(crate) entries: Vec<(u64, Vec<u8>)>,
     /// The id of the last entry.
     pub(crate) last: Option<LogId<u64>>,
@@ -84,7 +84,7 @@ impl Writer {
         Ok(Writer { shared, thread: Some(thread) })
     }
 
-    /// Takes a job; returns its ticket.
+    /// Queues a job; returns its ticket.
     pub(crate) fn push(&self, job: Job) -> Result<u64> {
         self.shared.check()?;
         let mut queue = self.shared.lock();
@@ -100,7 +100,7 @@ impl Writer {
         Ok(ticket)
     }
 
-    /// Waits until everything that was pushed before is durable.
+    /// Waits until all jobs that were pushed before this call are durable.
     pub(crate) async fn all_durable(&self) -> Result<()> {
         let ticket = self.shared.lock().pushed;
         self.durable(ticket).await
@@ -122,13 +122,13 @@ impl Writer {
     pub(crate) async fn durable(&self, ticket: u64) -> Result<()> {
         let mut progress = self.shared.progress.subscribe();
         let reached = |progress: &Progress| progress.ticket >= ticket || progress.failed.is_some();
-        // The sender is in `self`, so it is there as long as this waits.
+        // This wait cannot fail: `self` owns the sender and so keeps it alive.
         let _ = progress.wait_for(reached).await;
         self.shared.check()
     }
 
-    /// Returns `id` if no entry up to it waits to be written. Otherwise returns the last durable
-    /// id, unless that is after `id`.
+    /// Returns `id` if all entries up to `id` are durable. Otherwise returns the id of the last
+    /// durable entry, or `None` if that id is unknown or after `id`.
     pub(crate) fn durable_part(&self, id: LogId<u64>) -> Option<LogId<u64>> {
         let queue = self.shared.lock();
         match queue.pending.iter().any(|pending| pending.first <= id.index) {
@@ -142,7 +142,7 @@ impl Writer {
         self.shared.lock().pending.iter().map(|pending| pending.first).min()
     }
 
-    /// Records that the entries from `index` on are gone.
+    /// Records that the entries from `index` on have been truncated.
     pub(crate) fn truncated(&self, index: u64) {
         let mut queue = self.shared.lock();
         queue.durable = queue.durable.filter(|durable| durable.index < index);
@@ -150,12 +150,12 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Writes what was pushed, and ends the thread.
+    /// Writes all queued jobs, and ends the thread.
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported to all who wait.
+            // A panic of the thread has already been reported to all waiting callers.
             let _ = thread.join();
         }
     }
@@ -175,7 +175,7 @@ impl Shared {
     }
 
     fn run(&self, current: &RwLock<Current>) {
-        // If the thread panics, those who wait must not wait forever.
+        // Waiting callers must get an error if this thread panics.
         let _guard = FailOnPanic(self);
         loop {
             let mut queue = self.lock();
@@ -222,7 +222,7 @@ impl Drop for FailOnPanic<'_> {
     }
 }
 
-/// Writes jobs as one batch, durably.
+/// Durably writes jobs as one batch.
 fn write(current: &RwLock<Current>, jobs: &[Job]) -> Result<()> {
     let current = current.read().unwrap_or_else(PoisonError::into_inner);
     let mut batch = WriteBatch::new();
@@ -237,7 +237,7 @@ fn write(current: &RwLock<Current>, jobs: &[Job]) -> Result<()> {
     Ok(current.log.db.write_with(&WriteOptions::default().sync(true), batch)?)
 }
 
-/// Returns the last committed id as a value to be written.
+/// Encodes the id of the last committed entry, if there is one, for [`Job::meta`].
 pub(crate) fn committed_meta(committed: Option<LogId<u64>>) -> Vec<(&'static str, Vec<u8>)> {
     let encoded = |id: LogId<u64>| (keys::COMMITTED, keys::encode_log_id(&id).to_vec());
     committed.map(encoded).into_iter().collect()

@@ -117,7 +117,7 @@ async fn a_request_that_is_sent_twice_is_applied_once() {
     };
     assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
     client.put("n", "other").await.unwrap();
-    // The same request again: it gets the outcome of the first time and changes nothing.
+    // The same request, sent again, gets the outcome of the first one and changes nothing.
     assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
     assert_eq!(client.get(b"n", Read::Linearizable).await.unwrap().as_deref(), Some(&b"other"[..]));
     assert_eq!(cas("2", "\"other\"", "\"2\"").await.0, 200);
@@ -135,7 +135,7 @@ async fn who_watches_gets_every_change_in_order() {
     let address = &cluster.nodes[0].address;
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = "GET /v1/watch?prefix=w/&after=0 HTTP/1.1\r\nhost: x\r\n\r\n";
-    // The node has forgotten nothing since its start, when no entry was applied.
+    // `after=0` is accepted, because the node still has all changes since its first entry.
     stream.write_all(request.as_bytes()).await.unwrap();
     client.put("other", "x").await.unwrap();
     client.put("w/1", "one").await.unwrap();

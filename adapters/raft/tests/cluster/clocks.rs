@@ -1,5 +1,5 @@
-//! Clocks of nodes that run too fast or too slowly, or are set while the node runs, by Debian's
-//! `libfaketime`. Without that package, nodes have the machine's clocks.
+//! Clocks of nodes that run too fast or too slowly, or are set while the node runs, by means of
+//! Debian's `libfaketime`. Without that package, nodes use the machine's clocks.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -23,7 +23,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Draws the speeds of clocks. Returns `None` without the library.
+    /// Draws the speeds of clocks. Returns `None` if the library is not installed.
     pub fn new(dir: &Path, rng: &mut Rng) -> Option<Clocks> {
         let library = library()?;
         // The lease tolerates clocks whose speeds differ by up to a tenth.
@@ -40,7 +40,7 @@ impl Clocks {
     }
 
     /// Sets the wall clock of a node some hours off, unless the node's clocks run at another speed.
-    /// Returns whether it did.
+    /// Returns whether the clock was set.
     pub fn set(&self, id: u64, hours: i64) -> bool {
         if self.speed(id) != 100 {
             return false;

@@ -1,8 +1,9 @@
-//! Clients beside kills, pauses and partitions. Their results are checked for linearizability.
+//! Clients that run while nodes are killed, paused and partitioned. The clients' results are
+//! checked for linearizability.
 //!
-//! A run is made from its seed: the number of nodes, what each client does, and which faults come.
-//! `MINIKV_RAFT_SEEDS=7` runs one, `MINIKV_RAFT_SEEDS=0..100` a hundred. Processes and the network
-//! are not deterministic, so a seed repeats the plan but not every interleaving.
+//! The seed of a run determines the number of nodes, what each client does, and which faults occur.
+//! `MINIKV_RAFT_SEEDS=7` runs one seed, `MINIKV_RAFT_SEEDS=0..100` runs a hundred seeds. Processes
+//! and the network are not deterministic, so a seed repeats the plan but not every interleaving.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::history::{History, Op};
 use crate::load::Load;
 use crate::processes::{Cluster, http, wait_for};
 
-/// A small generator, so that a seed means the same everywhere.
+/// A small random number generator, which gives the same numbers for a seed on every machine.
 pub struct Rng(pub u64);
 
 impl Rng {
@@ -35,7 +36,7 @@ pub fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// Makes one fault, from its start to its end. `members` are the nodes of the cluster. At most one
+/// Causes one fault, waits, and ends the fault. `members` are the nodes of the cluster. At most one
 /// node is replaced in a run, so that clients still know the addresses of the others.
 async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> &'static str {
     let pause = Duration::from_millis(200 + rng.next(1500));
@@ -58,13 +59,13 @@ async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> 
         }
         2 => {
             cluster.cut_off(victim).await;
-            // Long enough for another leader to be elected beside this one.
+            // Long enough for the other nodes to elect another leader while this one is cut off.
             tokio::time::sleep(Duration::from_millis(1500) + pause).await;
             cluster.reconnect(victim).await;
             "partition"
         }
         3 => {
-            // All at once, as when a machine that runs all of them loses power.
+            // Kills all nodes at once, as when a machine that runs all of them loses power.
             for id in members.iter() {
                 cluster.kill(*id);
             }
@@ -99,7 +100,7 @@ async fn run(seed: u64) {
     let mut rng = Rng(seed);
     let nodes = if rng.next(3) == 0 { 5 } else { 3 };
     let layout = if rng.next(2) == 0 { "one" } else { "two" };
-    // Take snapshots often, so that nodes that fell behind have to be sent one.
+    // Takes snapshots often, so that nodes that fell behind have to receive a snapshot.
     let extra = ["--layout", layout, "--snapshot-every", "60", "--keep-entries", "20"];
     let mut cluster = Cluster::without_nodes(&extra);
     cluster.clocks = Clocks::new(&cluster.path(""), &mut rng);
@@ -126,7 +127,8 @@ async fn histories_beside_faults_are_linearizable() {
     }
 }
 
-/// The checker can fail: if reads show whatever a cut-off node has, the history is refused.
+/// Checks that the checker can fail: it refuses a history with a stale read from a node that is cut
+/// off.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_stale_reads_is_refused() {
     let cluster = Cluster::start(3, &[]).await;
@@ -150,8 +152,9 @@ async fn the_history_of_stale_reads_is_refused() {
     assert_eq!(history.refused(), [0], "the checker accepted a stale read");
 }
 
-/// A leader that is cut off does not know it. With its lease it refuses to read; without the check
-/// of the lease it returns values that another leader has overwritten, and the history is refused.
+/// Checks that a leader that is cut off, but does not know it, refuses to read because its lease
+/// has expired. Without the check of the lease, it returns a value that another leader has
+/// overwritten, and the checker refuses the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_a_leader_without_the_check_of_its_lease_is_refused() {
     let cluster = Cluster::start(3, &[]).await;

@@ -8,7 +8,7 @@ use minikv_raft::client::{Client, ClientError};
 use minikv_raft::service::Read;
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-/// A register with compare-and-set. 0: no value.
+/// A register with compare-and-set. 0 means that it has no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Register(u64);
 
@@ -103,7 +103,7 @@ where
 }
 
 impl History<Register> {
-    /// Does an operation and records it. Returns whether its outcome is known.
+    /// Performs an operation and records it. Returns whether its outcome is known.
     pub async fn run(
         &self,
         kv: &Client,
@@ -126,7 +126,7 @@ impl History<Register> {
             }
         };
         let error = result.as_ref().err().cloned();
-        // A read without an answer says nothing.
+        // A read without an answer gives the checker no information.
         if !(op == Op::Read && error.is_some()) {
             self.record(client, key, op, called, result.ok());
         }
@@ -142,7 +142,8 @@ where
     S::Ret: Clone + Debug + PartialEq,
 {
     let events: Vec<&Event<S>> = events.iter().filter(|event| event.key == key).collect();
-    // Moments in order; of a call and a return at the same time, the call comes first.
+    // The calls and returns, in order of time. If a call and a return have the same time, the call
+    // comes first.
     let mut moments: Vec<(Duration, bool, usize)> = Vec::new();
     for (number, event) in events.iter().enumerate() {
         moments.push((event.called, false, number));
@@ -154,8 +155,8 @@ where
     let mut tester = LinearizabilityTester::new(S::default());
     for (_, is_return, number) in moments {
         let event = events[number];
-        // A thread of the checker waits for its answer, so an operation that was never answered
-        // gets a thread of its own.
+        // The checker expects that each thread waits for the answer to its operation, so an
+        // operation that was never answered gets a thread of its own.
         let thread = match event.returned {
             Some(_) => event.client,
             None => 1_000_000 + number,

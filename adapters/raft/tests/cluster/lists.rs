@@ -30,7 +30,7 @@ pub struct Lists([Vec<u64>; LISTS]);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     Read,
-    /// Appends `value` to the lists numbered in `at` if all lists are as `seen`.
+    /// Appends `value` to the lists numbered in `at` if all lists still are as in `seen`.
     Append {
         seen: Lists,
         at: Vec<usize>,
@@ -79,7 +79,7 @@ fn name(group: usize, list: usize) -> String {
     format!("lists-{group:04}-{list}")
 }
 
-/// Reads the lists of a group at one moment.
+/// Reads the lists of a group in one request.
 async fn read(kv: &Client, group: usize, read: Read) -> Result<Lists, ClientError> {
     let prefix = format!("lists-{group:04}-");
     let (entries, _) = kv.range(prefix.as_bytes(), None, LISTS + 1, read).await?;
@@ -135,7 +135,7 @@ impl History<Lists> {
     }
 }
 
-/// Appends and reads until `over`.
+/// Appends and reads until `over` is set.
 pub async fn appender(
     number: usize,
     seed: u64,
@@ -160,8 +160,8 @@ pub async fn appender(
     }
 }
 
-/// Asserts that a single copy could have answered as the lists did, and returns the number of
-/// operations.
+/// Asserts that a single copy of the lists could have given the same answers, and returns the
+/// number of operations.
 pub fn check(history: &History<Lists>, seed: u64) -> usize {
     let refused = history.refused();
     assert!(refused.is_empty(), "seed {seed}: not linearizable: groups of lists {refused:?}");

@@ -1,4 +1,5 @@
-//! Clients beside faults, and whether a single copy of the data could have answered them.
+//! Clients that run while faults occur, and the check that a single copy of the data could have
+//! given the same answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +33,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts clients, each of which knows the nodes in another order. An item of `reads` has the
-    /// kinds of reads that a client does; the clients take the items in turn.
+    /// Starts clients, each of which knows the nodes in a different order. An item of `reads` has
+    /// the kinds of reads that one client does; the items are assigned to the clients in turn.
     pub fn start(seed: u64, addresses: Vec<String>, reads: &[Vec<Read>]) -> Load {
         let (registers, lists) = (Arc::new(History::new()), Arc::new(History::new()));
         let over = Arc::new(AtomicBool::new(false));
@@ -84,7 +85,7 @@ impl Load {
     }
 }
 
-/// Runs the operations of one client until `over`.
+/// Runs the operations of one client until `over` is set.
 async fn client(
     number: usize,
     seed: u64,
@@ -95,7 +96,7 @@ async fn client(
 ) {
     let mut rng = Rng(seed.wrapping_mul(1000).wrapping_add(number as u64));
     let kv = client_of(&addresses, Duration::from_secs(3));
-    // The value that this client believes a register to have.
+    // For each register, the value that this client believes it has.
     let (mut believed, mut fresh) = ([0; REGISTERS], 0);
     while !over.load(Ordering::Relaxed) {
         let is_reader = number >= CLIENTS;

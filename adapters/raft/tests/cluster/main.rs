@@ -1,4 +1,4 @@
-//! Clusters of processes: requests of users, and histories of clients that run beside faults.
+//! Clusters of processes: requests of users, and histories of clients that run while faults occur.
 
 mod bodies;
 mod clocks;

@@ -80,7 +80,7 @@ impl Machine {
         // The disk crashes only now, because whatever left the node before must be durable.
         self.disk = self.disk.crash_image(&CrashPlan::random(seed));
         drop(node);
-        // Waits for the end in a thread of its own: this one is another runtime's.
+        // Another thread waits for the shutdown, because this thread belongs to another runtime.
         std::thread::spawn(move || runtime.shutdown_timeout(Duration::from_secs(5)));
     }
 }
@@ -153,7 +153,7 @@ impl Site {
                 "power of all"
             }
             4 => {
-                // The node finds that it cannot write, and stops; then the power goes.
+                // The node finds that it cannot write, and stops; then it loses power.
                 let machine = &mut self.machines[victim];
                 machine.disk.inject(disk_error(rng));
                 tokio::time::sleep(pause).await;
@@ -163,7 +163,8 @@ impl Site {
                 "disk error"
             }
             _ => {
-                // The victim has entries long before the others, and then is away.
+                // The victim gets entries long before the others. After the power loss, it starts
+                // last.
                 let sync = |machine: &Machine, ms| machine.sync.swap(ms, Ordering::Relaxed);
                 let slow = |(at, machine)| sync(machine, if at == victim { 1 } else { 250 });
                 let usual: Vec<u64> = self.machines.iter().enumerate().map(slow).collect();
@@ -177,7 +178,8 @@ impl Site {
         }
     }
 
-    /// Makes all nodes lose power; `late` comes back when the others have run for a while.
+    /// Makes all nodes lose power; the node `late` starts again only when the others have run for a
+    /// while.
     async fn lose_all_power(&mut self, rng: &mut Rng, late: usize, pause: Duration) {
         let nodes = self.machines.len();
         let first = rng.next(nodes as u64) as usize;
@@ -207,7 +209,7 @@ impl Site {
     }
 }
 
-/// Returns an error of one of the next operations of a disk.
+/// Returns a fault that makes one of the next operations of a disk fail.
 fn disk_error(rng: &mut Rng) -> Fault {
     let fault = match rng.next(4) {
         0 => Fault::lost_sync(),
@@ -218,7 +220,7 @@ fn disk_error(rng: &mut Rng) -> Fault {
     fault.nth(1 + rng.next(40))
 }
 
-/// Counts panics, also of openraft's tasks: openraft panics when a log has lost entries.
+/// Counts panics, including those of openraft's tasks: openraft panics when a log has lost entries.
 fn count_panics() -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let (counted, usual) = (count.clone(), std::panic::take_hook());

@@ -14,7 +14,7 @@ use crate::clocks::Clocks;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_minikv-raft");
 
-/// Returns a free port below those that the system assigns by itself.
+/// Returns a free port below the range from which the system assigns ports.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
@@ -102,7 +102,7 @@ impl Cluster {
         node.is_stopped = false;
     }
 
-    /// Stops a node by SIGSTOP, or continues it by SIGCONT.
+    /// Stops a node with SIGSTOP, or continues it with SIGCONT.
     pub fn set_stopped(&mut self, id: u64, is_stopped: bool) {
         let node = &mut self.nodes[id as usize - 1];
         let Some(child) = &node.child else { return };
@@ -215,7 +215,7 @@ pub async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() ->
     None
 }
 
-/// Sends a request by hand; returns status and body.
+/// Sends an HTTP request over a plain TCP connection; returns the status and the body.
 pub async fn http(
     address: &str,
     method: &str,

@@ -48,7 +48,7 @@ async fn grows_and_shrinks(layout: &str) {
     let status = client.status().await.unwrap();
     assert_eq!(status.nodes.len(), 5);
 
-    // A node that was away for longer than the log is kept.
+    // A node that was down for so long that the entries it needs have been purged.
     let away = if cluster.leader().await == 5 { 4 } else { 5 };
     cluster.kill(away);
     fill(&client, 300).await;
@@ -99,7 +99,7 @@ async fn a_backup_becomes_a_new_cluster() {
         restored.kill(id);
         let dir = restored.dir(id);
         let _ = std::fs::remove_dir_all(&dir);
-        // With relative names, as one types them.
+        // The paths are relative, as a user would type them.
         let (home, dir) = (dir.parent().unwrap(), dir.file_name().unwrap().to_str().unwrap());
         let node = ["--dir", dir, "--id", "1", "--advertise", &address, "--layout", layout];
         run(home, &[&["restore", to.to_str().unwrap()], &node[..]].concat());
@@ -118,8 +118,8 @@ async fn a_backup_becomes_a_new_cluster() {
     }
 }
 
-/// A voter that lags counts towards the quorum but cannot help to make it: a cluster of one would
-/// stop.
+/// Checks that a node that cannot be reached does not become a voter: it would raise the quorum
+/// without helping to reach it, so a cluster of one node would stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_cannot_be_reached_does_not_become_a_voter() {
     let mut cluster = Cluster::start(1, &[]).await;

@@ -24,14 +24,14 @@ use crate::common::{Data, LAYOUTS, Opened, data_after, entry, id, members, open}
 const NODE: &str = "/node";
 const OTHER: &str = "/other";
 
-/// The promises of a store.
+/// What a store has promised so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Promise {
     vote: Option<Vote<u64>>,
     /// The term of each entry.
     log: BTreeMap<u64, u64>,
     purged: Option<u64>,
-    /// The last applied entry that a snapshot has, so that it may not be lost.
+    /// The index of the last entry in a snapshot; the state must not lose it.
     durable: Option<u64>,
     snapshot: Option<u64>,
 }
@@ -100,7 +100,8 @@ impl Workload {
         self.promise();
     }
 
-    /// Receives the snapshot of the other store, or about half of it if `cut`. Returns its meta.
+    /// Receives the snapshot of the other store, or about half of it if `cut`. Returns the metadata
+    /// of the snapshot.
     async fn receive(
         &mut self,
         other: &Opened,
@@ -113,7 +114,7 @@ impl Workload {
             let mut chunk = vec![0; (file.bytes - at.offset).min(3000) as usize];
             snapshot.snapshot.read_at(&file.name, &mut chunk, at.offset).unwrap();
             let next = self.opened.0.add_chunk(&id, at, &chunk).unwrap();
-            // The same chunk again, as when an answer was lost.
+            // Sends the same chunk again, as after a lost answer.
             assert_eq!(self.opened.0.add_chunk(&id, at, &chunk).unwrap(), next);
             at = next;
             if cut && at.file > files.len() / 2 {

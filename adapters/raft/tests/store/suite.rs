@@ -1,5 +1,5 @@
-//! openraft's suite of tests for stores, every case, with log and state in one database and
-//! in two, and with each kind of log.
+//! Every test of openraft's suite for stores, with log and state in one database and in two, and
+//! with both kinds of log.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! A node with openraft's own RocksDB store: the log and state machine of the crate
-//! `openraft-rocksstore` as they are, behind a small HTTP service, like that of openraft's example
-//! `raft-kv-rocksdb`. `../cluster` measures clusters of it beside `minikv-raft serve`.
+//! `openraft-rocksstore`, unchanged, behind a small HTTP service, like that of openraft's example
+//! `raft-kv-rocksdb`. `../cluster` compares clusters of such nodes with clusters of
+//! `minikv-raft serve`.
 //!
 //! ```sh
 //! cargo build --release        # in this folder; takes minutes to compile RocksDB's C++ code
@@ -12,20 +13,20 @@
 //!
 //! # Durability
 //!
-//! Less than in minikv-raft and etcd. `append_to_log` and `save_vote` of the store (0.9.21) put
-//! into RocksDB without a sync, and openraft considers entries durable once `append_to_log`
-//! returns. Only `apply_to_state_machine` ends with a sync of RocksDB's write-ahead log, which has
-//! the entries of Raft's log, too. So when a put is acknowledged:
+//! The durability is weaker than in minikv-raft and etcd. `append_to_log` and `save_vote` of the
+//! store (0.9.21) write to RocksDB without a sync, and openraft considers entries durable once
+//! `append_to_log` returns. Only `apply_to_state_machine` ends with a sync of RocksDB's write-ahead
+//! log, which also contains the entries of Raft's log. So when a put is acknowledged:
 //!
 //! - the leader has synced it, because it has applied it;
-//! - the followers that make up the majority may have it in the kernel's memory only. They sync it
-//!   when they apply it, which is after they have heard of the commit;
-//! - a vote may be in the kernel's memory only.
+//! - the followers that make up the majority may have the put only in the kernel's memory. They
+//!   sync it when they apply it, which is after they have heard of the commit;
+//! - a vote may be only in the kernel's memory.
 //!
 //! A put survives killed processes, and the loss of power of a cluster of one. In a larger cluster,
 //! a follower that loses power may forget a put that it had confirmed, and then help to elect a
 //! leader without that put. An acknowledgement waits for one sync, the leader's; in minikv-raft and
-//! etcd, it waits for a follower's, too. A comparison of figures has to say so.
+//! etcd, it also waits for the sync of a follower. Any comparison of figures has to mention this.
 //!
 //! # Differences from the example
 //!
