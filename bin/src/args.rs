@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{FromArgMatches, Parser, ValueEnum, ValueHint};
+use clap::{Parser, ValueEnum, ValueHint};
 use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Options};
 
@@ -15,8 +15,7 @@ use crate::codec::Format;
 use crate::commands::Command;
 use crate::commands::trace::observed;
 use crate::comparator;
-use crate::definition;
-use crate::error::{CliError, Result, usage};
+use crate::error::{CliError, Result};
 
 const AFTER_HELP: &str = "\
 Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value may each have up to 3 GiB.
@@ -147,23 +146,6 @@ pub enum CompressionKind {
     // Accepted even without the Cargo feature `zstd`, so that the error can say how to enable it.
     #[cfg_attr(not(feature = "zstd"), value(hide = true))]
     Zstd,
-}
-
-/// Parses the command line. Prints help or the version and ends the process if the user asked for
-/// it.
-pub fn parse() -> Result<Cli> {
-    let matches = definition::parsed().try_get_matches();
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
-        use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as Bare;
-        if !error.use_stderr() || error.kind() == Bare {
-            let _ = error.print();
-            std::process::exit(error.exit_code());
-        }
-        let typed: Vec<_> = std::env::args_os().skip(1).collect();
-        CliError::Usage(usage::message(error, definition::command_of(&typed)))
-    })?;
-    cli.global.shape.check_filters()?;
-    Ok(cli)
 }
 
 impl Global {

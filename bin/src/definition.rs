@@ -6,9 +6,27 @@
 use std::ffi::OsString;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
+use crate::error::{CliError, Result, usage};
+
+/// Parses the command line. Prints help or the version and ends the process if the user asked for
+/// it.
+pub fn parse() -> Result<Cli> {
+    let matches = parsed().try_get_matches();
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+        use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as Bare;
+        if !error.use_stderr() || error.kind() == Bare {
+            let _ = error.print();
+            std::process::exit(error.exit_code());
+        }
+        let typed: Vec<_> = std::env::args_os().skip(1).collect();
+        CliError::Usage(usage::message(error, command_of(&typed)))
+    })?;
+    cli.global.shape.check_filters()?;
+    Ok(cli)
+}
 
 /// Returns the definition for the parser. Every command has all common options; the options that
 /// have no effect on a command are hidden.

@@ -16,13 +16,14 @@ mod output;
 mod runs;
 mod scratch;
 mod table_file;
+mod tally;
 mod workload;
 mod writer;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match args::parse().and_then(commands::run) {
+    match definition::parse().and_then(commands::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if let Some(message) = error.message() {

@@ -9,9 +9,8 @@
 //!
 //! Two kinds of logs are written with system calls instead (see [`Mode`]):
 //! - Logs that are synced every few records. Each sync write-protects the mapped pages again, and
-//!   when the file has grown, a sync must make its length durable, too. So these logs are written
-//! to
-//!   a file whose length is set ahead of the records.
+//!   when the file has grown, a sync must make its length durable, too. So these logs are
+//!   written to a file whose length is set ahead of the records.
 //! - Logs of large records: mapping a page costs more than the system call that the mapping saves.
 //!
 //! # What a killed process leaves

@@ -12,6 +12,7 @@ use minikv::{Bytes, Cursor, Db, Error, ReadOnlyDb, RepairOptions, Result, Snapsh
 use crate::batch::leveldb_writebatch_t;
 use crate::border::{Array, ErrPtr, In, Kept, Malloced, Out, export};
 use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
+use crate::snapshot::leveldb_snapshot_t;
 
 /// Error number of a missing file.
 const ENOENT: i32 = 2;
@@ -29,15 +30,11 @@ pub struct leveldb_t {
     snapshots: Mutex<HashMap<usize, Kept<leveldb_snapshot_t>>>,
 }
 
-pub struct leveldb_snapshot_t {
-    pub snapshot: Snapshot,
-}
-
 /// Calls a read on the snapshot of the options or, without one, on the database.
 macro_rules! read {
     ($db:expr, $options:expr, |$from:ident| $read:expr) => {
         match ($options.snapshot.get(), &$db.handle) {
-            (Some($crate::db::leveldb_snapshot_t { snapshot: $from }), _) => $read,
+            (Some($crate::snapshot::leveldb_snapshot_t { snapshot: $from }), _) => $read,
             (None, $crate::db::Handle::Writer($from)) => $read,
             (None, $crate::db::Handle::Reader($from)) => $read,
         }

@@ -11,4 +11,5 @@ mod db;
 mod iterator;
 mod options;
 mod own;
+mod snapshot;
 mod transaction;

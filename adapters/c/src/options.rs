@@ -11,7 +11,7 @@ use minikv::{
 
 use crate::border::{Kept, Malloced, effective_user, export};
 use crate::callbacks::{leveldb_comparator_t, leveldb_filterpolicy_t};
-use crate::db::leveldb_snapshot_t;
+use crate::snapshot::leveldb_snapshot_t;
 
 pub struct leveldb_options_t {
     options: Options,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::call::blocking;
-use crate::db::CLOSED;
+use crate::shared::CLOSED;
 use crate::shared::{Owner, Shared, lock};
 
 /// A value to be written, from any object that supports the buffer protocol.

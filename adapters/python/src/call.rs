@@ -1,6 +1,5 @@
 //! Calls from Python into the library. They run without the GIL, and their panics are caught.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -48,14 +47,6 @@ pub fn blocking<T: Send>(
             Err(error)
         }
         Err(panic) => Err(raised.unwrap_or_else(|| error::of_panic(py, &*panic))),
-    }
-}
-
-/// Returns the message of a panic.
-pub fn message(panic: &(dyn Any + Send)) -> &str {
-    match panic.downcast_ref::<&str>() {
-        Some(message) => message,
-        None => panic.downcast_ref::<String>().map_or("no message", String::as_str),
     }
 }
 

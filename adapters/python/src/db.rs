@@ -9,30 +9,16 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::batch::{Value, WriteBatch};
 use crate::call::blocking;
+use crate::convert::{report, value_or};
 use crate::error::Fault;
 use crate::iterator::{Iterator, RawIterator};
 use crate::options::{parse, path_of, read};
 use crate::prefixed::PrefixedDB;
 use crate::range::Range;
+use crate::shared::CLOSED;
 use crate::shared::{Handle, Owner, Shared, either};
 use crate::slot::Source;
 use crate::snapshot::Snapshot;
-use crate::tools::report;
-
-/// Text of the error of a call on a closed database.
-pub const CLOSED: &str = "Database is closed";
-
-/// Returns a value that was read, or the caller's default.
-pub fn value_or<'py>(
-    py: Python<'py>,
-    value: Option<Bytes>,
-    default: Option<Bound<'py, PyAny>>,
-) -> Bound<'py, PyAny> {
-    match value {
-        Some(value) => PyBytes::new(py, &value).into_any(),
-        None => default.unwrap_or_else(|| py.None().into_bound(py)),
-    }
-}
 
 /// A database: an ordered map from bytes to bytes in a directory.
 ///

@@ -8,8 +8,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-use crate::call;
-
 /// The reason why a call failed.
 pub enum Fault {
     /// The library has returned an error.
@@ -47,7 +45,15 @@ impl Fault {
 
 /// Returns the exception for a panic in the library.
 pub fn of_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
-    exception(py, "Error", format!("the call panicked: {}", call::message(panic)))
+    exception(py, "Error", format!("the call panicked: {}", message(panic)))
+}
+
+/// Returns the message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    match panic.downcast_ref::<&str>() {
+        Some(message) => message,
+        None => panic.downcast_ref::<String>().map_or("no message", String::as_str),
+    }
 }
 
 fn exception(py: Python<'_>, class: &'static str, text: String) -> PyErr {

@@ -7,6 +7,7 @@
 mod batch;
 mod call;
 mod comparator;
+mod convert;
 mod db;
 mod error;
 mod iterator;

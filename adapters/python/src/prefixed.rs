@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::batch::WriteBatch;
-use crate::db::{DB, value_or};
+use crate::convert::value_or;
+use crate::db::DB;
 use crate::iterator::Iterator;
 use crate::options::read;
 use crate::range::Range;

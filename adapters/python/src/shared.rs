@@ -14,6 +14,9 @@ use crate::call;
 use crate::error::Fault;
 use crate::options::Open;
 
+/// Text of the error of a call on a closed database.
+pub const CLOSED: &str = "Database is closed";
+
 /// A database that is open for writing or for reading only.
 pub enum Handle {
     Writer(Db),

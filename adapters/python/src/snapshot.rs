@@ -4,14 +4,15 @@ use minikv::Snapshot as Moment;
 use pyo3::prelude::*;
 
 use crate::call::blocking;
-use crate::db::{DB, value_or};
+use crate::convert::report;
+use crate::convert::value_or;
+use crate::db::DB;
 use crate::error::Fault;
 use crate::iterator::{Iterator, RawIterator};
 use crate::options::read;
 use crate::range::Range;
 use crate::shared::Shared;
 use crate::slot::{Owned, Source};
-use crate::tools::report;
 
 const CLOSED: &str = "Database or snapshot is closed";
 

@@ -1,21 +1,13 @@
 //! Functions of the module, on databases that need not be open.
 
 use minikv::RepairOptions;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::Serialize;
 
 use crate::call::blocking;
+use crate::convert::report;
 use crate::db::DB;
 use crate::options::{parse, path_of};
-
-/// Returns a report of the library as dictionaries, lists, text and numbers.
-pub fn report<'py>(py: Python<'py>, report: impl Serialize) -> PyResult<Bound<'py, PyAny>> {
-    let text = serde_json::to_string(&report);
-    let text = text.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    py.import("json")?.call_method1("loads", (text,))
-}
 
 /// Opens the database for reading only, even while another process writes to it, and returns a DB.
 ///

@@ -79,7 +79,7 @@ pub struct Args {
 
     /// The task of a child process
     #[arg(long, hide = true)]
-    pub child: Option<crate::child::Task>,
+    pub child: Option<crate::task::Task>,
 
     /// The directory of a child process
     #[arg(long, hide = true)]

@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::str::FromStr;
 
 use minikv_workloads::{Outcome, Result, Runner, Settings, fill_log};
 use serde::{Deserialize, Serialize};
@@ -12,45 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::amplification::{self, Case};
 use crate::args::Args;
 use crate::engines::Engine;
-
-/// The task of the process. The engine and the workloads are given by the same options as the
-/// parent's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// Run the workloads.
-    Run,
-    /// Fill the log, and exit without closing the database.
-    FillLog,
-    /// Open the database that `FillLog` left.
-    Open,
-    /// Count reads, writes and space.
-    Amplification,
-}
-
-impl FromStr for Task {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Task, String> {
-        match text {
-            "run" => Ok(Task::Run),
-            "fill-log" => Ok(Task::FillLog),
-            "open" => Ok(Task::Open),
-            "amplification" => Ok(Task::Amplification),
-            _ => Err("run, fill-log, open or amplification".to_string()),
-        }
-    }
-}
-
-impl Task {
-    pub fn name(self) -> &'static str {
-        match self {
-            Task::Run => "run",
-            Task::FillLog => "fill-log",
-            Task::Open => "open",
-            Task::Amplification => "amplification",
-        }
-    }
-}
+use crate::task::Task;
 
 /// Returns the command of the process that does `task` for `engine` in `dir`, with the sizes of
 /// `args`.

@@ -20,8 +20,10 @@ mod parent;
 #[cfg(feature = "redb")]
 mod redb_store;
 mod report;
+mod results;
 #[cfg(feature = "rocksdb")]
 mod rocksdb_store;
+mod task;
 
 use std::process::ExitCode;
 

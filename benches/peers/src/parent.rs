@@ -10,9 +10,11 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use crate::args::Args;
-use crate::child::{self, Line, Task};
+use crate::child::{self, Line};
 use crate::engines::Engine;
 use crate::report::Report;
+use crate::results;
+use crate::task::Task;
 
 /// Workloads in which only the kind of filter matters: `minikv-table` runs only these, unless it
 /// was named explicitly.
@@ -66,7 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
             }
         }
         // The report is written after each round, so that an interrupted run keeps its results.
-        report.write(&args.out)?;
+        results::write(&report, &args.out)?;
     }
     println!("\n{}", report.markdown());
     println!("Written to {0}/peers.md, {0}/peers.json and {0}/peers.svg.", args.out.display());

@@ -1,14 +1,12 @@
-//! The results of all runs, as a table in Markdown, as JSON, and as a chart.
+//! The results of all runs, as a table in Markdown and as JSON.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
-use minikv_workloads::{Better, Figure, Result};
+use minikv_workloads::{Better, Figure};
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::chart;
 use crate::child::Line;
 use crate::engines::Engine;
 
@@ -228,7 +226,7 @@ impl Report {
         [best_lsm, best].map(|other| row.ratio(own?, other?))
     }
 
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let engines = self.engines.iter().zip(&self.described);
         let rows = self.rows.iter().map(|row| {
             let cells = self.engines.iter().zip(&row.cells).filter(|(_, c)| !c.runs.is_empty());
@@ -256,14 +254,6 @@ impl Report {
                 .collect::<Vec<_>>(),
             "figures": rows.collect::<Vec<_>>(),
         })
-    }
-
-    /// Writes `peers.md`, `peers.json` and `peers.svg` into `dir`.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        std::fs::create_dir_all(dir)?;
-        std::fs::write(dir.join("peers.md"), self.markdown())?;
-        std::fs::write(dir.join("peers.json"), serde_json::to_string_pretty(&self.json())?)?;
-        chart::write(self, &dir.join("peers.svg"))
     }
 }
 
@@ -319,7 +309,7 @@ mod tests {
         }
 
         let home = tempfile::tempdir().unwrap();
-        report.write(home.path()).unwrap();
+        crate::results::write(&report, home.path()).unwrap();
         let json = std::fs::read(home.path().join("peers.json")).unwrap();
         let json: Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(json["figures"][0]["engines"]["minikv"]["median"], 200e3);

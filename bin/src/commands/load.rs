@@ -9,11 +9,11 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
-use crate::interrupt::Tally;
 use crate::keyspace::{InKeyspace, Target};
 use crate::output::{
     Progress, {self},
 };
+use crate::tally::Tally;
 
 const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;

@@ -29,9 +29,10 @@ use minikv_workloads::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Args;
-use crate::child::{self, Task};
+use crate::child;
 use crate::engines::Engine;
 use crate::parent::settle;
+use crate::task::Task;
 
 pub use measure::measure;
 

@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use super::filters::Filters;
 use super::lookups::Lookup;
-use super::report::wrap;
 use super::source::Source;
+use super::text::wrap;
 use super::{size, thousands};
 use crate::error::{CliError, Result};
 use crate::output::Table;

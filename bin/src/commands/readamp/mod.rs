@@ -16,9 +16,11 @@ mod page;
 pub mod provenance;
 mod rates;
 mod report;
+mod rewritten;
 mod scans;
 mod source;
 mod space;
+mod text;
 mod theory;
 
 use std::path::{Path, PathBuf};
@@ -27,13 +29,14 @@ use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{Db, Options, ReadOnlyDb};
 use minikv_workloads::Profile;
 
-use self::advise::{Advised, Rewritten};
+use self::advise::Advised;
 use self::filters::Filters;
 use self::lookups::{Choice, Keys, Lookup, Pool, Wanted};
 use self::measure::Work;
 use self::memory::Memory;
 use self::provenance::Provenance;
 pub use self::report::Report;
+use self::rewritten::Rewritten;
 use self::scans::{Prefix, ScanChoice, ScanWork};
 use self::source::Source;
 use self::space::Space;

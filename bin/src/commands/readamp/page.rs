@@ -13,7 +13,8 @@ use super::chart::{
 use super::filters::Filters;
 use super::measure::{Class, Measured, Pass};
 use super::provenance::Provenance;
-use super::report::{Report, percent};
+use super::report::Report;
+use super::text::percent;
 use crate::output::Table;
 
 const STYLE: &str = include_str!("page.css");

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::lookups::{Keys, Lookup};
 use super::rates::wilson;
-use super::report::{interval, listed, percent};
 use super::source::Source;
+use super::text::{interval, listed, percent};
 use super::{count, thousands};
 use crate::error::{CliError, Result};
 use crate::output::{Progress, Table};

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::control::Independent;
 use super::rates::wilson;
-use super::report::{interval, percent, wrap};
+use super::text::{interval, percent, wrap};
 use crate::output::{Progress, Table};
 use crate::workload::Rng;
 

@@ -13,7 +13,7 @@ use minikv::{
 };
 use serde_json::{Value, json};
 
-use super::recorder::{Lookup, Run, new_tables};
+use super::run::{Lookup, Run, new_tables};
 use crate::codec::Format;
 
 /// Maximum number of steps that show the growth of memtables in a run. More steps make the page

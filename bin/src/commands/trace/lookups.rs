@@ -3,7 +3,7 @@
 use minikv::explain::Explanation;
 use minikv::{Db, ReadOnlyDb};
 
-use super::recorder::Run;
+use super::run::Run;
 use crate::error::Result;
 use crate::workload::Rng;
 

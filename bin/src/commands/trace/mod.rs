@@ -17,6 +17,7 @@ mod document;
 mod lookups;
 mod page;
 mod recorder;
+mod run;
 
 pub use recorder::Recorder;
 

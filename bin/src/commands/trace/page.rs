@@ -1,7 +1,7 @@
 //! The page of a recording: one file with its data and its script, which loads nothing else.
 
 use super::document::document;
-use super::recorder::Run;
+use super::run::Run;
 use crate::commands::readamp::chart::escape;
 use crate::commands::readamp::provenance::Provenance;
 

@@ -1,20 +1,16 @@
 //! Recording a run: the events of its databases, and lookups step by step.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use minikv::explain::Explanation;
-use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
-use minikv::internals::format::name::table_name;
-use minikv::internals::table::FILTER_PREFIX;
-use minikv::{Comparator, Event, EventKind, Options, Stats, TableInfo};
+use minikv::{Comparator, Event, EventKind, Options};
 
+use super::run::{Lookup, Run, new_tables};
 use super::{lookups, page};
 use crate::commands::readamp::provenance::Provenance;
 use crate::error::{CliError, Result};
-use crate::table_file::open_table;
 
 /// Records the databases that are opened with its options. Clones record to the same list of runs.
 #[derive(Clone)]
@@ -24,37 +20,6 @@ pub struct Recorder {
     begun: Arc<Condvar>,
     /// Maximum number of lookups to make when a database is closed.
     most_lookups: usize,
-}
-
-/// A database, from its open to its end.
-pub struct Run {
-    pub path: PathBuf,
-    pub options: Options,
-    pub comparator: Arc<dyn Comparator>,
-    pub events: Vec<Event>,
-    pub lookups: Vec<Lookup>,
-    /// Whether the lookups were made at the end, by the recorder.
-    pub is_replay: bool,
-    /// The kinds of filters of each table that was seen, by its number.
-    pub filters: BTreeMap<u64, Filters>,
-    /// The statistics at the end.
-    pub stats: Option<Box<Stats>>,
-    /// Time at which the database was opened, computed from its events; therefore a little late.
-    opened: Instant,
-}
-
-/// A lookup that was recorded.
-pub struct Lookup {
-    /// Microseconds since the open.
-    pub micros: u64,
-    pub explanation: Explanation,
-}
-
-/// The kinds of filters that a table has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filters {
-    pub block: bool,
-    pub table: bool,
 }
 
 impl Recorder {
@@ -83,17 +48,7 @@ impl Recorder {
     /// Begins a run. Returns its index.
     fn begin(&self, path: &Path, options: &Options, comparator: &Arc<dyn Comparator>) -> usize {
         let mut runs = self.runs();
-        runs.push(Run {
-            path: path.to_path_buf(),
-            options: options.clone(),
-            comparator: comparator.clone(),
-            events: Vec::new(),
-            lookups: Vec::new(),
-            is_replay: false,
-            filters: BTreeMap::new(),
-            stats: None,
-            opened: Instant::now(),
-        });
+        runs.push(Run::new(path, options, comparator));
         self.begun.notify_all();
         runs.len() - 1
     }
@@ -140,31 +95,5 @@ impl Recorder {
     pub fn write_page(&self, path: &Path) -> Result<()> {
         let page = page::page(&self.runs(), &Provenance::of_this_run());
         std::fs::write(path, page).map_err(|error| CliError::io("write", path, error))
-    }
-}
-
-impl Run {
-    /// Records the kinds of filters of a table. If the table no longer exists, its kinds stay
-    /// unknown.
-    fn note_filters(&mut self, table: &TableInfo) {
-        let path = self.path.join(table_name(table.number));
-        let Ok(file) = open_table(&path) else { return };
-        let has = |test: &dyn Fn(&[u8]) -> bool| file.meta().iter().any(|(name, _)| test(name));
-        let filters = Filters {
-            block: has(&|name| name.starts_with(FILTER_PREFIX.as_bytes())),
-            table: has(&|name| name == TABLE_FILTER_NAME.as_bytes()),
-        };
-        self.filters.insert(table.number, filters);
-    }
-}
-
-/// Returns the tables that an event adds.
-pub fn new_tables(kind: &EventKind) -> &[TableInfo] {
-    match kind {
-        EventKind::Opened { tables, .. } => tables,
-        EventKind::FlushEnded { table, .. } => table.as_slice(),
-        EventKind::CompactionEnded { outputs, .. } => outputs,
-        EventKind::TablesChanged { added, .. } => added,
-        _ => &[],
     }
 }

@@ -1,0 +1,26 @@
+//! Values and reports of the library as Python objects.
+
+use minikv::Bytes;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::Serialize;
+
+/// Returns a value that was read, or the caller's default.
+pub fn value_or<'py>(
+    py: Python<'py>,
+    value: Option<Bytes>,
+    default: Option<Bound<'py, PyAny>>,
+) -> Bound<'py, PyAny> {
+    match value {
+        Some(value) => PyBytes::new(py, &value).into_any(),
+        None => default.unwrap_or_else(|| py.None().into_bound(py)),
+    }
+}
+
+/// Returns a report of the library as dictionaries, lists, text and numbers.
+pub fn report<'py>(py: Python<'py>, report: impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(&report);
+    let text = text.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    py.import("json")?.call_method1("loads", (text,))
+}

@@ -1,0 +1,42 @@
+//! The tasks of a child process.
+
+use std::str::FromStr;
+
+/// The task of the process. The engine and the workloads are given by the same options as the
+/// parent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Run the workloads.
+    Run,
+    /// Fill the log, and exit without closing the database.
+    FillLog,
+    /// Open the database that `FillLog` left.
+    Open,
+    /// Count reads, writes and space.
+    Amplification,
+}
+
+impl FromStr for Task {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Task, String> {
+        match text {
+            "run" => Ok(Task::Run),
+            "fill-log" => Ok(Task::FillLog),
+            "open" => Ok(Task::Open),
+            "amplification" => Ok(Task::Amplification),
+            _ => Err("run, fill-log, open or amplification".to_string()),
+        }
+    }
+}
+
+impl Task {
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Run => "run",
+            Task::FillLog => "fill-log",
+            Task::Open => "open",
+            Task::Amplification => "amplification",
+        }
+    }
+}
