@@ -16,7 +16,8 @@ const STORES = { 'classic-level': ClassicLevel, minikv: MinikvLevel }
 const TOGETHER = 100
 const VALUE_BYTES = 100
 
-// Calls `work` for all entries, many of them at once, and returns the number of entries.
+// Calls `work` with groups of `TOGETHER` keys, one group after the other, and returns the number of
+// keys.
 async function inGroups (keys, work) {
   for (let start = 0; start < keys.length; start += TOGETHER) {
     await work(keys.slice(start, start + TOGETHER))

@@ -11,8 +11,8 @@ const LENGTHS_BYTES = 8
 // Maximum number of bytes of a UTF-16 unit in UTF-8.
 const UNIT_BYTES = 3
 
-// Maximum length of a string that gets room for the maximum number of bytes; a longer string is
-// measured first.
+// Maximum length of strings for which room is made without measuring them in UTF-8: they get room
+// for `UNIT_BYTES` bytes per unit.
 const SHORT_UNITS = 1 << 16
 
 const FIRST_BYTES = 2 << 10

@@ -1,6 +1,6 @@
 //! Keys and entries in one buffer, which is passed to or from JavaScript in one step.
 //!
-//! Numbers have 32 bits and are little-endian. `lib/frames.js` is the same format in JavaScript.
+//! Numbers have 32 bits and are little-endian. `lib/frames.js` is the JavaScript side.
 //!
 //! ```text
 //! keys:    { length · key }                                   getMany, hasMany

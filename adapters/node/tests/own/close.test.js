@@ -244,7 +244,8 @@ test('who opens a shared database waits until it is closed', async (t) => {
     await before.put('round', `${n}`)
     const after = new MinikvLevel(location, { multithreading: true })
     const closing = before.close()
-    // Each round opens the database 20 microseconds later, from before the close to after its end.
+    // The rounds wait for different times, in steps of 20 microseconds: some open the database
+    // during the close, others after it.
     const until = process.hrtime.bigint() + BigInt(n % 60) * 20_000n
     while (process.hrtime.bigint() < until) await new Promise((resolve) => setImmediate(resolve))
     await after.open()
