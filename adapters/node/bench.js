@@ -1,9 +1,9 @@
 'use strict'
 
-// Measures minikv beside classic-level, in turns: node bench.js [entries] [rounds]
+// Measures minikv and classic-level in turns: node bench.js [entries] [rounds]
 //
-// Prints the median time of an operation in microseconds, with each, and how many times faster
-// minikv is.
+// Prints the median time of each operation with each library, in microseconds, and how many times
+// faster minikv is.
 
 const fs = require('fs')
 const os = require('os')
@@ -16,7 +16,8 @@ const STORES = { 'classic-level': ClassicLevel, minikv: MinikvLevel }
 const TOGETHER = 100
 const VALUE_BYTES = 100
 
-// Calls `work` for all entries, many of them at once, and returns the number of entries.
+// Calls `work` with groups of `TOGETHER` keys, one group after the other, and returns the number of
+// keys.
 async function inGroups (keys, work) {
   for (let start = 0; start < keys.length; start += TOGETHER) {
     await work(keys.slice(start, start + TOGETHER))
@@ -88,7 +89,7 @@ async function measure (Level, entries, seed) {
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'bench-'))
   const random = new Random(seed)
   const keys = Array.from({ length: entries }, () => String(random.below(1e9)).padStart(16, '0'))
-  // A half of the value can be compressed.
+  // Half of the value can be compressed.
   const value = random.bytes(VALUE_BYTES / 4).toString('hex') + '-'.repeat(VALUE_BYTES / 2)
   const db = new Level(path.join(directory, 'db'))
   await db.open()

@@ -107,12 +107,12 @@ export class MinikvLevel<KDefault = string, VDefault = string>
   compactRange<K = KDefault> (start: K, end: K, options: RangeOptions<K>): Promise<void>
 
   /**
-   * Returns a property of LevelDB as text, such as `leveldb.stats`; an empty string for an unknown
-   * one.
+   * Returns a property of LevelDB as text, such as `leveldb.stats`, or an empty string if the
+   * property is unknown.
    */
   getProperty (property: string): string
 
-  /** Copies the database, as it is now, to a directory that does not exist, by hard links. */
+  /** Copies the database, as it is now, to a new directory, with hard links where possible. */
   checkpoint (location: string): Promise<void>
 
   /** Reads the whole database and returns a report of every fault. Changes nothing. */
@@ -125,8 +125,8 @@ export class MinikvLevel<KDefault = string, VDefault = string>
   resume (): Promise<void>
 
   /**
-   * Moves a database that is open for reading only to the present. Returns whether anything has
-   * changed. Does nothing for one that is open for writing.
+   * Updates a database that is open for reading only to the current state of its writer. Returns
+   * whether anything has changed. Does nothing if the database is open for writing.
    */
   refresh (): Promise<boolean>
 
@@ -140,12 +140,12 @@ export class MinikvLevel<KDefault = string, VDefault = string>
   /** Returns the filters that would pay off, judging by the gets since the open. */
   filterAdvice (): Promise<Report>
 
-  /** Removes the database, and its directory if nothing else is in there. */
+  /** Removes the database, and its directory if it contains nothing else. */
   static destroy (location: string): Promise<void>
 
   /**
-   * Repairs a damaged database: saves everything that is sound, and sets the rest aside. Returns a
-   * report.
+   * Repairs a damaged database: saves all data that is not damaged, and sets the rest aside.
+   * Returns a report.
    */
   static repair (location: string, options?: RepairOptions | undefined): Promise<RepairReport>
 
@@ -160,8 +160,8 @@ export interface DatabaseOptions<K, V>
 /** Options of {@link MinikvLevel.open}. Sizes are clamped to LevelDB's limits. */
 export interface OpenOptions extends AbstractOpenOptions {
   /**
-   * Opens the database for reading only, also beside a process that writes to it. It shows the
-   * state at the open until {@link MinikvLevel.refresh}.
+   * Opens the database for reading only, even while another process writes to it. The database
+   * shows the state at the time of the open until {@link MinikvLevel.refresh} is called.
    *
    * @defaultValue `false`
    */
@@ -182,7 +182,8 @@ export interface OpenOptions extends AbstractOpenOptions {
   cacheSize?: number | undefined
 
   /**
-   * Size of the writes held in memory, and in the log, before a flush to a table, in bytes.
+   * Size of the writes, in bytes, that are held in memory and in the log before they are flushed to
+   * a table.
    *
    * @defaultValue `4 * 1024 * 1024`
    */
@@ -203,7 +204,7 @@ export interface OpenOptions extends AbstractOpenOptions {
   maxOpenFiles?: number | undefined
 
   /**
-   * Number of keys from one that is stored in full to the next.
+   * Number of keys from one key that is stored in full to the next such key.
    *
    * @defaultValue `16`
    */
@@ -217,23 +218,23 @@ export interface OpenOptions extends AbstractOpenOptions {
   maxFileSize?: number | undefined
 
   /**
-   * Lets worker threads of this process that open the same location, with this option, share the
-   * database.
+   * Lets worker threads of this process share the database if they open the same location, each
+   * with this option.
    *
    * @defaultValue `false`
    */
   multithreading?: boolean | undefined
 
   /**
-   * Bits per key of the filters of new tables, up to 64; 0 for none.
+   * Bits per key of the filters of new tables, up to 64; 0 means no filters.
    *
    * @defaultValue `10`
    */
   bloomFilterBits?: number | undefined
 
   /**
-   * The kind of filters: LevelDB's, one for each block; one for each table, which only minikv
-   * reads; or both.
+   * The kind of filters: `'block'` for LevelDB's filters, one for each block; `'table'` for one
+   * filter for each table, which only minikv reads; or `'both'`.
    *
    * @defaultValue `'block'`
    */
@@ -253,7 +254,7 @@ export interface ReadOptions {
 /** Additional options of writes. */
 export interface WriteOptions {
   /**
-   * Makes the write durable, against a loss of power too, before its promise is resolved.
+   * Makes the write durable, even against a loss of power, before its promise is resolved.
    *
    * @defaultValue `false`
    */
@@ -300,7 +301,7 @@ export interface ExplainOptions<K> {
 /** Options of {@link MinikvLevel.repair}. */
 export interface RepairOptions {
   /**
-   * Makes the report and changes nothing.
+   * Only returns the report, and changes nothing.
    *
    * @defaultValue `false`
    */

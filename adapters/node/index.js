@@ -15,13 +15,13 @@ const kNative = Symbol('native')
 
 class MinikvLevel extends AbstractLevel {
   #location
-  // The location, independent of later changes of the working directory.
+  // The absolute location, which does not depend on later changes of the working directory.
   #path
   #native = new binding.NativeDatabase()
   #writer = new Writer(this.#native)
   #reader = new Reader(this.#native)
   #readOnly = false
-  // The number of calls under way, and the function to call when none is left.
+  // The number of running calls, and the function to call when no call is left.
   #calls = 0
   #whenIdle = null
 
@@ -208,7 +208,7 @@ class MinikvLevel extends AbstractLevel {
     return { gte: encoding.encode(start), lt: encoding.encode(end) }
   }
 
-  // Returns a property of LevelDB; an empty string for an unknown name.
+  // Returns a property of LevelDB, or an empty string if the name is unknown.
   getProperty (property) {
     if (typeof property !== 'string') {
       throw new TypeError("The first argument 'property' must be a string")
@@ -258,7 +258,7 @@ class MinikvLevel extends AbstractLevel {
     }
   }
 
-  // Reads the whole database, which may be open or not, and returns a report of every fault.
+  // Reads the whole database, which need not be open, and returns a report of every fault.
   async verify () {
     return MinikvLevel.verify(this.#path)
   }
@@ -308,8 +308,8 @@ function framesOf (keys) {
   return scratch.bytes()
 }
 
-// Returns the bounds of a range, as frames of their own, and flags. `gte` and `lte` take
-// precedence.
+// Returns the bounds of a range, as separate frames, and flags. `gte` and `lte` take precedence
+// over `gt` and `lt`.
 function rangeOf (options) {
   const bounds = []
   let flags = options.reverse ? binding.REVERSE : 0

@@ -1,5 +1,6 @@
-/* Speed through LevelDB's C API: compiled once for LevelDB and once for minikv. Prints operations
-   per second of each workload: capi DIRECTORY ENTRIES. native.rs has the same workloads. */
+/* Measures the speed of LevelDB's C API: compiled once for LevelDB and once for minikv. Prints the
+   operations per second of each workload. Usage: capi DIRECTORY ENTRIES. native.rs has the same
+   workloads. */
 #include <leveldb/c.h>
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
-// Uses the C# binding of LevelDB that Debian packages, leveldb-sharp, and prints what it returns, a
-// line for each step. The lines must be the same with every library. Arguments: a directory for new
-// databases, and existing databases to continue with.
+// Uses the C# binding of LevelDB that Debian packages, leveldb-sharp, and prints what it returns,
+// one line for each step. The lines must be the same with every library. Arguments: a directory
+// for new databases, and existing databases to continue with.
 
 using System;
 using System.Collections.Generic;

@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   check("scan", error);
   leveldb_iter_destroy(entries);
 
-  /* A second handle cannot have the lock: this is meant to fail. */
+  /* This open must fail, because the first handle holds the lock. */
   leveldb_t* second = leveldb_open(options, path, &error);
   printf("a second open: %s\n",
          second == NULL && strncmp(error, "IO error: lock ", 15) == 0 ? "locked" : "WRONG");

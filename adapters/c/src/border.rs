@@ -1,9 +1,9 @@
 //! The border to C: the only file with `unsafe` code.
 //!
-//! Its types stand for C's pointers in the signatures of exported functions. Only C passes values
-//! of these types, under the rules of the header: a pointer is valid for whatever its function does
-//! with it, and the caller frees returned memory with `free`. So the functions themselves are safe
-//! code.
+//! Its types represent C's pointers in the signatures of exported functions. Only C passes values
+//! of these types, under the rules of the header: a pointer must be valid for everything that the
+//! function does with it, and the caller frees returned memory with `free`. So the exported
+//! functions themselves are safe code.
 #![allow(unsafe_code, reason = "reads and writes through C's pointers")]
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -34,8 +34,8 @@ macro_rules! export {
 }
 pub(crate) use export;
 
-/// Start of bytes whose length is another argument. May be null if the length is 0, or where the
-/// header says so.
+/// A pointer to bytes whose length is another argument. May be null if the length is 0, or where
+/// the header says so.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct In(*const u8);
@@ -85,13 +85,14 @@ impl<T: Copy> Array<T> {
     }
 }
 
-/// A place for a result, which may be uninitialised. Nothing is stored through null.
+/// A pointer to a place for a result. The place may be uninitialised. If the pointer is null,
+/// nothing is stored.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// Returns the place of a variable, for a callback.
+    /// Returns a pointer to a variable, for a callback.
     pub fn of(place: &mut T) -> Out<T> {
         Out(place)
     }
@@ -110,7 +111,7 @@ impl<T: Copy> Out<T> {
     }
 }
 
-/// A pointer that is kept until a later call reads through it. The header obliges the caller to
+/// A pointer that is kept until a later call reads through it. The header requires the caller to
 /// keep the object until then.
 #[repr(transparent)]
 #[derive(Debug)]
@@ -130,7 +131,7 @@ impl<T> Kept<T> {
         Kept(null_mut())
     }
 
-    /// Moves `object` to C.
+    /// Moves `object` to the heap and hands it over to C.
     pub fn new(object: T) -> Kept<T> {
         Kept(Box::into_raw(Box::new(object)))
     }
@@ -163,8 +164,8 @@ impl Malloced {
         Malloced(null_mut())
     }
 
-    /// Returns a copy of `bytes`, followed by a NUL that is not part of its length. It is never
-    /// null.
+    /// Returns a copy of `bytes`, followed by a NUL that does not count towards the length. The
+    /// pointer is never null.
     pub fn copy(bytes: &[u8]) -> Malloced {
         // SAFETY: the memory is checked, and has room for the bytes and the NUL.
         unsafe {
@@ -176,13 +177,15 @@ impl Malloced {
         }
     }
 
-    /// Returns a copy of `value` and stores its length; null and 0 if `value` is `None`.
+    /// Returns a copy of `value` and stores its length; returns null and stores 0 if `value` is
+    /// `None`.
     pub fn value(value: Option<&[u8]>, len: Out<usize>) -> Malloced {
         len.set(value.map_or(0, <[u8]>::len));
         value.map_or_else(Malloced::null, Malloced::copy)
     }
 
-    /// Appends `len` bytes of memory that a callback has returned to `to`, and frees the memory.
+    /// Appends `len` bytes of this memory, which came from a callback, to `to`, and frees the
+    /// memory.
     pub fn append_to(self, to: &mut Vec<u8>, len: usize) {
         to.extend_from_slice(In(self.0).bytes(len));
         self.free();
@@ -195,7 +198,7 @@ impl Malloced {
     }
 }
 
-/// The place of the error of a call. It holds null or a string from `malloc`.
+/// A pointer to the place for the error of a call. The place holds null or a string from `malloc`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct ErrPtr(*mut *mut u8);
@@ -226,7 +229,7 @@ impl ErrPtr {
     }
 }
 
-/// The first argument of a program's callbacks.
+/// The program's state, which is the first argument of its callbacks.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct State(pub *mut c_void);

@@ -1,4 +1,4 @@
-//! Comparators and filter policies, as callbacks of the program.
+//! Comparators and filter policies that call functions of the program.
 
 use std::cmp::Ordering;
 use std::ffi::{c_char, c_int};
@@ -18,12 +18,14 @@ type CreateFilter =
 type MayMatch = extern "C" fn(State, *const c_char, usize, *const c_char, usize) -> u8;
 
 /// State and name of a comparator or filter policy of the program. The destructor is called when
-/// its last user is gone; the users are the caller and the databases that are open with it.
+/// the last user of the object is gone; the users are the caller and the databases that were opened
+/// with the object.
 struct Owned {
     state: State,
     destructor: Destructor,
     name: Name,
-    /// The name, read once it is needed: a program may not be ready when it creates the object.
+    /// The name, read when it is first needed: the program may not be ready to return it when it
+    /// creates the object.
     known_name: OnceLock<String>,
 }
 

@@ -25,8 +25,8 @@ pub enum Handle {
 
 pub struct leveldb_t {
     pub handle: Handle,
-    /// Snapshots that were not released, by address. They are freed when the database is closed:
-    /// they would keep its directory locked, which LevelDB's snapshots do not do.
+    /// Snapshots that were not released, by address. Closing the database frees them: otherwise
+    /// they would keep the directory locked, unlike LevelDB's snapshots.
     snapshots: Mutex<HashMap<usize, Kept<leveldb_snapshot_t>>>,
 }
 
@@ -50,7 +50,7 @@ impl leveldb_t {
     /// Returns the database if it is open for writing.
     ///
     /// # Errors
-    /// Invalid argument, if it is open for reading only.
+    /// Invalid argument, if the database is open for reading only.
     pub fn writer(&self) -> Result<&Db> {
         match &self.handle {
             Handle::Writer(db) => Ok(db),
@@ -206,7 +206,7 @@ export! {
         }
     }
 
-    /// Compacts. The call cannot return an error; a failed compaction loses nothing.
+    /// Compacts a range. The call cannot return an error; a failed compaction loses no data.
     fn leveldb_compact_range(
         db: &leveldb_t,
         start: In,

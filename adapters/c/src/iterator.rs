@@ -8,7 +8,7 @@ use crate::border::{ErrPtr, In, Kept, Out, export, pointer};
 use crate::db::leveldb_t;
 use crate::options::leveldb_readoptions_t;
 
-/// A cursor and its first error. The error stays, as in LevelDB.
+/// A cursor and its first error, which is kept until the iterator is destroyed, as in LevelDB.
 pub struct leveldb_iterator_t {
     cursor: Option<Cursor>,
     error: Option<Error>,
@@ -38,7 +38,8 @@ impl leveldb_iterator_t {
     }
 }
 
-/// Returns a pointer to the bytes and stores their length; null and 0 if `bytes` is `None`.
+/// Returns a pointer to `bytes` and stores their length; returns null and stores 0 if `bytes` is
+/// `None`.
 fn lend(bytes: Option<&[u8]>, len: Out<usize>) -> *const c_char {
     len.set(bytes.map_or(0, <[u8]>::len));
     bytes.map_or(std::ptr::null(), pointer)

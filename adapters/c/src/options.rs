@@ -1,4 +1,4 @@
-//! Options, caches and environments. Values are clipped to the ranges that LevelDB clips them to.
+//! Options, caches and environments. Values are clamped to the same ranges as in LevelDB.
 
 use std::ffi::c_int;
 use std::mem::take;
@@ -17,9 +17,9 @@ pub struct leveldb_options_t {
     options: Options,
     /// The comparator in the options, for error messages.
     order: Arc<dyn Comparator>,
-    /// A compression that does not exist, until it is replaced by one that does; open refuses it.
+    /// The error of an open, while the compression is set to a value that does not exist.
     compression_error: Option<String>,
-    /// As above, for a filter layout.
+    /// The error of an open, while the filter layout is set to a value that does not exist.
     layout_error: Option<String>,
 }
 
@@ -46,11 +46,11 @@ impl leveldb_options_t {
         }
     }
 
-    /// Calls `open` with the options. An error about the comparator names the database's and that
-    /// of the options, as LevelDB's does.
+    /// Calls `open` with the options. An error about the comparator names the comparators of the
+    /// database and of the options, as LevelDB's error does.
     ///
     /// # Errors
-    /// As [`Self::checked`] and `open`.
+    /// Errors of [`Self::checked`] and of `open`.
     pub fn open_with<T>(&self, open: impl FnOnce(Options) -> Result<T>) -> Result<T> {
         open(self.checked()?).map_err(|error| match error {
             Error::Unsupported { what: "comparator", name, .. } => {
@@ -83,7 +83,7 @@ pub struct leveldb_cache_t {
 
 pub struct leveldb_env_t;
 
-/// A logger. No function of the API makes one.
+/// A logger. No function of the API creates a logger.
 pub struct leveldb_logger_t;
 
 export! {

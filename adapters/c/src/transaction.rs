@@ -6,7 +6,7 @@ use crate::border::{ErrPtr, In, Kept, Malloced, Out, export};
 use crate::db::leveldb_t;
 use crate::options::leveldb_writeoptions_t;
 
-/// A transaction until it is committed.
+/// A transaction; `open` is `None` after the commit, whether or not it succeeded.
 pub struct minikv_transaction_t {
     open: Option<Transaction>,
 }

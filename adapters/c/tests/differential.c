@@ -1,7 +1,8 @@
-/* The same random calls to LevelDB and to minikv, through the C API of both:
+/* Makes the same random calls to LevelDB and to minikv, through the C API of both:
      differential LIBLEVELDB LIBMINIKV DIRECTORY SEED CALLS
-   Compares what every call returns, and databases as a whole; each library also continues the
-   other's directories. Prints the calls by function, and the known differences that were met. */
+   Compares what every call returns, and the contents of databases; each library also continues
+   with the other's directories. Prints the number of calls of each function, and the known
+   differences that occurred. */
 #include "differential/directories.h"
 
 #include <ctype.h>
@@ -63,7 +64,7 @@ static void change_batch(void) {
   } else if (kind < 85) {
     EACH(leveldb_writebatch_delete)(batch[at], key.at, key.length);
   } else if (kind < 93) {
-    leveldb_writebatch_t** source = batches[chance(NUM_BATCHES)]; /* may be the same */
+    leveldb_writebatch_t** source = batches[chance(NUM_BATCHES)]; /* may be the same batch */
     if (compare_batch(source) + compare_batch(batch) < 300) {
       EACH(leveldb_writebatch_append)(batch[at], source[at]);
     }
@@ -86,7 +87,7 @@ static void use_snapshot(struct slot* slot) {
   }
 }
 
-/* Cuts the text down to what both libraries have in common. */
+/* Reduces the text of a property to what must be the same in both libraries. */
 static void keep_comparable(const char* name, char* text) {
   if (text == NULL) return;
   if (strcmp(name, "leveldb.sstables") == 0) {
@@ -135,8 +136,9 @@ static void property(struct slot* slot) {
   free_both((void**)text);
 }
 
-/* Sizes of random ranges. They depend on the tables, which differ; but once everything is
-   compacted, minikv's are not larger than LevelDB's, which may keep old versions. */
+/* Compares approximate sizes of random ranges. Sizes depend on the tables, which differ; but once
+   everything is compacted, minikv's sizes are not larger than LevelDB's, because LevelDB may keep
+   old versions. */
 static void sizes(struct slot* slot) {
   enum { MOST = 4 };
   const char *starts[MOST], *limits[MOST];
@@ -173,7 +175,7 @@ static void compact(struct slot* slot, int all) {
   for (int times = 0; slot->compact && times < 3; times++) sizes(slot);
 }
 
-/* The functions that need no database. */
+/* Calls the functions that need no database. */
 static void surroundings(void) {
   long number[2];
   char* text[2];
@@ -227,7 +229,7 @@ static void act(struct slot* slot) {
   else if (kind < 9840) compact(slot, once_in(3));
   else if (kind < 9940) reopen(slot);
   else if (kind < 9960) wrong_open(slot);
-  else if (kind < 9965) destroy(slot); /* is refused: the database is open */
+  else if (kind < 9965) destroy(slot); /* must fail: the database is open */
   else surroundings();
 }
 

@@ -1,5 +1,5 @@
 /* The parts of the C API that the example leaves out: callbacks, errors, memory, and minikv's own
-   functions. Prints the number of checks, and stops at the first that fails. */
+   functions. Prints the number of checks, and stops at the first one that fails. */
 #include <minikv.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -122,7 +122,7 @@ static void opening(void) {
   CHECK(db != NULL && strcmp(error, "stays") == 0);
   free(error);
   error = NULL;
-  leveldb_create_snapshot(db); /* not released: closing frees it, and the lock */
+  leveldb_create_snapshot(db); /* not released: the close frees it and the lock */
   leveldb_close(db);
   leveldb_options_set_error_if_exists(options, 1);
   CHECK(leveldb_open(options, place("opening"), &error) == NULL && failed("Invalid argument: "));
@@ -183,7 +183,7 @@ static void orders_and_filters(void) {
   size_t length;
   const char* key = leveldb_iter_key(it, &length);
   CHECK(length == 5 && !memcmp(key, "s0999", 5));
-  leveldb_iter_seek(it, key, length); /* its own key */
+  leveldb_iter_seek(it, key, length); /* the iterator's own key */
   leveldb_iter_next(it);
   CHECK(!memcmp(leveldb_iter_key(it, &length), "s0989", 5));
   leveldb_iter_prev(it);
@@ -325,7 +325,7 @@ static long cached_bytes(leveldb_t* db) {
   return bytes;
 }
 
-/* Two databases with one cache: what one reads is in the statistics of both. */
+/* Checks two databases with one cache: blocks that one reads appear in the statistics of both. */
 static void shared_cache(void) {
   leveldb_cache_t* cache = leveldb_cache_create_lru(4 << 20);
   leveldb_options_t* options = leveldb_options_create();

@@ -1,6 +1,6 @@
 'use strict'
 
-// Keys and entries in one piece of memory, which crosses to the native module and back at once.
+// Keys and entries in one buffer, which is passed to or from the native module in one step.
 // src/frames.rs describes the bytes.
 
 const NONE = 0xffffffff
@@ -11,12 +11,13 @@ const LENGTHS_BYTES = 8
 // Maximum number of bytes of a UTF-16 unit in UTF-8.
 const UNIT_BYTES = 3
 
-// Longer strings are measured before room is made for them; shorter ones get room for the maximum.
+// Maximum length of strings for which room is made without measuring them in UTF-8: they get room
+// for `UNIT_BYTES` bytes per unit.
 const SHORT_UNITS = 1 << 16
 
 const FIRST_BYTES = 2 << 10
 
-// Maximum memory kept for the next call, in bytes.
+// Maximum size of a buffer that is kept for the next call, in bytes.
 const KEPT_BYTES = 1 << 20
 
 // Frames that are written one after the other.
@@ -40,12 +41,13 @@ class Frames {
     }
   }
 
-  // Returns the frames, until the next change.
+  // Returns the frames. The result is valid until the next change.
   bytes () {
     return this.#buffer.subarray(0, this.#length)
   }
 
-  // Returns `key` without a length, until the next change. Discards the frames.
+  // Returns the bytes of `key`, without a length. The result is valid until the next change.
+  // Discards the frames if `key` is a string.
   bare (key) {
     if (typeof key !== 'string') return asBytes(key)
     this.truncate(0)
@@ -73,7 +75,7 @@ class Frames {
     this.#finish(this.#entryKey(key), NONE, 0)
   }
 
-  // Writes a key behind the room for two lengths, and returns its length.
+  // Writes a key after the room for two lengths, and returns the length of the key.
   #entryKey (key) {
     this.#reserve(key, 0)
     return this.#write(key, this.#length + LENGTHS_BYTES)
@@ -85,7 +87,8 @@ class Frames {
     this.#length += LENGTHS_BYTES + keyLength + valueBytes
   }
 
-  // Makes room for two lengths and for `data`, behind a key that may be there already.
+  // Makes room for two lengths and `data`, and for `before` bytes of a key that may already be
+  // there.
   #reserve (data, before) {
     const room = this.#length + LENGTHS_BYTES + before + bytesOf(data)
     if (room <= this.#buffer.length) return
@@ -94,7 +97,7 @@ class Frames {
     this.#buffer = larger
   }
 
-  // Writes `data` at `start`, and returns its length in bytes.
+  // Writes `data` at `start`, and returns the length of `data` in bytes.
   #write (data, start) {
     if (typeof data === 'string') return this.#buffer.utf8Write(data, start)
     this.#buffer.set(asBytes(data), start)
@@ -102,7 +105,7 @@ class Frames {
   }
 }
 
-// Returns an upper bound of the number of bytes of `data`.
+// Returns an upper bound for the size of `data` in bytes.
 function bytesOf (data) {
   if (typeof data === 'string') {
     return data.length <= SHORT_UNITS ? data.length * UNIT_BYTES : Buffer.byteLength(data)
@@ -136,7 +139,7 @@ class FrameReader {
     return number
   }
 
-  // Returns `length` bytes, as text or as a Buffer of their own.
+  // Returns the next `length` bytes, as text or as a new Buffer.
   data (length, asText) {
     const start = this.#at
     this.#at += length
@@ -149,14 +152,15 @@ class FrameReader {
   }
 }
 
-// Returns a Buffer of its own, so that a kept value does not keep everything that was read with it.
+// Returns a copy, so that a value that a program keeps does not keep all bytes of the read in
+// memory.
 function copy (bytes, start, end) {
   const data = Buffer.allocUnsafe(end - start)
   bytes.copy(data, 0, start, end)
   return data
 }
 
-// Returns the values in frames; `undefined` for those that are absent.
+// Returns the values in frames, with `undefined` for each absent value.
 function values (bytes, asText) {
   const reader = new FrameReader(bytes)
   const found = []
@@ -167,7 +171,7 @@ function values (bytes, asText) {
   return found
 }
 
-// Frames on their way into the native module, which copies them at once.
+// Frames for calls of the native module, which copies them before the call returns.
 const scratch = new Frames()
 
 module.exports = { Frames, FrameReader, values, scratch }

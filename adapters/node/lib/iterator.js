@@ -4,17 +4,18 @@ const { AbstractIterator, AbstractKeyIterator, AbstractValueIterator } = require
 const ModuleError = require('module-error')
 const { FrameReader, scratch } = require('./frames')
 
-// Maximum number of entries in the first read by next(). Many programs need few.
+// Maximum number of entries in the first read by next(). Many programs need only a few entries.
 const FIRST_ENTRIES = 16
 
-// Maximum number of entries in later reads by next(), and of bytes in every read.
+// Maximum number of entries in later reads by next(), and default size at which every read ends, in
+// bytes.
 const NEXT_ENTRIES = 1000
 const HIGH_WATER_MARK_BYTES = 64 << 10
 
 // Maximum number of entries in any read: the native module counts in 32 bits.
 const MAX_ENTRIES = 0xffffffff
 
-// Maximum number of bytes in each read by all().
+// Size at which a read by all() ends, in bytes, unless highWaterMarkBytes is larger.
 const ALL_BYTES = 1 << 20
 
 const nothing = new FrameReader(Buffer.alloc(0))
@@ -52,7 +53,7 @@ class Entries {
     }
   }
 
-  // Returns the next entry, or a promise of it; `undefined` at the end.
+  // Returns the next entry or a promise of the entry; `undefined` at the end.
   next (limit) {
     if (!this.#read.isEmpty) return this.#take()
     if (this.#isEnd) return undefined
@@ -62,13 +63,13 @@ class Entries {
     })
   }
 
-  // Returns a promise of the next entries, at most `size`; none at the end.
+  // Returns a promise of at most `size` next entries; an empty array at the end.
   async nextv (size) {
     if (this.#read.isEmpty && !this.#isEnd) await this.#fill(size, this.#bytes)
     return this.#takeMany(size, [])
   }
 
-  // Returns a promise of all entries, at most `limit`.
+  // Returns a promise of all remaining entries, but at most `limit`.
   async all (limit) {
     const entries = this.#takeMany(limit, [])
     while (entries.length < limit && !this.#isEnd) {
@@ -95,7 +96,7 @@ class Entries {
   async #fill (entries, bytes) {
     this.#isFirst = false
     const read = await this.#native.read(Math.min(entries, MAX_ENTRIES), bytes)
-    // Aborted after the read, and before its promise was settled.
+    // The iterator was aborted after the read and before its promise was settled.
     if (this.#signal?.aborted) throw aborted()
     this.#read = new FrameReader(read)
     this.#isEnd = this.#read.number() === 1
@@ -119,8 +120,8 @@ class Entries {
   }
 }
 
-// Adds reading to one of abstract-level's classes. `pick` turns an entry into what the iterator
-// yields.
+// Adds the methods that read to one of abstract-level's classes. `pick` turns an entry into what
+// the iterator yields.
 const reading = (Base, pick) => class extends Base {
   #entries
 

@@ -23,7 +23,7 @@ const TEXTS = {
   filterLayout: ['block', 'table', 'both']
 }
 
-// Returns all options of `open`, with their defaults. Other options are left out.
+// Returns all options of `open`, from `given` or with their defaults. Other options are left out.
 function openOptions (given) {
   const options = {}
   for (const name of Object.keys(BOOLEANS)) {

@@ -3,17 +3,18 @@
 const { AS_BUFFER } = require('./binding')
 const { Frames, FrameReader, values, scratch } = require('./frames')
 
-// Number of native calls under way above which gets wait for each other: libuv has as many threads.
+// Maximum number of native calls that run at the same time, which is libuv's number of threads.
+// Further gets wait.
 const CALLS = 4
 
-// Maximum number of keys in a group. Larger groups would leave threads idle that could read from
-// the disk.
+// Maximum number of keys in a group. With larger groups, some threads would be idle instead of
+// reading from the disk.
 const GROUP_KEYS = 32
 
-// The gets of a database that name no snapshot.
+// The gets of a database that have no snapshot as an option.
 //
-// Gets that come while `CALLS` calls are under way wait, and then share one call. Each get shows
-// the database as it was when the get was called.
+// Gets that arrive while `CALLS` calls are running wait, and then share one call. Each get sees the
+// database as it was when the get was called.
 class Reader {
   #native
   #calls = 0
@@ -48,13 +49,13 @@ class Reader {
   }
 }
 
-// Gets of one moment that share one call.
+// Gets that read the same state and share one call.
 class Group {
   #native
   #flags
   #frames = new Frames()
   #gets = []
-  // The moment, and the number of the last write that it shows.
+  // A snapshot of that state, and the number of the last write that it contains.
   #snapshot
   #sequence
 

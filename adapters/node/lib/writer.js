@@ -2,13 +2,13 @@
 
 const { Frames } = require('./frames')
 
-// Size of a group above which no write is added to it, in bytes.
+// Size above which no more writes are added to a group, in bytes.
 const GROUP_BYTES = 1 << 20
 
 // The writes of a database, in the order of their calls.
 //
-// At most one call of the native module is under way. Writes that come meanwhile wait and form one
-// batch, so many small ones cost little more than one.
+// At most one call of the native module is running. Writes that arrive during the call wait and
+// form one batch, so many small writes cost little more than one write.
 class Writer {
   #native
   #isBusy = false
@@ -19,7 +19,7 @@ class Writer {
     this.#native = native
   }
 
-  // Writes the entries that `fill` puts into frames; all of them or none. Returns a promise.
+  // Atomically writes the entries that `fill` puts into frames. Returns a promise.
   write (fill, sync) {
     if (this.#isBusy) return this.#join(fill, sync)
     this.#scratch.truncate(0)
@@ -27,7 +27,7 @@ class Writer {
     return this.#start(this.#native.write(this.#scratch.bytes(), sync))
   }
 
-  // Makes the call `call` when all earlier ones are over. Returns a promise of its result.
+  // Makes the call `call` when all earlier calls have ended. Returns a promise of its result.
   call (call) {
     if (!this.#isBusy) return this.#start(call())
     return new Promise((resolve, reject) => {
@@ -62,7 +62,7 @@ class Writer {
     } catch (error) {
       promise = Promise.reject(error)
     }
-    // The next group starts before the promises of this one are settled.
+    // The next group starts before the promises of this group are settled.
     const settle = (how) => (result) => {
       this.#next()
       for (const one of group.settle) one[how](result)

@@ -28,7 +28,7 @@ const VALUES: u32 = 64;
 const FILL_CACHE: u32 = 128;
 const AS_BUFFER: u32 = 256;
 
-/// Size of the keys that a clear with a limit deletes at a time, in bytes.
+/// Total size of the keys that a clear with a limit deletes in one batch, in bytes.
 const CLEAR_BYTES: usize = 16 << 10;
 
 /// Returns the range whose bounds are encoded in `bounds` (see `frames`), the lower one first.
@@ -55,7 +55,7 @@ fn read_options(flags: u32) -> ReadOptions {
     ReadOptions::default().fill_cache(flags & FILL_CACHE != 0)
 }
 
-/// The database as it was at one moment.
+/// A snapshot: the database as it was at one time.
 #[napi]
 pub struct NativeSnapshot {
     moment: Option<Snapshot>,
@@ -70,16 +70,17 @@ impl NativeSnapshot {
     }
 }
 
-/// A database, which is open or not.
+/// A database, which may be open or closed.
 #[napi]
 pub struct NativeDatabase {
     slot: Arc<Slot>,
-    /// Closes the database at the end of its environment.
+    /// Closes the database when its Node.js environment ends.
     hook: Option<CleanupEnvHook<Weak<Slot>>>,
 }
 
 impl NativeDatabase {
-    /// Returns the state that a call shows: that of `snapshot`, or else the present one.
+    /// Returns the state that a call reads: the state of `snapshot` or, without one, the current
+    /// state.
     fn moment(&self, snapshot: Option<&NativeSnapshot>) -> Result<Snapshot, Fault> {
         match snapshot {
             Some(snapshot) => snapshot.moment.clone().ok_or(Fault::SnapshotNotOpen),
@@ -107,8 +108,8 @@ impl NativeDatabase {
         self.start(env, |this| this.slot.get(), |handle| work(&handle))
     }
 
-    /// Starts to look up `keys`, which are frames, and to reply with the result of `encode` on the
-    /// values found.
+    /// Starts a job that looks up `keys`, which are frames, and replies with the result of `encode`
+    /// on the values found.
     fn look_up_many(
         &self,
         env: Env,
@@ -172,7 +173,8 @@ impl NativeDatabase {
         }))
     }
 
-    /// Closes the database. Calls must be over, and iterators and snapshots closed.
+    /// Closes the database. All calls must have ended, and all iterators and snapshots must be
+    /// closed.
     #[napi(catch_unwind)]
     pub fn close(&mut self, env: Env) -> napi::Result<AsyncTask<Job>> {
         if let Some(hook) = self.hook.take() {
@@ -242,7 +244,7 @@ impl NativeDatabase {
         self.look_up_many(env, keys, flags, snapshot, frames::values)
     }
 
-    /// Returns a promise of a byte for each of `keys`: 1 if it is present, 0 if not.
+    /// Returns a promise of one byte for each key in `keys`: 1 if the key is present, 0 if not.
     #[napi(catch_unwind)]
     pub fn has_many(
         &self,
@@ -256,8 +258,8 @@ impl NativeDatabase {
         })
     }
 
-    /// Deletes the keys of a range that `snapshot` shows. If there is a limit, deletes only the
-    /// first `limit` keys, or the last ones if the flags contain `REVERSE`.
+    /// Deletes the keys of a range that are present in `snapshot`. If there is a limit, deletes
+    /// only the first `limit` keys, or the last `limit` keys if the flags contain `REVERSE`.
     #[napi(catch_unwind)]
     pub fn clear(
         &self,
@@ -288,7 +290,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns the number of the last write that reads show.
+    /// Returns the number of the last write that is visible to reads.
     #[napi(catch_unwind)]
     pub fn sequence(&self, env: Env) -> napi::Result<f64> {
         let sequence = guarded(|| Ok(either!(&*self.slot.get()?, db => db.sequence())));
@@ -327,7 +329,7 @@ impl NativeDatabase {
         walk.map(NativeIterator::new).map_err(|fault| fault.into_error(env))
     }
 
-    /// Returns a promise of the number of bytes that a range takes in files.
+    /// Returns a promise of the approximate number of bytes that a range takes in files.
     #[napi(catch_unwind)]
     pub fn approximate_size(
         &self,
@@ -363,7 +365,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns a property; `undefined` for an unknown name.
+    /// Returns a property, or `undefined` if the name is unknown.
     #[napi(catch_unwind)]
     pub fn property<'env>(&self, env: &'env Env, name: String) -> napi::Result<Unknown<'env>> {
         at_once(env, || {
@@ -390,8 +392,8 @@ impl NativeDatabase {
         self.with_writer(env, |db| Ok(db.resume()?))
     }
 
-    /// Moves a database that is open for reading only to the present. Returns a promise of whether
-    /// anything has changed.
+    /// Updates a database that is open for reading only to the current state of its writer. Returns
+    /// a promise of whether anything has changed.
     #[napi(catch_unwind)]
     pub fn refresh(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.with(env, |handle| {
@@ -442,8 +444,8 @@ fn reply_of(value: Option<Bytes>, flags: u32) -> Reply {
     }
 }
 
-/// Deletes up to `limit` of the keys that `moment` shows in a range: the first ones, or the last
-/// ones if `is_reverse`.
+/// Deletes up to `limit` of the keys that are present in a range of the snapshot `moment`: the
+/// first keys, or the last ones if `is_reverse`.
 fn delete_some(
     db: &Db,
     moment: &Snapshot,

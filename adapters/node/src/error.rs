@@ -17,7 +17,8 @@ pub enum Fault {
     SnapshotNotOpen,
     /// The call was aborted.
     Aborted,
-    /// A text that needs no code: misuse by the JavaScript side, or a panic, which is a bug.
+    /// An error without a code: misuse by the JavaScript code of this package, or a panic. Either
+    /// is a bug.
     Other(String),
 }
 
@@ -74,7 +75,7 @@ impl Fault {
     }
 }
 
-/// Returns the code of an error: classic-level's, where it has one.
+/// Returns the code of an error, which is classic-level's if classic-level has one.
 fn code_of(error: &Error) -> Option<&'static str> {
     match error {
         Error::Io { .. } => Some("LEVEL_IO_ERROR"),
@@ -86,8 +87,8 @@ fn code_of(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Returns the text of an error, which begins with LevelDB's prefix for its kind, and names options
-/// as JavaScript does.
+/// Returns the text of an error, which begins with LevelDB's prefix for the kind of error, and
+/// names options as JavaScript does.
 fn text_of(error: &Error) -> String {
     match error {
         Error::DatabaseMissing { path } => {

@@ -1,6 +1,6 @@
-//! Keys and entries in one piece of memory, which crosses to JavaScript and back at once.
+//! Keys and entries in one buffer, which is passed to or from JavaScript in one step.
 //!
-//! Numbers are 32 bits, little-endian. `lib/frames.js` has the other side.
+//! Numbers have 32 bits and are little-endian. `lib/frames.js` is the JavaScript side.
 //!
 //! ```text
 //! keys:    { length · key }                                   getMany, hasMany
@@ -13,7 +13,7 @@ use minikv::{Bytes, WriteBatch};
 
 use crate::error::Fault;
 
-/// The length that stands for no value.
+/// The length that means that there is no value.
 const NONE: u32 = u32::MAX;
 
 fn malformed() -> Fault {
@@ -87,7 +87,7 @@ pub fn values(values: &[Option<Bytes>]) -> Result<Vec<u8>, Fault> {
     Ok(frames)
 }
 
-/// Entries of an iterator, as they are read.
+/// The entries of one read of an iterator, as frames.
 pub struct Entries {
     frames: Vec<u8>,
     pub count: usize,
@@ -111,7 +111,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Returns the frames. `is_end` means that no entry comes after these.
+    /// Returns the frames. `is_end` means that no entries follow these.
     pub fn finish(mut self, is_end: bool) -> Vec<u8> {
         self.frames[0] = u8::from(is_end);
         self.frames

@@ -10,10 +10,10 @@ use crate::error::Fault;
 use crate::job::{Job, Reply, start};
 use crate::walk::Walk;
 
-/// A walk, and a flag that ends it.
+/// A walk over a range, and a flag that aborts its reads.
 struct Shared {
-    /// `None` when closed. Locked during a read; abstract-level ensures that no other call needs it
-    /// then.
+    /// `None` when closed. Locked during a read; abstract-level ensures that no other call needs
+    /// the walk during a read.
     walk: Mutex<Option<Walk>>,
     is_aborted: AtomicBool,
 }
@@ -39,8 +39,8 @@ impl NativeIterator {
 
 #[napi]
 impl NativeIterator {
-    /// Returns a promise of the next entries, as frames: at most `entries`, and none after the one
-    /// that makes them exceed `bytes` bytes.
+    /// Returns a promise of the next entries, as frames: at most `entries` of them. Reading stops
+    /// when their size exceeds `bytes` bytes.
     #[napi(catch_unwind)]
     pub fn read(&self, entries: u32, bytes: f64) -> AsyncTask<Job> {
         let shared = self.shared.clone();
@@ -60,7 +60,7 @@ impl NativeIterator {
         }
     }
 
-    /// Ends the read that is under way, and all later ones.
+    /// Aborts the running read and all later reads.
     #[napi(catch_unwind)]
     pub fn abort(&self) {
         self.shared.is_aborted.store(true, Relaxed);

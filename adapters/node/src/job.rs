@@ -48,7 +48,7 @@ impl Reply {
 /// Work that a thread of libuv does.
 type Work = Box<dyn FnOnce() -> Result<Reply, Fault> + Send>;
 
-/// A call under way.
+/// A call that runs on a thread of libuv.
 pub struct Job(Option<Work>);
 
 /// Starts `work` on a thread of libuv, and returns a promise of its result.
@@ -64,7 +64,7 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
 /// Runs `work` here, on the event loop, and returns the JavaScript value of its result.
 ///
 /// # Errors
-/// The exception for the error of `work`.
+/// The error of `work`, as a JavaScript exception.
 pub fn at_once<'env>(
     env: &'env Env,
     work: impl FnOnce() -> Result<Reply, Fault>,

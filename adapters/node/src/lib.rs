@@ -1,8 +1,8 @@
 //! minikv for Node.js: the native module behind the JavaScript class `MinikvLevel`.
 //!
-//! JavaScript has checked the arguments and put them into frames ([`frames`]). Calls that may wait
-//! for the disk are jobs ([`job`]) on the threads of libuv. The state that a read shows is fixed on
-//! the event loop, when the read is called; the job does the rest.
+//! JavaScript checks the arguments and encodes them as frames ([`frames`]). Calls that may wait for
+//! the disk are jobs ([`job`]) on the threads of libuv. The state that a read sees is chosen on the
+//! event loop, at the time of the call; the job does the rest.
 
 mod database;
 mod error;

@@ -23,7 +23,7 @@ pub struct OpenOptions {
 
 /// Returns a size or a number, clamped to LevelDB's limits.
 fn size(number: f64, least: u32, most: u32) -> usize {
-    // JavaScript has checked that it is whole and not negative.
+    // JavaScript has checked that the number is an integer and not negative.
     number.clamp(f64::from(least), f64::from(most)) as usize
 }
 

@@ -1,8 +1,9 @@
-//! Open databases: what their JavaScript objects share with calls, and their orderly end.
+//! Open databases: the state that a JavaScript object shares with its calls, and closing it in the
+//! right order.
 //!
-//! JavaScript closes a database when its calls are over. Otherwise it is closed by the end of its
-//! environment, after the calls that are under way, or by the garbage collector, on a thread of its
-//! own.
+//! Usually JavaScript closes a database when its calls have ended. If it does not, the database is
+//! closed when its Node.js environment ends, after the running calls, or when the garbage collector
+//! finds it, on a separate thread.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl Handle {
     /// Returns the database if it is open for writing.
     ///
     /// # Errors
-    /// If it is open for reading only.
+    /// [`Fault::ReadOnly`] if the database is open for reading only.
     pub fn writer(&self) -> Result<&Db, Fault> {
         match self {
             Handle::Writer(db) => Ok(db),
@@ -63,10 +64,10 @@ pub struct Opening {
     pub is_shared: bool,
 }
 
-/// The databases of this process that its threads share, by their directories.
+/// The databases that threads of this process share, by directory.
 static SHARED: Mutex<Option<HashMap<PathBuf, Weak<Handle>>>> = Mutex::new(None);
 
-/// Locks `mutex`; a panic of an earlier holder changes nothing.
+/// Locks `mutex`, even if an earlier holder has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -83,7 +84,8 @@ impl Opening {
             return Ok(handle);
         }
         let handle = self.open_alone()?;
-        // Only now does the directory surely exist, so that its path can be canonicalized.
+        // The path can be canonicalized only now, because the directory may have been missing
+        // before.
         shared.insert(one_name(&path), Arc::downgrade(&handle));
         Ok(handle)
     }
@@ -108,9 +110,10 @@ struct Opened {
 }
 
 impl Opened {
-    /// Closes the database unless others share it.
+    /// Closes the database unless other threads share it.
     fn close(self) -> Result<(), Fault> {
-        // An open of the same shared database waits for this lock until the close is over.
+        // A thread that opens the same shared database waits for this lock until the close has
+        // ended.
         let mut shared = self.is_shared.then(|| lock(&SHARED));
         let Some(handle) = Arc::into_inner(self.handle) else { return Ok(()) };
         if let Some(shared) = shared.as_mut().and_then(|shared| shared.as_mut()) {
@@ -120,7 +123,7 @@ impl Opened {
     }
 }
 
-/// The place of a database, which is open or not.
+/// Holds a database while it is open; empty otherwise.
 #[derive(Default)]
 pub struct Slot {
     /// Locked only briefly, so the event loop may wait for it.
@@ -139,12 +142,12 @@ impl Slot {
     /// Returns the open database.
     ///
     /// # Errors
-    /// If it is not open.
+    /// [`Fault::NotOpen`] if the database is not open.
     pub fn get(&self) -> Result<Arc<Handle>, Fault> {
         lock(&self.opened).as_ref().map(|opened| opened.handle.clone()).ok_or(Fault::NotOpen)
     }
 
-    /// Closes the database if it is open. Calls must be over.
+    /// Closes the database if it is open. All calls must have ended.
     pub fn close(&self) -> Result<(), Fault> {
         let opened = lock(&self.opened).take();
         opened.map_or(Ok(()), Opened::close)
@@ -154,7 +157,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(opened) = lock(&self.opened).take() {
-            // Waits for background work, which the garbage collector should not do.
+            // Closing waits for background work, so it must not run in the garbage collector.
             thread::spawn(move || drop(opened.close()));
         }
     }

@@ -15,8 +15,8 @@ pub fn destroy(path: String) -> AsyncTask<Job> {
     })
 }
 
-/// Repairs the database, and returns a promise of a report, as JSON. With `dry_run`, only the
-/// report is made.
+/// Repairs the database, and returns a promise of a report, as JSON. With `dry_run`, only makes the
+/// report and changes nothing.
 #[napi(catch_unwind)]
 pub fn repair(path: String, dry_run: bool) -> AsyncTask<Job> {
     start(move || {

@@ -1,4 +1,5 @@
-//! Walks over a range, in one direction, that return many entries at once.
+//! Iteration over a range, in one direction, that reads many entries at once. One such iteration is
+//! a walk.
 
 use std::mem;
 use std::ops::Bound;
@@ -41,14 +42,14 @@ enum Place {
     End,
 }
 
-/// A place in a range of a database, as a snapshot shows it.
+/// A position in a range of a snapshot.
 pub struct Walk {
     snapshot: Snapshot,
     plan: Plan,
-    /// Created by the first read, because that may read from the disk.
+    /// Created by the first read, because creating a cursor may read from the disk.
     cursor: Option<Cursor>,
     place: Place,
-    /// The error that ended the last read, after entries that were returned before it.
+    /// The error that ended the last read. Later reads return it, too, until the next seek.
     fault: Option<Fault>,
 }
 
@@ -65,11 +66,11 @@ impl Walk {
         self.fault = None;
     }
 
-    /// Continues reading until there are `entries` entries, or more than `bytes` bytes of them, or
-    /// no more in the range. Returns them as frames.
+    /// Reads on until `entries` entries have been read, or their size exceeds `bytes` bytes, or the
+    /// range ends. Returns the entries as frames.
     ///
-    /// Errors of the cursor. If entries were read before the error, they are returned, and the next
-    /// read returns the error.
+    /// Returns an error of the cursor if no entry was read before the error. Otherwise returns the
+    /// entries, and the next read returns the error.
     pub fn read(
         &mut self,
         entries: usize,
@@ -145,7 +146,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether a walk that has reached `key` has left the range.
+    /// Returns whether a walk that has reached `key` has passed the end of the range.
     fn is_past(&self, key: &[u8]) -> bool {
         if self.is_reverse { self.is_before(key) } else { self.is_after(key) }
     }

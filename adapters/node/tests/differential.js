@@ -1,9 +1,10 @@
 'use strict'
 
-// Does the same random operations with minikv and with classic-level, which is LevelDB, and
+// Performs the same random operations with minikv and with classic-level, which uses LevelDB, and
 // compares what they return: node differential.js [steps] [seed]
 //
-// Now and then both databases are closed, and each library continues with the other's directory.
+// From time to time, both databases are closed, and each library continues with the other's
+// directory.
 
 const assert = require('assert')
 const fs = require('fs')
@@ -27,7 +28,7 @@ class Pair {
     return new Pair(call(this.both[0], 0), call(this.both[1], 1))
   }
 
-  // Calls both, and checks that they return the same, or fail with the same code.
+  // Calls both objects, and checks that they return the same value or fail with the same code.
   async same (call, what) {
     const outcomes = await Promise.all(this.both.map(async (one, index) => {
       try {
@@ -41,7 +42,7 @@ class Pair {
   }
 }
 
-// Returns `value` with each Buffer replaced by a text that no string equals.
+// Returns `value` with each Buffer replaced by a text that differs from all strings in the test.
 function plain (value) {
   if (value instanceof Uint8Array) return `bytes ${Buffer.from(value).toString('hex')}`
   if (Array.isArray(value)) return value.map(plain)
@@ -74,7 +75,8 @@ class Run {
     await this.putLast()
   }
 
-  // Puts a key that is always there: a seek in an empty database ends the process of classic-level.
+  // Puts a key so that the database is never empty: with classic-level, a seek in an empty database
+  // ends the process.
   async putLast () {
     await this.dbs.same((db) => db.put('zzz', 'the last'), 'put')
   }
@@ -107,7 +109,7 @@ class Run {
     }
   }
 
-  // Returns the encoding that keeps `data` as it is.
+  // Returns an encoding that leaves `data` unchanged.
   encodingOf (data) {
     return typeof data === 'string' ? 'utf8' : this.random.of(['buffer', 'view'])
   }
@@ -119,7 +121,7 @@ class Run {
     return (index) => snapshot === null ? {} : { snapshot: snapshot.both[index] }
   }
 
-  // Returns a function from the index of a library to options.
+  // Returns a function that maps the index of a library to options.
   readOptions () {
     const snapshot = this.snapshotOption()
     const valueEncoding = this.random.of(ENCODINGS)
@@ -138,7 +140,8 @@ class Run {
     return range
   }
 
-  // Returns a function from the index of a library to options, and the method that takes them.
+  // Returns a function that maps the index of a library to options, and the method that takes the
+  // options.
   iteration () {
     const mode = this.random.of(['iterator', 'iterator', 'keys', 'values'])
     const range = this.range()
@@ -147,7 +150,7 @@ class Run {
     // With neither keys nor values, classic-level returns no entry at all.
     if (this.random.oneIn(4)) more[this.random.of(['keys', 'values'])] = false
     if (this.random.oneIn(4)) more.highWaterMarkBytes = this.random.of([0, 1, 100, 1 << 20])
-    // Bounds are bytes; keys are decoded as text afterwards, now and then.
+    // Sometimes, keys are decoded as text; bounds that are bytes are then converted to text.
     const keyEncoding = this.random.oneIn(2) ? 'buffer' : 'utf8'
     const bounds = Object.fromEntries(Object.entries(range).map(([name, bound]) => {
       const isText = keyEncoding === 'utf8' && bound instanceof Buffer
@@ -349,7 +352,7 @@ class Run {
     }, 'sublevel')
   }
 
-  // Opens both databases again; each library with the other's directory, now and then.
+  // Reopens both databases. Sometimes each library opens the other's directory.
   async reopen () {
     if (!this.random.oneIn(20)) return
     await this.close()

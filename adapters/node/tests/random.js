@@ -8,7 +8,7 @@ class Random {
     this.#state = seed >>> 0
   }
 
-  // Returns an integer from 0 to `end`, excluded.
+  // Returns an integer from 0 up to but excluding `end`.
   below (end) {
     this.#state = (this.#state + 0x9e3779b9) >>> 0
     let mixed = Math.imul(this.#state ^ (this.#state >>> 16), 0x21f0aaad)
@@ -16,7 +16,7 @@ class Random {
     return ((mixed ^ (mixed >>> 15)) >>> 0) % end
   }
 
-  // Returns true once in `times` times.
+  // Returns true with a probability of 1 in `times`.
   oneIn (times) {
     return this.below(times) === 0
   }

@@ -1,4 +1,5 @@
-// Uses of the package that the compiler checks, and errors that it must find. Nothing of it is run.
+// Uses of the package that the compiler checks, and errors that it must find. Nothing in this file
+// is run.
 
 import { MinikvLevel, OpenOptions, VerifyReport } from '..'
 

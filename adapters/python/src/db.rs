@@ -174,8 +174,8 @@ impl DB {
         self.delete_key(py, key, sync)
     }
 
-    /// Deletes the keys from start to stop, all at once; None means no bound. The cost does not
-    /// depend on the number of keys.
+    /// Deletes the keys from start up to but excluding stop, atomically; None means no bound. The
+    /// cost does not depend on the number of keys.
     #[pyo3(signature = (start, stop, *, sync=false))]
     fn delete_range(
         &self,

@@ -191,8 +191,7 @@ impl Walk {
     ///
     /// # Errors
     /// An error of the cursor that occurs before this read has found an entry. A later error ends
-    /// this read without being returned; the next read in that direction meets the error again and
-    /// returns it.
+    /// this read without being returned; the next read in that direction fails with it.
     pub fn read(&mut self, step: Step) -> Result<bool> {
         if self.has_read(step) {
             return Ok(true);

@@ -8,12 +8,13 @@
 extern "C" {
 #endif
 
-/* Opens a database for reading, beside a writer or on a read-only medium. Changes nothing and takes
-   no lock. Writes through the handle fail; leveldb_close closes it. */
+/* Opens a database for reading only, even while another process writes to it, or on a read-only
+   medium. Changes nothing and takes no lock. Writes through the handle fail; leveldb_close closes
+   the handle. */
 leveldb_t* minikv_open_read_only(const leveldb_options_t* options, const char* name, char** errptr);
 
-/* Moves a handle of minikv_open_read_only to the present state of the files. Returns whether the
-   state has changed. */
+/* Updates a handle from minikv_open_read_only to the current state of the files. Returns whether
+   the state has changed. */
 uint8_t minikv_refresh(leveldb_t* db, char** errptr);
 
 /* Writes everything in memory to tables. */
@@ -34,18 +35,18 @@ void minikv_delete_range(leveldb_t* db, const leveldb_writeoptions_t* options,
 /* Copies the database into the directory name, which must be empty or missing. */
 void minikv_checkpoint(leveldb_t* db, const char* name, char** errptr);
 
-/* Reports as JSON. NULL after an error. */
+/* Functions that return a report as JSON, or NULL after an error. */
 char* minikv_stats_json(leveldb_t* db, char** errptr);
 char* minikv_explain_json(leveldb_t* db, const leveldb_readoptions_t* options, const char* key,
                           size_t keylen, char** errptr);
 char* minikv_filter_advice_json(leveldb_t* db, char** errptr);
 /* Reads all files of a database; its field "fault_count" is 0 if they are sound. */
 char* minikv_verify_json(const leveldb_options_t* options, const char* name, char** errptr);
-/* Repairs a database; with dry_run, only reports. */
+/* Repairs a database. With dry_run, changes nothing and only returns the report. */
 char* minikv_repair_json(const leveldb_options_t* options, const char* name, uint8_t dry_run,
                          char** errptr);
 
-/* Filters of new tables: none, LevelDB's, one for a whole table, or both. */
+/* Filters of new tables: none, one for each block as in LevelDB, one for a whole table, or both. */
 enum {
   minikv_filter_none = 0,
   minikv_filter_block = 1,
@@ -55,7 +56,7 @@ enum {
 void minikv_options_set_filter_layout(leveldb_options_t*, int layout, int bits_per_key);
 void minikv_options_set_filter_at_level(leveldb_options_t*, int level, int layout,
                                         int bits_per_key);
-/* Continues the last log at open. Default: 0. */
+/* Makes an open continue the last log instead of starting a new one. Default: 0. */
 void minikv_options_set_reuse_logs(leveldb_options_t*, uint8_t);
 /* Lets the log that is being written end in zeros. Default: 1. */
 void minikv_options_set_preallocate_logs(leveldb_options_t*, uint8_t);
@@ -63,8 +64,9 @@ void minikv_options_set_preallocate_logs(leveldb_options_t*, uint8_t);
    before a database is opened with the comparator. Default: 0. */
 void minikv_comparator_set_equal_means_same_bytes(leveldb_comparator_t*, uint8_t);
 
-/* Transactions read the state of one moment and their own writes. The commit returns 1, or 0 and an
-   error; an error that begins with "Conflict: " means that something that was read has changed.
+/* A transaction reads the database as it was when the transaction began, and its own writes. The
+   commit returns 1, or 0 and an error; an error that begins with "Conflict: " means that something
+   that the transaction has read was changed by another write.
    Destroy a transaction even after its commit, and before its database is closed. */
 typedef struct minikv_transaction_t minikv_transaction_t;
 minikv_transaction_t* minikv_transaction_begin(leveldb_t* db, char** errptr);

@@ -15,11 +15,11 @@ struct snapshot {
   const leveldb_snapshot_t* of[2];
 };
 
-/* A database of each library with the same contents, open or not, existing or not. */
+/* Two databases with the same contents, one of each library. They may be closed or missing. */
 struct slot {
   char path[2][PATH_BYTES];
   leveldb_t* db[2];
-  struct settings settings; /* while it is open */
+  struct settings settings; /* while the databases are open */
   struct iterator iterators[NUM_ITERATORS];
   struct snapshot snapshots[NUM_SNAPSHOTS];
   int order;
@@ -30,7 +30,7 @@ struct slot {
 static struct slot slots[NUM_SLOTS];
 static leveldb_readoptions_t* read_options[2];
 static leveldb_writeoptions_t* write_options[2];
-/* Runs a shell command on both directories of a slot: %s is the directory. */
+/* Runs a shell command on both directories of a slot. %s in the format is the directory. */
 static void shell(const struct slot* slot, const char* format) {
   for (int at = 0; at < 2; at++) {
     char command[3 * PATH_BYTES];
@@ -160,8 +160,8 @@ static void move(struct iterator* it) {
     note("seek %.*s", (int)key.length, key.at);
     EACH(leveldb_iter_seek)(it->of[at], key.at, key.length);
   } else if (it->valid) {
-    /* Seeks the iterator's own key. LevelDB gets a copy, because after a step backwards a seek
-       overwrites its own target. */
+    /* Seeks the iterator's own key. LevelDB gets a copy of the key, because after a step backwards
+       a seek in LevelDB overwrites the iterator's key while it reads it. */
     static char copy[MAX_KEY];
     const char* key[2];
     size_t length[2];

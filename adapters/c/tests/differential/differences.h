@@ -1,16 +1,17 @@
 /* Everything in which the two libraries may differ in this program.
 
-   Errors are listed below, by patterns of fnmatch. Other differences are handled where they occur:
+   Errors are listed below, as patterns of fnmatch. Other differences are handled where they occur:
    - numbers in properties, and approximate sizes, because tables differ (`keep_comparable`,
      `sizes`);
-   - after a step backwards, a LevelDB iterator that seeks its own key overwrites it (`move`);
-   - a repair of LevelDB's may change contents (`repair`), and its directory `lost` survives
+   - after a step backwards, a LevelDB iterator overwrites its own key when it seeks it (`move`);
+   - LevelDB's repair may change the contents (`repair`), and its directory `lost` survives
      `destroy`;
-   - a failed open of LevelDB's leaves a directory (`wrong_open`);
-   - after damage, iterators of LevelDB's may continue (`open_damaged`).
-   Left out, because LevelDB then does something undefined or loses data: an unknown compression
-   that is not replaced, a repair of an open database, a missing CURRENT with create_if_missing,
-   null pointers that c.h does not allow, and filters that distinguish equal keys. */
+   - LevelDB leaves a directory after a failed open (`wrong_open`);
+   - LevelDB's iterators may continue after damage (`open_damaged`).
+   Not tested, because LevelDB's behaviour is then undefined or loses data: an unknown compression
+   that no known one replaces, a repair of an open database, a missing CURRENT with
+   create_if_missing, null pointers that c.h does not allow, and filters that distinguish equal
+   keys. */
 #ifndef DIFFERENCES_H_
 #define DIFFERENCES_H_
 

@@ -33,13 +33,13 @@ static void destroy(struct slot* slot) {
   slot->exists = 0;
 }
 
-/* Number of repairs that changed the contents of LevelDB's database, and not of minikv's. */
+/* Number of repairs that changed the contents of LevelDB's database, but not of minikv's. */
 static unsigned long reordered = 0;
 
 
-/* Repairs a database that is open, and opens it again. minikv's repair keeps the contents.
-   LevelDB's puts all tables into level 0, where an old version of a key may come before a newer
-   one; if that changes the contents, both libraries start again with an empty database. */
+/* Closes a database, repairs it, and opens it again. minikv's repair keeps the contents.
+   LevelDB's repair puts all tables into level 0, where an old version of a key may come before a
+   newer one; if that changes the contents, both libraries start again with an empty database. */
 static void repair(struct slot* slot) {
   uint64_t before = hash_of(slot, OURS);
   close_slot(slot);
@@ -71,8 +71,8 @@ static void open_wrongly(struct slot* slot, const struct settings* set, int crea
   if (failed() != 2 || db[THEIRS] != NULL || db[OURS] != NULL) fail("a wrong open did not fail");
 }
 
-/* LevelDB's failed opens create the directory and leave a log of messages in it; minikv's do
-   not. */
+/* Makes opens that fail. In LevelDB, they create the directory and leave a log of messages in it;
+   in minikv, they do not. */
 static void wrong_open(struct slot* slot) {
   struct slot wrong = *slot;
   int is_open = slot->db[OURS] != NULL, kind = chance(4);
@@ -104,7 +104,8 @@ enum {
   NO_TABLE, CUT_TABLE, CHANGED_TABLE, NO_LOG, CUT_LOG, NUM_DAMAGES
 };
 
-/* Returns the path of one file, at random but the same for both copies, or NULL. */
+/* Returns the path of a file that matches the pattern, or NULL if there is none. The number chooses
+   the file, so that it is the same one in both copies of a directory. */
 static const char* one_file(const char* directory, const char* pattern, unsigned number) {
   static char path[PATH_BYTES];
   glob_t found;
@@ -133,7 +134,7 @@ static void change_byte(const char* path, long offset, int by) {
   fclose(file);
 }
 
-/* Damages the database in the directory. The same numbers do the same damage. */
+/* Damages the database in the directory. The same arguments do the same damage. */
 static void damage(const char* directory, int kind, unsigned number, unsigned place, int by) {
   const char* patterns[] = {"CURRENT",   "CURRENT", "CURRENT",    "CURRENT",    "MANIFEST-*",
                             "MANIFEST-*", "*.ldb",   "*.ldb", "*.ldb", "*.log", "*.log"};
@@ -153,8 +154,8 @@ static void damage(const char* directory, int kind, unsigned number, unsigned pl
   }
 }
 
-/* Opens a damaged copy of one library's directory with both. Both report damage, at the open or in
-   a scan, or both have the same contents. */
+/* Opens a damaged copy of one library's directory with both libraries. Either both must report
+   damage, at the open or in a scan, or both must have the same contents. */
 static void open_damaged(struct slot* slot) {
   struct slot copy = {.order = slot->order};
   int kind = chance(NUM_DAMAGES), number = chance(1000), by = 1 << chance(8), from = chance(2);

@@ -125,7 +125,7 @@ static void same_number(const char* what, const long number[2]) {
    swapped. */
 static const char* home;
 
-/* Writes "HOME/_" for the directories of both libraries, in place. */
+/* Replaces the directories of both libraries in the text with "HOME/_". */
 static void hide_paths(char* text) {
   size_t length = strlen(home);
   for (char* at = text; (at = strstr(at, home)) != NULL; at += length) {
@@ -144,8 +144,8 @@ static void set_older_errors(void) {
   }
 }
 
-/* Compares the errors of the last call and frees them. Returns whether it failed. A string that
-   was there before stays if a call succeeds. */
+/* Compares the errors of the last call and frees them. Returns whether the call failed. If a
+   call succeeds, it must leave the string that was stored before. */
 static int failed(void) {
   int is[2];
   for (int at = 0; at < 2; at++) {

@@ -153,7 +153,7 @@ static uint8_t may_match(void* state, const char* key, size_t length, const char
   }
 }
 
-/* Objects that databases use. One without users is replaced from time to time. */
+/* A pair of objects that databases use. From time to time, a pair without users is replaced. */
 struct shared {
   void* object[2];
   int users;
@@ -215,7 +215,7 @@ static void replace_object(void) {
   if (caches[kind].users == 0) drop_cache(kind), make_cache(kind);
 }
 
-/* Options of one open, and the shared objects in them; cache is -1 for the library's own. */
+/* Options of one open, and the shared objects in them. A cache of -1 is the library's own cache. */
 struct settings {
   leveldb_options_t* options[2];
   leveldb_env_t* env[2];
@@ -243,7 +243,7 @@ static void set_sizes(leveldb_options_t* const options[2]) {
 /* Makes options with random settings for databases in this order. */
 static struct settings random_settings(int order) {
   struct settings set = {.order = order};
-  /* Bloom and first bytes tell keys apart that are equal in the order of letters. */
+  /* BLOOM and FIRST_BYTES distinguish keys that are equal in the order BY_LETTERS. */
   set.filter = order == BY_LETTERS ? PICK(NO_FILTER, EVERYTHING, NOTHING_STORED)
                                    : (long)chance(NUM_FILTERS);
   set.cache = (int)chance(NUM_CACHES + 1) - 1;

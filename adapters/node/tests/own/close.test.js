@@ -145,7 +145,7 @@ test('the garbage collector may take what was not closed', async (t) => {
       const wait = setInterval(() => globalThis.gc(), 10)
       await collected
       clearInterval(wait)
-      // Nobody closed the database, so a thread does.
+      // Nothing has closed the database, so a thread closes it after the garbage collection.
       for (;;) {
         const again = new MinikvLevel(location)
         try {
@@ -161,7 +161,7 @@ test('the garbage collector may take what was not closed', async (t) => {
   assert.deepStrictEqual(await end(child), calm)
 })
 
-// Starts `source` in a worker thread, which has `MinikvLevel` and `location`.
+// Runs `source` in a worker thread, with the variables `MinikvLevel` and `location`.
 function inWorker (source, location) {
   const head = `
     const { parentPort, workerData } = require('worker_threads')
@@ -244,7 +244,8 @@ test('who opens a shared database waits until it is closed', async (t) => {
     await before.put('round', `${n}`)
     const after = new MinikvLevel(location, { multithreading: true })
     const closing = before.close()
-    // The rounds open at times from before the close to after its end, in steps of 20 microseconds.
+    // The rounds wait for different times, in steps of 20 microseconds: some open the database
+    // during the close, others after it.
     const until = process.hrtime.bigint() + BigInt(n % 60) * 20_000n
     while (process.hrtime.bigint() < until) await new Promise((resolve) => setImmediate(resolve))
     await after.open()

@@ -119,7 +119,7 @@ test('damage is an error with a code, and not a missing key', async (t) => {
   await assert.rejects(db.iterator().all(), corruption)
   await assert.rejects(db.clear({ limit: 1000 }), corruption)
 
-  // An iterator returns all that lies before the damage.
+  // An iterator returns all entries before the damage.
   for (const reverse of [false, true]) {
     const iterator = db.keys({ reverse })
     const found = []
@@ -127,7 +127,7 @@ test('damage is an error with a code, and not a missing key', async (t) => {
       for (let key; (key = await iterator.next()) !== undefined;) found.push(key)
     }, corruption)
     await assert.rejects(iterator.next(), corruption)
-    // Backwards, an entry is known once the one before it in the file was read.
+    // Backwards, an entry is returned only after the entry before it in the file was read.
     const sound = reverse
       ? keys.slice(keys.indexOf(bad.at(-1)) + 2).reverse()
       : keys.slice(0, keys.indexOf(bad[0]))

@@ -7,7 +7,7 @@ const { Frames, FrameReader } = require('../../lib/frames')
 const { Reader } = require('../../lib/reader')
 const { Writer } = require('../../lib/writer')
 
-// A native database whose calls end when the test says so.
+// A fake native database whose calls end only when the test ends them.
 class Fake {
   calls = []
   number = 0
@@ -67,7 +67,7 @@ test('gets wait for each other when as many calls are under way as there are thr
   const gets = Array.from({ length: 7 }, (_, n) => reader.get('key-' + n, 0))
   assert.deepStrictEqual(native.names(), Array(4).fill('get'))
   assert.strictEqual(native.snapshots, 1)
-  // Gets after a write, and gets with other flags, form groups of their own.
+  // Gets after a write, and gets with other flags, form separate groups.
   native.number++
   const after = [reader.get('after', 0), reader.get('after too', 0)]
   const other = reader.get('other', AS_BUFFER)
@@ -92,7 +92,7 @@ test('gets wait for each other when as many calls are under way as there are thr
   assert.deepStrictEqual(await Promise.all(gets.slice(4)), ['4', '5', '6'])
   assert.deepStrictEqual(await other, Buffer.from('bytes'))
 
-  // Gets of a group that fails are made one by one, at the same moment.
+  // If a group fails, its gets are repeated one by one, on the same snapshot.
   native.calls[5].reject(new Error('one of them'))
   await settled()
   assert.deepStrictEqual(native.calls[7].arguments_.slice(0, 2), ['after', 0])
@@ -143,7 +143,7 @@ test('writes make groups, in their order', async () => {
   }
   ;(await next(['write', ['first'], false]))()
   await first
-  // A synced write makes its whole group synced.
+  // One synced write makes the write of its whole group synced.
   ;(await next(['write', ['a', 'b', 'c'], true]))()
   await Promise.all(some)
   ;(await next(['clear', undefined, undefined]))('cleared')

@@ -16,7 +16,7 @@ const WRONG = [
   [Buffer.alloc(9), 1e300, new Date()], [Object.create(null), () => {}]
 ]
 
-// Calls every method of `native` with wrong arguments: each returns, or throws, or rejects.
+// Calls every method of `native` with wrong arguments. Each call must return, throw or reject.
 async function misuse (native) {
   let failures = 0
   for (const name of Object.getOwnPropertyNames(Object.getPrototypeOf(native))) {
@@ -35,7 +35,7 @@ async function misuse (native) {
 }
 
 test('wrong arguments of the native module are errors', async (t) => {
-  // Some of the arguments are taken for paths.
+  // Some calls use the arguments as paths, so the test works in a new directory.
   process.chdir(fs.mkdtempSync(path.join(os.tmpdir(), 'minikv-')))
   const database = new binding.NativeDatabase()
   const before = await misuse(database)

@@ -35,7 +35,7 @@ test('open names an option that is wrong', async (t) => {
   const db = new MinikvLevel(place(t), { passive: true })
   await db.open()
   await db.close()
-  // abstract-level converts these two to booleans.
+  // abstract-level converts the values of these two options to booleans.
   const others = WRONG.filter(([name]) => !['createIfMissing', 'errorIfExists'].includes(name))
   for (const [name, value, type, message] of others) {
     await assert.rejects(db.open({ [name]: value }), (error) => {
@@ -76,7 +76,7 @@ test('null and undefined stand for the default', async (t) => {
 })
 
 test('options reach the library', async (t) => {
-  // Compressible entries, which compactions split into several tables if tables are small.
+  // Entries that can be compressed. Compactions split them into several tables if tables are small.
   const sizes = {}
   for (const [name, options] of Object.entries({
     plain: { compression: false, maxFileSize: 1 << 20 },

@@ -27,7 +27,7 @@ test('a read shows the moment of its call', async (t) => {
   const db = await open(t)
   for (let n = 0; n < 200; n++) {
     await db.put('a', String(n))
-    // More calls than there are threads, so that gets wait for each other.
+    // There are more calls than threads, so that some gets have to wait.
     const before = Array.from({ length: 40 }, () => db.get('a'))
     const many = db.getMany(['a'])
     const iterator = db.values()
@@ -129,7 +129,7 @@ test('what is read keeps only itself in memory', async (t) => {
   const db = await open(t, { valueEncoding: 'buffer' })
   await fill(db)
   const values = await db.values().all()
-  // The values are slices of the pool, not of everything that was read at once.
+  // The values are slices of Node's buffer pool, not of the buffer with the whole read.
   for (const value of values) assert(value.buffer.byteLength <= Buffer.poolSize)
 })
 

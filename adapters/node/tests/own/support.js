@@ -22,7 +22,7 @@ function leftoversOf (t) {
   return leftovers.get(t)
 }
 
-// Returns the path of a directory that is not there yet.
+// Returns the path of a directory that does not exist yet.
 function place (t) {
   const home = fs.mkdtempSync(path.join(os.tmpdir(), 'minikv-'))
   leftoversOf(t).homes.push(home)
@@ -61,7 +61,7 @@ async function damaged (t) {
   return location
 }
 
-// Starts `source` in a process of its own, which has `MinikvLevel` and `location`.
+// Runs `source` in a new process, with the variables `MinikvLevel` and `location`.
 function start (source, location, ...flags) {
   const index = JSON.stringify(path.join(__dirname, '../..'))
   const head = `const { MinikvLevel } = require(${index}); const location = process.argv[1];`

@@ -1,9 +1,9 @@
 /* minikv's declarations of LevelDB 1.23's C API.
 
    Objects are opaque. A function that can fail takes errptr, which points to NULL or to a string
-   from malloc: an error frees that string and puts a new one in its place; success leaves it
-   alone. Values, properties and errors that are returned come from malloc; free or leveldb_free
-   frees them. A flag of 0 means no. Pointers must not be NULL, except keys of
+   from malloc. On an error, the function frees that string and stores a new one; on success, it
+   leaves the string alone. Returned values, properties and errors come from malloc; free them with
+   free or leveldb_free. A flag of 0 means no. Pointers must not be NULL, except keys of
    leveldb_compact_range, and bytes of length 0.
 */
 #ifndef MINIKV_LEVELDB_C_H_
@@ -65,7 +65,7 @@ void leveldb_compact_range(
 void leveldb_destroy_db(const leveldb_options_t* options, const char* name, char** errptr);
 void leveldb_repair_db(const leveldb_options_t* options, const char* name, char** errptr);
 
-/* Iterators: invalid until the first seek; key and value are borrowed until the next move. */
+/* Iterators: invalid until the first seek. Keys and values stay valid until the next move. */
 void leveldb_iter_destroy(leveldb_iterator_t*);
 uint8_t leveldb_iter_valid(const leveldb_iterator_t*);
 void leveldb_iter_seek_to_first(leveldb_iterator_t*);
