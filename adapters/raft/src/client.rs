@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::kv::{Condition, Op};
+use crate::command::{Condition, Op};
 use crate::service::Text;
 use crate::service::api::{
     BatchBody, ConditionBody, ErrorBody, InitBody, JoinBody, LeaveBody, Listing, OpBody, Page,

@@ -3,6 +3,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`store`] | the store for openraft: log, state machine, snapshots; for any program |
+//! | [`command`] | the commands of clients, and their outcomes |
 //! | [`kv`] | the state machine of the service |
 //! | [`requests`] | the commands of the state machine, as bytes |
 //! | [`watch`] | the latest changes, for clients that watch |
@@ -12,6 +13,7 @@
 //! `docs/replication.md` says what is guaranteed.
 
 pub mod client;
+pub mod command;
 pub mod kv;
 pub mod requests;
 pub mod service;

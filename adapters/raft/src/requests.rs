@@ -19,7 +19,7 @@
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 
-use crate::kv::{Command, Condition, Op, Request, RequestId};
+use crate::command::{Command, Condition, Op, Request, RequestId};
 use crate::store::{Error, Result};
 
 const HAS_ID: u8 = 1;

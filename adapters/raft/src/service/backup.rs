@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Router<Arc<Node>> {
 /// Makes a snapshot of this node's state, which is as fresh as a linearizable read.
 async fn make(State(node): State<Arc<Node>>) -> ApiResult<Json<Listing>> {
     let listing = node.read(super::Read::Linearizable, |node| {
-        let (meta, snapshot) = crate::store::snapshot::build::<BasicNode>(&node.store)?;
+        let (meta, snapshot) = crate::store::build::build::<BasicNode>(&node.store)?;
         let index = meta.last_log_id.map(|id| id.index);
         Ok(Listing { id: meta.snapshot_id, index, files: snapshot.files()? })
     });

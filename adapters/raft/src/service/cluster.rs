@@ -15,8 +15,8 @@ use openraft::{BasicNode, ChangeMembers};
 use serde::{Deserialize, Serialize};
 
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::http::json;
 use crate::service::node::Node;
+use crate::service::query::json;
 
 /// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);

@@ -19,8 +19,8 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::http::Query;
 use crate::service::node::Node;
+use crate::service::query::Query;
 use crate::service::text::Text;
 use crate::watch::Change;
 

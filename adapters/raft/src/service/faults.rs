@@ -3,15 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-use axum::body::Bytes;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
-
-use crate::service::error::{ApiError, ApiResult};
-use crate::service::node::Node;
+use std::sync::{Mutex, PoisonError};
 
 /// The faults of a node.
 #[derive(Default)]
@@ -37,6 +29,11 @@ impl Faults {
         self.is_off.store(true, Ordering::SeqCst);
     }
 
+    /// Makes the node serve reads by lease whenever it believes that it is the leader.
+    pub(crate) fn trust_lease(&self) {
+        self.trusts_lease.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) async fn pass(&self) {
         if self.is_off.load(Ordering::SeqCst) {
             std::future::pending().await
@@ -48,21 +45,4 @@ impl Faults {
     pub(crate) fn trusts_lease(&self) -> bool {
         self.trusts_lease.load(Ordering::Relaxed)
     }
-}
-
-pub(crate) async fn ignore(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<()> {
-    let nodes = serde_json::from_slice(&body).map_err(|e| ApiError::bad(e.to_string()))?;
-    node.faults.ignore(nodes);
-    Ok(())
-}
-
-pub(crate) async fn trust_lease(State(node): State<Arc<Node>>) {
-    node.faults.trusts_lease.store(true, Ordering::Relaxed);
-}
-
-/// Holds back answers once the node has lost power.
-pub(crate) async fn hold(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    node.faults.pass().await;
-    response
 }

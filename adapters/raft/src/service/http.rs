@@ -5,22 +5,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::{self, Next};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::kv::{self, Command, Condition, Op, Outcome, RequestId};
-use crate::service::error::{ApiError, ApiResult, Leader};
+use crate::command::{self, Command, Condition, Op, Outcome, RequestId};
+use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
+use crate::service::query::{Query, body_of, json};
 use crate::service::reads::Read;
 use crate::service::text::{Text, decode_percent};
-use crate::service::{backup, cluster, events, report, rpc};
 
 pub(crate) const SESSION: &str = "minikv-session";
 pub(crate) const SEQUENCE: &str = "minikv-sequence";
@@ -101,115 +99,13 @@ pub(crate) struct SessionBody {
     pub(crate) session: u64,
 }
 
-/// All routes of a node.
-pub fn routes(node: &Arc<Node>) -> Router {
-    let users = Router::new()
+pub(crate) fn routes() -> Router<Arc<Node>> {
+    Router::new()
         .route("/v1/kv/{*key}", get(get_entry).put(put_entry).delete(delete_entry))
         .route("/v1/batch", post(batch))
         .route("/v1/compare-and-set", post(compare_and_set))
         .route("/v1/range", get(range))
         .route("/v1/sessions", post(open_session))
-        .route("/v1/watch", get(events::watch))
-        .merge(cluster::routes())
-        .merge(backup::routes())
-        .route("/metrics", get(report::metrics))
-        .route("/", get(report::page))
-        .layer(DefaultBodyLimit::max(node.max_request_bytes));
-    #[cfg(feature = "faults")]
-    let users = users
-        .route("/test/ignore", post(super::faults::ignore))
-        .route("/test/trust-lease", post(super::faults::trust_lease));
-    let all = users
-        .merge(rpc::routes(node))
-        .fallback(|| async { ApiError::with(StatusCode::NOT_FOUND, "no such path") })
-        .method_not_allowed_fallback(|| async {
-            ApiError::with(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
-        })
-        .layer(middleware::from_fn_with_state(node.clone(), guard))
-        .route("/health", get(report::health));
-    #[cfg(feature = "faults")]
-    let all = all.layer(middleware::from_fn_with_state(node.clone(), super::faults::hold));
-    all.with_state(node.clone())
-}
-
-/// Checks the token, redirects to the leader, and counts answers.
-async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
-    if let Some(token) = &node.token {
-        let given = request.headers().get(header::AUTHORIZATION);
-        let given = given.map_or(&b""[..], |value| value.as_bytes());
-        if !report::is_authorized(given, token.as_bytes()) {
-            let mut refused =
-                ApiError::with(StatusCode::UNAUTHORIZED, "the token is missing or wrong")
-                    .into_response();
-            let scheme = HeaderValue::from_static("Basic realm=\"minikv\"");
-            refused.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-            return refused;
-        }
-    }
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_string();
-    let mut response = next.run(request).await;
-    let status = response.status();
-    let counters = &node.counters;
-    if let Some(Leader(leader)) = response.extensions().get() {
-        let location = format!("{}://{leader}{path}", node.scheme);
-        if let Ok(location) = HeaderValue::try_from(location) {
-            response.headers_mut().insert(header::LOCATION, location);
-        }
-        counters.redirects.fetch_add(1, Ordering::Relaxed);
-    } else if status.is_client_error() {
-        counters.client_errors.fetch_add(1, Ordering::Relaxed);
-    } else if status.is_server_error() {
-        counters.server_errors.fetch_add(1, Ordering::Relaxed);
-    }
-    response
-}
-
-/// The parameters of a query, decoded.
-pub(crate) struct Query(Vec<(String, Bytes)>);
-
-impl Query {
-    pub(crate) fn parse(uri: &Uri, known: &[&str]) -> ApiResult<Query> {
-        let mut parameters = Vec::new();
-        let query = uri.query().unwrap_or_default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !known.contains(&name) {
-                let known = known.join(", ");
-                return Err(ApiError::bad(format!("`{name}` is unknown; there are {known}")));
-            }
-            if parameters.iter().any(|(earlier, _)| earlier == name) {
-                return Err(ApiError::bad(format!("`{name}` is there twice")));
-            }
-            let Some(value) = decode_percent(value) else {
-                return Err(ApiError::bad(format!("`{value}` is not percent-encoded")));
-            };
-            parameters.push((name.to_string(), Bytes::from(value)));
-        }
-        Ok(Query(parameters))
-    }
-
-    pub(crate) fn bytes(&self, name: &str) -> Option<Bytes> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
-    }
-
-    pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> ApiResult<Option<T>> {
-        let Some(value) = self.bytes(name) else { return Ok(None) };
-        let text = String::from_utf8_lossy(&value).into_owned();
-        // A number is parsed as JSON; a word becomes a string.
-        serde_json::from_str(&text)
-            .or_else(|_| serde_json::from_value(text.clone().into()))
-            .map(Some)
-            .map_err(|_| ApiError::bad(format!("`{name}` cannot be `{text}`")))
-    }
-}
-
-/// Parses a body of JSON.
-pub(crate) fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
-    serde_json::from_slice(&body_of(body)?).map_err(|e| ApiError::bad(format!("the body: {e}")))
-}
-
-fn body_of(body: Result<Bytes, BytesRejection>) -> ApiResult<Bytes> {
-    body.map_err(|rejection| ApiError::with(rejection.status(), rejection.body_text()))
 }
 
 fn checked_key(key: Bytes) -> ApiResult<Bytes> {
@@ -251,7 +147,7 @@ async fn write(
     headers: &HeaderMap,
     command: Command,
 ) -> ApiResult<(u64, Outcome)> {
-    let request = kv::Request { id: request_id(headers)?, command };
+    let request = command::Request { id: request_id(headers)?, command };
     node.counters.writes.fetch_add(1, Ordering::Relaxed);
     match tokio::time::timeout(WRITE_TIMEOUT, node.writes.apply(request)).await {
         Ok(result) => result,

@@ -3,8 +3,12 @@
 //! | file | what is in it |
 //! | --- | --- |
 //! | `node` | a node: Raft, its store, and the tasks around them |
+//! | `serve` | the listener of a node |
+//! | `routes` | the router, and what applies to all routes |
+//! | `query` | the parameters and bodies of requests |
 //! | `writes` | write requests of many clients, combined into entries of the log |
-//! | `reads` | linearizable reads, combined into rounds; reads by lease; stale reads |
+//! | `reads` | linearizable reads, reads by lease, and stale reads |
+//! | `rounds` | linearizable reads, combined into rounds |
 //! | `lease` | the time until which no other node can be leader |
 //! | `network` | messages to other nodes, and sending snapshots |
 //! | `rpc` | messages from other nodes |
@@ -18,20 +22,27 @@
 //! | `text` | keys and values in JSON and in paths |
 //! | `error` | errors as HTTP answers |
 //! | `backup` | the routes for reading a backup |
+//! | `faults`, `fault_routes` | faults on demand, in builds for tests |
 
 mod backup;
 mod cluster;
 mod error;
 mod events;
 #[cfg(feature = "faults")]
+mod fault_routes;
+#[cfg(feature = "faults")]
 mod faults;
 mod http;
 mod lease;
 mod network;
 mod node;
+mod query;
 mod reads;
 mod report;
+mod rounds;
+mod routes;
 mod rpc;
+mod serve;
 mod stream;
 mod text;
 pub mod tls;
@@ -41,9 +52,9 @@ mod writes;
 pub use cluster::Status;
 #[cfg(feature = "faults")]
 pub use faults::Faults;
-pub use http::routes;
 pub use node::{LayoutArg, Node, NodeOptions};
 pub use reads::Read;
+pub use routes::routes;
 pub use text::{Text, decode_percent, encode_percent};
 
 /// The bodies of requests and answers, for the client.

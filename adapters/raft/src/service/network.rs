@@ -24,8 +24,7 @@ use crate::kv::TypeConfig;
 use crate::service::lease::Lease;
 use crate::service::stream::{PROTOCOL, Stream};
 use crate::service::wire::{Answer, Call, Wire};
-use crate::store::transfer::Position;
-use crate::store::{SnapshotDir, SnapshotFile, Store};
+use crate::store::{Position, SnapshotDir, SnapshotFile, Store};
 
 /// Header with the number of the sending node, so that the receiver can ignore this node in tests.
 pub(crate) const FROM: HeaderName = HeaderName::from_static("raft-from");

@@ -9,14 +9,13 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use minikv::fs::{DiskFs, Fs};
 use openraft::{Config, Raft, SnapshotPolicy};
-use tokio::net::TcpListener;
 
 use crate::kv::{Kv, TypeConfig};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::lease::Lease;
 use crate::service::network::Network;
-use crate::service::reads::Rounds;
-use crate::service::tls::{Security, TlsListener};
+use crate::service::rounds::Rounds;
+use crate::service::tls::Security;
 use crate::service::wire::Wire;
 use crate::service::writes::Writes;
 use crate::store::{Layout, LogStore, StateMachine, Store, StoreOptions};
@@ -104,9 +103,7 @@ pub struct Node {
     pub(crate) faults: Arc<super::faults::Faults>,
 }
 
-const FAILURE_INTERVAL: Duration = Duration::from_millis(200);
-
-fn in_words(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String {
+pub(crate) fn in_words(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String {
     move |error| format!("{what}: {error}")
 }
 
@@ -176,56 +173,6 @@ impl Node {
             #[cfg(feature = "faults")]
             faults,
         }))
-    }
-
-    /// Serves requests until `stop` completes or Raft fails, and then stops Raft.
-    ///
-    /// # Errors
-    /// A message that says what failed.
-    pub async fn serve(
-        self: Arc<Node>,
-        options: &NodeOptions,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), String> {
-        let address = options.listen;
-        let named = address.to_string();
-        let failed = in_words(&named);
-        let listener = TcpListener::bind(address).await.map_err(|e| failed(&e))?;
-        let tls = options.security.server_config()?;
-        let router = super::routes(&self);
-        let served = async {
-            match tls {
-                Some(tls) => {
-                    let listener = TlsListener::new(listener, tls)?;
-                    axum::serve(listener, router).await
-                }
-                None => {
-                    use axum::serve::ListenerExt;
-                    let listener = listener.tap_io(|stream| {
-                        let _ = stream.set_nodelay(true);
-                    });
-                    axum::serve(listener, router).await
-                }
-            }
-        };
-        let result = tokio::select! {
-            result = served => result.map_err(|e| failed(&e)),
-            () = stop => Ok(()),
-            failure = self.failure() => Err(failure),
-        };
-        self.raft.shutdown().await.map_err(|e| in_words("Raft does not stop")(&e))?;
-        result
-    }
-
-    /// Waits until Raft stops because of an error, for example of the disk. This polls, because
-    /// waking up at each change of the metrics would slow down every write.
-    async fn failure(&self) -> String {
-        loop {
-            tokio::time::sleep(FAILURE_INTERVAL).await;
-            if let Err(error) = &self.raft.metrics().borrow().running_state {
-                return format!("Raft has stopped: {error}");
-            }
-        }
     }
 
     /// Runs blocking work off the async threads.

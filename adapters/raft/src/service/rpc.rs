@@ -1,11 +1,12 @@
 //! Messages from other nodes.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -14,19 +15,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::network::{CRC, Finish, Offer, is_accepted};
+use crate::service::network::{CRC, Finish, Offer, is_accepted, sender};
 use crate::service::node::Node;
-use crate::service::stream;
-use crate::store::transfer::Position;
-
-/// Maximum size of a message, in bytes; far more than a message with entries (see `READ_BYTES` in
-/// `log.rs`) or a list of files takes.
-pub(crate) const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
+use crate::service::stream::{MESSAGE_LIMIT_BYTES, PROTOCOL, Stream};
+use crate::store::Position;
 
 pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
     Router::new()
         .route("/raft/{to}/append", post(append_alone))
-        .route("/raft/{to}/stream", post(stream::accept))
+        .route("/raft/{to}/stream", post(accept))
         .route("/raft/{to}/vote", post(vote))
         .route("/raft/{to}/snapshot", post(offer))
         .route("/raft/{to}/chunk/{id}/{file}/{offset}", post(chunk))
@@ -44,7 +41,7 @@ async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Nex
     }
     #[cfg(feature = "faults")]
     {
-        let from = super::network::sender(request.headers());
+        let from = sender(request.headers());
         if from.is_some_and(|id| node.faults.ignores(id)) {
             return ApiError::Unavailable("cut off by a test".into()).into_response();
         }
@@ -65,12 +62,47 @@ async fn append_alone(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<V
 }
 
 /// Answers a message with entries, or a heartbeat.
-pub(crate) async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
+async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
     let answer = node.raft.append_entries(decode(message)?).await.map_err(ApiError::internal)?;
     if is_accepted(&answer) {
         node.store.log_durable().await.map_err(ApiError::internal)?;
     }
     encode(&answer)
+}
+
+/// The route: switches the protocol, and answers messages until the other side ends the connection.
+async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
+    if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
+        let what = "this path needs `Upgrade: minikv-raft`";
+        return ApiError::with(StatusCode::UPGRADE_REQUIRED, what).into_response();
+    }
+    let from = sender(request.headers());
+    tokio::spawn(async move {
+        if let Ok(upgraded) = hyper::upgrade::on(request).await {
+            // The error needs no handling: the sender notices that the connection has ended, and
+            // reconnects.
+            let _ = answer_all(&node, from, Stream::new(upgraded)).await;
+        }
+    });
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, PROTOCOL);
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+#[cfg_attr(not(feature = "faults"), expect(unused_variables, reason = "for partitions in tests"))]
+async fn answer_all(node: &Arc<Node>, from: Option<u64>, mut stream: Stream) -> io::Result<()> {
+    while let Some(message) = stream.receive().await? {
+        #[cfg(feature = "faults")]
+        if from.is_some_and(|id| node.faults.ignores(id)) {
+            return Ok(());
+        }
+        let answer = append(node, &message).await;
+        #[cfg(feature = "faults")]
+        node.faults.pass().await;
+        stream.answer(answer.as_deref().map_err(ApiError::message)).await?;
+    }
+    Ok(())
 }
 
 async fn vote(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Vec<u8>> {

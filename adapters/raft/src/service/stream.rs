@@ -12,22 +12,17 @@
 //! ```
 
 use std::io;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderValue;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 
-use crate::service::error::ApiError;
-use crate::service::network::sender;
-use crate::service::node::Node;
-use crate::service::rpc::{MESSAGE_LIMIT_BYTES, append};
-
 /// The protocol that the connection switches to.
 pub(crate) const PROTOCOL: HeaderValue = HeaderValue::from_static("minikv-raft");
+/// Maximum size of a message, in bytes; far more than a message with entries (see `READ_BYTES` in
+/// `log.rs`) or a list of files takes.
+pub(crate) const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
 const OK: u8 = 0;
 const FAILED: u8 = 1;
 
@@ -59,6 +54,14 @@ impl Stream {
         }
     }
 
+    /// Answers the last message.
+    pub(crate) async fn answer(&mut self, answer: Result<&[u8], String>) -> io::Result<()> {
+        match answer {
+            Ok(answer) => self.send(&[&[OK], answer]).await,
+            Err(what) => self.send(&[&[FAILED], what.as_bytes()]).await,
+        }
+    }
+
     async fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let mut frame = Vec::with_capacity(4 + length);
@@ -70,7 +73,7 @@ impl Stream {
     }
 
     /// Returns the next message or answer; `None` if the other side has ended the connection.
-    async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
         let length = match self.io.read_u32().await {
             Ok(length) => length as usize,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -87,42 +90,4 @@ impl Stream {
         }
         Ok(Some(content))
     }
-}
-
-/// The route: switches the protocol, and answers messages until the other side ends the connection.
-pub(crate) async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
-    if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
-        let what = "this path needs `Upgrade: minikv-raft`";
-        return ApiError::with(StatusCode::UPGRADE_REQUIRED, what).into_response();
-    }
-    let from = sender(request.headers());
-    tokio::spawn(async move {
-        if let Ok(upgraded) = hyper::upgrade::on(request).await {
-            // The error needs no handling: the sender notices that the connection has ended, and
-            // reconnects.
-            let _ = answer_all(&node, from, Stream::new(upgraded)).await;
-        }
-    });
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, PROTOCOL);
-    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
-}
-
-#[cfg_attr(not(feature = "faults"), expect(unused_variables, reason = "for partitions in tests"))]
-async fn answer_all(node: &Arc<Node>, from: Option<u64>, mut stream: Stream) -> io::Result<()> {
-    while let Some(message) = stream.receive().await? {
-        #[cfg(feature = "faults")]
-        if from.is_some_and(|id| node.faults.ignores(id)) {
-            return Ok(());
-        }
-        let answer = append(node, &message).await;
-        #[cfg(feature = "faults")]
-        node.faults.pass().await;
-        match answer {
-            Ok(answer) => stream.send(&[&[OK], &answer]).await?,
-            Err(error) => stream.send(&[&[FAILED], error.message().as_bytes()]).await?,
-        }
-    }
-    Ok(())
 }

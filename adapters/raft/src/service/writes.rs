@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::kv::{Command, Outcome, Request, TypeConfig};
+use crate::command::{Command, Outcome, Request};
+use crate::kv::TypeConfig;
 use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use minikv::{Keyspace, WriteBatch};
 
 use crate::store::error::Result;
-use crate::store::home::State;
+use crate::store::state::State;
 
 /// A keyspace that a state machine may write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

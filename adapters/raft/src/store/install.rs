@@ -14,10 +14,12 @@ use std::sync::Arc;
 use minikv::{WriteBatch, WriteOptions};
 use openraft::{Node, SnapshotMeta};
 
+use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
 use crate::store::files;
-use crate::store::home::{Current, Layout, Log, State, Store, state_name};
+use crate::store::home::{Layout, state_name};
 use crate::store::snapshot::{self, DB, SnapshotDir};
+use crate::store::state::{Current, Log, State};
 
 /// Size of the log entries that are copied in one batch, in bytes.
 const COPY_BATCH_BYTES: usize = 1 << 20;

@@ -28,8 +28,8 @@ use minikv::WriteOptions;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftLogReader, Vote};
 
+use crate::store::disk::Store;
 use crate::store::error::{Error, Result, Stored};
-use crate::store::home::Store;
 use crate::store::machine::blocking;
 use crate::store::recent::Recent;
 use crate::store::writer::{Job, committed_meta};

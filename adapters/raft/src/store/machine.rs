@@ -9,9 +9,10 @@ use openraft::{
     Snapshot, SnapshotMeta, StoredMembership,
 };
 
+use crate::store::build::build;
 use crate::store::changes::Changes;
+use crate::store::disk::Store;
 use crate::store::error::{Error, Result, Stored};
-use crate::store::home::Store;
 use crate::store::snapshot::{self, SnapshotDir};
 use crate::store::{StoreConfig, install, keys};
 
@@ -181,7 +182,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftSnapshotBuilder<C> for StateMachine<C, M
     async fn build_snapshot(&mut self) -> Stored<Snapshot<C>> {
         let store = self.store.clone();
         blocking(ErrorSubject::Snapshot(None), ErrorVerb::Write, move || {
-            let (meta, snapshot) = snapshot::build::<C::Node>(&store)?;
+            let (meta, snapshot) = build::<C::Node>(&store)?;
             Ok(Snapshot { meta, snapshot: Box::new(snapshot) })
         })
         .await

@@ -2,7 +2,10 @@
 //!
 //! | file | what is in it |
 //! | --- | --- |
-//! | `home` | the directory of a node: its contents, how it is opened and cleaned |
+//! | `home` | the directory of a node: its contents, and which state in it is live |
+//! | `state` | the databases with the log and the state |
+//! | `disk` | `Store`: log, state, current snapshot, and the transfer under way |
+//! | `open` | opening, creating and cleaning a store |
 //! | `keys` | the bytes of keys and values |
 //! | `log` | `RaftLogStorage` |
 //! | `writer` | the thread that writes the log and knows which entries are durable |
@@ -10,34 +13,42 @@
 //! | `machine` | `RaftStateMachine`, and the trait that a program implements |
 //! | `changes` | what one call of `apply` writes, as one batch |
 //! | `snapshot` | snapshots: checkpoints of the database |
+//! | `build` | making a snapshot |
 //! | `install` | replacing the database with a snapshot |
-//! | `transfer` | receiving the files of a snapshot, chunk by chunk |
+//! | `incoming`, `transfer` | receiving the files of a snapshot, chunk by chunk |
 //! | `restore` | making a new cluster from a backup |
 //! | `files`, `error` | files outside the databases; errors |
 
+pub(crate) mod build;
 pub(crate) mod changes;
+mod disk;
 pub(crate) mod error;
 mod files;
 mod home;
+mod incoming;
 mod install;
 pub(crate) mod keys;
 mod log;
 pub(crate) mod machine;
+mod open;
 mod recent;
 mod restore;
 pub(crate) mod snapshot;
-pub(crate) mod transfer;
+mod state;
+mod transfer;
 mod writer;
 
 use openraft::{Entry, RaftTypeConfig};
 
 pub use changes::{Changes, Space};
+pub use disk::Store;
 pub use error::{Error, Result};
-pub use home::{Layout, State, Store, StoreOptions};
+pub use home::{Layout, StoreOptions};
+pub use incoming::Position;
 pub use log::LogStore;
 pub use machine::{Machine, StateMachine};
 pub use snapshot::{SnapshotDir, SnapshotFile};
-pub use transfer::Position;
+pub use state::State;
 
 /// The store's requirements on openraft's type configuration. Every configuration that meets them
 /// implements this trait. A command is cloned for each reader of the latest entries, so it should

@@ -8,8 +8,10 @@ use std::path::Path;
 use minikv::{Db, WriteBatch, WriteOptions};
 use openraft::{BasicNode, LogId, Membership, StoredMembership, Vote};
 
+use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
-use crate::store::home::{Layout, Log, Store, StoreOptions};
+use crate::store::home::{Layout, StoreOptions};
+use crate::store::state::Log;
 use crate::store::{keys, snapshot};
 
 impl Store {

@@ -3,35 +3,16 @@
 //! next open removes what was received. An incomplete transfer changes nothing outside the
 //! directory `incoming/`.
 
-use minikv::fs::WriteFile;
 use openraft::{Node, SnapshotMeta};
 
+use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
 use crate::store::files;
-use crate::store::home::Store;
+use crate::store::incoming::{Incoming, Position};
 use crate::store::snapshot::{self, DB, SnapshotDir, SnapshotFile};
 
 /// Maximum number of files in a transfer: more than a database of several terabytes has.
 const MAX_FILES: usize = 1 << 20;
-
-/// A snapshot that is being received.
-pub(crate) struct Incoming {
-    id: String,
-    files: Vec<SnapshotFile>,
-    /// The position of the next chunk.
-    at: Position,
-    open: Option<Box<dyn WriteFile>>,
-}
-
-/// The position of a transfer: the index of a file in the list of files, and an offset in that
-/// file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Position {
-    /// The index of the file in the list of files.
-    pub file: usize,
-    /// The number of bytes received of this file.
-    pub offset: u64,
-}
 
 impl Store {
     /// Begins or continues the transfer of the snapshot `id`, and returns the position of the next

@@ -12,8 +12,8 @@ use openraft::LogId;
 use tokio::sync::watch;
 
 use crate::store::error::{Error, Result};
-use crate::store::home::Current;
 use crate::store::keys;
+use crate::store::state::Current;
 
 /// Called when a job is durable or has failed.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;

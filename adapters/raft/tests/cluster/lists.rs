@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use minikv_raft::client::{Client, ClientError};
-use minikv_raft::kv::{Condition, Op as Change};
+use minikv_raft::command::{Condition, Op as Change};
 use minikv_raft::service::Read;
 use stateright::semantics::SequentialSpec;
 

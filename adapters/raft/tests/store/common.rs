@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minikv::fs::Fs;
-use minikv_raft::kv::{Command, Kv, Op, Request, TypeConfig};
+use minikv_raft::command::{Command, Op, Request};
+use minikv_raft::kv::{Kv, TypeConfig};
 use minikv_raft::requests::Requests;
 use minikv_raft::store::{Layout, LogStore, Result, StateMachine, Store, StoreOptions};
 use minikv_raft::watch::Hub;

@@ -1,0 +1,57 @@
+//! The parameters and bodies of requests.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::http::Uri;
+use serde::de::DeserializeOwned;
+
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::text::decode_percent;
+
+/// The parameters of a query, decoded.
+pub(crate) struct Query(Vec<(String, Bytes)>);
+
+impl Query {
+    pub(crate) fn parse(uri: &Uri, known: &[&str]) -> ApiResult<Query> {
+        let mut parameters = Vec::new();
+        let query = uri.query().unwrap_or_default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !known.contains(&name) {
+                let known = known.join(", ");
+                return Err(ApiError::bad(format!("`{name}` is unknown; there are {known}")));
+            }
+            if parameters.iter().any(|(earlier, _)| earlier == name) {
+                return Err(ApiError::bad(format!("`{name}` is there twice")));
+            }
+            let Some(value) = decode_percent(value) else {
+                return Err(ApiError::bad(format!("`{value}` is not percent-encoded")));
+            };
+            parameters.push((name.to_string(), Bytes::from(value)));
+        }
+        Ok(Query(parameters))
+    }
+
+    pub(crate) fn bytes(&self, name: &str) -> Option<Bytes> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    }
+
+    pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> ApiResult<Option<T>> {
+        let Some(value) = self.bytes(name) else { return Ok(None) };
+        let text = String::from_utf8_lossy(&value).into_owned();
+        // A number is parsed as JSON; a word becomes a string.
+        serde_json::from_str(&text)
+            .or_else(|_| serde_json::from_value(text.clone().into()))
+            .map(Some)
+            .map_err(|_| ApiError::bad(format!("`{name}` cannot be `{text}`")))
+    }
+}
+
+/// Parses a body of JSON.
+pub(crate) fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
+    serde_json::from_slice(&body_of(body)?).map_err(|e| ApiError::bad(format!("the body: {e}")))
+}
+
+pub(crate) fn body_of(body: Result<Bytes, BytesRejection>) -> ApiResult<Bytes> {
+    body.map_err(|rejection| ApiError::with(rejection.status(), rejection.body_text()))
+}

@@ -1,0 +1,72 @@
+//! The router of a node, and what applies to all routes: the token, redirects, counters.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::service::error::{ApiError, Leader};
+use crate::service::node::Node;
+use crate::service::{backup, cluster, events, http, report, rpc};
+
+/// All routes of a node.
+pub fn routes(node: &Arc<Node>) -> Router {
+    let users = Router::new()
+        .merge(http::routes())
+        .route("/v1/watch", get(events::watch))
+        .merge(cluster::routes())
+        .merge(backup::routes())
+        .route("/metrics", get(report::metrics))
+        .route("/", get(report::page))
+        .layer(DefaultBodyLimit::max(node.max_request_bytes));
+    #[cfg(feature = "faults")]
+    let users = users.merge(super::fault_routes::routes());
+    let all = users
+        .merge(rpc::routes(node))
+        .fallback(|| async { ApiError::with(StatusCode::NOT_FOUND, "no such path") })
+        .method_not_allowed_fallback(|| async {
+            ApiError::with(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
+        })
+        .layer(middleware::from_fn_with_state(node.clone(), guard))
+        .route("/health", get(report::health));
+    #[cfg(feature = "faults")]
+    let all = all.layer(middleware::from_fn_with_state(node.clone(), super::fault_routes::hold));
+    all.with_state(node.clone())
+}
+
+/// Checks the token, redirects to the leader, and counts answers.
+async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    if let Some(token) = &node.token {
+        let given = request.headers().get(header::AUTHORIZATION);
+        let given = given.map_or(&b""[..], |value| value.as_bytes());
+        if !report::is_authorized(given, token.as_bytes()) {
+            let mut refused =
+                ApiError::with(StatusCode::UNAUTHORIZED, "the token is missing or wrong")
+                    .into_response();
+            let scheme = HeaderValue::from_static("Basic realm=\"minikv\"");
+            refused.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            return refused;
+        }
+    }
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_string();
+    let mut response = next.run(request).await;
+    let status = response.status();
+    let counters = &node.counters;
+    if let Some(Leader(leader)) = response.extensions().get() {
+        let location = format!("{}://{leader}{path}", node.scheme);
+        if let Ok(location) = HeaderValue::try_from(location) {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+        counters.redirects.fetch_add(1, Ordering::Relaxed);
+    } else if status.is_client_error() {
+        counters.client_errors.fetch_add(1, Ordering::Relaxed);
+    } else if status.is_server_error() {
+        counters.server_errors.fetch_add(1, Ordering::Relaxed);
+    }
+    response
+}

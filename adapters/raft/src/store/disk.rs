@@ -1,0 +1,105 @@
+//! A node's log and state, with its current snapshot and the transfer under way.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use minikv::{Db, WriteOptions};
+use openraft::LogId;
+
+use crate::store::error::Result;
+use crate::store::home::{Home, Layout};
+use crate::store::incoming::Incoming;
+use crate::store::keys;
+use crate::store::snapshot::SnapshotDir;
+use crate::store::state::{Current, State};
+use crate::store::writer::Writer;
+
+/// A node's log and state on disk. Shared by the [`LogStore`](crate::store::LogStore) and the
+/// [`StateMachine`](crate::store::StateMachine).
+pub struct Store {
+    pub(crate) home: Home,
+    /// Read-locked during a write to the log or the state, write-locked while a snapshot replaces
+    /// the state. Comes after `snapshot` in lock order.
+    pub(super) current: Arc<RwLock<Current>>,
+    /// Writes entries and votes.
+    pub(crate) writer: Writer,
+    /// The current snapshot; locked while a snapshot is being made or installed.
+    pub(super) snapshot: Mutex<Option<SnapshotDir>>,
+    /// The transfer of a snapshot that is being received. Comes before `snapshot` in lock order.
+    pub(crate) incoming: Mutex<Option<Incoming>>,
+}
+
+impl Store {
+    /// Returns the directory.
+    pub fn dir(&self) -> &Path {
+        &self.home.dir
+    }
+
+    /// Returns the layout.
+    pub fn layout(&self) -> Layout {
+        self.home.layout
+    }
+
+    /// Returns the current state. After a snapshot has replaced it, it stays readable and no longer
+    /// changes.
+    pub fn state(&self) -> Arc<State> {
+        self.current().state.clone()
+    }
+
+    /// Waits until everything that was appended to the log before this call is durable. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a follower calls this before it
+    /// answers that it has accepted entries.
+    ///
+    /// # Errors
+    /// [`Error::Log`] if the log cannot be written.
+    pub async fn log_durable(&self) -> Result<()> {
+        self.writer.all_durable().await
+    }
+
+    /// Returns `committed` if the log is durable up to that entry. Otherwise returns the id of an
+    /// earlier durable entry, or `None` if no such id is known. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader reports entries as
+    /// committed to its followers only up to this id.
+    pub fn durable_part(&self, committed: LogId<u64>) -> Option<LogId<u64>> {
+        self.writer.durable_part(committed)
+    }
+
+    /// Returns the database that holds the log.
+    pub fn log_db(&self) -> Db {
+        self.current().log.db.clone()
+    }
+
+    pub(crate) fn current(&self) -> RwLockReadGuard<'_, Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `change` while neither the log nor the state is being written.
+    pub(crate) fn with_current<T>(&self, change: impl FnOnce(&mut Current) -> T) -> T {
+        change(&mut self.current.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn snapshot(&self) -> MutexGuard<'_, Option<SnapshotDir>> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn open_state(&self, number: u64) -> Result<State> {
+        State::open(&self.home, number, false)
+    }
+
+    /// Removes purged entries that an interrupted purge may have left.
+    pub(crate) fn finish_purge(&self) -> Result<()> {
+        let current = self.current();
+        if let Some(purged) = current.log.id(keys::PURGED)? {
+            let range = ..=purged.index.to_be_bytes();
+            current.log.entries.delete_range_with(&WriteOptions::default(), range)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.home.dir).finish()
+    }
+}

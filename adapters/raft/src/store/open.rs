@@ -1,0 +1,144 @@
+//! Opening a store: creating it, or cleaning and finishing the work of a process that crashed.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, RwLock};
+
+use minikv::Db;
+use minikv::fs::Fs;
+
+use crate::store::disk::Store;
+use crate::store::error::{Error, Result};
+use crate::store::home::{
+    Home, LIVE, Layout, NEW, OWNER, SMALL_FILE_BYTES, StoreOptions, read_live, state_name,
+};
+use crate::store::state::{Current, Log, State};
+use crate::store::writer::Writer;
+use crate::store::{files, install, snapshot};
+
+impl Store {
+    /// Opens the store in the directory `dir`, or makes a new one if the directory is empty or
+    /// missing.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the directory holds anything but a store, or a store with another
+    /// layout; errors of the databases and of files.
+    pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Arc<Store>> {
+        let StoreOptions { database, layout, fs } = options;
+        let dir = fs.absolute(dir.as_ref()).map_err(Error::file("resolve", dir.as_ref()))?;
+        let database = database.fs(fs.clone());
+        let mut home = Home { fs, dir, options: database, layout: layout.unwrap_or_default() };
+        files::create_dir(&*home.fs, &home.dir)?;
+        let number = match read_live(&home)? {
+            None => create(&home)?,
+            Some(live) => {
+                if layout.is_some_and(|wanted| wanted != live.layout) {
+                    return Err(Error::Refused(format!(
+                        "{}: the layout is {:?}, not {:?}",
+                        home.dir.display(),
+                        live.layout,
+                        home.layout
+                    )));
+                }
+                home.layout = live.layout;
+                let number = live.state.strip_prefix("state-").and_then(|n| n.parse().ok());
+                number.ok_or_else(|| {
+                    Error::format(LIVE, format!("`{}` is not the name of a state", live.state))
+                })?
+            }
+        };
+        remove_leftovers(&home, number)?;
+        let state = Arc::new(State::open(&home, number, false)?);
+        let log = match home.layout {
+            Layout::One => Log::of(state.db())?,
+            Layout::Two => Log::of(&Db::open(home.path("log"), home.options.clone())?)?,
+        };
+        let newest = snapshot::clean(&home)?;
+        let current = Arc::new(RwLock::new(Current { state, log }));
+        let store = Store {
+            home,
+            writer: Writer::start(current.clone())?,
+            current,
+            snapshot: Mutex::new(newest.clone()),
+            incoming: Mutex::new(None),
+        };
+        if let Some(newest) = newest {
+            let applied = store.state().applied()?;
+            if snapshot::read_last_log_id(&newest)? > applied {
+                install::replace_state(&store, &newest)?;
+            }
+        }
+        store.finish_purge()?;
+        Ok(Arc::new(store))
+    }
+
+    /// Returns whether [`Store::open`] would make a new store in `dir`.
+    pub(crate) fn is_new(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+        let path = dir.join(LIVE);
+        Ok(!fs.exists(&path).map_err(Error::file("query", &path))?)
+    }
+
+    /// Permanently assigns the store to the node `id`. If a node with another number opened the
+    /// store, it could vote again where the first node has voted.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the store belongs to another node; errors of the file.
+    pub(crate) fn claim(&self, id: u64) -> Result<()> {
+        let (fs, path) = (&*self.home.fs, self.home.path(OWNER));
+        if !fs.exists(&path).map_err(Error::file("query", &path))? {
+            return files::replace(fs, &self.home.dir, OWNER, format!("{id}\n").as_bytes());
+        }
+        let content = files::read(fs, &path, SMALL_FILE_BYTES)?;
+        let owner = String::from_utf8_lossy(&content);
+        match owner.trim() == id.to_string() {
+            true => Ok(()),
+            false => Err(Error::Refused(format!(
+                "{}: this is the directory of node {}, not of node {id}",
+                path.display(),
+                owner.trim()
+            ))),
+        }
+    }
+}
+
+/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written; only while
+/// it exists may everything else be removed. A node that lost `LIVE` must not be created anew,
+/// because it may have voted.
+fn create(home: &Home) -> Result<u64> {
+    let fs = &*home.fs;
+    let names = files::list(fs, &home.dir)?;
+    let is_new = names.iter().any(|name| name == NEW);
+    if !is_new && !names.is_empty() {
+        return Err(Error::Refused(format!(
+            "{}: not empty, and without the file {LIVE}: not a store",
+            home.dir.display()
+        )));
+    }
+    files::write(fs, &home.path(NEW), b"")?;
+    files::sync_dir(fs, &home.dir)?;
+    for name in [state_name(1).as_str(), "log"] {
+        files::remove_tree(fs, &home.path(name))?;
+    }
+    drop(State::open(home, 1, true)?);
+    if home.layout == Layout::Two {
+        drop(Db::open(home.path("log"), home.options.clone().create_if_missing(true))?);
+    }
+    files::sync_dir(fs, &home.dir)?;
+    home.set_live(1)?;
+    Ok(1)
+}
+
+/// Removes what an interrupted creation of the store, or an interrupted transfer or installation of
+/// a snapshot, has left behind.
+fn remove_leftovers(home: &Home, number: u64) -> Result<()> {
+    let fs = &*home.fs;
+    let live = state_name(number);
+    for name in files::list(fs, &home.dir)? {
+        let path = home.path(&name);
+        if name == NEW || name.ends_with(".new") {
+            fs.remove(&path).map_err(Error::file("remove", &path))?;
+        } else if name == "incoming" || name.starts_with("state-") && name != live {
+            files::remove_tree(fs, &path)?;
+        }
+    }
+    Ok(())
+}
