@@ -33,7 +33,7 @@ pub struct leveldb_snapshot_t {
     pub snapshot: Snapshot,
 }
 
-/// Calls a read on the snapshot of the options or, without one, on the database.
+/// Reads from the snapshot in the options or, if there is none, from the database.
 macro_rules! read {
     ($db:expr, $options:expr, |$from:ident| $read:expr) => {
         match ($options.snapshot.get(), &$db.handle) {
