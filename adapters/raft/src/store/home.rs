@@ -400,8 +400,8 @@ fn read_live(home: &Home) -> Result<Option<LiveFile>> {
     Ok(Some(live))
 }
 
-/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written. Only if
-/// `NEW` exists, this function may remove the other files: a node that has lost `LIVE` must not be
+/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written. This
+/// function removes other files only if `NEW` exists: a node that has lost `LIVE` must not be
 /// created again, because it may have voted.
 fn create(home: &Home) -> Result<u64> {
     let fs = &*home.fs;
