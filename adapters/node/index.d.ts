@@ -204,7 +204,8 @@ export interface OpenOptions extends AbstractOpenOptions {
   maxOpenFiles?: number | undefined
 
   /**
-   * Number of keys from one key that is stored in full to the next such key.
+   * Number of keys between restart points: one out of this many keys is stored in full, the others
+   * without the prefix that they share with the previous key.
    *
    * @defaultValue `16`
    */

@@ -1,4 +1,4 @@
-//! The border to C: the only file with `unsafe` code.
+//! The boundary between Rust and C: the only file with `unsafe` code.
 //!
 //! Its types represent C's pointers in the signatures of exported functions. Only C passes values
 //! of these types, under the rules of the header: a pointer must be valid for everything that the
@@ -111,8 +111,8 @@ impl<T: Copy> Out<T> {
     }
 }
 
-/// A pointer that is kept until a later call reads through it. The header requires the caller to
-/// keep the object until then.
+/// A pointer that is kept until a later call reads through it. The header requires the caller not
+/// to free the object before that call.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Kept<T>(*const T);
@@ -136,7 +136,7 @@ impl<T> Kept<T> {
         Kept(Box::into_raw(Box::new(object)))
     }
 
-    /// Returns the address, which tells objects apart.
+    /// Returns the address, which identifies the object.
     pub fn address(self) -> usize {
         self.0 as usize
     }

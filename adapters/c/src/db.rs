@@ -30,7 +30,7 @@ pub struct leveldb_t {
     snapshots: Mutex<HashMap<usize, Kept<leveldb_snapshot_t>>>,
 }
 
-/// Calls a read on the snapshot of the options or, without one, on the database.
+/// Reads from the snapshot in the options or, if there is none, from the database.
 macro_rules! read {
     ($db:expr, $options:expr, |$from:ident| $read:expr) => {
         match ($options.snapshot.get(), &$db.handle) {

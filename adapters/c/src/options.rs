@@ -273,7 +273,7 @@ export! {
     fn leveldb_env_get_test_directory(_env: Kept<leveldb_env_t>) -> Malloced {
         let given = std::env::var("TEST_TMPDIR").ok().filter(|dir| !dir.is_empty());
         let dir = given.unwrap_or_else(|| format!("/tmp/leveldbtest-{}", effective_user()));
-        // An error shows when the directory is used.
+        // An error is ignored here, because any use of the directory then fails.
         let _ = std::fs::create_dir(&dir);
         Malloced::copy(dir.as_bytes())
     }

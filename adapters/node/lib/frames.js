@@ -1,7 +1,7 @@
 'use strict'
 
-// Keys and entries in one buffer, which is passed to or from the native module in one step.
-// src/frames.rs describes the bytes.
+// Frames: keys or entries, with their lengths, in one buffer that is passed to or from the native
+// module in one step. src/frames.rs describes the bytes.
 
 const NONE = 0xffffffff
 

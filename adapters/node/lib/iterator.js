@@ -39,7 +39,7 @@ class Entries {
   #signal
   #abort = null
 
-  // `pick` turns the reader of an entry into what the iterator yields.
+  // `pick` reads an entry from a reader and returns what the iterator yields.
   constructor (native, options, pick) {
     this.#native = native
     this.#pick = pick
@@ -120,8 +120,8 @@ class Entries {
   }
 }
 
-// Adds the methods that read to one of abstract-level's classes. `pick` turns an entry into what
-// the iterator yields.
+// Adds the methods that read to one of abstract-level's classes. `pick` returns a function that
+// reads an entry and returns what the iterator yields.
 const reading = (Base, pick) => class extends Base {
   #entries
 

@@ -63,7 +63,7 @@ pub struct NativeSnapshot {
 
 #[napi]
 impl NativeSnapshot {
-    /// Releases what the snapshot keeps of the database.
+    /// Releases the snapshot, so that the database no longer keeps entries for it.
     #[napi(catch_unwind)]
     pub fn close(&mut self) {
         self.moment = None;
@@ -88,7 +88,8 @@ impl NativeDatabase {
         }
     }
 
-    /// Starts `work` with the value that `prepare` returns. `prepare` runs here, on the event loop.
+    /// Runs `prepare` here, on the event loop, and starts `work` with its result on a thread of
+    /// libuv.
     fn start<T: Send + 'static>(
         &self,
         env: Env,
@@ -99,7 +100,7 @@ impl NativeDatabase {
         Ok(start(move || work(with)))
     }
 
-    /// Starts `work` with the open database.
+    /// Starts `work` with the open database on a thread of libuv.
     fn with(
         &self,
         env: Env,

@@ -1,4 +1,5 @@
-//! Keys and entries in one buffer, which is passed to or from JavaScript in one step.
+//! Frames: keys or entries, with their lengths, in one buffer that is passed to or from JavaScript
+//! in one step.
 //!
 //! Numbers have 32 bits and are little-endian. `lib/frames.js` is the JavaScript side.
 //!

@@ -66,7 +66,7 @@ impl NativeIterator {
         self.shared.is_aborted.store(true, Relaxed);
     }
 
-    /// Releases what the iterator keeps of the database.
+    /// Releases the iterator's snapshot and cursor.
     #[napi(catch_unwind)]
     pub fn close(&self) {
         drop(self.shared.lock().take());

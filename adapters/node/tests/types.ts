@@ -33,12 +33,12 @@ export async function uses (): Promise<void> {
   await json.sublevel('one').put('a', 'b')
   console.log(color, bytes, now, many, there, keys, size, files, healthy, changed, fruit)
 
-  // @ts-expect-error: the value is no string
+  // @ts-expect-error: the value is not a string
   await db.put('apple', 1)
-  // @ts-expect-error: no such layout
+  // @ts-expect-error: there is no such layout
   console.log(new MinikvLevel('fruit.db', { filterLayout: 'blocks' }))
-  // @ts-expect-error: no path
+  // @ts-expect-error: the path is missing
   await db.checkpoint()
-  // @ts-expect-error: only read
+  // @ts-expect-error: the property is read-only
   db.readOnly = true
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use minikv::{Comparator, Cursor, Result};
 
 /// Maximum number of entries read ahead. With a higher number, threads release and take the GIL
-/// less often, but more entries are read in vain.
+/// less often, but more entries are read that are never used.
 const MAX_AHEAD: usize = 256;
 
 /// Number of entries in the first read, and the factor from one read to the next. Raising them

@@ -59,11 +59,11 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// A client of a cluster. Thread-safe; requests may run side by side.
+/// A client of a cluster. Thread-safe; requests may run concurrently.
 pub struct Client {
     wire: Wire,
     deadline: Duration,
-    /// Addresses of nodes, and the position of the one to ask next.
+    /// Addresses of nodes, and the index of the address to ask next.
     nodes: Mutex<Nodes>,
     /// Sessions that no request uses now.
     sessions: Mutex<Vec<Session>>,
@@ -144,7 +144,8 @@ impl Client {
     }
 
     /// Sets the value of `key` to `value` if the present value is `expected`; returns whether it
-    /// was. An `expected` of `None` means that the key is absent; a `value` of `None` deletes it.
+    /// was set. An `expected` of `None` means that the key must be absent; a `value` of `None`
+    /// deletes the key.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -159,8 +160,8 @@ impl Client {
         Ok(self.write(vec![condition], vec![Op { key, value }]).await?.0)
     }
 
-    /// Makes all changes if all conditions hold; returns whether they did, and the index of the log
-    /// entry.
+    /// Makes all changes if all conditions hold; returns whether the conditions held, and the index
+    /// of the log entry.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -47,7 +47,7 @@ pub struct RequestId {
 /// A command, with its id if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Without an id, a retry is a new request.
+    /// The id; without one, a retry counts as a new request.
     pub id: Option<RequestId>,
     /// The command.
     pub command: Command,

@@ -133,7 +133,7 @@ static void hide_paths(char* text) {
   }
 }
 
-/* Errors of both libraries for the next call. */
+/* The error strings that the next call of each library gets. */
 static char* error[2] = {NULL, NULL};
 static const char older_error[] = "an older error";
 

@@ -65,7 +65,7 @@ static struct bytes random_value(void) {
 
 /* Orders of keys. In BY_LETTERS, small and capital letters are equal. */
 enum { BY_BYTES, BACKWARDS, BY_LENGTH, BY_LETTERS, NUM_ORDERS };
-/* Filters: none, LevelDB's bloom filter, the program's own. */
+/* Filters: none, LevelDB's Bloom filter, and filters of this program. */
 enum { NO_FILTER, BLOOM, FIRST_BYTES, EVERYTHING, NOTHING_STORED, NUM_FILTERS };
 
 /* State of the callbacks of one object. */
@@ -224,7 +224,7 @@ struct settings {
 
 #define PICK(...) ((const long[]){__VA_ARGS__}[chance(sizeof((long[]){__VA_ARGS__}) / 8)])
 
-/* Sets sizes and limits, also to values that both libraries clip. */
+/* Sets sizes and limits, including values that both libraries clamp. */
 static void set_sizes(leveldb_options_t* const options[2]) {
   size_t buffer = PICK(0, 1 << 16, 100000, 1 << 20, 4 << 20);
   int files = PICK(-1, 0, 74, 100, 1000, 1000000);
@@ -240,7 +240,7 @@ static void set_sizes(leveldb_options_t* const options[2]) {
        file);
 }
 
-/* Makes options with random settings for databases in this order. */
+/* Makes options with random settings for databases with this order of keys. */
 static struct settings random_settings(int order) {
   struct settings set = {.order = order};
   /* BLOOM and FIRST_BYTES distinguish keys that are equal in the order BY_LETTERS. */

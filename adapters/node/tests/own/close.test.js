@@ -184,7 +184,7 @@ test('a worker may end, or be ended, without a close', async (t) => {
         await new Promise((resolve) => setTimeout(resolve, pause))
         await worker.terminate()
       }
-      // The end of the worker has closed its database.
+      // The worker's database was closed when the worker ended.
       const db = await open(t, { createIfMissing: false }, location)
       assert.strictEqual((await db.keys({ lt: 'a' }).all()).length, 2000)
     }

@@ -89,7 +89,7 @@ trait Cluster: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), String>> + Send;
     /// Starts a node, for the first time or again.
     fn restart(&self, node: usize);
-    /// Returns the position of the leader.
+    /// Returns the position of the leader among the nodes.
     fn leader(&self) -> impl Future<Output = Option<usize>>;
     /// Returns the index of the last entry that a node has applied; `None` if it does not answer.
     fn applied(&self, node: usize) -> impl Future<Output = Option<u64>> + Send;

@@ -195,7 +195,7 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
         cluster_name: "minikv".into(),
         heartbeat_interval: options.heartbeat,
         // Before an election, openraft waits for the lease, which is `election_timeout_max`, and
-        // then for a timeout between these two limits.
+        // then for a random time between the two limits below.
         election_timeout_min: options.election_timeout / 3,
         election_timeout_max: options.election_timeout / 2,
         install_snapshot_timeout: 10_000,

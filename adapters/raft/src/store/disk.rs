@@ -41,8 +41,8 @@ impl Store {
         self.home.layout
     }
 
-    /// Returns the current state. After a snapshot has replaced it, it stays readable and no longer
-    /// changes.
+    /// Returns the current state. After a snapshot has replaced this state, it stays readable and
+    /// no longer changes.
     pub fn state(&self) -> Arc<State> {
         self.current().state.clone()
     }

@@ -3,6 +3,8 @@
 //! ```text
 //! NODE/LIVE                     the layout, and the name of the directory with the state (JSON)
 //! NODE/state-000001/            the database with the state, and in the layout `One` also the log
+//! NODE/NODE                     the number of the node that owns the directory
+//! NODE/NEW                      exists while a new directory is being created
 //! NODE/log/                     the database with the log, in the layout `Two`
 //! NODE/snapshots/<id>/          a complete snapshot: a database in `db`, and the file `SNAPSHOT`
 //! NODE/incoming/                the snapshot that is being received

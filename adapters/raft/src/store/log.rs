@@ -66,8 +66,8 @@ impl<C: StoreConfig> LogStore<C> {
     /// Returns the log in `store`. Entries are durable before their callback is called.
     ///
     /// # Errors
-    /// Errors of the database; [`Error::Format`](super::Error::Format) if the stored id of the last
-    /// committed entry is damaged.
+    /// Errors of the database; [`Error::Format`] if the stored id of the last committed entry is
+    /// damaged.
     pub fn new(store: Arc<Store>) -> Result<Self> {
         LogStore::open(store, false)
     }
@@ -93,8 +93,7 @@ impl<C: StoreConfig> LogStore<C> {
     /// the state has caught up. Call this before `Raft::new`.
     ///
     /// # Errors
-    /// Errors of the database; [`Error::Format`](super::Error::Format) if the stored vote is
-    /// damaged.
+    /// Errors of the database; [`Error::Format`] if the stored vote is damaged.
     pub fn step_down(&self, own: u64) -> Result<()> {
         let vote = self.store.current().log.meta.get(keys::VOTE)?;
         match vote.map(|bytes| keys::decode_vote(&bytes)).transpose()? {

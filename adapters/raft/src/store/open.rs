@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Permanently assigns the store to the node `id`. If a node with another number opened the
-    /// store, it could vote again where the first node has voted.
+    /// store, it could vote again in a term in which the first node has already voted.
     ///
     /// # Errors
     /// [`Error::Refused`] if the store belongs to another node; errors of the file.
@@ -100,9 +100,9 @@ impl Store {
     }
 }
 
-/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written; only while
-/// it exists may everything else be removed. A node that lost `LIVE` must not be created anew,
-/// because it may have voted.
+/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written. This
+/// function removes other files only if `NEW` exists: a node that has lost `LIVE` must not be
+/// created again, because it may have voted.
 fn create(home: &Home) -> Result<u64> {
     let fs = &*home.fs;
     let names = files::list(fs, &home.dir)?;

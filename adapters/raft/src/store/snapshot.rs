@@ -72,8 +72,8 @@ struct AnyMeta {
 }
 
 /// A complete snapshot on disk: openraft's `SnapshotData`. Clones share the directory. Once the
-/// snapshot is superseded, dropping the last clone removes the directory, so that a transfer under
-/// way can still finish.
+/// snapshot is superseded, dropping the last clone removes the directory, so that a running
+/// transfer can still finish.
 #[derive(Clone, Debug)]
 pub struct SnapshotDir(Option<Arc<Dir>>);
 

@@ -51,8 +51,8 @@ impl Store {
     /// position.
     ///
     /// # Errors
-    /// [`Error::Refused`] if no transfer of this snapshot is under way, or the chunk does not fit
-    /// into the file; I/O errors, after which the transfer begins anew.
+    /// [`Error::Refused`] if no transfer of this snapshot is in progress, or the chunk does not fit
+    /// into the file; I/O errors, after which the transfer starts again from the beginning.
     pub fn add_chunk(&self, id: &str, at: Position, chunk: &[u8]) -> Result<Position> {
         let mut guard = self.lock_incoming();
         let Some(incoming) = guard.as_mut().filter(|incoming| incoming.id == id) else {

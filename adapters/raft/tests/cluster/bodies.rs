@@ -202,7 +202,7 @@ async fn tls_and_the_token_are_needed_once_they_are_set() {
     };
     let good = client(Some("token"), Some("cert"));
     good.init(&members).await.unwrap();
-    // The nodes replicate by TLS, too.
+    // The nodes also replicate over TLS.
     good.put("k", "v").await.unwrap();
     assert_eq!(good.get(b"k", Read::Linearizable).await.unwrap().as_deref(), Some(&b"v"[..]));
 

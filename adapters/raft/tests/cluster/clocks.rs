@@ -39,8 +39,8 @@ impl Clocks {
         self.dir.join(format!("clock-{id}"))
     }
 
-    /// Sets the wall clock of a node some hours off, unless the node's clocks run at another speed.
-    /// Returns whether the clock was set.
+    /// Sets the wall clock of a node wrong by some hours, unless the node's clocks run at another
+    /// speed than the machine's. Returns whether the clock was set.
     pub fn set(&self, id: u64, hours: i64) -> bool {
         if self.speed(id) != 100 {
             return false;

@@ -108,7 +108,7 @@ async fn append(
 }
 
 impl History<Lists> {
-    /// Reads the lists of a group and records what it saw.
+    /// Reads the lists of a group and records the result.
     async fn read(&self, kv: &Client, client: usize, group: usize, how: Read) -> Option<Lists> {
         let called = self.now();
         let seen = read(kv, group, how).await.ok()?;

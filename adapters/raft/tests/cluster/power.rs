@@ -1,8 +1,8 @@
 //! Nodes that lose power: their files are on simulated disks, which forget what was not synced.
 //!
 //! The nodes run in this process and speak HTTP. Each disk has a speed of its own, so that some
-//! nodes have entries long before others, and some disks fail. When the power goes, nothing leaves
-//! the node any more, and a random part of what its disk had not synced is gone.
+//! nodes have entries long before others, and some disks fail. When a node loses power, it sends
+//! nothing any more, and a random part of what its disk had not synced is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Machine {
         let node = node.await.unwrap();
         let (serving, options) = (node.clone(), self.options.clone());
         runtime.spawn(async move {
-            // The port may be in use until the node that lost power has gone.
+            // The port may be in use until the node that lost power has shut down.
             for _ in 0..100 {
                 let stop = std::future::pending();
                 let Err(_) = serving.clone().serve(&options, stop).await else { return };

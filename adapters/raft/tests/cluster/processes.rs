@@ -127,7 +127,8 @@ impl Cluster {
         self.ignore(id, &[]).await;
     }
 
-    /// Makes a node ignore others, in both directions.
+    /// Makes a node ignore other nodes: it neither sends messages to them nor accepts messages from
+    /// them.
     async fn ignore(&self, id: u64, others: &[u64]) {
         let others: Vec<String> = others.iter().map(ToString::to_string).collect();
         let body = format!("[{}]", others.join(","));

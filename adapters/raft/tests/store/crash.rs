@@ -24,7 +24,7 @@ use crate::common::{Data, LAYOUTS, Opened, data_after, entry, id, members, open}
 const NODE: &str = "/node";
 const OTHER: &str = "/other";
 
-/// What a store has promised so far.
+/// The promises that a store has made so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Promise {
     vote: Option<Vote<u64>>,
