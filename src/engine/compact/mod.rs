@@ -185,8 +185,7 @@ impl Engine {
         }
         let dropped = merged.dropped;
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
-        // After a failed commit, the MANIFEST may or may not name the outputs, so the files are
-        // kept.
+        // After a failed commit the MANIFEST may or may not name the outputs, so they are kept.
         let replacement =
             Replacement { files: merged.files, counts: merged.counts, filtered_after, dropped };
         let took = self.install(job, replacement)?;
