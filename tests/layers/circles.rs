@@ -1,10 +1,11 @@
-//! Circles of imports between the files of `src`.
+//! Circles of imports between the files of a crate.
 //!
-//! A file imports another if a path in it leads there. `mod.rs` and `lib.rs` are left out: they
-//! contain the shared items of their folder, and re-exports from its files. Test code is left out
-//! too.
+//! A file imports another if a path in it leads there. `mod.rs`, `lib.rs` and `main.rs` are left
+//! out: they contain the shared items of their folder, and re-exports from its files. Test code is
+//! left out too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use crate::source::{Source, paths};
 
@@ -12,18 +13,33 @@ use crate::source::{Source, paths};
 pub type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn is_node(path: &str) -> bool {
-    !path.ends_with("/mod.rs") && !path.ends_with("/lib.rs")
+    !["/mod.rs", "/lib.rs", "/main.rs"].iter().any(|end| path.ends_with(end))
 }
 
-/// Returns the module path of a file: `[table, reader]` for `src/table/reader.rs`.
-fn module(path: &str) -> Vec<String> {
-    let inner = path.strip_prefix("src/").unwrap_or(path).trim_end_matches(".rs");
-    inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).map(str::to_owned).collect()
+/// Returns the folders that contain a crate: those with a `lib.rs` or a `main.rs`.
+pub fn crates(files: &[Source]) -> BTreeSet<&str> {
+    let folder = |path| Path::new(path).parent().and_then(Path::to_str);
+    let roots = files.iter().map(|file| file.path.as_str());
+    roots
+        .filter(|path| path.ends_with("/lib.rs") || path.ends_with("/main.rs"))
+        .filter_map(folder)
+        .collect()
+}
+
+/// Returns the module path of a file of the crate `root`: `[table, reader]` for
+/// `src/table/reader.rs` of `src`.
+fn module(path: &str, root: &str) -> Vec<String> {
+    let inner = path[root.len() + 1..].trim_end_matches(".rs");
+    inner
+        .split('/')
+        .filter(|part| !matches!(*part, "mod" | "lib" | "main"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns all paths in a file that begin with `crate`, `self` or `super`, from the root.
-fn absolute_paths(file: &Source) -> Vec<Vec<String>> {
-    let own = module(&file.path);
+fn absolute_paths(file: &Source, root: &str) -> Vec<Vec<String>> {
+    let own = module(&file.path, root);
     let absolute = paths(&file.shipped, "crate").into_iter().map(|(_, path)| path);
     let below = paths(&file.shipped, "self").into_iter().map(|(_, path)| (0, path));
     let above = paths(&file.shipped, "super").into_iter().map(|(_, path)| {
@@ -38,9 +54,9 @@ fn absolute_paths(file: &Source) -> Vec<Vec<String>> {
 }
 
 /// Returns the file that a path leads to, if it is a node.
-fn resolve<'a>(path: &[String], files: &BTreeSet<&'a str>) -> Option<&'a str> {
+fn resolve<'a>(path: &[String], root: &str, files: &BTreeSet<&'a str>) -> Option<&'a str> {
     for len in (1..=path.len()).rev() {
-        let stem = format!("src/{}", path[..len].join("/"));
+        let stem = format!("{root}/{}", path[..len].join("/"));
         if let Some(file) = files.get(format!("{stem}.rs").as_str()) {
             return Some(file).filter(|file| is_node(file)).copied();
         }
@@ -51,13 +67,15 @@ fn resolve<'a>(path: &[String], files: &BTreeSet<&'a str>) -> Option<&'a str> {
     None
 }
 
-/// Returns the files that each file imports.
-pub fn imports(files: &[Source]) -> Imports {
-    let names: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+/// Returns the files that each file of the crate `root` imports.
+pub fn imports(files: &[Source], root: &str) -> Imports {
+    let is_in_crate = |path: &str| Path::new(path).starts_with(root);
+    let names: BTreeSet<&str> =
+        files.iter().map(|file| file.path.as_str()).filter(|path| is_in_crate(path)).collect();
     let mut imports = Imports::new();
-    for file in files.iter().filter(|file| is_node(&file.path)) {
-        let targets = absolute_paths(file);
-        let targets = targets.iter().filter_map(|path| resolve(path, &names));
+    for file in files.iter().filter(|file| is_in_crate(&file.path) && is_node(&file.path)) {
+        let targets = absolute_paths(file, root);
+        let targets = targets.iter().filter_map(|path| resolve(path, root, &names));
         let others = targets.filter(|target| *target != file.path).map(str::to_owned);
         imports.insert(file.path.clone(), others.collect());
     }

@@ -1,13 +1,13 @@
 //! The directory of a node.
 //!
 //! ```text
-//! NODE/LIVE                     the layout, and the name of the directory with the state (JSON)
-//! NODE/state-000001/            the database with the state, and in the layout `One` also the log
-//! NODE/NODE                     the number of the node that owns the directory
-//! NODE/NEW                      exists while a new directory is being created
-//! NODE/log/                     the database with the log, in the layout `Two`
-//! NODE/snapshots/<id>/          a complete snapshot: a database in `db`, and the file `SNAPSHOT`
-//! NODE/incoming/                the snapshot that is being received
+//! DIR/LIVE                      the layout, and the name of the directory with the state (JSON)
+//! DIR/state-000001/             the database with the state, and in the layout `One` also the log
+//! DIR/NODE                      the number of the node that owns the directory
+//! DIR/NEW                       exists while a new directory is being created
+//! DIR/log/                      the database with the log, in the layout `Two`
+//! DIR/snapshots/<id>/           a complete snapshot: a database in `db`, and the file `SNAPSHOT`
+//! DIR/incoming/                 the snapshot that is being received
 //! ```
 //!
 //! A name is made durable after the file or directory that it refers to. So a crash leaves at most

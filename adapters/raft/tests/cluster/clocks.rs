@@ -2,15 +2,11 @@
 //! Debian's `libfaketime`. Without that package, nodes use the machine's clocks.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-use crate::faults::Rng;
-use crate::processes::{Cluster, wait_for};
+use crate::rng::Rng;
 
 /// An hour, in seconds.
-const HOUR: i64 = 3600;
+pub const HOUR: i64 = 3600;
 
 /// The clocks of the nodes.
 pub struct Clocks {
@@ -19,7 +15,7 @@ pub struct Clocks {
     dir: PathBuf,
     /// Speed of the clocks of each node, in percent of the machine's. The wall clock can only be
     /// set at a speed of 100.
-    speeds: [u64; 6],
+    pub speeds: [u64; 6],
 }
 
 impl Clocks {
@@ -82,35 +78,4 @@ fn library() -> Option<PathBuf> {
         let library = root.path().join("faketime/libfaketimeMT.so.1");
         library.exists().then_some(library)
     })
-}
-
-/// Returns the time by a node's wall clock, which is the `Date` of its answer.
-async fn date(address: &str) -> Option<SystemTime> {
-    let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
-    let request = "GET /v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).await.ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.ok()?;
-    let date = answer.lines().find_map(|line| line.strip_prefix("date: "));
-    Some(httpdate::parse_http_date(date.expect("a date")).unwrap())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_shows_the_time_that_its_clock_is_set_to() {
-    let mut cluster = Cluster::without_nodes(&[]);
-    let Some(mut clocks) = Clocks::new(&cluster.path(""), &mut Rng(1)) else {
-        println!("skipped: libfaketime is not installed");
-        return;
-    };
-    clocks.speeds = [100; 6];
-    cluster.clocks = Some(clocks);
-    cluster.init(1).await;
-    let hours_ahead = async || {
-        let ahead = date(&cluster.nodes[0].address).await?.duration_since(SystemTime::now());
-        Some((ahead.map_or(0.0, |ahead| ahead.as_secs_f64()) / HOUR as f64).round())
-    };
-    assert_eq!(hours_ahead().await, Some(0.0));
-    assert!(cluster.clocks.as_ref().unwrap().set(1, 3));
-    let is_ahead = async || (hours_ahead().await? == 3.0).then_some(());
-    wait_for(is_ahead).await.expect("three hours");
 }

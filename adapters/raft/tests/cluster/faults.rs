@@ -13,28 +13,7 @@ use crate::clocks::Clocks;
 use crate::history::{History, Op};
 use crate::load::Load;
 use crate::processes::{Cluster, http, wait_for};
-
-/// A small random number generator, which gives the same numbers for a seed on every machine.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self, below: u64) -> u64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    }
-}
-
-pub fn seeds() -> std::ops::Range<u64> {
-    let Ok(seeds) = std::env::var("MINIKV_RAFT_SEEDS") else { return 0..3 };
-    match seeds.split_once("..") {
-        Some((from, to)) => from.parse().unwrap()..to.parse().unwrap(),
-        None => seeds.parse().unwrap()..seeds.parse::<u64>().unwrap() + 1,
-    }
-}
+use crate::rng::{Rng, seeds};
 
 /// Causes one fault, waits, and ends the fault. `members` are the nodes of the cluster. At most one
 /// node is replaced in a run, so that clients still know the addresses of the others.

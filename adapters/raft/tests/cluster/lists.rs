@@ -12,9 +12,9 @@ use minikv_raft::command::{Condition, Op as Change};
 use minikv_raft::service::Read;
 use stateright::semantics::SequentialSpec;
 
-use crate::faults::Rng;
 use crate::history::History;
 use crate::processes::client_of;
+use crate::rng::Rng;
 
 /// Number of clients that append.
 pub const APPENDERS: usize = 3;

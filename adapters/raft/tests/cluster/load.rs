@@ -9,10 +9,10 @@ use minikv_raft::client::Client;
 use minikv_raft::service::Read;
 use tokio::task::JoinHandle;
 
-use crate::faults::Rng;
 use crate::history::{History, Op, Register, Ret};
 use crate::lists::{APPENDERS, Lists, appender, check};
 use crate::processes::client_of;
+use crate::rng::Rng;
 
 // Histories with many concurrent operations take the checker too long. Hence many registers, and
 // pauses.

@@ -8,4 +8,6 @@ mod lists;
 mod load;
 mod power;
 mod processes;
+mod rng;
 mod snapshots;
+mod wall_clock;

@@ -16,9 +16,9 @@ use minikv_raft::client::Client;
 use minikv_raft::service::{Node, NodeOptions, Read};
 use tokio::runtime::Runtime;
 
-use crate::faults::{Rng, seeds};
 use crate::load::Load;
 use crate::processes::{client_of, free_port, wait_for};
+use crate::rng::{Rng, seeds};
 
 #[derive(Parser)]
 struct Options {
