@@ -126,7 +126,7 @@ impl Sweep<'_> {
         image.record_history();
         let options = self.options();
         check::recover(&image, &options, &self.run.kind, false)?;
-        // After a killed process, unsynced writes may still be lost.
+        // If the process was killed, unsynced writes may still be lost.
         let least = if state.is_some() { least } else { self.run.model.least(op, true) };
         let mut seen = BTreeMap::new();
         for second in 0..=image.op_count() {

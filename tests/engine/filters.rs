@@ -126,7 +126,7 @@ fn levels_may_have_filters_of_their_own() {
     assert_eq!(checks(deepest), (0, 0));
     assert!(reads.levels[deepest].data_blocks() > 5_000);
 
-    // Now with LevelDB's filters on that level only.
+    // The same database, now with LevelDB's filters on the deepest level only.
     let options = options.filter_at_level(deepest, FilterLayout::Block, 10);
     db.close().unwrap();
     let db = Db::open(dir.path(), options).unwrap();

@@ -9,7 +9,7 @@ use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;
 use crate::{DIR, Entries, entries, of_iter, options};
 
-/// Readers that hold a view, and the entries that it shows.
+/// Readers that hold a view, and the entries that the view shows.
 struct Held {
     shown: Entries,
     iter: Iter,

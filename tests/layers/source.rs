@@ -285,7 +285,7 @@ fn body(code: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Returns the end of the bracket that opens at `open`.
+/// Returns the end of the bracketed text that begins at `open`.
 pub fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0;
     for (n, byte) in code.bytes().enumerate().skip(open) {

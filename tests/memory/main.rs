@@ -1,5 +1,5 @@
 //! The memory that hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever
-//! lengths its bytes claim. The allocator of this binary measures it.
+//! lengths the files claim. The allocator of this binary measures the memory.
 
 use std::sync::Arc;
 
@@ -198,6 +198,6 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
     }
     let (peak, what) = worst;
     assert!(peak <= LIMIT_BYTES, "{} MiB: {what}", peak >> 20);
-    // Some input does take memory, which shows that the counting works.
+    // Some inputs do take memory, which shows that the measurement works.
     assert!(peak > 4 << 20, "{peak} bytes: {what}");
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use minikv::{Db, Error, Options};
 use minikv_interop::{LevelDb, Settings};
 
-/// A process that tried to open a database. It is ended when this is dropped.
+/// A process that tried to open a database. The process is ended when this value is dropped.
 struct Holder {
     process: Child,
     said: String,

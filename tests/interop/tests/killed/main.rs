@@ -136,8 +136,8 @@ impl Scene {
         entries.filter(|path| path.extension().is_some_and(|name| name == "log")).all(is_clean)
     }
 
-    /// Lets another program write, and possibly kills it. A program that refuses must leave the
-    /// database alone.
+    /// Lets another program write, and possibly kills it. A program that refuses to open the
+    /// database must not change it.
     fn another_writes(&mut self, program: &str) {
         let (prefix, acks) = (self.next_prefix(), self.home.path().join("acks"));
         let count = (1 + self.rng.below(400)).to_string();
@@ -258,7 +258,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
     let rounds: u64 = setting.map_or(30, |text| text.parse().expect("a number"));
     let seed = rng::seed();
     let mut scene = Scene::new(seed);
-    // Number of rounds with a log that LevelDB refuses. It may be asked about one log twice.
+    // Number of rounds with a log that LevelDB refuses. LevelDB may be asked about one log twice.
     let mut refused = 0;
     let by_paranoid = |scene: &Scene| scene.counts.get("refused by paranoid").copied();
     for round in 0..rounds {
@@ -292,7 +292,8 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         assert!(!plain || before == after, "LevelDB refused a plain log");
         refused += u64::from(after != before_round);
     }
-    // Rarely, the kill hits a record that crosses a block before its last fragment is written.
+    // Rarely, the kill comes before the last fragment of a record that crosses a block boundary is
+    // written.
     assert!(refused <= 1 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
     println!("{rounds} killed logs continued, seed {seed}: nothing lost; {:?}", scene.counts);
 }
