@@ -60,7 +60,7 @@ impl Kind for Sliced {
     }
 }
 
-/// Like [`Sliced`], but a lookup ends at the first clear bit.
+/// A filter like [`Sliced`], except that a lookup ends at the first clear bit.
 pub struct LeavingEarly {
     lines: Vec<Line>,
     probes: u32,

@@ -245,7 +245,7 @@ fn lines_are_short(file: &Source) -> Vec<String> {
     long.map(|(n, _)| format!("{}:{}: over {MAX_COLUMNS} columns", file.path, n + 1)).collect()
 }
 
-/// Returns the doc comments that do not begin with the noun or verb of the item.
+/// Returns the doc comments that begin with one of [`RIDDLES`].
 fn comments_begin_plainly(file: &Source) -> Vec<String> {
     let mut violations = Vec::new();
     let mut before = "";

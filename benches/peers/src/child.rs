@@ -13,8 +13,8 @@ use crate::amplification::{self, Case};
 use crate::args::Args;
 use crate::engines::Engine;
 
-/// The task of the process. The engine and the workloads are given by the same options as the
-/// parent's.
+/// The task of the process. The engine and the workloads are given by the same options as in the
+/// parent process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Run the workloads.
@@ -72,7 +72,7 @@ pub fn command(args: &Args, task: Task, engine: Engine, dir: &Path) -> Result<Co
 /// A line of a child's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// The engine's description with its options.
+    /// The description of the engine and its options.
     pub engine: String,
     pub outcome: Outcome,
 }

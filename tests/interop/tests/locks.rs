@@ -54,7 +54,7 @@ fn minikv_is_refused_what_leveldb_holds() {
         other => panic!("not refused: {other:?}"),
     }
     Db::open_read_only(home.path(), Options::default()).expect("reading needs no lock");
-    // Neither attempt may have released LevelDB's lock.
+    // Neither the refused open nor the read-only open may have released LevelDB's lock.
     assert!(matches!(Db::open(home.path(), options()), Err(Error::Locked { .. })));
     drop(holder);
     Db::open(home.path(), options()).expect("free again");
