@@ -1,4 +1,4 @@
-//! Seeded random numbers: those of the library, in the forms that tests need.
+//! Seeded random numbers: the library's generator, with the methods that tests need.
 
 use minikv::internals::base::random;
 
