@@ -163,7 +163,7 @@ fn find(model: &Model, state: u64, least: usize, most: usize) -> Result<usize, S
     })
 }
 
-/// Sweeps one workload: every crash point, or the one to replay.
+/// Sweeps one workload: every crash point, or only the crash point to replay.
 fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
     let run = Run::new(seed).finish();
     let only_op = std::env::var("MINIKV_CRASH_OP").ok().map(|op| op.parse::<u64>().unwrap());

@@ -136,7 +136,7 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
     let fs = SimFs::new(3);
     fs.record_history();
     let db = Db::open("/db", on(&fs)).unwrap();
-    // The number of operations when each backup was complete, and its contents.
+    // The number of operations when each backup was complete, and the contents of the backup.
     let mut made = Vec::new();
     let begin = fs.op_count();
     for round in 0..4 {

@@ -215,8 +215,8 @@ fn filters_that_cannot_be_are_refused() {
     Db::open(dir.path(), small().filter(FilterLayout::None, 0)).unwrap();
 }
 
-/// Returns a database with keys of forty prefixes and some keys without one, over several levels,
-/// and its expected entries.
+/// Returns a database with keys of forty prefixes and some keys without a prefix, over several
+/// levels, and its expected entries.
 fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>>) {
     let db = Db::open(dir, options).unwrap();
     let mut model = BTreeMap::new();

@@ -171,8 +171,8 @@ fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect()
 }
 
-/// Reads a log that others may be writing. Returns the number of its records, and the kind of its
-/// end.
+/// Reads a log that other threads may be writing. Returns the number of its records, and the kind
+/// of its end.
 fn read(path: &Path) -> (usize, Tail) {
     let mut reader = of_batches(DiskFs.open(path).unwrap(), path).unwrap();
     let mut records = 0;

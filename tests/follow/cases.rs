@@ -28,7 +28,7 @@ fn a_preallocated_log_on_the_disk_is_followed_record_by_record() {
     let writer = Db::open(dir.path(), options.clone()).unwrap();
     let follower = Db::open_read_only(dir.path(), options).unwrap();
     for number in 0..3000u32 {
-        // Some records take more than a block, or end close to the end of one.
+        // Some records take more than a block, or end close to the end of a block.
         let len = if number % 200 == 0 { 70_000 } else { number as usize % 300 };
         writer.put(number.to_be_bytes(), vec![number as u8; len]).unwrap();
         if number % 3 == 0 {

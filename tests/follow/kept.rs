@@ -369,8 +369,9 @@ fn changes_outlive_the_database_that_they_are_of() {
     Db::open(DIR, options).unwrap();
 }
 
-/// Makes a database whose entries were all written twice, to logs that are kept, and one of them a
-/// third time, to a log that is not flushed. Returns the entries, and the logs of the first writes.
+/// Makes a database whose entries were all written twice, to logs that are kept. One of the entries
+/// was written a third time, to a log that is not flushed. Returns the entries, and the logs of the
+/// first writes.
 fn overwritten(fs: &SimFs, options: &Options) -> (crate::Entries, Vec<u64>) {
     let db = Db::open(DIR, options.clone()).unwrap();
     let logs = put_and_flush(&db, fs, 0..6);

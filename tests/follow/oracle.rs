@@ -20,7 +20,7 @@ struct Scene {
     rng: Rng,
     fs: SwitchedFs,
     options: Options,
-    /// `None` while nobody writes.
+    /// `None` while there is no writer.
     writer: Option<Db>,
     follower: ReadOnlyDb,
     held: Vec<Held>,

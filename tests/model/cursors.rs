@@ -31,13 +31,13 @@ struct Scene {
     series: AtomicU64,
     /// Number of puts of ascending keys, which are greater than all other keys.
     ascending: AtomicU64,
-    /// Number of batches. Each sets all keys of one prefix to the batch's number.
+    /// Number of batches. Each batch sets all keys of one prefix to the batch's number.
     batches: AtomicU64,
     /// Number of scans that were checked.
     scans: AtomicU64,
 }
 
-/// Returns the key of a number. Keys are scattered, so that any leaf can be the one that is split.
+/// Returns the key of a number. Keys are scattered, so that any leaf can be split.
 fn series_key(number: u64) -> Vec<u8> {
     format!("a{:03}", number % KEYS * 77 % KEYS).into_bytes()
 }
@@ -235,7 +235,7 @@ impl Scene {
     }
 }
 
-/// Checks that an entry is no older than the newest acknowledged one with its key.
+/// Checks that an entry is no older than the newest acknowledged entry with the same key.
 fn check_in_series(key: &[u8], value: &[u8], done: u64) {
     assert_eq!(key, series_key(number(value)));
     assert!(number(value) + KEYS > done, "{} is there, after {done}", number(value));

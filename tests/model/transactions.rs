@@ -22,9 +22,9 @@ pub struct Open {
     changes: Vec<Change>,
     /// The keys and ranges that the transaction has read.
     reads: Vec<Bounds>,
-    /// The keys that others have written since the transaction began.
+    /// The keys that other writers have written since the transaction began.
     written: Vec<Vec<u8>>,
-    /// The ranges that others have deleted since the transaction began. A deleted range may
+    /// The ranges that other writers have deleted since the transaction began. A deleted range may
     /// conflict with a read of the range even if the read found nothing.
     deleted: Vec<Bounds>,
     savepoint: Option<Saved>,
@@ -229,7 +229,7 @@ impl Open {
         deleted.any(|range| self.reads.iter().any(|read| self.meet(range, read)))
     }
 
-    /// Returns whether a commit must fail because of what others have written.
+    /// Returns whether a commit must fail because of what other writers have written.
     fn conflicts(&self) -> bool {
         !self.changes.is_empty() && self.written.iter().any(|key| self.has_read(key))
     }

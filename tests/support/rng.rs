@@ -2,7 +2,7 @@
 
 use minikv::internals::base::random;
 
-/// Returns the seed of a random test: `MINIKV_SEED` if it is set, otherwise a fresh one.
+/// Returns the seed of a random test: `MINIKV_SEED` if it is set, otherwise a fresh seed.
 pub fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     match std::env::var("MINIKV_SEED") {

@@ -33,7 +33,8 @@ enum Read {
 /// A transaction, or a batch, that was committed.
 #[derive(Clone, Debug)]
 struct Committed {
-    /// Its place: the sequence number of its marker, or of its snapshot if it has only read.
+    /// The place of the transaction: the sequence number of its marker, or of its snapshot if it
+    /// has only read.
     place: u64,
     reads: Vec<Read>,
     writes: Vec<(Vec<u8>, Option<u64>)>,

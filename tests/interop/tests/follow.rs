@@ -237,7 +237,7 @@ fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Ve
     assert_eq!(follower.changes_since(0).unwrap().map(Result::unwrap).count(), 304);
     assert!(opens(dir) == entries, "it sees something else");
     assert!(numbers(dir, ".log").len() < 3, "{:?}", numbers(dir, ".log"));
-    // The log that was being read and the one after it are still open.
+    // The log that was being read, and the log after it, are still open.
     let error = changes.find_map(Result::err).unwrap();
     assert!(matches!(error, Error::ChangesLost { after: 40, .. }), "{error}");
     let error = follower.changes_since(last - 1).unwrap().next().unwrap().unwrap_err();
@@ -271,7 +271,7 @@ fn leveldb_sees_no_kept_logs_and_removes_them() {
 fn goleveldb_sees_no_kept_logs_and_removes_them() {
     let home = Home::new();
     let Some(goleveldb) = goleveldb(home.dir.path()) else { return };
-    // goleveldb skips the sequence number that follows those of the log that it replays.
+    // goleveldb skips the first sequence number after the log that it replays.
     check_kept(&home.dir.path().join("db"), 1, 2, |dir| {
         let entries = dump(&goleveldb, dir, "default").unwrap();
         let mut write = Command::new(&goleveldb);

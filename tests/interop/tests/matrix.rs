@@ -243,7 +243,7 @@ fn leveldb_and_minikv_exchange_an_indexed_db() {
         entries.is_sorted_by(|a, b| IndexedDbComparator.compare(&a.0, &b.0).is_lt())
     };
     let key = |number: f64| [&b"\0\x01\x02\x01\x03"[..], &number.to_le_bytes()].concat();
-    // The same key has the id of the store in two bytes here.
+    // Returns the same key, with the id of the store in two bytes.
     let same = |number: f64| [&b"\x04\x01\x02\0\x01\x03"[..], &number.to_le_bytes()].concat();
 
     let leveldb = LevelDb::open(&dir, &settings).unwrap();

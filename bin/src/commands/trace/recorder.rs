@@ -26,7 +26,7 @@ pub struct Recorder {
     most_lookups: usize,
 }
 
-/// A database, from its open to its end.
+/// A database, from its open to its close.
 pub struct Run {
     pub path: PathBuf,
     pub options: Options,

@@ -237,9 +237,9 @@ impl Scene {
     }
 }
 
-/// Returns whether the last sequence number in the MANIFEST of `dir` is that of a write which is
+/// Returns whether the last sequence number in the MANIFEST of `dir` belongs to a write that is
 /// only in a log. LevelDB with `reuse_logs` writes such a MANIFEST when it finds two logs, and
-/// goleveldb then skips those writes: see
+/// goleveldb then skips such writes: see
 /// [`goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs`].
 fn manifest_covers_a_log(dir: &Path) -> bool {
     let recovered = recover_manifest(&DiskFs, dir, "leveldb.BytewiseComparator").unwrap();
