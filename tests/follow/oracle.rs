@@ -67,7 +67,7 @@ impl Scene {
         self.writer.as_ref().unwrap().write_with(&sync, batch).unwrap();
     }
 
-    /// Does one step of the writer. Returns its name.
+    /// Does one step of the writer. Returns the name of the step.
     fn step(&mut self) -> &'static str {
         let Some(writer) = self.writer.clone() else {
             self.open_writer();
@@ -141,7 +141,8 @@ impl Scene {
     }
 
     /// Refreshes, and compares with a new open. After a loss of power, a part of the database may
-    /// be lost. A new open then reports it, and a refresh fails and leaves the view as it was.
+    /// be lost. A new open then reports the loss, and a refresh fails and leaves the view as it
+    /// was.
     fn check(&mut self, step: &'static str) {
         let before = entries(&self.follower);
         let image = self.fs.now().fingerprint();

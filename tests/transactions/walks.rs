@@ -57,8 +57,8 @@ impl Twin {
         self.place(key).ok().map(|at| &self.entries[at].1[..])
     }
 
-    /// Returns the index of the first entry whose key is greater than `key` or, with `or_equal`,
-    /// equal to `key`.
+    /// Returns the index of the first entry whose key is greater than `key` or, with `or_equal`, is
+    /// at least `key`.
     fn lower(&self, key: &[u8], or_equal: bool) -> usize {
         let before = |entry: &(Vec<u8>, Vec<u8>)| match self.order.compare(&entry.0, key) {
             Ordering::Less => true,

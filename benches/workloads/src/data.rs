@@ -68,8 +68,8 @@ impl Values {
         self.value_bytes
     }
 
-    /// Returns the pool bytes that follow a value's header. In the value, these bytes are then
-    /// repeated from their start.
+    /// Returns the pool bytes that follow a value's header. The rest of the value repeats these
+    /// bytes from their start.
     fn half(&self, number: u64, generation: u32) -> &[u8] {
         let moved = number
             .wrapping_mul(POOL_STEP)

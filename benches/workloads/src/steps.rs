@@ -149,8 +149,8 @@ impl Loaded<'_> {
         (0..count).try_for_each(|position| put.get(order.at(position)))
     }
 
-    /// Puts all entries, unsynced, with a sync after every hundred puts, by several threads.
-    /// Operations and latencies are those of the syncs. Returns the work done.
+    /// Puts all entries, unsynced, with a sync after every hundred puts, by several threads. Each
+    /// sync counts as an operation, and latencies are those of syncs. Returns the work done.
     pub fn put_and_sync(&self, threads: u64, order: Order, generation: u32) -> Result<Done> {
         let syncs = self.entries / PUTS_PER_SYNC;
         parallel(threads, syncs, |thread| {
@@ -287,8 +287,8 @@ impl Loaded<'_> {
         }
     }
 
-    /// Puts all entries in batches. Each entry counts as an operation; latencies are those of
-    /// batches. Returns the work done.
+    /// Puts all entries in batches. Each entry counts as an operation; each latency is that of a
+    /// batch. Returns the work done.
     pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
         timed(self.entries, || {
             let mut timings = Timings::new();

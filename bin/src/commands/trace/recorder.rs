@@ -39,7 +39,8 @@ pub struct Run {
     pub filters: BTreeMap<u64, Filters>,
     /// The statistics at the end.
     pub stats: Option<Box<Stats>>,
-    /// Time at which the database was opened, computed from its events; therefore a little late.
+    /// Time at which the database was opened, computed from its events; a little later than the
+    /// open.
     opened: Instant,
 }
 

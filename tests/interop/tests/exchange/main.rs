@@ -343,8 +343,8 @@ fn check_and_continue(scene: &mut Scene, dir: &Path) {
     scene.check_with(Side::LevelDb, &continued);
 }
 
-/// Checks that LevelDB reads and continues a database with ingested tables, and that minikv ingests
-/// LevelDB's tables.
+/// Checks that LevelDB can read a database with ingested tables and continue to write to it, and
+/// that minikv ingests LevelDB's tables.
 #[test]
 fn leveldb_reads_and_continues_what_was_ingested() {
     let seed = rng::seed();
@@ -378,7 +378,8 @@ fn leveldb_reads_and_continues_what_was_ingested() {
     }
 }
 
-/// Checks that LevelDB reads and continues a database whose compactions used a filter.
+/// Checks that LevelDB can read a database whose compactions used a filter, and continue to write
+/// to it.
 #[test]
 fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
     let seed = rng::seed();
@@ -424,8 +425,8 @@ fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
     assert!(removed > 0 && changed > 0, "{removed} removed, {changed} changed");
 }
 
-/// Checks that LevelDB reads and continues a database in which ranges were deleted with their
-/// tables.
+/// Checks that LevelDB can read a database in which ranges were deleted with their tables, and
+/// continue to write to it.
 #[test]
 fn leveldb_reads_and_continues_what_range_deletes_left() {
     let seed = rng::seed();

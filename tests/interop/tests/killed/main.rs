@@ -2,7 +2,7 @@
 //! killed; then every engine must find everything.
 //!
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
-//! comes from Debian's package; without it, its turns are skipped.
+//! comes from Debian's package; without the package, goleveldb's turns are skipped.
 
 #[path = "../others.rs"]
 mod others;
@@ -168,7 +168,7 @@ impl Scene {
         }
     }
 
-    /// Checks that `entries` has everything acknowledged.
+    /// Checks that `entries` has every acknowledged entry.
     fn check(&self, who: &str, entries: impl IntoIterator<Item = Entry>) {
         let found: HashMap<Vec<u8>, Vec<u8>> = entries.into_iter().collect();
         for (key, value) in &self.model {
