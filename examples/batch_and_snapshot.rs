@@ -15,7 +15,7 @@ const TRANSFERS: u64 = 250;
 
 struct Bank {
     db: Db,
-    /// Held from reading the balances until the new ones are written.
+    /// Held from reading the balances until the new balances are written.
     accounts: Mutex<()>,
 }
 

@@ -14,7 +14,8 @@ fn main() -> Result<()> {
     let disk = SimFs::new(1);
     let options = || Options::default().fs(Arc::new(disk.clone()));
 
-    // The variant of an error gives its kind; its text says what happened to which file.
+    // The variant of an error gives its kind; the text of the error says what happened to which
+    // file.
     match Db::open("/db", options()) {
         Err(error @ Error::DatabaseMissing { .. }) => println!("{error}"),
         other => panic!("{other:?}"),

@@ -15,8 +15,8 @@ use minikv::{Db, LevelTrace, Options, ReadOptions, ReadTrace, Result};
 const ENTRIES: u32 = 50_000;
 const LOOKUPS: u32 = 10_000;
 
-/// Looks up even numbers, which are present, or odd ones, which are absent. Returns the counts of
-/// the work.
+/// Looks up even numbers, which are present, or odd numbers, which are absent. Returns the counts
+/// of the work.
 fn look_up(db: &Db, options: &ReadOptions, odd: u32) -> Result<LevelTrace> {
     let mut sum = ReadTrace::default();
     for i in 0..LOOKUPS {

@@ -18,7 +18,7 @@ impl Accounts {
         Ok(Accounts { db, users, emails })
     }
 
-    /// Adds a user, unless the email has one already. Returns whether the user was added.
+    /// Adds a user, unless the email already belongs to a user. Returns whether the user was added.
     fn add(&self, user: &str, email: &str) -> Result<bool> {
         self.db.transact(|tx| {
             if tx.keyspace(&self.emails).contains_key(email)? {
@@ -30,7 +30,7 @@ impl Accounts {
         })
     }
 
-    /// Removes a user with all emails, in one step.
+    /// Removes a user and all emails of the user, in one step.
     fn remove(&self, user: &str) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete_in(&self.users, user);

@@ -31,7 +31,7 @@ fn book(tx: &mut Transaction, guest: &str) -> Result<Option<u32>> {
     Ok(None)
 }
 
-/// Books seats for a guest as long as there are any, and counts the bookings.
+/// Books seats for a guest until the guest gets no more, and counts the bookings.
 fn book_all(db: &Db, guest: &str) -> Result<()> {
     // `transact` runs the closure again whenever another thread was faster.
     while let Some(number) = db.transact(|tx| book(tx, guest))? {

@@ -23,8 +23,8 @@ fn probes(bits_per_key: u32) -> u32 {
     }
 }
 
-/// A blocked filter whose lookups take seven bit positions, of nine bits each, from one product and
-/// test all of them without a branch in between.
+/// A blocked filter whose lookups take seven bit positions, of nine bits each, from one product,
+/// and test all of these bits without a branch in between.
 pub struct Sliced {
     lines: Vec<Line>,
     probes: u32,
@@ -60,7 +60,7 @@ impl Kind for Sliced {
     }
 }
 
-/// Like [`Sliced`], but a lookup ends at the first clear bit.
+/// A filter like [`Sliced`], except that a lookup ends at the first clear bit.
 pub struct LeavingEarly {
     lines: Vec<Line>,
     probes: u32,

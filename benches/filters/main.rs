@@ -1,8 +1,8 @@
 //! A comparison of whole-table filters: size, time to build, time to probe, false-positive rate.
 //! `cargo bench --bench filters`; its output is in `docs/filters-compared.md`.
 //!
-//! Every kind gets the same 64-bit hashes. Rounds alternate between all kinds, so that disturbances
-//! of the machine affect them alike; each figure is the median of its rounds.
+//! Every kind of filter gets the same 64-bit hashes. Each round measures all kinds in turn, so that
+//! disturbances of the machine affect all kinds alike; each figure is the median over the rounds.
 
 mod blocked;
 mod ribbon;
@@ -249,8 +249,8 @@ fn main() {
         return compare(&Scene::new(1_000, 3, 1_000), 1);
     }
     hash_times(5);
-    // Tables of 2 MiB with entries of 100 bytes: first a single table, then as many as a large
-    // database has.
+    // Tables of 2 MiB with entries of 100 bytes: first a single table, then as many tables as a
+    // large database has.
     let only = std::env::args().nth(1).filter(|arg| arg != "--bench");
     compare(&Scene::new(20_000, 1, 1_000_000), 7);
     if only.is_some() {

@@ -4,8 +4,8 @@
 use crate::Kind;
 
 const WIDTH: usize = 128;
-/// Number of rows per key. With fewer, banding often fails for tables of 20,000 keys and must be
-/// repeated.
+/// Number of rows per key. With fewer rows, banding often fails for tables of 20,000 keys and must
+/// be repeated.
 const OVERHEAD: f64 = 1.05;
 
 /// The solution by columns: for each group of 128 rows, one word per column.
@@ -16,7 +16,7 @@ pub struct Ribbon {
     seed: u64,
 }
 
-/// Returns an equation: its first row, its coefficients from there on, and the fingerprint.
+/// Returns an equation: its first row, its coefficients from that row on, and its fingerprint.
 fn equation(hash: u64, seed: u64, rows: usize, columns: usize) -> (usize, u128, u64) {
     let x = mix(hash ^ seed.wrapping_mul(0xd6e8_feb8_6659_fd93));
     let start = ((u128::from(x) * (rows - WIDTH + 1) as u128) >> 64) as usize;
@@ -31,8 +31,8 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// Returns the parity of `x`. Folding is faster than counting bits on processors without an
-/// instruction for that.
+/// Returns the parity of `x`. Folding is faster than counting bits on processors that have no
+/// instruction to count bits.
 fn parity(x: u128) -> u64 {
     let x = (x >> 64) as u64 ^ x as u64;
     let x = x ^ x >> 32;
@@ -80,7 +80,7 @@ impl Kind for Ribbon {
             .expect("some seed works");
 
         let mut words = vec![0; rows / WIDTH * columns];
-        // For each column, the solution of 128 rows, beginning with the current one.
+        // For each column, the solution of 128 rows, beginning with the current row.
         let mut windows = vec![0u128; columns];
         for row in (0..rows).rev() {
             let (coefficients, fingerprint) = banded[row];

@@ -42,7 +42,7 @@ pub fn run() {
     }
 }
 
-/// Prints the time to the first entry and to the second.
+/// Prints the time that a cursor takes to the first entry, and to the second entry.
 fn report(when: &str, db: &Db, dir: &std::path::Path) {
     let (first, second) = first_steps(db);
     println!(

@@ -281,8 +281,8 @@ fn each_in_log(
     }
 }
 
-/// Returns whether `dir` has files for `destroy` to remove: a database, or the remains of one whose
-/// removal was interrupted.
+/// Returns whether `dir` has files for `destroy` to remove: a database, or the remains of a
+/// database whose removal was interrupted.
 pub fn has_remains(dir: &Path) -> Result<bool> {
     let names = match std::fs::read_dir(dir) {
         Ok(names) => names,

@@ -31,7 +31,7 @@ pub struct InKeyspace {
 #[derive(Debug)]
 pub struct Name(Option<Keys>);
 
-/// A keyspace of either kind.
+/// A keyspace, ordinary or expiring.
 #[derive(Debug)]
 struct Keys {
     name: Vec<u8>,
@@ -84,7 +84,7 @@ impl Name {
     }
 }
 
-/// The keys to read: all keys of a database, or those of a keyspace.
+/// The keys to read: all keys of a database, or the keys of a keyspace.
 pub enum Source {
     All(ReadOnlyDb),
     Keyspace(Keyspace<ReadOnlyDb>),
@@ -134,7 +134,7 @@ impl Source {
     }
 }
 
-/// The keys to write: all keys of a database, or those of a keyspace.
+/// The keys to write: all keys of a database, or the keys of a keyspace.
 pub enum Target {
     All(Db),
     Keyspace(Keyspace),

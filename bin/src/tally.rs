@@ -37,8 +37,8 @@ impl Tally {
         })
     }
 
-    /// Runs `write`, which writes `entries` entries, counts them if it succeeds, and returns its
-    /// result.
+    /// Runs `write`, which writes `entries` entries. Counts the entries if `write` succeeds, and
+    /// returns its result.
     pub fn write<T>(&self, entries: u64, write: impl FnOnce() -> Result<T>) -> Result<T> {
         let _writing = self.shared.0.lock().unwrap_or_else(|e| e.into_inner());
         let written = write()?;

@@ -142,7 +142,7 @@ fn repair_saves_what_is_sound_and_says_what_is_not() {
     let (from, to) = (&json["lost"][0]["from"], &json["lost"][0]["to"]);
     assert_eq!(from, "key00000");
     let to = to.as_str().unwrap();
-    // Everything outside of the damaged block is there.
+    // All entries outside of the damaged block are still there.
     let scanned = run(&db, &["scan"]).ok();
     for i in 0..2000 {
         let key = format!("key{i:05}");

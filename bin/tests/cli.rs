@@ -654,7 +654,7 @@ fn of_unknown_order() -> Place {
     place
 }
 
-/// Returns a copy of a database of the fixtures, which was made by another program.
+/// Returns a copy of a fixture: a database that another program made.
 fn fixture(name: &str) -> Place {
     let place = Place::new();
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
@@ -1330,7 +1330,7 @@ fn bench_measures_what_it_is_asked_for() {
     for line in ["compact: ", "fillrandom, peak memory: ", "written per byte put: "] {
         assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
     }
-    // The last database is kept at the given path, with its tables, and is not touched.
+    // The last database is kept at the given path, with its tables. Another run does not touch it.
     assert_eq!(place.text(&["scan", "--count"]), "2000\n");
     place.run(&small).fails(2, &["already exists"]);
     assert_eq!(place.text(&["scan", "--count"]), "2000\n");

@@ -109,7 +109,7 @@ fn without_what_varies(line: &str) -> String {
     words.join(" ")
 }
 
-/// Returns the page with the output of `step` replaced by `printed`.
+/// Replaces the output of `step` in the file of the page by `printed`.
 fn rewrite(page: &str, step: &Step, printed: &[String]) {
     let path = root().join(page);
     let block = |lines: &[String]| {

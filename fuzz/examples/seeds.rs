@@ -1,7 +1,7 @@
 //! Writes the initial inputs of every target into a directory: `seeds [DIR]`, by default `corpus`.
 //!
 //! The inputs are taken from `tests/fixtures` and from small databases created here. libFuzzer
-//! continues from them; `cargo fuzz cmin` keeps those that add coverage.
+//! continues from these inputs; `cargo fuzz cmin` keeps the inputs that add coverage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use minikv::fs::MemFs;
 use minikv::{Db, FilterLayout, FixedPrefix, WriteBatch};
 use minikv_fuzz::files;
 
-/// Maximum length of an input, in bytes. Longer ones make fuzzing slow.
+/// Maximum length of an input, in bytes. Longer inputs make fuzzing slow.
 const MAX_BYTES: usize = 40 << 10;
 
 struct Seeds {
@@ -31,7 +31,7 @@ impl Seeds {
         self.count += 1;
     }
 
-    /// Adds each file of a database as an input of its own, and all of them as one input.
+    /// Adds each file of a database as an input of its own, and all files together as one input.
     fn add_database(&mut self, files: &BTreeMap<String, Vec<u8>>) {
         for (name, bytes) in files {
             match name {

@@ -75,7 +75,7 @@ fn expect_damage(error: &Error) {
 }
 
 /// Returns whether an error says that the sequence numbers are used up. A damaged database may
-/// claim the highest possible one; it can then be read, but not written.
+/// claim the highest possible sequence number; it can then be read, but not written.
 pub fn is_used_up(error: &Error) -> bool {
     matches!(error, Error::InvalidArgument { what } if what.contains("used up its sequence"))
 }
@@ -120,8 +120,8 @@ fn read(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
     Ok(entries)
 }
 
-/// Loads the files of a database. If `verify` calls them sound, it must be possible to open and
-/// read them, by key and in both directions.
+/// Loads the files of a database. If `verify` finds no damage in these files, it must be possible
+/// to open the database and read it, by key and in both directions.
 pub fn directory(data: &[u8]) {
     let fs = files::load(data);
     let before = files::contents(&fs);

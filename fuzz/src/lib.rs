@@ -9,7 +9,7 @@
 //! | [`batch`] | a batch, as in a log |
 //! | [`directory`] | the files of a database, packed: see [`files`] |
 //! | [`operations`] | operations on a database, see [`operations`](fn@operations) |
-//! | [`repair`] | as `directory` |
+//! | [`repair`] | the files of a database, packed as for [`directory`] |
 //! | [`indexed_db`] | three keys of Chromium's IndexedDB |
 //!
 //! Each target accepts any bytes, and panics if minikv has a bug. [`mend`] corrects the checksums

@@ -11,8 +11,8 @@ use minikv::internals::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader,
 
 use crate::files::{self, Kind};
 
-/// Maximum number of blocks corrected per index, which may name any number. A higher limit makes
-/// hostile inputs slower.
+/// Maximum number of blocks corrected per index. An index may name any number of blocks; a higher
+/// limit makes hostile inputs slower.
 const MAX_BLOCKS: usize = 1000;
 
 /// Corrects the checksum of every record of a log.
@@ -63,7 +63,7 @@ fn block(bytes: &mut [u8], handle: BlockHandle) {
     bytes[end..end + BLOCK_TRAILER_BYTES].copy_from_slice(&trailer);
 }
 
-/// Returns the contents of a sound table's blocks, the index first.
+/// Returns the contents of the blocks of an undamaged table, beginning with the index.
 pub fn blocks(bytes: &[u8]) -> Vec<Vec<u8>> {
     let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return Vec::new() };
     let Ok(footer) = Footer::decode(&bytes[at..]) else { return Vec::new() };
@@ -71,7 +71,7 @@ pub fn blocks(bytes: &[u8]) -> Vec<Vec<u8>> {
     named.filter_map(|handle| contents(bytes, handle)).collect()
 }
 
-/// Returns the handles in an index or metaindex block, up to the first malformed one.
+/// Returns the handles in an index or metaindex block, up to the first malformed handle.
 fn handles(bytes: &[u8], handle: BlockHandle) -> Vec<BlockHandle> {
     let mut handles = Vec::new();
     let Some(contents) = contents(bytes, handle) else { return handles };

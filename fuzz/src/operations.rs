@@ -12,9 +12,10 @@ use crate::files::DIR;
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Maximum number of operations. Longer inputs find nothing that shorter ones do not find.
+/// Maximum number of operations. Longer inputs do not find more than shorter inputs.
 const MAX_OPERATIONS: usize = 300;
-/// Maximum number of snapshots held at a time. With more, compactions drop fewer versions.
+/// Maximum number of snapshots held at a time. With more snapshots, compactions drop fewer
+/// versions.
 const MAX_SNAPSHOTS: usize = 3;
 
 /// The bytes of the input, returned one by one, followed by zeros.
@@ -48,8 +49,8 @@ struct Run {
     fs: SimFs,
     seed: u64,
     db: Db,
-    /// The last state known to be durable, and the state after each commit since then. The last one
-    /// is the current state.
+    /// The last state known to be durable, and the state after each commit since then. The last
+    /// element is the current state.
     states: Vec<Entries>,
     snapshots: Vec<(Snapshot, Entries)>,
     reuse_logs: bool,

@@ -16,7 +16,7 @@ use minikv::internals::log::LogWriter;
 use minikv::{BatchOp, BytewiseComparator, Comparator, IndexedDbComparator};
 use minikv::{Result, WriteBatch};
 
-/// Returns the order of plain keys and that of internal keys.
+/// Returns the order of plain keys and the order of internal keys.
 pub fn orders() -> [KeyOrder; 2] {
     [
         KeyOrder::User(UserComparator::new(Arc::new(BytewiseComparator))),
@@ -31,7 +31,8 @@ fn reader(fs: &MemFs, bytes: &[u8]) -> LogReader {
     LogReader::new(fs.open(path).unwrap(), path).unwrap()
 }
 
-/// Returns the records of a log up to its end or its first error, and the log's tail or that error.
+/// Returns the records of a log up to its end or its first error, and the tail of the log or the
+/// error.
 fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     let mut records = Vec::new();
     let end = loop {
@@ -45,8 +46,8 @@ fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
 }
 
 /// Reads a log: first up to the first damage, then the rest after each damage. Checks that the part
-/// before `valid_end` is a log by itself, and that the same records, when written again, read the
-/// same.
+/// before `valid_end` is a log by itself, and that the same records can be written again and read
+/// back unchanged.
 pub fn log(data: &[u8]) {
     let fs = MemFs::new();
     let mut whole = reader(&fs, data);
@@ -137,12 +138,12 @@ pub fn block(data: &[u8]) {
     }
     let mut before: Option<Block> = None;
     for order in orders() {
-        // If the keys are in order, every key must be found; otherwise nothing must break.
+        // If the keys are in order, every key must be found; otherwise, any answer is right.
         let is_sound = forward.is_ok()
             && targets.len() < 40
             && targets[3..].windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt());
-        // Read the block with heads, too, as in the block cache, reusing the previous block's
-        // allocation.
+        // The block is also read with heads, as in the block cache. This reuses the allocation of
+        // the previous block.
         let spare = |_| before.take().map(Block::into_shared);
         let headed = Block::with_heads(data, &order, &mut Vec::new(), spare)
             .expect("heads are no matter of soundness");

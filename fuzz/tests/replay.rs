@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
 
-/// Maximum time for one input, even on a busy machine. A higher limit finds fewer
-/// slow inputs.
+/// Maximum time for one input, even on a busy machine. A higher limit finds fewer slow inputs.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Held while a target runs: the allocator counts for the whole process, so only one target may run
@@ -166,8 +165,8 @@ macro_rules! targets {
 
 targets!(log edit block table batch directory operations repair indexed_db);
 
-/// Inputs with a changed byte can be read again once their checksums are corrected, so that targets
-/// reach the code behind the checksums.
+/// Checks that inputs with a changed byte can be read again once their checksums are corrected, so
+/// that targets reach the code behind the checksums.
 #[test]
 fn mended_inputs_pass_their_checksums() {
     let read = |data: &[u8]| {

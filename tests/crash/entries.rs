@@ -1,5 +1,4 @@
-//! The entries of the workloads: the prefixes of their keys, their expiry, and the part of them that
-//! compactions keep.
+//! The entries of the workloads: prefixes of keys, expiry, and what compactions leave of an entry.
 
 use std::borrow::Cow;
 

@@ -50,7 +50,7 @@ fn faults_of(entry: &JournalEntry, rng: &mut Rng) -> Vec<Fault> {
     faults
 }
 
-/// Returns faults of reads: for every kind of file, at the first read and at later ones.
+/// Returns faults of reads: for every kind of file, at the first read and at later reads.
 fn read_faults(rng: &mut Rng) -> Vec<Fault> {
     let mut faults = Vec::new();
     for pattern in ["*.ldb", "*.log", "*MANIFEST*", "*CURRENT"] {

@@ -130,12 +130,12 @@ fn a_put_before_a_log_rotation_is_durable_when_a_later_one_is_synced() {
 }
 
 /// Puts in two logs, A and B, are not synced, and the disk happens to keep log B but not the end of
-/// log A. Engines replay both, and end in a state that the database was never in.
+/// log A. Engines replay both logs, and end in a state that the database was never in.
 #[test]
 fn a_log_after_one_that_lost_its_end_is_not_replayed() {
     let fs = SimFs::new(5);
     fs.record_history();
-    // Nothing is flushed, because the seed of the background work never starts any.
+    // Nothing is flushed, because the seed of `inline` never starts background work here.
     let db = Db::open("/db", inline(&fs).write_buffer_bytes(600)).unwrap();
     for i in 0..12 {
         db.put(format!("{i:02}"), "x".repeat(150)).unwrap();

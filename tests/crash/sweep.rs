@@ -126,7 +126,7 @@ impl Sweep<'_> {
         image.record_history();
         let options = self.options();
         check::recover(&image, &options, &self.run.kind, false)?;
-        // After a killed process, unsynced writes may still be lost.
+        // If the process was killed, unsynced writes may still be lost.
         let least = if state.is_some() { least } else { self.run.model.least(op, true) };
         let mut seen = BTreeMap::new();
         for second in 0..=image.op_count() {
@@ -163,7 +163,7 @@ fn find(model: &Model, state: u64, least: usize, most: usize) -> Result<usize, S
     })
 }
 
-/// Sweeps one workload: every crash point, or the one to replay.
+/// Sweeps one workload: every crash point, or only the crash point to replay.
 fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
     let run = Run::new(seed).finish();
     let only_op = std::env::var("MINIKV_CRASH_OP").ok().map(|op| op.parse::<u64>().unwrap());

@@ -414,7 +414,7 @@ fn time(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis)
 }
 
-/// Returns the keyspace that a key is in, if it is in one, and the key within it.
+/// Returns the keyspace that contains `key`, if there is one, and the key within the keyspace.
 fn keyspace_of<'k>(db: &Db, key: &'k [u8]) -> Option<(Keyspace, &'k [u8])> {
     KEYSPACES.iter().chain([&SHORT_LIVED]).find_map(|name| {
         if let Some(key) = key.strip_prefix(&expiring_prefix(name)[..]) {
@@ -441,8 +441,8 @@ fn write_in(keyspace: &Keyspace, op: (&[u8], Option<&[u8]>), sync: bool) -> Resu
     }
 }
 
-/// Writes operations: a single one by itself, and several in a transaction or a batch. Transactions
-/// and batches write entries of expiring keyspaces under their full database keys.
+/// Writes operations: a single operation by itself, several operations in a transaction or a batch.
+/// Transactions and batches write entries of expiring keyspaces under their full database keys.
 pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     let options = WriteOptions::default().sync(sync);
     if let [(key, value)] = ops

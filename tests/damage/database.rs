@@ -180,7 +180,8 @@ impl Made {
     }
 }
 
-/// Returns all entries, after reading them forward, backward and by key. The three must agree.
+/// Returns all entries, after reading them forward, backward and by key. The three results must
+/// agree.
 pub fn read_all(db: &Db) -> Result<Entries> {
     let forward = db.iter()?.collect::<Result<Vec<_>>>()?;
     let mut backward = db.iter()?.rev().collect::<Result<Vec<_>>>()?;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use minikv::filter::math::{best_probes, false_positive_probability};
 use minikv::{BloomFilterPolicy, Compression, Db, Options, WriteBatch};
 
-/// Returns the pages of the project: those of the top folder, of `docs/` and of the packages.
+/// Returns the pages of the project: the pages of the top folder, of `docs/` and of the packages.
 fn pages() -> Vec<String> {
     let folders = [".", "docs", "adapters", "benches", "tests"].map(|name| root().join(name));
     let mut pages = Vec::new();

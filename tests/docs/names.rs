@@ -70,7 +70,8 @@ impl Names {
         }
     }
 
-    /// Returns whether `path` is an item that is defined here, or an associated item of a type.
+    /// Returns whether `path` is an item that these source files define, or an associated item of a
+    /// type.
     pub fn define(&self, path: &[&str]) -> bool {
         match path {
             [name] => self.defined.contains(*name),

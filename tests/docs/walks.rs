@@ -8,7 +8,7 @@ use crate::{code_spans, page, root, rust_files};
 
 /// A function of the library.
 struct Function {
-    /// Path of its file below `src/`.
+    /// Path of the function's file below `src/`.
     file: String,
     /// The type of the `impl` or `trait` block that contains the function.
     owner: Option<String>,
@@ -139,7 +139,7 @@ impl Library {
     /// Returns the function that `mention` in `caller` calls, as far as names tell: a function of
     /// the path or of the caller's own type, or the only function of this name.
     fn target(&self, caller: &Function, mention: &Mention<'_>) -> Option<&Function> {
-        // The name may be that of a closure in the caller.
+        // In the caller, the name may stand for a closure.
         if caller.body.contains(&format!("let {} = ", mention.name)) {
             return None;
         }

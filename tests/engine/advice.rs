@@ -36,7 +36,7 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     let before = db.stats();
     let advice = db.filter_advice().unwrap();
     assert_eq!((advice.gets, advice.sampled, advice.absent, advice.in_memory), (900, 900, 900, 0));
-    // The sampled gets, replayed on the tables, read as many blocks as the real ones did.
+    // The sampled gets, replayed on the tables, read as many blocks as the real gets did.
     assert_eq!((advice.now.blocks_per_get * 900.0).round() as u64, blocks);
     assert_eq!(advice.now.filter_bytes, filter_bytes(&db));
     assert_eq!(advice.tables_read, (3, 3));
@@ -69,8 +69,8 @@ fn filters_of_every_layout_weigh_what_they_take() {
     }
 }
 
-/// Returns the memory that filters take, in bytes: the pinned memory of `db`, minus that of the
-/// same tables opened without filters, which is only that of their indexes.
+/// Returns the memory that filters take, in bytes: the pinned memory of `db`, minus the pinned
+/// memory of the same tables opened without filters, which is the memory of the indexes alone.
 fn filter_bytes(db: &Db) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let bare = filled(dir.path(), small().filter(FilterLayout::None, 0));
@@ -111,7 +111,7 @@ fn what_memtables_answer_wants_no_filter() {
     assert_eq!((advice.layout, advice.blocks_per_get), (FilterLayout::None, 0.0));
 }
 
-/// A read-only database serves lookups too.
+/// Checks that a read-only database advises too, on the lookups that it has served.
 #[test]
 fn a_database_opened_for_reading_only_advises() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ fn scans_without_a_key_are_what_a_range_filter_could_save() {
     let options = small().filter_prefix(minikv::FixedPrefix::new(4)).write_buffer_bytes(4 << 20);
     let db = Db::open(dir.path(), options).unwrap();
     assert!(db.filter_advice().unwrap().scans.is_none());
-    // One table has the even groups of ten numbers, the other the multiples of a hundred.
+    // One table has every second group of ten numbers, the other table the multiples of a hundred.
     for i in (0..10_000).filter(|i| i / 10 % 2 == 0) {
         db.put(format!("{i:05}"), "v").unwrap();
     }
@@ -153,12 +153,13 @@ fn scans_without_a_key_are_what_a_range_filter_could_save() {
     let advice = db.filter_advice().unwrap();
     let scans = advice.scans.as_ref().unwrap();
     assert_eq!((scans.scans, scans.sampled, scans.pairs), (100, 100, 200));
-    // Every second group is empty in the first table, nine in ten in the second.
+    // Every second group is empty in the first table, and nine groups in ten are empty in the
+    // second.
     assert_eq!((scans.empty, scans.saved_by_prefix), (50 + 90, Some(50 + 90)));
-    // The prefix after "0019" is "001:".
+    // The upper bound of the prefix "0019" is "001:", which is not a number.
     assert_eq!(scans.mean_range, None);
     assert!(advice.to_string().contains("140 of them (70.0 %) without a key"), "{advice}");
-    // Within a group, the prefix is there, but not the keys.
+    // In the second table, the prefix of each range occurs, but no key of the range does.
     for i in 10..110 {
         db.range(format!("{:05}", i * 100 + 5)..format!("{:05}", i * 100 + 7)).unwrap().count();
     }
@@ -172,7 +173,7 @@ fn bounds_of_scans_and_ends_of_tables_meet() {
     let db = Db::open(dir.path(), small()).unwrap();
     (10..=20).for_each(|i| db.put(format!("{i}"), "v").unwrap());
     db.flush().unwrap();
-    // Ranges outside of the table, which its first and last key rule out.
+    // These ranges are outside of the table, as the table's first and last key show.
     db.range("01".."05").unwrap().count();
     db.range("21"..="30").unwrap().count();
     let scans = db.filter_advice().unwrap().scans.unwrap();

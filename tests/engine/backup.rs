@@ -40,7 +40,8 @@ fn put(db: &Db, keys: std::ops::Range<u32>, value: &str) {
     }
 }
 
-/// A link from one filesystem to another, or on one without links, fails.
+/// Checks that tables are copied if they cannot be linked, because the folder is on another
+/// filesystem or on a filesystem without links.
 #[test]
 fn a_folder_on_another_filesystem_or_without_links_gets_copies() {
     const EXDEV: i32 = 18;
@@ -94,7 +95,7 @@ fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
     assert_eq!(restored(&fs, "/backups", Some(2)).unwrap(), at_second);
     assert_eq!(restored(&fs, "/backups", None).unwrap(), contents(&db));
 
-    // Removing the first must not take files from the second, which shares them.
+    // Removing the first backup must not remove files that the second backup shares with it.
     backups.keep(2).unwrap();
     let numbers = |list: Vec<minikv::Backup>| list.iter().map(|b| b.number).collect::<Vec<_>>();
     assert_eq!(numbers(backups.list().unwrap()), [2, 3]);
@@ -135,7 +136,7 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
     let fs = SimFs::new(3);
     fs.record_history();
     let db = Db::open("/db", on(&fs)).unwrap();
-    // The number of operations when each backup was complete, and its contents.
+    // The number of operations when each backup was complete, and the contents of the backup.
     let mut made = Vec::new();
     let begin = fs.op_count();
     for round in 0..4 {
@@ -188,7 +189,7 @@ fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: b
             last = backup.number;
         }
     }
-    // Another database adds to the folder, so that the test need not open the damaged one.
+    // A second database adds to the folder, so that the test need not open the damaged database.
     let db = Db::open("/other", on(image)).unwrap();
     db.put("other", "1").unwrap();
     let next = db.backup(folder).unwrap();

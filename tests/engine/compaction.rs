@@ -32,8 +32,8 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
         let path = dir.path().join(whole_first.to_string());
         let db = Db::open(&path, small()).unwrap();
         (0..1000).for_each(|i| db.put(key(i), kilobyte(i)).unwrap());
-        // Two rounds: with all data in a deep level that nothing above overlaps, and with levels
-        // that partly overlap.
+        // Two rounds: in the first, all data is in a deep level that no upper level overlaps; in
+        // the second, the levels partly overlap.
         if whole_first {
             db.compact_range::<&str>(..).unwrap();
         }
@@ -130,13 +130,13 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
         while compacting.load(Ordering::SeqCst) {
             let i = written.fetch_add(1, Ordering::SeqCst) as u32;
             db.put(key(i * 7919 % 10_000), kilobyte(i)).unwrap();
-            // Puts are slow enough for the background to keep up, if it may run.
+            // Puts are slow enough for the background threads to keep up, if these threads may run.
             std::thread::sleep(Duration::from_micros(200));
         }
     });
     let beside = most_beside.load(Ordering::SeqCst);
-    // The manual compaction itself counts as a compaction into level 1, and another one may already
-    // be running.
+    // The manual compaction itself counts as a compaction into level 1, and an automatic compaction
+    // may already be running.
     assert!(beside > 2, "{beside} beside {} puts", written.load(Ordering::SeqCst));
     for i in 0..10_000 {
         assert!(db.get(key(i)).unwrap().is_some());

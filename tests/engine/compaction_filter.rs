@@ -98,7 +98,7 @@ fn a_compaction_removes_changes_and_keeps_as_the_filter_says() {
     assert!(minikv::verify("/db", &options).unwrap().is_sound());
 }
 
-/// Older versions in deeper levels stay hidden when the entry above them is removed.
+/// Checks that older versions in deeper levels stay hidden when the filter removes the newer entry.
 #[test]
 fn older_versions_in_deeper_levels_do_not_come_back() {
     let is_on = Arc::new(AtomicBool::new(false));
@@ -190,7 +190,7 @@ fn what_the_filter_does_is_no_write() {
     let options = small().fs(Arc::new(MemFs::new())).inline_background(Some(4));
     let options = options.keep_logs_bytes(1 << 20).compaction_filter(move |key, value| {
         let Some(db) = db_of.get() else { return CompactionDecision::Keep };
-        // The filter removes the value of this key below.
+        // The call of `rule` below removes the value of this key.
         if key == b"key000501" {
             let transaction = db.transaction();
             assert!(transaction.get(key).unwrap().is_some());

@@ -75,7 +75,8 @@ fn few_entries_are_deleted_by_a_batch_without_a_flush() {
     assert_eq!(levels(&db).iter().sum::<u64>(), 0);
 }
 
-/// Few keys with large values are not deleted one by one: their tables go, with their space.
+/// Checks that a few keys with large values are not deleted one by one: their tables are removed,
+/// which frees the space.
 #[test]
 fn few_large_entries_go_with_their_tables() {
     let fs = SimFs::new(1);
@@ -335,7 +336,7 @@ fn a_damaged_table_within_the_range_is_dropped_and_across_its_end_it_is_an_error
     let error = db.delete_range(key(1000)..key(5000)).unwrap_err();
     assert!(error.is_corruption() && error.to_string().contains(".ldb"), "{error}");
     db.get(key(10)).unwrap_err();
-    // The background finds the damage. Once no damaged table is left, the database is healthy
+    // The compaction finds the damage. Once no damaged table is left, the database is healthy
     // again.
     let error = db.compact_range::<&str>(..).unwrap_err();
     assert!(error.is_corruption(), "{error}");
@@ -387,12 +388,12 @@ fn the_background_gives_the_space_back_at_once() {
     assert!(shrinks());
     fill(&db, 0..20_000, "value");
     db.compact_range::<&str>(..).unwrap();
-    // No compaction follows that would remove the files as a side effect.
+    // No later compaction removes the files as a side effect.
     assert!(db.delete_range::<&str>(..).unwrap().tables > 15);
     assert!(shrinks());
 }
 
-/// Blocks of keys are put and deleted as a whole, beside readers, snapshots and compactions. A
+/// Writers put and delete blocks of keys as a whole, beside readers, snapshots and compactions. A
 /// reader sees all of a block or none of it.
 #[test]
 fn range_deletes_beside_writers_and_readers_are_seen_whole() {

@@ -1,4 +1,4 @@
-//! Expiring keyspaces: no read shows what has expired, and compactions remove it.
+//! Expiring keyspaces: no read shows expired entries, and compactions remove them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -219,7 +219,7 @@ fn an_update_keeps_the_expiry_and_a_put_does_not() {
     space.put("g", "stays").unwrap();
     clock.set(2000);
     assert_shows(&space, &[("a", "1"), ("e", "333"), ("g", "stays")]);
-    // To an update, an expired entry is absent.
+    // An update treats an expired entry as absent.
     assert_eq!(space.update("c", |old| old.map(<[u8]>::to_vec)).unwrap(), None);
     assert_eq!(space.update("c", more).unwrap().unwrap(), "new+");
     assert_eq!(space.expiry("c").unwrap(), Some(Expiry::Never));
@@ -301,7 +301,7 @@ fn both_kinds_of_one_name_are_two_keyspaces() {
     assert_shows(&space, AT_1999);
     clock.set(5000);
     assert_eq!(db.keyspace("s").unwrap().get("c").unwrap().unwrap(), "ordinary");
-    // The bytes of docs/keyspaces.md and docs/expiry.md.
+    // These are the bytes that docs/keyspaces.md and docs/expiry.md give.
     let stored = [b"22", &2000u64.to_le_bytes()[..]].concat();
     assert_eq!(db.get(b"\xff\xfe\x6b\x74\x01sc").unwrap().unwrap(), stored);
     space.clear().unwrap();
@@ -379,7 +379,7 @@ fn a_compaction_removes_what_has_expired() {
     assert_shows(&space, AT_2000);
 }
 
-/// Older versions in deeper levels stay hidden when the entry above them expires.
+/// Checks that older versions in deeper levels stay hidden when the newer entry above them expires.
 #[test]
 fn older_versions_do_not_come_back() {
     let clock = TestClock::at(0);
@@ -406,7 +406,7 @@ fn older_versions_do_not_come_back() {
     assert_eq!(space.iter().unwrap().count(), 1800);
 }
 
-/// A snapshot keeps showing an older version, even after the newer one has expired.
+/// Checks that a snapshot keeps showing an older version, even after the newer version has expired.
 #[test]
 fn an_old_snapshot_keeps_the_version_that_it_shows() {
     let clock = TestClock::at(1000);
@@ -513,7 +513,8 @@ fn ingested_tables_that_have_expired_go() {
     assert_eq!(files(&db), 0);
 }
 
-/// An expired table that hides older versions is compacted with them, not just removed.
+/// Checks that an expired table that hides older versions is compacted together with them, not just
+/// removed.
 #[test]
 fn an_expired_table_above_older_versions_is_compacted() {
     let clock = TestClock::at(1000);
@@ -536,8 +537,8 @@ fn an_expired_table_above_older_versions_is_compacted() {
     assert!(space.iter().unwrap().all(|entry| entry.unwrap().1 == "never"));
 }
 
-/// An expired table is removed only once no transaction is open that began before its entries were
-/// written. Otherwise, the conflict would be missed.
+/// Checks that an expired table is kept while a transaction is open that began before the entries
+/// of the table were written. Otherwise, the conflict of that transaction would be missed.
 #[test]
 fn a_transaction_conflicts_with_what_has_expired_since() {
     let clock = TestClock::at(1000);

@@ -78,8 +78,8 @@ fn small() -> Options {
     Options::default().create_if_missing(true).block_bytes(512)
 }
 
-/// Makes a sorted table, two newer ones in level 0, overwritten and deleted keys, and a memtable
-/// above them. Keys are even.
+/// Makes a compacted table, two newer tables in level 0, overwritten and deleted keys, and a
+/// memtable above the tables. All keys have even numbers.
 fn layers(options: Options) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), options.create_if_missing(true)).unwrap();
@@ -186,7 +186,7 @@ fn steps_come_in_the_order_of_the_read_path() {
     assert_eq!((entry.kind, entry.value_bytes, entry.seq), (KeyKind::Value, 6, told.seq));
     assert_eq!(told.filters, FilterUse::NoTables);
 
-    // The key was deleted (7 divides 35), so the tables below are not searched.
+    // The key was deleted (7 divides 35), so the tables below the tombstone are not searched.
     let told = db.explain("key000070").unwrap();
     recount::check(&told);
     assert_eq!(told.value, None);
@@ -194,7 +194,7 @@ fn steps_come_in_the_order_of_the_read_path() {
     assert_eq!((entry.kind, entry.value_bytes), (KeyKind::Deletion, 0));
     assert!(told.to_string().contains("the key is deleted"), "{told}");
 
-    // The key was written once, so every table in range is searched.
+    // The key was written once, so every table whose range includes it is searched.
     let told = db.explain("key000004").unwrap();
     recount::check(&told);
     assert_eq!(told.value.as_deref(), Some(&b"first value of 2"[..]));
@@ -256,7 +256,7 @@ fn a_false_positive_is_told_as_one() {
     assert!(told.to_string().contains("(false positive): the key is not there"), "{told}");
     assert_eq!(told.trace.data_blocks(), told.unfiltered.as_ref().unwrap().data_blocks());
 
-    // A real bloom filter: with one bit per key it is often wrong.
+    // A real bloom filter with one bit per key is often wrong.
     let (_dir, db) = layers(small().filter_policy(Some(Arc::new(BloomFilterPolicy::new(1)))));
     let told = (0..).map(|i| db.explain(format!("key{:06}", 2 * i + 1)).unwrap());
     let told = told.take(3000).find(|told| verdicts(told).contains(&Verdict::FalsePositive));

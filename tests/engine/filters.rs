@@ -126,7 +126,7 @@ fn levels_may_have_filters_of_their_own() {
     assert_eq!(checks(deepest), (0, 0));
     assert!(reads.levels[deepest].data_blocks() > 5_000);
 
-    // Now with LevelDB's filters on that level only.
+    // The same database, now with LevelDB's filters on the deepest level only.
     let options = options.filter_at_level(deepest, FilterLayout::Block, 10);
     db.close().unwrap();
     let db = Db::open(dir.path(), options).unwrap();
@@ -215,8 +215,8 @@ fn filters_that_cannot_be_are_refused() {
     Db::open(dir.path(), small().filter(FilterLayout::None, 0)).unwrap();
 }
 
-/// Returns a database with keys of forty prefixes and some keys without one, over several levels,
-/// and its expected entries.
+/// Returns a database with keys of forty prefixes and some keys without a prefix, over several
+/// levels, and its expected entries.
 fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>>) {
     let db = Db::open(dir, options).unwrap();
     let mut model = BTreeMap::new();

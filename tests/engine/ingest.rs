@@ -171,8 +171,8 @@ fn wrong_tables_are_refused_by_name_and_change_nothing() {
     assert_eq!(db.ingest(&[]).unwrap().tables, 0);
     assert_eq!(contents(&db).len(), 1);
 
-    // Tables of a database: one with several versions, one with deletions, and one that is
-    // accepted.
+    // Three tables of a database: one with several versions of a key, one with deletions, and one
+    // that is accepted.
     let snapshot = db.snapshot();
     db.put("a", "2").unwrap();
     db.flush().unwrap();
@@ -371,7 +371,7 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         db.ingest(&written).unwrap();
         db.put("after", "1").unwrap();
         drop(db);
-        // The files as seen by a concurrent reader that reads the MANIFEST early and the logs late.
+        // A concurrent reader sees these files if it reads the MANIFEST early and the logs late.
         fs.append(&manifest).unwrap().set_len(len).unwrap();
         let db = Db::open_read_only("/db", on(&fs)).unwrap();
         assert_eq!(db.get("after").unwrap(), None);
@@ -393,7 +393,8 @@ fn ingests_at_the_same_time_all_succeed() {
     let db = Db::open("/db", options.clone()).unwrap();
     let ranges: Vec<_> = (0..8).map(|i| i * 500..(i + 1) * 500).collect();
     for round in 0..12 {
-        // Ingests in descending order of their numbers, so that most are written anew.
+        // The tables are ingested in descending order of their numbers, so that most of them are
+        // rewritten.
         let mut written = each_of(&format!("/tables{round}"), &options, &ranges);
         written.reverse();
         std::thread::scope(|scope| {
@@ -407,7 +408,8 @@ fn ingests_at_the_same_time_all_succeed() {
     assert!(minikv::verify("/db", &options).unwrap().is_sound());
 }
 
-/// Returns a number above every fresh sequence number of this second and the next.
+/// Returns a number greater than any sequence number taken from the clock in this second or the
+/// next.
 fn seq_of_the_next_second() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap();
     (since.as_secs() + 2) << 24
@@ -423,7 +425,7 @@ fn tables_that_are_written_anew_use_up_few_sequence_numbers() {
     let rewritten = written.iter().map(|tables| db.ingest(tables).unwrap().rewritten_tables);
     assert_eq!(rewritten.sum::<u64>(), 59);
     assert!(db.sequence() < seq_of_the_next_second(), "{}", db.sequence());
-    // A table that is begun later is therefore linked.
+    // A table that is begun later is therefore linked, not rewritten.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let later = tables("/later", &on(&fs), 0..10, "later ");
     assert_eq!(db.ingest(&later).unwrap().rewritten_tables, 0);
@@ -444,7 +446,7 @@ fn a_table_far_ahead_of_the_clock_is_written_anew_and_ends_no_writes() {
         compression: Compression::None,
     };
     let mut builder = TableBuilder::new(file, path.into(), options);
-    // The highest sequence number but one, and the kind "value".
+    // The trailer has the second-highest sequence number, and the kind "value".
     let trailer = ((1u64 << 56) - 2) << 8 | 1;
     builder.add(&[b"a", &trailer.to_le_bytes()[..]].concat(), b"1").unwrap();
     builder.finish().unwrap();

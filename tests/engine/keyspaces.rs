@@ -17,8 +17,8 @@ use crate::{on, small};
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// Returns names, some of which are prefixes of others or consist of bytes at the ends of the
-/// range.
+/// Returns keyspace names. Some are prefixes of other names, and some consist of the smallest or
+/// largest byte values.
 fn names() -> Vec<Vec<u8>> {
     let long = |byte| vec![byte; 255];
     let short = ["u", "user", "users", "usert", "\0", "\0\0"].map(|name| name.as_bytes().to_vec());
@@ -65,7 +65,8 @@ fn in_range(map: &Map, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Vec<Entry>
     entries.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Compares the entries of an iterator with `expected`. Takes them from both ends in random turns.
+/// Compares the entries of an iterator with `expected`. Takes entries from the front and from the
+/// back, in random turns.
 fn assert_yields(rng: &mut Rng, mut iter: minikv::Iter, expected: Vec<Entry>, what: &str) {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     let only = rng.below(3);
@@ -140,7 +141,8 @@ fn compare_cursor<H>(rng: &mut Rng, space: &Keyspace<H>, all: &[Entry]) {
     }
 }
 
-/// A database and its expected contents: the map of each keyspace, and of the keys outside.
+/// A database and its expected contents: the map of each keyspace, and the map of the keys outside
+/// of all keyspaces.
 struct Twin {
     db: Db,
     fs: Arc<MemFs>,
@@ -179,7 +181,7 @@ impl Twin {
         self.db = Db::open("/db", Twin::options(&self.fs)).unwrap();
     }
 
-    /// Returns all entries with the keys of the database.
+    /// Returns all entries, with their full database keys.
     fn all(&self) -> Vec<Entry> {
         let mut all = self.outside.clone();
         for (name, map) in self.names.iter().zip(&self.maps) {
@@ -196,7 +198,8 @@ impl Twin {
             let value = [&operation.to_le_bytes()[..], &rng.bytes(8)].concat();
             let is_put = !rng.one_in(3);
             let Some(map) = self.maps.get_mut(at) else {
-                // A key outside of all keyspaces, sometimes almost one of a keyspace.
+                // A key outside of all keyspaces; some of these keys begin almost like the keys of
+                // a keyspace.
                 let starts = [&b""[..], b"\xff", b"\xff\xfe", b"\xff\xfek", b"\xff\xff"];
                 let key = [rng.pick(&starts), &b"\0"[..], &key].concat();
                 match is_put {
@@ -425,7 +428,8 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     assert_eq!(format!("{again:?}"), "Keyspace(\"users\")");
 }
 
-/// A reader beside a thread that clears and fills a keyspace sees all of it or nothing.
+/// Checks that a reader beside a thread that clears and fills a keyspace sees all of its entries or
+/// none.
 #[test]
 fn a_keyspace_is_cleared_in_one_step() {
     let dir = tempfile::tempdir().unwrap();

@@ -126,8 +126,8 @@ impl Fs for NotingFs {
     }
 }
 
-/// A log is truncated to its records when it is dropped. After the lock is released that would be
-/// too late, because another process may have appended to the log.
+/// Checks that logs are dropped before the lock is released. A log is truncated to its records when
+/// it is dropped; after the release, another process may already have appended to the log.
 #[test]
 fn logs_are_done_with_before_the_lock_is_given_up() {
     for (puts, close, snapshot) in
@@ -171,8 +171,8 @@ fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect()
 }
 
-/// Reads a log that others may be writing. Returns the number of its records, and the kind of its
-/// end.
+/// Reads a log that other threads may be writing. Returns the number of its records, and the kind
+/// of its end.
 fn read(path: &Path) -> (usize, Tail) {
     let mut reader = of_batches(DiskFs.open(path).unwrap(), path).unwrap();
     let mut records = 0;
@@ -217,7 +217,7 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
         assert_eq!(fs.counts().of(OpKind::Sync) - before, syncs);
         assert_eq!(db.stats().wal_syncs - syncs_before, syncs);
     }
-    // The first thread to sync does so for all.
+    // The first thread that syncs does so for all threads.
     db.put("c", "3").unwrap();
     let before = db.stats().wal_syncs;
     std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| db.sync().unwrap()))));
@@ -243,7 +243,7 @@ fn writers_that_wait_for_a_sync_share_the_next_one() {
         while others.load(Relaxed) < WRITERS {
             std::thread::yield_now();
         }
-        // The writers need only reach the queue now.
+        // This gives the writers time to reach the queue.
         std::thread::sleep(Duration::from_millis(100));
     });
     let before = db.stats().wal_syncs;

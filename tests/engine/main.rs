@@ -67,7 +67,7 @@ fn levels(db: &Db) -> Vec<u64> {
 }
 
 fn disk_bytes(dir: &std::path::Path) -> u64 {
-    // The background may remove a file after it was listed.
+    // A background thread may remove a file after it was listed.
     let files = std::fs::read_dir(dir).unwrap().filter_map(|entry| entry.unwrap().metadata().ok());
     files.map(|metadata| metadata.len()).sum()
 }

@@ -1,4 +1,5 @@
-//! Events for an observer: complete, in order, and delivered where the observer may do anything.
+//! Events for an observer: they are complete and in order, and the observer may do anything while
+//! it handles an event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +19,7 @@ use minikv::{
 
 use crate::small;
 
-/// Keeps all events.
+/// The events that an observer was given.
 #[derive(Clone, Default)]
 struct Record(Arc<Mutex<Vec<Event>>>);
 
@@ -33,7 +34,7 @@ impl Record {
     }
 }
 
-/// Level, size and key range.
+/// Level, size and key range of a table.
 type Table = (usize, u64, Vec<u8>, Vec<u8>);
 
 fn table(info: &TableInfo) -> Table {
@@ -92,7 +93,7 @@ fn named(fs: &dyn Fs, dir: &Path) -> BTreeMap<u64, Table> {
     files.iter().map(|file| (file.number, table(file))).collect()
 }
 
-/// Checks the numbers and times, and that everything that ends has begun.
+/// Checks the numbers and times of events, and that everything that ends has begun before.
 fn assert_ordered(events: &[Event]) {
     let (mut jobs, mut begun, mut stalled) = (BTreeSet::new(), BTreeMap::new(), false);
     let (mut micros, mut ended_log) = (0, 0);
@@ -398,7 +399,7 @@ fn an_observer_may_use_the_database() {
     let (inside, used) = (place.clone(), Arc::new(AtomicBool::new(false)));
     let was_used = used.clone();
     let observer = move |event: &Event| {
-        // Locked during use, so that the test cannot close the database meanwhile.
+        // The lock is held during use, so that the test cannot close the database at the same time.
         let place = inside.lock().unwrap();
         let Some(db) = &*place else { return };
         let EventKind::MemtableFrozen { log, .. } = event.kind else { return };

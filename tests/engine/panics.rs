@@ -139,7 +139,7 @@ fn fill(db: &Db, numbers: std::ops::Range<usize>) {
     numbers.for_each(|number| db.put(key(number), number.to_string().repeat(20)).unwrap());
 }
 
-/// Writes tables of level 0, four of which make a compaction due, until the background fails.
+/// Writes tables of level 0, four of which make a compaction due, until background work fails.
 /// Returns the number of acknowledged writes.
 fn fill_until_it_fails(db: &Db) -> usize {
     for number in 0..2000 {
@@ -249,8 +249,8 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     assert_filled(&db, 0..2000);
 }
 
-/// The first write to the log, with the trap armed, waits until the others are in the queue. The
-/// second write to the log, made for a group of writers, panics.
+/// The first write to the log, with the trap armed, waits until the other writers are in the queue.
+/// The second write to the log, made for a group of writers, panics.
 #[test]
 fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     const WRITERS: usize = 8;
@@ -324,7 +324,8 @@ fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_al
     assert_eq!(scanned(&open(options())), 500);
 }
 
-/// Choosing tables to merge calls the comparator, before any of them is marked as taken.
+/// The comparator is called when tables are chosen for a merge, before any of these tables is
+/// marked as taken.
 #[test]
 fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
@@ -362,7 +363,7 @@ fn a_replayed_log_and_a_policy_that_panics_fail_synced_writes_and_close() {
     assert_filled(&open(with_policy(&fs, &trap)), 0..100);
 }
 
-/// With a damaged log the open itself writes a table, in its caller's thread.
+/// With a damaged log, the open itself writes a table, in the thread of its caller.
 #[test]
 fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
     let (dir, trap) = (tempfile::tempdir().unwrap(), Trap::new(""));
@@ -387,7 +388,7 @@ fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
 }
 
 /// Makes the filesystem panic at operations of `kind` on files whose name contains `part`, while
-/// armed.
+/// the trap is armed.
 fn trapped(fs: &SimFs, trap: &Trap, kind: OpKind, part: &'static str) {
     let trap = trap.clone();
     fs.set_hook(move |operation| {
@@ -452,7 +453,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
     }
 }
 
-/// The panic comes after the merge, when the names of its tables are made durable.
+/// The panic comes after the merge, when the names of the output tables are made durable.
 #[test]
 fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
     let (fs, trap) = (SimFs::new(1), Trap::new("minikv-compact"));
@@ -502,8 +503,8 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     db.checkpoint("/copy2").unwrap();
     let copy = Db::open("/copy2", crate::small().fs(Arc::new(fs.clone()))).unwrap();
     assert_filled(&copy, 0..600);
-    // Tables that a compaction leaves are removed by the next thread that finishes any work, even
-    // by one that drops a cursor.
+    // Obsolete tables that a compaction leaves are removed by the next thread that finishes any
+    // work, even by a thread that drops a cursor.
     let cursor = db.cursor().unwrap();
     db.compact_range::<&str>(..).unwrap();
     trapped(&fs, &trap, OpKind::Remove, "ldb");

@@ -174,7 +174,7 @@ fn files_stay_while_a_cursor_needs_them_and_go_when_it_goes() {
     }
     assert_eq!(seen, 5000);
     drop(cursor);
-    // A compaction that has just ended in the background may hold its inputs for a moment.
+    // A background compaction that has just ended may hold its inputs for a moment.
     let deadline = Instant::now() + Duration::from_secs(10);
     while tables() > 0 && Instant::now() < deadline {
         std::thread::yield_now();
@@ -211,8 +211,8 @@ fn a_read_only_open_sees_the_log_beside_a_writer_and_touches_nothing() {
         files.sort();
         files
     };
-    // The background may still be creating the next, empty log, which `wait_idle` does not wait
-    // for.
+    // A background thread may still be creating the next, empty log, and `wait_idle` does not wait
+    // for that.
     let mut before = listing();
     loop {
         std::thread::sleep(Duration::from_millis(100));
@@ -324,13 +324,14 @@ fn a_prefix_is_continued_from_any_key_and_ends_where_it_ends() {
     }
 }
 
-/// Reads when its thread ends, and reports whether that succeeded.
+/// A thread-local value that reads the database when its thread ends, and reports whether the read
+/// succeeded.
 struct ReadsLast(RefCell<Option<(Db, mpsc::Sender<bool>)>>);
 
 impl Drop for ReadsLast {
     fn drop(&mut self) {
         let Some((db, went_well)) = self.0.take() else { return };
-        // A panic in such a destructor would end the process.
+        // A panic in the destructor of a thread-local value would end the process.
         let reads = AssertUnwindSafe(|| (db.get("c").unwrap(), keys(db.iter().unwrap()).len()));
         let read = catch_unwind(reads);
         went_well.send(read.is_ok_and(|read| read == (Some("c".into()), 7))).unwrap();
@@ -348,7 +349,8 @@ fn a_destructor_of_a_thread_local_can_read() {
     db.flush().unwrap();
     let (sender, went_well) = mpsc::channel();
     let read = |db: &Db| assert_eq!(db.get("c").unwrap().unwrap(), "c");
-    // Destructors may run in either order; both are covered here.
+    // The destructors of two thread-local values may run in either order. This loop covers both
+    // orders.
     for reads_first in [true, false] {
         let (db, sender) = (db.clone(), sender.clone());
         let thread = thread::spawn(move || {
@@ -396,7 +398,8 @@ fn a_table_that_cannot_be_read_is_an_error_of_every_move() {
     }
 }
 
-/// A short copy must not keep a whole block alive, and a long value is not copied.
+/// A short value is copied, so that it does not keep a whole block alive. A long value is not
+/// copied.
 #[test]
 fn values_of_more_than_a_kibibyte_share_the_memory_of_their_block() {
     let dir = tempfile::tempdir().unwrap();

@@ -47,8 +47,8 @@ fn a_killed_process_loses_nothing_it_was_told_is_written() {
     for i in 0..3000 {
         db.put(format!("{i:05}"), format!("{i}")).unwrap();
     }
-    // Once idle, the files are those of a process killed here, and do not change while they are
-    // copied.
+    // Once the database is idle, its files are those that a killed process would leave, and they do
+    // not change while they are copied.
     db.wait_idle().unwrap();
     let killed = copy(dir.path());
     let before = contents(&db);
@@ -123,7 +123,7 @@ fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
         assert!(error.to_string().contains("keep aside"), "{error}");
         assert_eq!((logs("/db"), logs("/db/lost").len()), (damaged.clone(), 0));
     }
-    // The next attempt links the log, and fails later. The one after it finds the link.
+    // The next open links the log, and fails later. The open after that finds the link.
     fs.inject(Fault::io_error().on(&[OpKind::Create]).path("*.ldb"));
     Db::open("/db", crate::on(&fs)).unwrap_err();
     assert_eq!((logs("/db"), logs("/db/lost")), (damaged.clone(), damaged.clone()));
@@ -251,7 +251,7 @@ fn a_second_open_says_who_holds_the_lock() {
     Db::open(dir.path(), small()).unwrap();
 }
 
-/// Another process creates the database between the first check and the lock.
+/// Another process creates or removes the database between the first check and the lock.
 #[test]
 fn whether_a_database_exists_is_decided_under_the_lock() {
     let fs = SimFs::new(1);
@@ -266,7 +266,7 @@ fn whether_a_database_exists_is_decided_under_the_lock() {
     });
     let error = Db::open("/db", options(&fs)).unwrap_err();
     assert!(matches!(error, Error::DatabaseExists { .. }), "{error}");
-    // The reverse: the database existed, and is removed.
+    // The reverse case: the database exists at first, and is then removed.
     let (other, was_removed) = (fs.clone(), AtomicBool::new(false));
     fs.set_hook(move |operation| {
         if operation.kind == OpKind::Lock && !was_removed.swap(true, Relaxed) {
@@ -304,8 +304,8 @@ fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
     assert!(found.iter().all(|(_, value)| value.starts_with('2')));
 }
 
-/// The directory of an open database is replaced by a copy of the database, or an older state of
-/// it.
+/// The directory of an open database is replaced by a copy of the database, or by an older state of
+/// the database.
 #[test]
 fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
     let home = tempfile::tempdir().unwrap();
@@ -543,7 +543,7 @@ fn a_manifest_that_ends_in_a_torn_record_is_not_continued() {
         let before = current();
         let manifest = dir.path().join(before.trim_end());
         let mut bytes = fs::read(&manifest).unwrap();
-        // A record of a hundred bytes of which two were written.
+        // These are the header of a record of a hundred bytes, and two of the hundred bytes.
         bytes.extend_from_slice(&[1, 2, 3, 4, 100, 0, 1, 1, 1]);
         fs::write(&manifest, bytes).unwrap();
         Db::open(dir.path(), small().reuse_logs(true)).unwrap().close().unwrap();

@@ -1,4 +1,4 @@
-//! Block cache, threads and limit of I/O that several databases share.
+//! Block cache, threads and I/O limit that several databases share.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -73,7 +73,7 @@ fn ten_databases_use_one_set_of_threads() {
         let options = options.write_buffer_bytes(32 << 10).max_file_bytes(16 << 10);
         let options = options.compaction_filter(move |key, _| {
             let thread = std::thread::current();
-            // Parts of a merge have threads of their own, which end with it.
+            // The parts of a merge run in threads of their own, which end with the merge.
             if thread.name() == Some("minikv-compact") {
                 threads.lock().unwrap().insert(thread.id());
             }
@@ -102,7 +102,7 @@ fn ten_databases_use_one_set_of_threads() {
         let stats = db.stats();
         assert!(stats.levels.iter().map(|level| level.compactions).sum::<u64>() > 0);
     }
-    // Closing a database leaves the threads to the others.
+    // Closing a database leaves the threads to the other databases.
     dbs[0].clone().close().unwrap();
     fill(&dbs[1], 2000, 60);
     dbs[1].wait_idle().unwrap();

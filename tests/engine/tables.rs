@@ -33,8 +33,8 @@ fn fill(db: &Db) {
     db.wait_idle().unwrap();
 }
 
-/// An iterator outlives its database. The directory is removed and made again meanwhile, and the
-/// next database there gives its tables the same numbers.
+/// An iterator outlives its database. Before the iterator is dropped, the directory is removed and
+/// created again, and the next database in it gives its tables the same numbers.
 #[test]
 fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
     let home = tempfile::tempdir().unwrap();
@@ -44,7 +44,8 @@ fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
     let kept = old.iter().unwrap();
     fill(&old);
     drop(old);
-    // Renamed, not removed, so that the new files cannot get the inode numbers of the old ones.
+    // The directory is renamed, not removed, so that the new files cannot get the inode numbers of
+    // the old files.
     fs::rename(&path, home.path().join("away")).unwrap();
     let new = Db::open(&path, tiny()).unwrap();
     fill(&new);
@@ -54,7 +55,7 @@ fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
     assert_eq!(new.iter().unwrap().rev().filter(|entry| entry.is_ok()).count(), 100);
 }
 
-/// Tables are constantly closed and their memory is reused.
+/// Checks gets while tables are constantly closed and their memory is reused.
 #[test]
 fn gets_over_more_tables_than_may_be_open_look_into_their_own() {
     let home = tempfile::tempdir().unwrap();

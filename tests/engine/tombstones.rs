@@ -8,9 +8,9 @@ use super::small;
 const ENTRIES: u32 = 40_000;
 const DELETED: u32 = 20_000;
 
-/// Maximum number of blocks that a scan may read after the compactions; a crawl reads hundreds.
-/// Runs of tombstones too short for a crawl may be left, and a last table too small for a
-/// compaction.
+/// Maximum number of blocks that a scan may read after the compactions. A scan over all tombstones
+/// reads hundreds of blocks. Compactions may leave runs of up to 1,024 tombstones, and a last table
+/// that is too small for a compaction.
 const FEW_BLOCKS: u64 = 80;
 
 fn key(number: u32) -> String {
@@ -58,7 +58,7 @@ fn a_scan_over_a_deleted_range_reads_a_few_blocks_once_the_background_is_at_rest
     assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
 }
 
-/// Makes a database whose first half is tombstones, which an open does not notice.
+/// Makes a database whose first half consists of tombstones. The next open does not notice them.
 fn with_forgotten_tombstones(options: Options) {
     let db = Db::open("db", options).unwrap();
     (0..ENTRIES).for_each(|i| db.put(key(i), "value").unwrap());
@@ -66,7 +66,7 @@ fn with_forgotten_tombstones(options: Options) {
     let snapshot = db.snapshot();
     (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
-    // Nothing makes the background check the tables again after the snapshot is dropped.
+    // Nothing makes background work check the tables again after the snapshot is dropped.
     drop(snapshot);
     db.close().unwrap();
 }

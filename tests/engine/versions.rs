@@ -1,5 +1,5 @@
-//! Keys with very many versions. Cursors do not walk through the versions, as counted by
-//! comparisons.
+//! Keys with very many versions. The number of comparisons shows that cursors do not step through
+//! all versions.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn a_cursor_passes_a_hundred_thousand_versions_of_a_key_in_few_steps() {
             let backward: Vec<_> = expected.iter().rev().copied().collect();
             check(&mut cursor, &backward, Cursor::prev);
         }
-        // Changes direction at every entry.
+        // The cursor changes direction at every entry.
         for (key, value) in &expected {
             assert!(cursor.seek(key).unwrap() && cursor.value() == value.as_bytes());
             let is_first = !cursor.prev().unwrap();
@@ -103,7 +103,7 @@ fn cursors_among_many_versions_move_as_in_a_map() {
     let mut below = |limit| rng.below(limit);
     let mut key = vec![b'c'];
     for number in 0..12_000u64 {
-        // Runs of one key, sometimes interrupted by another.
+        // Puts go to the same key for a while, and sometimes to another key.
         if number.is_multiple_of(150) || below(30) == 0 {
             key = vec![b'a' + below(6) as u8];
         }

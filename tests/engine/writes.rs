@@ -1,4 +1,4 @@
-//! Large writes, small writes, and many of them.
+//! Large writes, small writes, and many writes.
 
 use minikv::{Db, Error, Options, WriteBatch};
 

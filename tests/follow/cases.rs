@@ -1,4 +1,4 @@
-//! One test for each thing that can happen to the files.
+//! One test for each thing that can happen to the files that a follower reads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn a_preallocated_log_on_the_disk_is_followed_record_by_record() {
     let writer = Db::open(dir.path(), options.clone()).unwrap();
     let follower = Db::open_read_only(dir.path(), options).unwrap();
     for number in 0..3000u32 {
-        // Some records take more than a block, or end close to the end of one.
+        // Some records take more than a block, or end close to the end of a block.
         let len = if number % 200 == 0 { 70_000 } else { number as usize % 300 };
         writer.put(number.to_be_bytes(), vec![number as u8; len]).unwrap();
         if number % 3 == 0 {
@@ -45,7 +45,7 @@ fn a_preallocated_log_on_the_disk_is_followed_record_by_record() {
     assert!(!follower.refresh().unwrap().restarted);
     assert!(!follower.refresh().unwrap().changed);
     assert_eq!(entries(&follower).len(), 3000);
-    // The close truncates the zeros.
+    // The close truncates the zeros at the end of the log.
     drop(writer);
     assert!(!follower.refresh().unwrap().changed);
 }
@@ -101,7 +101,7 @@ fn a_refresh_sees_a_prefix_whatever_the_writer_does_between_two_of_its_operation
         (0..before).for_each(&put);
         let follower = Db::open_read_only(DIR, options).unwrap();
         put(before);
-        // The writer's own operations do not count.
+        // Operations of the writer itself are not counted.
         let (count, is_writing) = (AtomicU64::new(0), AtomicBool::new(false));
         let ingest = move |number: u64| {
             let tables = format!("/tables{number}");

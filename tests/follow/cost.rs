@@ -44,7 +44,7 @@ fn work(puts: u64) -> [Work; 2] {
 fn a_refresh_after_one_put_costs_the_same_in_a_large_database() {
     let (small, large) = (work(100), work(20_000));
     assert_eq!(small[0].operations, large[0].operations, "{small:?} {large:?}");
-    // One block at the end of the MANIFEST, and one at the end of the log.
+    // A refresh reads one block at the end of the MANIFEST, and one block at the end of the log.
     let block = 32 << 10;
     assert!(small[0].bytes < 2 * block && large[0].bytes < 2 * block, "{small:?} {large:?}");
     assert!(large[1].operations <= large[0].operations, "{large:?}");

@@ -78,7 +78,7 @@ fn logs_are_kept_up_to_their_size_and_removed_beyond_it() {
             }
             let bytes: u64 = logs_in(&fs, DIR)[0].iter().map(|(_, bytes)| bytes).sum();
             assert!(bytes <= limit, "step {step}: {bytes} of {limit}");
-            // Nothing is removed before its space is needed.
+            // No log is removed before its space is needed.
             let is_full = bytes + 3000 > limit;
             let all = all_of(db.changes_since(0));
             assert!(is_full || all == (written.clone(), End::Whole), "step {step} of {limit}");
@@ -96,7 +96,7 @@ fn logs_are_kept_for_their_time() {
     let put = |db: &Db, key: &str| {
         db.put(key, "value").unwrap();
         db.flush().unwrap();
-        // Logs are removed after the flush.
+        // Logs are removed only after the flush, so this waits for their removal.
         db.wait_idle().unwrap();
     };
     let db = Db::open(dir, options.clone()).unwrap();
@@ -104,7 +104,7 @@ fn logs_are_kept_for_their_time() {
     assert_eq!(logs_in(&DiskFs, dir)[0].len(), 4);
     assert_eq!(all_of(db.changes_since(0)).0.len(), 4);
     db.close().unwrap();
-    // The second log was last written two hours ago. The one before it is removed with it.
+    // The second log was last written two hours ago. The log before it is removed too.
     let second = Path::new(dir).join(format!("{:06}.log", logs_in(&DiskFs, dir)[0][1].0));
     let then = SystemTime::now() - Duration::from_secs(7200);
     let file = std::fs::File::options().write(true).open(second).unwrap();
@@ -117,7 +117,7 @@ fn logs_are_kept_for_their_time() {
     assert_eq!(found, []);
     assert_eq!(end, End::Lost(1, 3));
     db.close().unwrap();
-    // Each log is removed by the first flush after its time.
+    // Each log is removed by the first flush after its time has passed.
     let short = plain.keep_logs_for(Duration::from_millis(30));
     let db = Db::open(dir, short).unwrap();
     for key in ["e", "f"] {
@@ -369,8 +369,9 @@ fn changes_outlive_the_database_that_they_are_of() {
     Db::open(DIR, options).unwrap();
 }
 
-/// Makes a database whose entries were all written twice, to logs that are kept, and one of them a
-/// third time, to a log that is not flushed. Returns the entries, and the logs of the first writes.
+/// Makes a database whose entries were all written twice, to logs that are kept. One of the entries
+/// was written a third time, to a log that is not flushed. Returns the entries, and the logs of the
+/// first writes.
 fn overwritten(fs: &SimFs, options: &Options) -> (crate::Entries, Vec<u64>) {
     let db = Db::open(DIR, options.clone()).unwrap();
     let logs = put_and_flush(&db, fs, 0..6);
@@ -427,8 +428,8 @@ fn kept_logs_are_no_part_of_the_database() {
 
 #[test]
 fn a_repair_puts_no_kept_log_over_newer_tables() {
-    // Without the MANIFEST, nothing tells kept logs from others. A damaged kept log does not keep
-    // the repair from the logs after it, either.
+    // Without the MANIFEST, a repair cannot tell kept logs from other logs. Even if a kept log is
+    // damaged, the repair reads the logs after it.
     for damaged in [None, Some(0), Some(3), Some(5)] {
         let fs = SimFs::new(1);
         let options = options(&fs, 1).keep_logs_bytes(1 << 20);
@@ -478,7 +479,7 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     assert_eq!(keys, ["0", "1", "2", "3", "4", "live"]);
 }
 
-/// A reader has seen the writes that the repair loses, and as many new ones follow.
+/// A reader has seen the writes that a repair then loses, and as many new writes follow.
 #[test]
 fn a_reader_of_changes_gets_an_error_after_a_repair() {
     for lost in [Loss::LastTable, Loss::LiveLog] {
@@ -533,7 +534,7 @@ impl Loss {
             Loss::LastTable => fs.remove(&path).unwrap(),
             Loss::LiveLog => fs.damage(&path, 10, 1).unwrap(),
         }
-        // The MANIFEST would give the last sequence number.
+        // The MANIFEST would state the last sequence number.
         let manifests = names.iter().filter(|name| name.starts_with("MANIFEST"));
         manifests.for_each(|name| fs.remove(&Path::new(DIR).join(name)).unwrap());
     }
@@ -597,7 +598,7 @@ struct Past {
     may_be_lost: bool,
 }
 
-/// Checks the changes after `since` against the commits. Returns whether some are lost.
+/// Checks the changes after `since` against the commits. Returns whether some changes are lost.
 fn check(past: &Past, changes: minikv::Result<Changes>, since: u64, step: &str) -> bool {
     let (found, end) = all_of(changes);
     let first = found.first().map_or(since, |write| write.0 - 1) as usize;

@@ -9,7 +9,7 @@ use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;
 use crate::{DIR, Entries, entries, of_iter, options};
 
-/// Readers that hold a view, and the entries that it shows.
+/// Readers that hold a view, and the entries that the view shows.
 struct Held {
     shown: Entries,
     iter: Iter,
@@ -20,7 +20,7 @@ struct Scene {
     rng: Rng,
     fs: SwitchedFs,
     options: Options,
-    /// `None` while nobody writes.
+    /// `None` while there is no writer.
     writer: Option<Db>,
     follower: ReadOnlyDb,
     held: Vec<Held>,
@@ -67,7 +67,7 @@ impl Scene {
         self.writer.as_ref().unwrap().write_with(&sync, batch).unwrap();
     }
 
-    /// Does one step of the writer. Returns its name.
+    /// Does one step of the writer. Returns the name of the step.
     fn step(&mut self) -> &'static str {
         let Some(writer) = self.writer.clone() else {
             self.open_writer();
@@ -141,7 +141,8 @@ impl Scene {
     }
 
     /// Refreshes, and compares with a new open. After a loss of power, a part of the database may
-    /// be lost. A new open then reports it, and a refresh fails and leaves the view as it was.
+    /// be lost. A new open then reports the loss, and a refresh fails and leaves the view as it
+    /// was.
     fn check(&mut self, step: &'static str) {
         let before = entries(&self.follower);
         let image = self.fs.now().fingerprint();

@@ -1,5 +1,5 @@
 //! A filesystem that a crash replaces with what is left of it. Files opened before the crash can
-//! still be read as they were; files opened later are different ones.
+//! still be read as they were; files opened after the crash are the files that are left.
 
 use std::io;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Whole databases written by C++ LevelDB, goleveldb and Chromium, compared entry by entry.
 //!
-//! `tests/fixtures/README.md` says what each one is for and describes the form of `expected.tsv`.
-//! Every test works on a copy, because opening a database changes it.
+//! `tests/fixtures/README.md` says what each database is for, and describes the format of
+//! `expected.tsv`. Every test works on a copy, because opening a database changes it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::{bytes, fixture, hex, number, read_fixture, read_json, sha256, text, 
 
 /// The expected contents of a database.
 pub struct Expected {
-    /// The value of each key, in the form of `expected.tsv`.
+    /// The value of each key, in the format of `expected.tsv`.
     pub entries: BTreeMap<Vec<u8>, String>,
     pub absent_keys: Vec<Vec<u8>>,
     dump_sha256: String,
@@ -40,7 +40,7 @@ impl Expected {
     }
 }
 
-/// Returns a value in the form of `expected.tsv`.
+/// Returns a value in the format of `expected.tsv`.
 pub fn in_tsv(value: &[u8]) -> String {
     match value.len() {
         0..=1024 => hex(value),
@@ -253,7 +253,7 @@ fn a_foreign_comparator_is_refused_by_name() {
     assert!(files(&copy.db) == before, "a refused open changed the directory");
 }
 
-/// The filters of C++ LevelDB and goleveldb have different names; both are used.
+/// The filters of C++ LevelDB and goleveldb have different names. minikv uses both.
 #[test]
 fn filters_of_both_names_save_data_blocks() {
     for case in ["leveldb-cpp/02-flushed-bloom10-snappy", "goleveldb/02-flushed-bloom10-snappy"] {

@@ -12,8 +12,8 @@ fn open(case: &str, options: Options) -> (Copy, ReadOnlyDb) {
     (copy, db)
 }
 
-/// Explains gets of every key and of near misses, with filters and without: the steps add up to the
-/// counters, no filter hides a key, and filters save blocks.
+/// Checks explanations of gets of every key and of near misses, with filters and without: the steps
+/// add up to the counters, no filter hides a key, and filters save blocks.
 #[test]
 fn explanations_add_up_in_every_database() {
     let mut verdicts = 0;
@@ -69,7 +69,7 @@ fn a_database_without_filters_is_told_to_have_none() {
     assert_eq!(db.explain(&key).unwrap().filters, FilterUse::NoPolicy);
 }
 
-/// The exact text that a reader sees.
+/// Checks the exact text of an explanation.
 #[test]
 fn a_get_through_three_levels_of_leveldb_reads_like_this() {
     let (_copy, db) = open("leveldb-cpp/04-levels", Options::default());

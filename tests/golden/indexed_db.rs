@@ -1,4 +1,4 @@
-//! The IndexedDB that Chromium wrote, in its own order of keys.
+//! A database of Chromium's IndexedDB, in IndexedDB's order of keys.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     assert!(verify(&copy.db, &options()).unwrap().is_sound());
     assert!(files(&copy.db) == before, "a reader changed a file");
 
-    // Reads from tables of several blocks. Filters, which this order forbids, are not written.
+    // The reads use tables of several blocks. Filters, which this order forbids, are not written.
     let db = Db::open(&copy.db, options().block_bytes(512)).unwrap();
     db.compact_range::<Vec<u8>>(..).unwrap();
     for (at, (key, value)) in found.iter().enumerate() {
@@ -75,7 +75,8 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     assert_eq!(entries(db.iter().unwrap()), found);
 }
 
-/// The keys decode to what the page read back through IndexedDB's own cursors, in the same order.
+/// Checks that the keys decode to the keys that the page read through IndexedDB's own cursors, in
+/// the same order.
 #[test]
 fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     let copy = Copy::of(CASE);
@@ -119,7 +120,7 @@ fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     }
 }
 
-/// A key that is compared by the comparator.
+/// A key that IndexedDB's comparator orders.
 #[derive(Debug)]
 struct Key(Vec<u8>);
 
@@ -143,11 +144,11 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// Returns a random one of a small number of keys, in one of the byte strings that encode it.
+/// Returns a random key from a small set, in one of the byte strings that encode the key.
 fn random_key(rng: &mut Rng) -> Vec<u8> {
     let mut key = match rng.below(2) {
         0 => vec![0, 1, 1, 1],
-        // The id of the store in two bytes.
+        // This key has the id of the store in two bytes.
         _ => vec![4, 1, 1, 0, 1],
     };
     let number = [-1.0, -0.0, 0.0, 1.0, 2.0, 300.0, f64::NAN][rng.below(7) as usize];
@@ -156,12 +157,13 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
         1 => key.extend([&[3][..], &number.to_le_bytes()[..6]].concat()),
         _ => key.extend([&[3][..], &number.to_le_bytes()].concat()),
     }
-    // Trailing bytes after a complete key, which do not count.
+    // Bytes that follow a complete key do not count.
     key.extend(&[7; 3][..rng.below(3) as usize]);
     key
 }
 
-/// Equal keys with different bytes are one key, in memtables, tables and merges.
+/// Checks that keys that compare equal but have different bytes are one key, in memtables, tables
+/// and merges.
 #[test]
 fn equal_keys_of_different_bytes_are_one_key() {
     let mut rng = Rng::new(5);

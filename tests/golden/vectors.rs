@@ -118,8 +118,8 @@ impl WriteFile for Written {
     }
 }
 
-/// Returns the batch that a record describes: an empty one, or one put of a value whose byte `i` is
-/// `(i * 7 + value_fill_c) mod 251`.
+/// Returns the batch that a record describes: an empty batch, or a batch with one put of a value
+/// whose byte `i` is `(i * 7 + value_fill_c) mod 251`.
 fn batch_of(record: &Value) -> WriteBatch {
     let mut batch = WriteBatch::new();
     if let Some(key) = record["batch"]["key"].as_str() {

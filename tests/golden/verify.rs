@@ -5,7 +5,7 @@ use minikv::{Error, Options};
 use crate::databases::{Copy, files};
 use crate::fixture;
 
-/// Returns the folders that hold a `db`.
+/// Returns the folders that contain a folder `db`.
 fn cases() -> Vec<String> {
     let mut cases = Vec::new();
     for maker in ["leveldb-cpp", "goleveldb", "chromium", "bedrock"] {

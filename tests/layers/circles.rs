@@ -1,8 +1,8 @@
 //! Circles of imports between the files of a crate.
 //!
-//! A file imports another if a path in it leads there. `mod.rs`, `lib.rs` and `main.rs` are left
-//! out: they contain the shared items of their folder, and re-exports from its files. Test code is
-//! left out too.
+//! A file imports another file if a path in the first leads to an item of the second. `mod.rs`,
+//! `lib.rs` and `main.rs` are left out: they contain the shared items of their folder, and
+//! re-exports from its files. Test code is left out too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -37,7 +37,8 @@ fn module(path: &str, root: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns all paths in a file that begin with `crate`, `self` or `super`, from the root.
+/// Returns all paths in a file that begin with `crate`, `self` or `super`, as paths from the
+/// crate's root.
 fn absolute_paths(file: &Source, root: &str) -> Vec<Vec<String>> {
     let own = module(&file.path, root);
     let absolute = paths(&file.shipped, "crate").into_iter().map(|(_, path)| path);
@@ -53,7 +54,7 @@ fn absolute_paths(file: &Source, root: &str) -> Vec<Vec<String>> {
     absolute.chain(relative).collect()
 }
 
-/// Returns the file that a path leads to, if it is a node.
+/// Returns the file that a path leads to, if that is one of `files`.
 fn resolve<'a>(path: &[String], root: &str, files: &BTreeSet<&'a str>) -> Option<&'a str> {
     for len in (1..=path.len()).rev() {
         let stem = format!("{root}/{}", path[..len].join("/"));

@@ -39,12 +39,12 @@ const MAX_LINES: usize = 500;
 
 const MAX_FUNCTION_LINES: usize = 50;
 
-/// Words that no doc comment begins with: the reader would have to look at the item to learn what
-/// the comment is about. It begins with the noun or verb of the item instead.
+/// Words with which no doc comment may begin: the reader would have to look at the item to learn
+/// what the comment is about. A doc comment begins with a noun or a verb instead.
 const RIDDLES: [&str; 10] =
     ["How", "Of", "So", "Such", "Those", "What", "Where", "Who", "Whom", "Whose"];
 
-/// Imports that may close a circle between files of a crate: the importing file, the imported one,
+/// Imports that may close a circle between files of a crate: the importing file, the imported file,
 /// and the reason.
 const CIRCLE_EXCEPTIONS: &[(&str, &str, &str)] = &[
     (
@@ -129,7 +129,7 @@ fn module(path: &str) -> Vec<&str> {
     inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).collect()
 }
 
-/// Returns the imports that neither go to a lower layer nor stay in the file's own layer.
+/// Returns the imports from layers other than the file's own layer and the layers below it.
 fn imports_go_down(file: &Source) -> Vec<String> {
     let module = module(&file.path);
     let Some(&own) = module.first() else { return Vec::new() };
@@ -233,7 +233,8 @@ fn functions_are_short(file: &Source) -> Vec<String> {
     .collect()
 }
 
-/// Returns the circles of imports in the crate `root` that remain without the listed exceptions.
+/// Returns the circles of imports in the crate `root` that remain after the listed exceptions are
+/// removed.
 fn circles_in(root: &str, files: &[Source], exceptions: &[(&str, &str, &str)]) -> Vec<String> {
     let mut imports = imports(files, root);
     for (from, to, _) in exceptions {
@@ -251,7 +252,8 @@ fn circles_in(root: &str, files: &[Source], exceptions: &[(&str, &str, &str)]) -
     circles(&imports).into_iter().map(name).collect()
 }
 
-/// Returns the circles of imports in all crates that remain without the listed exceptions.
+/// Returns the circles of imports in all crates that remain after the listed exceptions are
+/// removed.
 fn circles_left(files: &[Source], exceptions: &[(&str, &str, &str)]) -> Vec<String> {
     let roots = crates(files).into_iter();
     roots.flat_map(|root| circles_in(root, files, exceptions)).collect()
@@ -262,7 +264,7 @@ fn lines_are_short(file: &Source) -> Vec<String> {
     long.map(|(n, _)| format!("{}:{}: over {MAX_COLUMNS} columns", file.path, n + 1)).collect()
 }
 
-/// Returns the doc comments that do not begin with the noun or verb of the item.
+/// Returns the doc comments that begin with one of [`RIDDLES`].
 fn comments_begin_plainly(file: &Source) -> Vec<String> {
     let mut violations = Vec::new();
     let mut before = "";

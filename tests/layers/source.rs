@@ -38,7 +38,7 @@ impl Source {
     }
 
     /// Returns each function outside of tests: where it begins, its name and its number of lines,
-    /// from the line of the `fn` to that of the closing brace.
+    /// from the line of the `fn` to the line of the closing brace.
     pub fn functions(&self) -> Vec<(usize, String, usize)> {
         let mut functions = Vec::new();
         let mut words = words(&self.shipped).peekable();
@@ -285,7 +285,7 @@ fn body(code: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Returns the end of the bracket that opens at `open`.
+/// Returns the end of the bracketed text that begins at `open`.
 pub fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0;
     for (n, byte) in code.bytes().enumerate().skip(open) {

@@ -1,5 +1,5 @@
 //! The memory that hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever
-//! lengths its bytes claim. The allocator of this binary measures it.
+//! lengths the files claim. The allocator of this binary measures the memory.
 
 use std::sync::Arc;
 
@@ -190,7 +190,7 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
         );
         worst = worst.max((peak, what));
         assert!(outcomes[3], "{what}: repair failed");
-        // The bombs are valid tables.
+        // These inputs consist of valid tables.
         let is_read = matches!(what, "a bomb" | "empty keys deleted" | "six tables of level 0");
         assert!(outcomes[0] || !is_read, "{what}: not read");
         let is_refused = what == "one table at each level";
@@ -198,6 +198,6 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
     }
     let (peak, what) = worst;
     assert!(peak <= LIMIT_BYTES, "{} MiB: {what}", peak >> 20);
-    // Some input does take memory, which shows that the counting works.
+    // Some inputs do take memory, which shows that the measurement works.
     assert!(peak > 4 << 20, "{peak} bytes: {what}");
 }

@@ -56,7 +56,7 @@ impl Run {
         self.copied = Some((last, copy));
     }
 
-    /// Adds a backup, removes old ones, or restores one.
+    /// Adds a backup, removes old backups, or restores a backup.
     pub fn back_up_or_restore(&mut self) {
         let folder = self.home.dir().with_extension("backups");
         if self.backups.is_empty() || self.rng.one_in(2) {
@@ -91,7 +91,7 @@ impl Run {
         self.restore(number, &model, &options);
     }
 
-    /// Restores a backup, and compares it with the state it was made from.
+    /// Restores a backup, and compares it with the state from which it was made.
     fn restore(&self, number: u64, model: &Model, options: &Options) {
         let folder = self.home.dir().with_extension("backups");
         let dest = self.home.dir().with_extension(format!("restored{}", self.operation));

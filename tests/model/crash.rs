@@ -1,5 +1,5 @@
-//! The state that a crash may leave: everything if the process was killed, and after a loss of
-//! power a prefix of the writes that includes every synced one.
+//! The state that a crash may leave. If the process was killed, this is everything; after a loss of
+//! power, it is a prefix of the writes that includes every synced write.
 
 use crate::order::{Entry, Model};
 
@@ -10,8 +10,8 @@ pub type Change = (Vec<u8>, Option<Vec<u8>>);
 #[derive(Debug)]
 pub struct Journal {
     durable: Model,
-    /// Writes after the state `durable`, oldest first. The changes of each write are all or
-    /// nothing.
+    /// Writes after the state `durable`, oldest first. A loss of power keeps all changes of a write
+    /// or none.
     writes: Vec<Vec<Change>>,
 }
 
@@ -24,7 +24,7 @@ impl Journal {
         self.writes.push(changes);
     }
 
-    /// Returns the model whose entries are `found`, out of those that a loss of power may leave.
+    /// Returns the state whose entries are `found`, if a loss of power may leave that state.
     pub fn survivor(&self, found: &[Entry]) -> Option<Model> {
         let mut model = self.durable.clone();
         let mut writes = self.writes.iter();

@@ -1,5 +1,6 @@
 //! Cursors in both directions beside a writer, in a memtable that grows and is sorted again and
-//! again. They must miss nothing acknowledged before a call, and each scan must show one moment.
+//! again. A cursor must show every write that was acknowledged before the call, and each scan must
+//! show the state at one moment.
 //!
 //! `MINIKV_CURSOR_SECONDS` is the duration of each of two runs.
 
@@ -22,21 +23,21 @@ const READERS: u64 = 8;
 const KEYS: u64 = 200;
 const BATCH: u64 = 50;
 
-/// The progress of the writer, in acknowledged writes, and that of the readers.
+/// The progress of the writer, in acknowledged writes, and the progress of the readers.
 struct Scene {
     db: Db,
     is_over: AtomicBool,
     /// Number of puts of the series. Put `i` goes to key `i % KEYS`.
     series: AtomicU64,
-    /// Number of puts of ascending keys, which are above all others.
+    /// Number of puts of ascending keys, which are greater than all other keys.
     ascending: AtomicU64,
-    /// Number of batches. Each sets all keys of one prefix to the batch's number.
+    /// Number of batches. Each batch sets all keys of one prefix to the batch's number.
     batches: AtomicU64,
     /// Number of scans that were checked.
     scans: AtomicU64,
 }
 
-/// Returns the key of a number. Keys are scattered, so that any leaf can be the one that is split.
+/// Returns the key of a number. Keys are scattered, so that any leaf can be split.
 fn series_key(number: u64) -> Vec<u8> {
     format!("a{:03}", number % KEYS * 77 % KEYS).into_bytes()
 }
@@ -142,7 +143,7 @@ impl Scene {
     }
 
     /// Checks a scan of the series. The value of each key shows when it was written, so the highest
-    /// value determines all the others.
+    /// value determines all other values.
     fn scan_series(&self, forward: bool) {
         let done = self.series.load(SeqCst);
         let iter = self.db.prefix("a").unwrap();
@@ -234,7 +235,7 @@ impl Scene {
     }
 }
 
-/// Checks that an entry is no older than the newest acknowledged one with its key.
+/// Checks that an entry is no older than the newest acknowledged entry with the same key.
 fn check_in_series(key: &[u8], value: &[u8], done: u64) {
     assert_eq!(key, series_key(number(value)));
     assert!(number(value) + KEYS > done, "{} is there, after {done}", number(value));

@@ -20,9 +20,9 @@ fn an_empty_batch_alone_in_a_log() {
     assert_eq!(open().iter().unwrap().count(), 0);
 }
 
-/// Two logs are live while a frozen memtable waits for its flush, and neither is synced. A loss of
-/// power may take the end of the first and leave the second. The result must be a prefix of the
-/// writes even then, so the second log counts only if the first one is complete.
+/// Two logs are live while a frozen memtable waits for its flush, and neither log is synced. A loss
+/// of power may remove the end of the first log and leave the second log. The result must be a
+/// prefix of the writes even then, so the second log counts only if the first log is complete.
 #[test]
 fn a_log_after_one_that_lost_its_end() {
     let open = |fs: &SimFs| {

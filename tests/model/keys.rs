@@ -8,7 +8,8 @@ pub enum KeySpace {
     Tiny,
     /// Keys of a few prefixes, some of which are prefixes of others.
     Prefixed,
-    /// Short keys of edge bytes, including the empty key, and an occasional long one.
+    /// Short keys of the smallest and largest byte values, including the empty key, and an
+    /// occasional long key.
     Binary,
     /// Twenty thousand keys of equal length.
     Wide,

@@ -1,4 +1,4 @@
-//! Reads and writes of keyspaces, whose entries are in the model with the keys of the database.
+//! Reads and writes of keyspaces, whose entries are in the model with their full database keys.
 
 use std::ops::Bound;
 
@@ -10,15 +10,16 @@ use crate::keys::value;
 use crate::order::{Entry, Model};
 use crate::run::{Run, assert_same, owned};
 
-/// Names of keyspaces. One is a prefix of another, and some are at the ends of the range of names.
+/// Names of keyspaces. One name is a prefix of another, and some are at the ends of the range of
+/// names.
 const NAMES: [&[u8]; 5] = [b"a", b"ab", b"\0", b"\xff", &[0xff; 255]];
 
-/// Returns the key of the database for `key` of a keyspace.
+/// Returns the full database key of `key` in a keyspace.
 fn documented(name: &[u8], key: &[u8]) -> Vec<u8> {
     [b"\xff\xfeks", &[name.len() as u8][..], name, key].concat()
 }
 
-/// Returns the entries of a keyspace, with their keys within it.
+/// Returns the entries of a keyspace, with their keys within the keyspace.
 fn entries_of(model: &Model, name: &[u8]) -> Vec<Entry> {
     let prefix = documented(name, b"");
     let within = |(key, value): Entry| (key[prefix.len()..].into(), value);
@@ -26,7 +27,8 @@ fn entries_of(model: &Model, name: &[u8]) -> Vec<Entry> {
 }
 
 impl Run {
-    /// Uses a keyspace. If the order of keys allows none, checks that it is refused.
+    /// Uses a keyspace. If the order of keys allows no keyspaces, checks that opening one is
+    /// refused.
     pub fn use_keyspace(&mut self) {
         let name = *self.rng.pick(&NAMES);
         if self.config.order != Order::Bytewise {
@@ -55,7 +57,7 @@ impl Run {
         self.written(vec![(documented(keyspace.name(), &key), new)], sync);
     }
 
-    /// Writes a batch to several keyspaces, and outside of them.
+    /// Writes a batch to several keyspaces, and to keys outside of keyspaces.
     fn write_in_many(&mut self) {
         let mut batch = WriteBatch::new();
         let mut changes: Vec<Change> = Vec::new();

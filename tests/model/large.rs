@@ -14,7 +14,7 @@ fn open(dir: &Path) -> Db {
 fn bytes_on_disk(dir: &Path) -> u64 {
     let entries =
         std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
-    // A file that is removed meanwhile does not count.
+    // A file that is removed during the listing does not count.
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 

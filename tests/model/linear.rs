@@ -41,7 +41,7 @@ struct Event {
 }
 
 impl Op {
-    /// Returns the state after this operation, or `None` if it cannot come next.
+    /// Returns the state after this operation, or `None` if this operation cannot come next.
     fn apply(&self, state: &State) -> Option<State> {
         match self {
             Op::Write(writes) => {
@@ -65,7 +65,7 @@ fn is_linearizable(state: State, history: &[Event]) -> bool {
 fn explain(state: State, history: &[Event], done: u64, tried: &mut HashSet<(u64, State)>) -> bool {
     let is_left = |at: &usize| done & 1 << at == 0;
     let left = || (0..history.len()).filter(is_left);
-    // An operation called after another returned cannot come before it.
+    // An operation that was called after another operation had returned cannot come before it.
     let Some(first_return) = left().map(|at| history[at].returned).min() else { return true };
     left().filter(|&at| history[at].called < first_return).any(|at| {
         let Some(next) = history[at].op.apply(&state) else { return false };
@@ -83,8 +83,8 @@ fn at(key: &[u8]) -> usize {
     usize::from(key[0] - b'a')
 }
 
-/// Returns the values that an iterator found for a range of keys. Keys that it did not reach are
-/// absent.
+/// Returns the values that an iterator found for a range of keys. Keys that the iterator did not
+/// return are absent.
 fn found_by(
     entries: impl IntoIterator<Item = <Iter as Iterator>::Item>,
     keys: Range<usize>,
@@ -275,7 +275,7 @@ fn read(called: u64, returned: u64, found: &[(usize, Value)]) -> Event {
 #[test]
 fn made_up_histories_that_are_right_are_explained() {
     let empty = [None; KEYS];
-    // A read concurrent with a write may see it or not, and so may a second read after the first.
+    // A read that is concurrent with a write may see the write or not.
     for found in [None, Some(1)] {
         assert!(is_linearizable(empty, &[write(0, 3, &[(0, Some(1))]), read(1, 2, &[(0, found)])]));
     }

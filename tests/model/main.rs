@@ -49,7 +49,7 @@ const PLAIN: Config = Config {
     change_options: false,
 };
 
-/// Runs most operations in memory, because on a disk they mostly wait for it.
+/// Runs most operations in memory, because operations on a disk mostly wait for the disk.
 fn check(config: Config) {
     let operations = operations(40_000);
     run(config.clone(), Home::in_memory(), rng::seed(), operations);

@@ -56,7 +56,7 @@ impl Model {
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        // If two keys are equal, a map keeps the old one, but a database shows the newest.
+        // If two keys are equal, a map keeps the old key, but a database shows the newest key.
         let key = self.key(key);
         let entries = Rc::make_mut(&mut self.entries);
         entries.remove(&key);

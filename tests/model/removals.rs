@@ -1,5 +1,5 @@
-//! Entries that compactions remove or change by themselves: those that have expired, and those that
-//! a compaction filter decides on.
+//! Entries that compactions remove or change by themselves: entries that have expired, and entries
+//! that a compaction filter removes or changes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -38,7 +38,7 @@ struct Run {
     db: Option<Db>,
     /// Time of the clock, in milliseconds since the epoch.
     now: Arc<AtomicU64>,
-    /// The entries of the expiring keyspace, including expired ones.
+    /// The entries of the expiring keyspace, including expired entries.
     expiring: Expiring,
     /// The entries outside of keyspaces, as they were last seen.
     plain: Plain,
@@ -151,7 +151,7 @@ impl Run {
     }
 
     fn key(&mut self) -> Vec<u8> {
-        // Neighbours are written at about the same time, so that whole tables expire.
+        // Neighbouring keys are written at about the same time, so that whole tables expire.
         let around = self.operation / 40 % 25 * 20;
         format!("{:04}", around + self.rng.below(40) as u64).into_bytes()
     }
@@ -162,7 +162,7 @@ impl Run {
         [vec![first], self.operation.to_string().into_bytes(), vec![b'.'; len]].concat()
     }
 
-    /// Returns a time to live in milliseconds: short or long, none at all, or forever.
+    /// Returns a time to live in milliseconds: zero, short, long, or `NEVER`.
     fn ttl(&mut self) -> u64 {
         match self.rng.below(20) {
             0 => 0,
@@ -383,7 +383,7 @@ impl Run {
         }
     }
 
-    /// Waits for the background. Without snapshots, no table remains whose entries have all
+    /// Waits for background work. Without snapshots, no table remains whose entries have all
     /// expired.
     fn idle(&mut self) {
         self.db().wait_idle().unwrap();

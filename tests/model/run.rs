@@ -103,10 +103,10 @@ pub struct Run {
     pub follower: Option<ReadOnlyDb>,
     /// A sequence number, and the state at it.
     pub copied: Option<(u64, Model)>,
-    /// Number of times that changes were copied, and that some were lost.
+    /// Number of times that changes were copied, and number of times that some changes were lost.
     pub changes_copied: u64,
     pub changes_lost: u64,
-    /// The numbers of the backups, with the states they were made from.
+    /// The numbers of the backups, with the states from which they were made.
     pub backups: Vec<(u64, Model)>,
     pub model: Model,
     journal: Journal,
@@ -218,7 +218,7 @@ impl Run {
         self.all_is_durable();
     }
 
-    /// Returns a random key: half of the time one that exists, sometimes a near miss.
+    /// Returns a random key: half of the time a key that exists, sometimes a near miss.
     fn key(&mut self) -> Vec<u8> {
         let mut key = self.config.keys.key(&mut self.rng);
         if self.rng.one_in(2)
@@ -266,7 +266,7 @@ impl Run {
         self.written(vec![(key, None)], sync);
     }
 
-    /// Changes a value to one that depends on it, or removes it.
+    /// Replaces a value by a value that depends on it, or removes it.
     fn update(&mut self) {
         let key = self.key();
         let expected = self.model.get(&key).map(<[u8]>::to_vec);
@@ -304,7 +304,7 @@ impl Run {
         self.written(changes, sync);
     }
 
-    /// Deletes a range: a few keys, or all keys between two.
+    /// Deletes a range: a few keys, or all keys between two random keys.
     fn delete_range(&mut self) {
         let (a, b) = (self.key(), self.key());
         let few = |from: &[u8], model: &Model| {
@@ -358,7 +358,7 @@ impl Run {
         self.written(puts.into_iter().map(put).collect(), true);
     }
 
-    /// Begins a transaction, continues one, or ends one.
+    /// Begins, continues or ends a transaction.
     fn transact(&mut self) {
         if self.transactions.len() < 3 {
             let open = Open::begin(self.db(), &self.model, self.config.order);
@@ -575,7 +575,7 @@ impl Run {
         }
     }
 
-    /// Continues with the files after a crash, at whatever point the background is.
+    /// Continues with the files after a crash, wherever background work has got to.
     fn crash(&mut self) {
         let seed = self.rng.next();
         let plans = [
@@ -616,7 +616,7 @@ impl Run {
         self.transactions.clear();
     }
 
-    /// Closes and reopens, sometimes with a read-only handle in between.
+    /// Closes and reopens the database, sometimes with a read-only handle in between.
     fn reopen(&mut self) {
         let kept = std::mem::take(&mut self.transactions);
         self.drop_views();

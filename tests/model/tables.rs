@@ -1,4 +1,5 @@
-//! Every table that a view names can be read, however many tables come and go meanwhile.
+//! Every table that a view names can be read, however many tables are written and removed
+//! meanwhile.
 //!
 //! The options are as small as possible: every few writes make a table, compactions run all the
 //! time, and at most sixteen tables are open, so that nearly every read opens a file by its name.
@@ -35,7 +36,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     format!("{:03}", rng.below(KEYS)).into_bytes()
 }
 
-/// Runs `operations` in one thread that knows the expected results, beside others that only check
+/// Runs `operations` in one thread that knows the expected results, beside threads that only check
 /// that every read succeeds.
 pub fn run(home: &Home, seed: u64, operations: u64) {
     println!("{operations} operations over tiny tables, MINIKV_SEED={seed}");

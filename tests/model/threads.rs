@@ -1,8 +1,8 @@
 //! Concurrent writers and readers, while tables are flushed and compacted under them.
 //!
-//! Each writer owns a range of keys. In one batch it writes two keys that are always equal, and a
-//! third that exists only for even numbers. Numbers only grow, so a reader can check its results
-//! without knowing how far a writer is.
+//! Each writer owns a range of keys. In one batch, it writes two keys whose values are always
+//! equal, and a third key that exists only if the number written is even. Numbers only grow, so a
+//! reader can check its results without knowing how far a writer is.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

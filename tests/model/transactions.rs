@@ -17,20 +17,20 @@ pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub struct Open {
     transaction: Transaction,
     order: Order,
-    /// The expected view of the transaction: the state at its beginning, with its own changes.
+    /// The expected view of the transaction: the state when it began, with its own changes.
     model: Model,
     changes: Vec<Change>,
-    /// The keys and ranges that it has read.
+    /// The keys and ranges that the transaction has read.
     reads: Vec<Bounds>,
-    /// The keys that others have written since its beginning.
+    /// The keys that other writers have written since the transaction began.
     written: Vec<Vec<u8>>,
-    /// The ranges that others have deleted since its beginning. A deleted range may conflict with a
-    /// read of the range even if the read found nothing.
+    /// The ranges that other writers have deleted since the transaction began. A deleted range may
+    /// conflict with a read of the range even if the read found nothing.
     deleted: Vec<Bounds>,
     savepoint: Option<Saved>,
 }
 
-/// A savepoint, with what the transaction showed and had changed at it.
+/// A savepoint, with the view and the changes that the transaction had when the savepoint was set.
 struct Saved {
     savepoint: Savepoint,
     model: Model,
@@ -61,7 +61,7 @@ impl Open {
         self.deleted.push(range.clone());
     }
 
-    /// Reads or writes `key`, or reads the range from it to `other`.
+    /// Reads or writes `key`, or reads the range from `key` to `other`.
     pub fn step(&mut self, rng: &mut Rng, operation: u64, key: Vec<u8>, other: Vec<u8>) {
         match rng.below(12) {
             0..2 => self.look_up(rng, key, other),
@@ -84,7 +84,7 @@ impl Open {
         }
     }
 
-    /// Reads one key or two.
+    /// Reads one key or two keys.
     fn look_up(&mut self, rng: &mut Rng, key: Vec<u8>, other: Vec<u8>) {
         let expected = self.model.get(&key);
         let mut read = vec![key.clone()];
@@ -111,7 +111,8 @@ impl Open {
         }
     }
 
-    /// Moves a cursor a few steps in one direction. The range that it passes counts as read.
+    /// Moves a cursor a few steps in one direction. The range that the cursor passes counts as
+    /// read.
     fn walk(&mut self, rng: &mut Rng, key: &[u8]) {
         let mut cursor = self.transaction.cursor().unwrap();
         let back = rng.one_in(2);
@@ -139,7 +140,7 @@ impl Open {
         self.reads.push(if back { (to, from) } else { (from, to) });
     }
 
-    /// Sets a savepoint, or rolls back to one.
+    /// Sets a savepoint, or rolls back to the savepoint.
     fn save_or_roll_back(&mut self, rng: &mut Rng) {
         match &self.savepoint {
             Some(saved) if rng.one_in(2) => {
@@ -155,12 +156,12 @@ impl Open {
         }
     }
 
-    /// Reads a range from one end, usually stopping before the other.
+    /// Reads a range from one end, and usually stops before the other end.
     fn scan(&mut self, rng: &mut Rng, from: Vec<u8>, to: Vec<u8>) {
         let (mut from, mut to) = (Bound::Included(from), Bound::Excluded(to));
         let back = rng.one_in(2);
         if !self.changes.is_empty() && rng.one_in(2) {
-            // Own writes are few, so half of the walks begin at one.
+            // Own writes are few, so half of the walks begin at an own write.
             let own = Bound::Included(rng.pick(&self.changes).0.clone());
             (from, to) = match back {
                 true => (Bound::Unbounded, own),
@@ -228,7 +229,7 @@ impl Open {
         deleted.any(|range| self.reads.iter().any(|read| self.meet(range, read)))
     }
 
-    /// Returns whether a commit must fail because of what others have written.
+    /// Returns whether a commit must fail because of what other writers have written.
     fn conflicts(&self) -> bool {
         !self.changes.is_empty() && self.written.iter().any(|key| self.has_read(key))
     }

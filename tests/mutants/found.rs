@@ -1,5 +1,5 @@
-//! Mistakes that once were in minikv, were found by programs written to break it, and must be
-//! caught by tests now.
+//! Mistakes that minikv once contained. They were found by programs written to break minikv, and
+//! the tests must catch them now.
 
 use super::table::{Build, Mutant, mutant};
 
@@ -593,7 +593,7 @@ pub const FOUND: &[Mutant] = &[
         "Ok(ended) if !ON && pid > 0",
     )
     .caught_in(Build::Lib, "a_lock_that_outlives"),
-    // Panics and other threads, found later.
+    // More mistakes about panics and other threads.
     mutant(
         "a split cut short by a panic stays so",
         "src/engine/memtable/ordered.rs",
@@ -615,7 +615,7 @@ pub const FOUND: &[Mutant] = &[
         "if ON { BUFFERS.take() } else { BUFFERS.try_with(Cell::take).unwrap_or_default() }",
     )
     .caught_in(ENGINE, "a_destructor_of_a_thread_local"),
-    // Directories that are replaced, files with two names.
+    // Directories that are replaced, and files with two names.
     mutant(
         "tables of another directory are read",
         "src/table/table_cache.rs",

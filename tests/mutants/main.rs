@@ -1,5 +1,5 @@
-//! Shows that the tests can fail. Each mistake of a table is put into a copy of the source,
-//! switched off; the copy is built once; and the tests that must catch a mistake run with it
+//! Shows that the tests can fail. A copy of the source contains every mistake of a table, switched
+//! off. The copy is built once, and the tests that must catch a mistake run with this mistake
 //! switched on. Every mistake must be caught.
 //!
 //! ```text
@@ -30,7 +30,7 @@ const CRASH_STAGES: &[Stage] = &[
     Stage::crash("sweep_of_faults", &[("MINIKV_CRASH_FAULTS", "6000")]),
 ];
 
-/// Longest time that a stage may take. A mistake may cause an endless wait, which counts as caught.
+/// Maximum time that a stage may take. A mistake may cause an endless wait, which counts as caught.
 const MAX_STAGE: Duration = Duration::from_secs(100);
 
 /// One run of a test binary.
@@ -193,7 +193,7 @@ fn every_mistake_has_its_place() {
     assert!(misplaced.is_empty(), "the source has changed: {misplaced:#?}");
 }
 
-/// Checks that the filters of all mistakes select a test. A filter that selects none would pass,
+/// Checks that the filters of all mistakes select a test. A filter that selects no test would pass,
 /// and its mutant would look as if no test caught it.
 #[test]
 fn every_mistake_names_a_test_that_exists() {

@@ -18,8 +18,8 @@ fn value(round: usize) -> String {
     round.to_string().repeat(100)
 }
 
-/// Makes overlapping tables of 800 bytes, more than two outputs of 256 bytes, so that two threads
-/// share their merge.
+/// Makes overlapping tables of 800 bytes. Their merge has more than two outputs of 256 bytes, so
+/// two threads share the merge.
 fn fill(db: &Db) {
     for round in 0..ROUNDS {
         let mut batch = WriteBatch::new();
@@ -113,8 +113,8 @@ fn soon(done: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Six values fill a memtable twice. When it is full, the flush may or may not have created the
-/// next log.
+/// Six values fill a memtable twice. When a memtable is full, the flush may or may not have created
+/// the next log.
 #[test]
 fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
     const WRITES: usize = 6;
@@ -185,8 +185,8 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
     });
 }
 
-/// Two databases with one budget of memory: the writer of one causes the other's memtable to be
-/// flushed.
+/// Two databases with one budget of memory: a writer of one database causes a flush of the other
+/// database's memtable.
 #[test]
 fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {
     check(|| {

@@ -38,7 +38,7 @@ fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
     assert_eq!(here.as_ref(), contents.as_ref(), "another's block");
 }
 
-/// The cache has room for two or three blocks; each table has three.
+/// The cache has room for two or three blocks; each table has three blocks.
 #[test]
 fn tables_leave_the_block_cache_while_others_make_room() {
     check(|| {
@@ -54,7 +54,7 @@ fn tables_leave_the_block_cache_while_others_make_room() {
                         read(&shared, at, 50 + at);
                         assert!(cache.usage_bytes() <= 700);
                     }
-                    // Other threads may be about to evict one of its blocks.
+                    // Other threads may be about to evict one of the table's blocks.
                     thread::yield_now();
                     drop(own);
                 })
@@ -135,7 +135,7 @@ fn more_tables_than_may_be_open_are_read_and_dropped() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let open = slots.iter().filter(|slot| slot.table.load().is_some()).count();
         assert_eq!(cache.open_tables(), open);
-        // None of this may reduce the capacity of the cache.
+        // Nothing that the threads did may reduce the capacity of the cache.
         for slot in slots.iter().chain(&slots) {
             assert_eq!(number_in(&cache, slot), slot.number);
         }

@@ -17,7 +17,8 @@ fn or_closed(result: Result<()>) -> bool {
     }
 }
 
-/// Writes until the database is closed. The thread returns the number of acknowledged writes.
+/// Starts a thread that writes until the database is closed. The thread returns the number of
+/// acknowledged writes.
 fn writer(db: &Db, name: &'static str, synced: bool) -> JoinHandle<usize> {
     let db = db.clone();
     thread::spawn(move || {

@@ -9,7 +9,7 @@ use crate::{check, open, options};
 const KEYS: usize = 3;
 
 /// Opens a database whose write buffer is so small that range deletes drop whole tables. One table
-/// lies within the range of the keys, and one across its end.
+/// is within the range that is deleted, and another crosses the end of this range.
 fn begin(fs: &MemFs) -> Db {
     let db = Db::open(crate::DIR, options(fs).write_buffer_bytes(64)).unwrap();
     let mut batch = WriteBatch::new();

@@ -83,7 +83,7 @@ fn a_failed_append_beside_flushes_leaves_nobody_waiting_and_loses_nothing() {
     check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(6), 1));
 }
 
-/// After a failure the background flushes nothing; threads that wait for a flush must get the
+/// After a failure, background work flushes nothing. Threads that wait for a flush must get the
 /// error.
 #[test]
 fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
@@ -117,7 +117,7 @@ fn a_failed_flush_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::no_space().path("*.ldb"), 1));
 }
 
-/// One thread's write fails, one resumes and one closes.
+/// One thread's write fails, another thread resumes, and a third closes the database.
 #[test]
 fn close_beside_resume_lets_both_return() {
     check(|| {
@@ -149,8 +149,8 @@ fn panic_once(fs: &SimFs, kind: OpKind, extension: &'static str, nth: usize) {
     });
 }
 
-/// Runs writers and a thread that waits for a flush, while a leader or the background panics. All
-/// of them must return.
+/// Runs writers and waits for a flush, while a leader or a background thread panics. All these
+/// calls must return.
 fn panic_and_resume(kind: OpKind, extension: &'static str, nth: usize, buffer_bytes: usize) {
     let fs = SimFs::new(1);
     let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(buffer_bytes)).unwrap();

@@ -28,7 +28,7 @@ fn get_both(db: &ReadOnlyDb) -> Vec<u8> {
     value.to_vec()
 }
 
-/// Reads on one thread while two others refresh.
+/// Reads on one thread while two other threads refresh.
 fn read_while_refreshing(db: &ReadOnlyDb, last: &str) {
     let refreshers = [(); 2].map(|()| {
         let db = db.clone();

@@ -14,7 +14,7 @@ fn tables(fs: &MemFs, dir: &str, value: &str) -> Vec<SortedTable> {
     writer.finish().unwrap()
 }
 
-/// Returns the one value of all keys; `None` if there are none.
+/// Returns the value that all keys have; `None` if there are no keys.
 fn value_of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
     let values: Vec<_> = values.collect();
     assert!(values.is_empty() || values.len() == KEYS, "a part of the tables: {values:?}");
@@ -103,7 +103,7 @@ fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
     });
 }
 
-/// A compaction of the tables around the ingested ones could write one table over all of them.
+/// A compaction of the tables around the ingested tables could write one table that overlaps them.
 #[test]
 fn an_ingest_between_the_inputs_of_a_compaction_overlaps_no_output() {
     check(|| {

@@ -1,9 +1,9 @@
 //! Small scenes of several threads, each run under many schedules.
 //!
 //! Every operation of the library that may block, and every atomic that decides something, is
-//! replaced by shuttle's here. At each of them shuttle decides which thread runs next: at random,
-//! or by priorities that change at a few random moments (PCT). It reports a thread that waits
-//! forever as a deadlock. See `src/base/sync`.
+//! replaced here by an operation of shuttle. At each such operation, shuttle decides which thread
+//! runs next: at random, or by priorities that change at a few random moments (PCT). Shuttle
+//! reports a thread that waits forever as a deadlock. See `src/base/sync`.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg shuttle" cargo test --target-dir target/shuttle --test shuttle
@@ -46,7 +46,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|number| number.parse().expect(name))
 }
 
-/// Runs a scene under many schedules, or under the one in the file `MINIKV_SCHEDULE`.
+/// Runs a scene under many schedules, or under the schedule in the file `MINIKV_SCHEDULE`.
 #[track_caller]
 fn check(scene: fn()) {
     let mut config = Config::new();
@@ -78,7 +78,7 @@ fn check(scene: fn()) {
 /// Numbers of schedules and scenes so far.
 static DONE: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
-/// If a schedule fails, prints how to run it again.
+/// Prints how to run a schedule again, if the schedule fails.
 struct Hint<'a> {
     name: &'a str,
     seed: u64,

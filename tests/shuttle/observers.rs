@@ -31,8 +31,8 @@ fn change(tables: &mut BTreeSet<u64>, removed: &[TableInfo], added: &[TableInfo]
     }
 }
 
-/// Checks that events are numbered, that they end with `Closed`, and that each names only tables
-/// that an event before it added, so that the tables are those of the statistics at the end.
+/// Checks that events are numbered and end with `Closed`, and that each event names only tables
+/// that an earlier event added. The tables left at the end must be those of the statistics.
 fn assert_complete(events: &Events) {
     let (events, mut tables) = (events.lock().unwrap(), BTreeSet::new());
     for (at, event) in events.iter().enumerate() {

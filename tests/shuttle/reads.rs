@@ -34,7 +34,7 @@ fn value_in(snapshot: &Snapshot) -> u64 {
     values[0]
 }
 
-/// Reads in every way while `done` grows, and checks that no write counted before is missed.
+/// Reads in every way while `done` grows, and checks that the reads miss no write counted before.
 fn read(db: &Db, done: &AtomicU64) {
     let at_least = done.load(SeqCst);
     assert!(get(db, KEYS[1]) >= at_least, "an acknowledged write is missed");
@@ -86,7 +86,7 @@ fn write_and_read(db: Db, steps: u64, work: fn(&Db, u64)) {
     assert_eq!(get(&db, KEYS[0]), steps);
 }
 
-/// A flush drops versions that nobody sees any more, here one of two versions of a key in a
+/// A flush drops versions that no reader sees any more, here one of two versions of a key in a
 /// memtable.
 #[test]
 fn readers_miss_nothing_while_memtables_are_flushed() {
@@ -108,7 +108,7 @@ fn readers_miss_nothing_while_tables_are_compacted() {
     });
 }
 
-/// Every write freezes a memtable, and the background compacts four tables.
+/// Every write freezes a memtable, and background work compacts four tables.
 #[test]
 fn readers_miss_nothing_while_the_background_works() {
     check(|| {

@@ -1,5 +1,5 @@
-//! Entries that compactions remove, beside writers and readers: those that have expired, and those
-//! that a compaction filter decides on.
+//! Entries that compactions remove, beside writers and readers: entries that have expired, and
+//! entries that a compaction filter removes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ fn at(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis)
 }
 
-/// Returns options with a clock, which shows the epoch.
+/// Returns options with a clock, which shows the Unix epoch.
 fn with_clock(fs: &MemFs) -> (Options, Arc<AtomicU64>) {
     let clock = Arc::new(AtomicU64::new(0));
     let now = clock.clone();
@@ -32,7 +32,7 @@ fn fill(db: &Db) {
     db.flush().unwrap();
 }
 
-/// Asserts that the keyspace has nothing but, perhaps, the new value of "c".
+/// Asserts that the keyspace contains nothing but, perhaps, the new value of "c".
 fn assert_expired<H>(space: &Keyspace<H>) {
     for key in ["a", "b"] {
         assert_eq!(space.get(key).unwrap(), None, "{key} comes back");
@@ -82,7 +82,7 @@ fn what_has_expired_goes_and_nothing_comes_back() {
     });
 }
 
-/// Tables whose entries have all expired are removed in the background once the snapshot is
+/// Tables whose entries have all expired are removed by background work once the snapshot is
 /// dropped.
 #[test]
 fn expired_tables_go_beside_the_last_reader() {
@@ -103,7 +103,7 @@ fn expired_tables_go_beside_the_last_reader() {
         });
         let other = {
             let db = db.clone();
-            // This write makes the background look for expired tables.
+            // This write makes background work look for expired tables.
             thread::spawn(move || {
                 db.put("plain", "2").unwrap();
                 db.flush().unwrap();
@@ -117,8 +117,8 @@ fn expired_tables_go_beside_the_last_reader() {
     });
 }
 
-/// After an open, the background learns from the tables when their entries expire, and then wakes
-/// the threads that wait for it to be idle.
+/// After an open, background work learns from the tables when their entries expire, and then wakes
+/// the threads that wait until there is no background work.
 #[test]
 fn tables_of_an_earlier_process_are_looked_into() {
     check(|| {
@@ -140,7 +140,7 @@ fn tables_of_an_earlier_process_are_looked_into() {
     });
 }
 
-/// A filter removes values that begin with "-" and changes those that begin with "~".
+/// A filter removes values that begin with "-" and changes values that begin with "~".
 fn filtered(fs: &MemFs) -> Options {
     options(fs).compaction_filter(|_, value| match value {
         [b'-', ..] => CompactionDecision::Remove,

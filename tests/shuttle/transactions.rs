@@ -6,7 +6,7 @@ use shuttle::thread;
 
 use crate::{check, open, options, sync};
 
-/// Takes a doctor off call if another one is on call. Returns whether that was committed.
+/// Takes a doctor off call if another doctor is on call. Returns whether the transaction committed.
 fn leave(db: &Db, name: &str, on_call: fn(&Transaction) -> usize) -> bool {
     let mut tx = db.transaction();
     if on_call(&tx) < 2 {

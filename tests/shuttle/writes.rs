@@ -42,7 +42,8 @@ fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
         }
         seen
     });
-    // Every write has a number, and the snapshot shows all numbers up to its own: a prefix.
+    // Every write has a sequence number, and the snapshot shows all writes up to its own sequence
+    // number.
     let entries = snapshot.iter().unwrap().map(Result::unwrap).count();
     assert_eq!(entries as u64, snapshot.sequence());
     assert_eq!(snapshot.iter().unwrap().rev().map(Result::unwrap).count(), entries);
@@ -84,7 +85,7 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
     });
 }
 
-/// Whichever thread leads the group, a sync covers what its own thread wrote before.
+/// Whichever thread leads the group, a sync covers what the syncing thread wrote before.
 #[test]
 fn what_was_written_before_a_sync_is_durable_after_it() {
     check(|| {
@@ -107,7 +108,7 @@ fn what_was_written_before_a_sync_is_durable_after_it() {
     });
 }
 
-/// The leader waits for flushes while the others wait for the leader.
+/// The leader waits for flushes while the other writers wait for the leader.
 #[test]
 fn writers_in_the_queue_are_served_while_each_group_fills_a_memtable() {
     check(|| {
@@ -119,7 +120,7 @@ fn writers_in_the_queue_are_served_while_each_group_fills_a_memtable() {
     });
 }
 
-/// A checkpoint is the state at one moment.
+/// Checks that a checkpoint has the state at one moment.
 #[test]
 fn a_checkpoint_beside_writers_is_a_prefix() {
     check(|| {
@@ -147,7 +148,7 @@ fn a_checkpoint_beside_writers_is_a_prefix() {
     });
 }
 
-/// A backup is the state at one moment.
+/// Checks that a backup has the state at one moment.
 #[test]
 fn a_backup_beside_writers_is_a_prefix() {
     check(|| {

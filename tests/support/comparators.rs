@@ -9,10 +9,10 @@ use minikv::{BytewiseComparator, Comparator};
 pub enum Order {
     Bytewise,
     Reverse,
-    /// By lower-case letters first, then by bytes, so that no two keys are equal.
+    /// Compares keys in lower case first, then their bytes, so that no two keys are equal.
     Alphabetical,
-    /// By lower-case letters alone: keys that differ only in case are the same key. Filters would
-    /// tell such keys apart, so there must be no filters.
+    /// Compares keys in lower case only: keys that differ only in case are the same key. Filters
+    /// would tell such keys apart, so there must be no filters.
     CaseBlind,
 }
 

@@ -102,7 +102,7 @@ pub fn put_block(table: &mut Vec<u8>, contents: &[u8], id: u8) -> BlockHandle {
     handle
 }
 
-/// Returns a block of entries that share no prefixes, each of them a restart point.
+/// Returns a block of entries that share no prefixes. Every entry is a restart point.
 pub fn block(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut block = Vec::new();
     let mut restarts = Vec::new();

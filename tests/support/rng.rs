@@ -1,8 +1,8 @@
-//! Seeded random numbers: those of the library, in the forms that tests need.
+//! Seeded random numbers: the library's generator, with the methods that tests need.
 
 use minikv::internals::base::random;
 
-/// Returns the seed of a random test: `MINIKV_SEED` if it is set, otherwise a fresh one.
+/// Returns the seed of a random test: `MINIKV_SEED` if it is set, otherwise a fresh seed.
 pub fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     match std::env::var("MINIKV_SEED") {

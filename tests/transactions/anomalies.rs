@@ -1,5 +1,5 @@
-//! The anomalies that Martin Kleppmann's Hermitage tries on databases, under the same names. Each
-//! begins with the entries 1 = 10 and 2 = 20.
+//! The anomalies for which Martin Kleppmann's Hermitage tests databases, under the same names. Each
+//! test begins with the entries 1 = 10 and 2 = 20.
 
 use minikv::Transaction;
 

@@ -1,4 +1,4 @@
-//! The definition of a conflict, wherever the other write is found.
+//! Tests of when transactions conflict, and that conflicts are found wherever the other write is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +66,7 @@ fn what_was_not_read_or_is_not_written_does_not_conflict() {
     assert_eq!(reader.iter().unwrap().count(), 2);
     write();
     reader.commit().unwrap();
-    // Reads of own writes, and reads left out of the check.
+    // A transaction that reads its own writes, and reads that are left out of the check.
     let mut own = home.transaction();
     own.put("a", "4");
     assert_eq!(text(own.get("a").unwrap()), "4");
@@ -83,8 +83,8 @@ fn pair(a: &str, b: &str) -> (String, String) {
     (a.to_owned(), b.to_owned())
 }
 
-/// It makes no difference to a transaction whether the entry is in the memtable or has moved to a
-/// table, and no compaction drops what the check needs.
+/// Checks that a conflict is found whether the other write is in the memtable or has moved to a
+/// table, and that no compaction drops what the check needs.
 #[test]
 fn conflicts_are_found_wherever_the_write_has_gone() {
     type Step = fn(&Db);
@@ -164,7 +164,7 @@ fn a_long_transaction_is_checked_key_by_key_and_entry_by_entry() {
     (0..2000).for_each(|i| home.put(format!("{i:04}"), "old").unwrap());
     for (reads, writes) in [(3, 1000), (1000, 3), (1000, 1000)] {
         for conflicts in [false, true] {
-            // The last write before the transaction began does not count as a write after it.
+            // The last write before the transaction began does not count as a later write.
             home.put("0001", "new").unwrap();
             let mut tx = home.transaction();
             (0..reads).for_each(|i| assert!(tx.contains_key(format!("{i:04}")).unwrap()));
@@ -313,7 +313,7 @@ fn a_transaction_keeps_the_database_open() {
     let db = Db::open(dir.path(), small()).unwrap();
     let transactions = [(); 3].map(|()| db.transaction());
     drop(db);
-    // Each transaction fills the memtable, so the next one needs the background to flush it.
+    // Each transaction fills the memtable, so the next transaction needs a background flush.
     for (number, mut tx) in transactions.into_iter().enumerate() {
         for i in 0..1000 {
             tx.put(format!("{number} {i:04}"), [b'v'; 100]);

@@ -44,7 +44,7 @@ impl Scene {
     }
 
     /// Commits the transactions in threads of their own, behind a plain write of `first` whose sync
-    /// is held. Returns their results.
+    /// is held. Returns the results of the transactions.
     fn commit(&self, first: &str, transactions: Vec<Transaction>) -> Vec<Result<()>> {
         thread::scope(|scope| {
             let leader = scope.spawn(|| self.db.put_with(&synced(), first, "plain"));
@@ -67,7 +67,7 @@ fn synced() -> WriteOptions {
     WriteOptions::default().sync(true)
 }
 
-/// Returns a transaction that reads some keys and writes others.
+/// Returns a transaction that reads some keys and writes other keys.
 fn reads_and_writes(db: &Db, read: &[&str], written: &[&str]) -> Transaction {
     let mut tx = db.transaction();
     read.iter().for_each(|key| drop(tx.get(key).unwrap()));
@@ -135,7 +135,7 @@ fn a_write_that_was_under_way_is_seen() {
     }
 }
 
-/// Byte order, with a trap.
+/// Byte order that panics while the trap is set.
 #[derive(Debug)]
 struct TrapOrder(Arc<AtomicBool>);
 

@@ -2,8 +2,8 @@
 //!
 //! Each transaction writes a marker, a key of its own, so the sequence number of the marker is the
 //! place of the transaction in the order of commits. The replay applies the transactions to a map
-//! in that order, and each must have read what the map has when its turn comes. Transactions that
-//! only read have the place of their snapshot.
+//! in that order, and each transaction must have read what the map has at that point. A transaction
+//! that only reads has the place of its snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ enum Read {
 /// A transaction, or a batch, that was committed.
 #[derive(Clone, Debug)]
 struct Committed {
-    /// Its place: the sequence number of its marker, or of its snapshot if it has only read.
+    /// The place of the transaction: the sequence number of its marker, or of its snapshot if it
+    /// has only read.
     place: u64,
     reads: Vec<Read>,
     writes: Vec<(Vec<u8>, Option<u64>)>,
@@ -55,7 +56,7 @@ impl Read {
 /// Returns the state after a replay of the history, or a description of the first read that does
 /// not fit.
 fn replay(mut history: Vec<Committed>) -> Result<State, String> {
-    // Of the transactions at one place, the one that wrote the marker comes first.
+    // Of the transactions at one place, the transaction that wrote the marker comes first.
     history.sort_by_key(|committed| (committed.place, committed.writes.is_empty()));
     let mut state = State::new();
     for committed in &history {
@@ -99,8 +100,8 @@ fn place(db: &Db, number: u64) -> u64 {
 struct Workload {
     db: Db,
     numbers: AtomicU64,
-    /// The committed transactions. Until the check, the place of those that wrote is the number of
-    /// their marker.
+    /// The committed transactions. Until the check, the place of a transaction that wrote is the
+    /// number of its marker.
     history: Mutex<Vec<Committed>>,
     conflicts: AtomicU64,
 }
@@ -251,7 +252,7 @@ fn account(rng: &mut Rng) -> Vec<u8> {
     format!("account/{}", rng.below(12)).into_bytes()
 }
 
-/// A bank: transfers read two accounts and write both accounts or one; audits read several.
+/// A bank: transfers read two accounts and write one or both; audits read several accounts.
 #[test]
 fn a_bank_is_serializable() {
     let transfer: Body = |rng, tx, reads| {
@@ -308,7 +309,7 @@ fn insertions_into_a_set_are_serializable() {
     Workload::new(options).run(&[insert, insert, pop, both, look], member);
 }
 
-/// The check of histories itself.
+/// Tests the check of histories itself.
 #[test]
 fn histories_that_are_not_serializable_are_refused() {
     let key = |key: &str| key.as_bytes().to_vec();

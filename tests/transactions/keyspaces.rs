@@ -9,7 +9,7 @@ use minikv::{Bytes, Error, Keyspace, Result, Transaction};
 use crate::rng::{Rng, seed};
 use crate::{Home, small};
 
-/// Names that are neighbours in the database's order.
+/// Names of keyspaces that are adjacent in the database's order of keys.
 const NAMES: [&str; 3] = ["usera", "userb", "userc"];
 
 fn spaces(home: &Home) -> [Keyspace; 3] {
@@ -89,7 +89,7 @@ fn write_skew_between_keyspaces_is_refused() {
     assert_conflict_in(second.commit(), "userb", "on call");
 }
 
-/// A walk to the end of a keyspace: each kind, forward and backward.
+/// A function that walks to the end of a keyspace, in one of several ways, forward or backward.
 type Walk = fn(&Transaction, &Keyspace);
 
 const WALKS: [(&str, Walk); 7] = [
@@ -143,7 +143,7 @@ fn a_walk_conflicts_about_its_keyspace_and_not_about_its_neighbours() {
                 "deleted" => space.delete("5").unwrap(),
                 _ => {}
             }
-            // A walk backward ends at the first entry, and a walk forward at the last.
+            // A walk backward ends at the first entry, and a walk forward at the last entry.
             let expected = matches!(step, "first" | "between" | "last" | "deleted");
             let outcome = tx.commit();
             assert_eq!(outcome.is_err(), expected, "{name}, {step}: {outcome:?}");

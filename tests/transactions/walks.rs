@@ -1,5 +1,5 @@
-//! Cursors and iterators of a transaction beside a sorted list: what they show, and what they
-//! record as read.
+//! Cursors and iterators of a transaction, compared with a sorted list: what they show, and what
+//! they record as read.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -57,7 +57,8 @@ impl Twin {
         self.place(key).ok().map(|at| &self.entries[at].1[..])
     }
 
-    /// Returns the index of the first entry after `key`, or at it if `or_equal`.
+    /// Returns the index of the first entry whose key is greater than `key` or, with `or_equal`, is
+    /// at least `key`.
     fn lower(&self, key: &[u8], or_equal: bool) -> usize {
         let before = |entry: &(Vec<u8>, Vec<u8>)| match self.order.compare(&entry.0, key) {
             Ordering::Less => true,

@@ -14,7 +14,7 @@ const FULL_REPEATS: usize = 3;
 
 /// Write buffer of the workloads, in MiB.
 const BUFFER_MIB: usize = 64;
-/// Write buffer of `--amplification`, in MiB. This is LevelDB's default; with a larger one, the
+/// Write buffer of `--amplification`, in MiB. This is LevelDB's default; with a larger buffer, the
 /// same data has fewer levels.
 const COUNTED_BUFFER_MIB: usize = 4;
 
@@ -127,7 +127,8 @@ impl Args {
         }
     }
 
-    /// Returns the workloads in their own order, in which the preparation of one serves the next.
+    /// Returns the workloads in the order of [`WORKLOADS`], in which the preparation of one
+    /// workload serves the next.
     pub fn workloads(&self) -> Vec<&'static Workload> {
         let is_wanted = |workload: &&Workload| {
             self.workloads.is_empty() || self.workloads.iter().any(|w| w.name == workload.name)

@@ -1,5 +1,5 @@
-//! The chart: every figure of every engine, divided by that of the first peer (LevelDB, by
-//! default).
+//! The chart: every figure of every engine, divided by the same figure of the first peer (LevelDB,
+//! by default).
 
 use std::path::Path;
 

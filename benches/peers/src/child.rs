@@ -33,7 +33,7 @@ pub fn command(args: &Args, task: Task, engine: Engine, dir: &Path) -> Result<Co
 /// A line of a child's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// The engine's description with its options.
+    /// The description of the engine and its options.
     pub engine: String,
     pub outcome: Outcome,
 }

@@ -22,7 +22,7 @@ pub enum Engine {
     Redb,
 }
 
-/// The engines built in, in the order of the table.
+/// The engines built in, in the order of the table of results.
 pub const ENGINES: &[Engine] = &[
     Engine::Minikv,
     Engine::MinikvTable,

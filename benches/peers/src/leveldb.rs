@@ -1,4 +1,4 @@
-//! LevelDB, by its C API, as a [`Store`].
+//! LevelDB as a [`Store`], through its C API.
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
 //! never null, except where noted, and never used after the object is destroyed. Slices are passed
@@ -15,8 +15,9 @@ use minikv_workloads::{Direction, Entry, Result, Settings, Store};
 
 use crate::c_api::{self, *};
 
-/// LevelDB's `crc32c::Extend` (`util/crc32c.h`), with the processor's instruction. The linker uses
-/// this function instead of the archive's, which Debian builds without it.
+/// LevelDB's `crc32c::Extend` (`util/crc32c.h`), with the processor's CRC-32C instruction. The
+/// linker uses this function instead of the archive's function, which Debian builds without the
+/// instruction.
 ///
 /// # Safety
 /// `len` bytes at `data` are readable.
@@ -31,7 +32,7 @@ pub struct LevelDb {
     db: *mut CDb,
     options: *mut COptions,
     cache: *mut CCache,
-    /// Null without filters.
+    /// Null if the database is opened without filters.
     filter: *mut CFilter,
     read: *mut CReadOptions,
     write: *mut CWriteOptions,
@@ -41,7 +42,7 @@ pub struct LevelDb {
 // SAFETY: LevelDB's database may be used by any thread, and by several at once; options are only
 // read after `open`.
 unsafe impl Send for LevelDb {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for LevelDb {}
 
 /// Passes a location for an error to `call`, and returns the error if one was stored.
@@ -55,11 +56,11 @@ impl LevelDb {
         LevelDb::open_with(dir, settings, true)
     }
 
-    /// Like [`open`](LevelDb::open), with or without filters.
+    /// Opens or creates the database in `dir`, with or without filters.
     pub fn open_with(dir: &Path, settings: &Settings, filters: bool) -> Result<LevelDb> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
         // SAFETY: objects made here are destroyed in `drop`, or at once if the open fails; the
-        // setters get the options just made, and the objects that these point to outlive the
+        // setters get the options just made, and the objects that the options point to outlive the
         // database.
         unsafe {
             let options = leveldb_options_create();
@@ -77,7 +78,7 @@ impl LevelDb {
             let (write, write_synced) =
                 (leveldb_writeoptions_create(), leveldb_writeoptions_create());
             leveldb_writeoptions_set_sync(write_synced, 1);
-            // As long as the database is null, dropping this destroys only the other objects.
+            // As long as the database is null, dropping `this` destroys only the other objects.
             let mut this =
                 LevelDb { db: null_mut(), options, cache, filter, read, write, write_synced };
             this.db = checked(|error| leveldb_open(options, name.as_ptr(), error))?;
@@ -104,7 +105,8 @@ impl LevelDb {
 
     /// Writes the entries in one batch.
     fn write(&self, entries: &[Entry<'_>], options: *mut CWriteOptions) -> Result<()> {
-        // SAFETY: the batch is made, used and destroyed here; slices are passed as described above.
+        // SAFETY: the batch is made, used and destroyed here; slices are passed as the module's
+        // comment says.
         unsafe {
             let batch = leveldb_writebatch_create();
             for (key, value) in entries {
@@ -121,7 +123,7 @@ impl LevelDb {
 impl Store for LevelDb {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         let write = if sync { self.write_synced } else { self.write };
-        // SAFETY: the database is open; slices are passed as described above.
+        // SAFETY: the database is open; slices are passed as the module's comment says.
         checked(|error| unsafe {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(self.db, write, key, key_len, value.as_ptr(), value.len(), error);
@@ -139,7 +141,7 @@ impl Store for LevelDb {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        // SAFETY: the database is open; slices are passed as described above.
+        // SAFETY: the database is open; slices are passed as the module's comment says.
         checked(|error| unsafe {
             leveldb_delete(self.db, self.write, key.as_ptr(), key.len(), error);
         })
@@ -168,8 +170,8 @@ impl Store for LevelDb {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        // SAFETY: the iterator is made, used and destroyed here; key and value are lent only
-        // until it moves.
+        // SAFETY: the iterator is made, used and destroyed here; key and value are lent only until
+        // the iterator moves.
         unsafe {
             let iter = leveldb_create_iterator(self.db, self.read);
             let entry = || {
@@ -211,7 +213,7 @@ impl Store for LevelDb {
     }
 
     fn compact_beside(&self) -> Result<bool> {
-        // SAFETY: the database is open, and null stands for both ends. LevelDB is thread-safe.
+        // SAFETY: the database is open, and null keys stand for both ends. LevelDB is thread-safe.
         unsafe { leveldb_compact_range(self.db, null(), 0, null(), 0) };
         Ok(true)
     }

@@ -20,8 +20,8 @@ use crate::task::Task;
 /// was named explicitly.
 const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
 
-/// Workloads from whose final state no other workload starts, so that slow ones can be left out of
-/// repetitions.
+/// Workloads whose final state no other workload needs. If such a workload is slow, it can be left
+/// out of repetitions.
 const ENDS: &[&str] = &[
     "fillseq",
     "fillbatch",
@@ -50,7 +50,8 @@ pub fn run(args: &Args) -> Result<()> {
     let mut rng = SmallRng::seed_from_u64(1);
     for run in 1..=args.repeats() {
         for group in &groups {
-            // Shuffled, so that an engine does not always run right after the same other engine.
+            // The engines are shuffled, so that an engine does not always run right after the same
+            // other engine.
             engines.shuffle(&mut rng);
             for &engine in &engines {
                 let workloads = wanted(engine, group, args, &report);
@@ -75,8 +76,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the system has written the previous engine's data, so that no engine pays for
-/// another's writes.
+/// Waits until the system has written the previous engine's data, so that no engine pays for the
+/// writes of another engine.
 pub fn settle() {
     // If this fails, the next engine is slower for a while.
     let _ = Command::new("sync").status();

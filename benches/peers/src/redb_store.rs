@@ -170,7 +170,7 @@ impl Store for Redb {
     }
 }
 
-/// A table that serves as a keyspace, besides that of the [`Store`].
+/// A table that serves as a keyspace, in addition to the table of the [`Store`].
 struct Named<'a> {
     redb: &'a Redb,
     name: String,
@@ -189,7 +189,7 @@ impl Space for Named<'_> {
     }
 }
 
-/// A transaction. There is one at a time.
+/// A transaction. Only one runs at a time.
 struct Running<'t, 'd>(&'t mut Table<'d, &'static [u8], &'static [u8]>);
 
 impl Transact for Running<'_, '_> {

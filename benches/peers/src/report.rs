@@ -59,15 +59,15 @@ impl Cell {
 }
 
 impl Row {
-    /// Returns the ratio by which the figure of the engine in `column` is better than `other`;
-    /// below 1, it is worse.
+    /// Returns the ratio by which the figure of the engine in `column` is better than `other`; a
+    /// ratio below 1 means that the figure is worse.
     fn ratio(&self, column: usize, other: f64) -> Option<f64> {
         let own = self.cells[column].median()?;
         let ratio = match self.better {
             Better::Higher => own / other,
             Better::Lower => other / own,
         };
-        // A share of conflicts may be 0.
+        // A share of conflicts may be 0, and a ratio to it is not finite.
         ratio.is_finite().then_some(ratio)
     }
 

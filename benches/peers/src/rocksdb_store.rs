@@ -15,7 +15,7 @@ use rocksdb::{
     WriteBatch, WriteBatchWithTransaction, WriteBufferManager, WriteOptions,
 };
 
-/// Size at which an ingested table is full, in bytes: that of RocksDB's own tables.
+/// Size at which an ingested table is full, in bytes: the size of RocksDB's own tables.
 const SST_BYTES: u64 = 64 << 20;
 /// Numbers of flushing and of compacting threads for all databases that share an environment.
 const SHARED_THREADS: (i32, i32) = (1, 2);
@@ -27,7 +27,7 @@ pub struct RocksDb {
     synced: WriteOptions,
 }
 
-/// RocksDB opened for transactions, which is another type.
+/// RocksDB opened for transactions, which needs another type of database.
 pub struct RocksTransactions {
     db: OptimisticTransactionDB,
     synced: WriteOptions,
@@ -70,7 +70,7 @@ fn synced() -> WriteOptions {
     synced
 }
 
-/// Passes a value to `found`. Returns whether there is one.
+/// Passes a value to `found`. Returns whether there is a value.
 fn show(
     value: Result<Option<DBPinnableSlice<'_>>, Error>,
     found: &mut dyn FnMut(&[u8]),
@@ -89,8 +89,9 @@ impl RocksDb {
         Ok(RocksDb { db, options, settings: *settings, synced: synced() })
     }
 
-    /// Like [`open`](RocksDb::open), with or without filters, with statistics, and with tables and
-    /// a first level whose sizes have the default proportion to the write buffer.
+    /// Opens the database as [`open`](RocksDb::open) does, but with or without filters, with
+    /// statistics, and with tables and a first level whose sizes have the default proportion to the
+    /// write buffer.
     pub fn open_counted(dir: &Path, settings: &Settings, filters: bool) -> Result<RocksDb> {
         let blocks = block_options(&Cache::new_lru_cache(settings.cache_bytes), filters);
         let mut options = options(&blocks, settings);
@@ -120,8 +121,8 @@ impl RocksTransactions {
     }
 }
 
-/// The methods of a [`Store`] that both types implement in the same way. The trait that their
-/// databases have in common cannot be named outside of the crate.
+/// The methods of a [`Store`] that both types implement in the same way. A macro is needed, because
+/// the trait that their databases have in common cannot be named outside of the `rocksdb` crate.
 macro_rules! common_methods {
     () => {
         fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
@@ -200,7 +201,7 @@ impl Store for RocksDb {
     }
 
     fn load_sorted(&mut self, entries: &mut Source<'_>) -> Result<()> {
-        // The directory is beside that of the database.
+        // The tables are written to a directory beside the database's directory.
         let tables = self.db.path().with_extension("tables");
         std::fs::create_dir_all(&tables)?;
         let mut writer = SstFileWriter::create(&self.options);
@@ -254,7 +255,8 @@ impl Store for RocksDb {
         let mut blocks = block_options(&cache, true);
         blocks.set_cache_index_and_filter_blocks(true);
         let mut options = options(&blocks, settings);
-        // The budget is the cache: memtables count as part of it, and have at most a quarter.
+        // The budget is the cache: memtables are charged to the cache, and take at most a quarter
+        // of it.
         let memtables = settings.cache_bytes / 4;
         let manager =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, cache);

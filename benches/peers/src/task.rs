@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-/// The task of the process. The engine and the workloads are given by the same options as the
-/// parent's.
+/// The task of the process. The engine and the workloads are given by the same options as in the
+/// parent process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Run the workloads.

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 /// Length of a key, in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// Minimum length of a value, in bytes: the length of its key's number and its generation.
+/// Minimum length of a value, in bytes: the length of its key's number and of its generation.
 pub const MIN_VALUE_BYTES: usize = 12;
 
 const POOL_BYTES: usize = 1 << 20;
@@ -39,15 +39,15 @@ pub fn number_of(key: &[u8]) -> Option<u64> {
     })
 }
 
-/// Returns whether the compaction filter of the `filtered` workload removes this entry: the
-/// entries with odd numbers.
+/// Returns whether the compaction filter of the `filtered` workload removes the entry of `key`. The
+/// filter removes the entries with odd numbers.
 pub fn is_removed(key: &[u8]) -> bool {
     key.last().is_some_and(|digit| digit % 2 == 1)
 }
 
-/// Creates and checks values. A value holds the key's number and a generation, then bytes of a pool
-/// twice, so that it compresses to half, like db_bench's values. Because it states its generation,
-/// any value can be checked.
+/// Creates and checks values. A value holds the key's number and a generation, followed twice by
+/// the same bytes of a pool, so that it compresses to half, like db_bench's values. Because a value
+/// states its generation, any value can be checked.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -68,8 +68,8 @@ impl Values {
         self.value_bytes
     }
 
-    /// Returns the pool bytes that follow a value's header. The value repeats them from their
-    /// start.
+    /// Returns the pool bytes that follow a value's header. The rest of the value repeats these
+    /// bytes from their start.
     fn half(&self, number: u64, generation: u32) -> &[u8] {
         let moved = number
             .wrapping_mul(POOL_STEP)
@@ -88,8 +88,8 @@ impl Values {
         value.extend_from_slice(&half[..self.value_bytes - MIN_VALUE_BYTES - half.len()]);
     }
 
-    /// Replaces the contents of `value` with a value that has no generation, of `value_bytes`
-    /// bytes, which must not exceed the length of this generator's values.
+    /// Replaces the contents of `value` with a value of `value_bytes` bytes that has no generation.
+    /// `value_bytes` must not exceed the length of this generator's values.
     pub fn fill_sized(&self, number: u64, value_bytes: usize, value: &mut Vec<u8>) {
         value.clear();
         self.sized(number, value_bytes, |part| value.extend_from_slice(part));
@@ -165,7 +165,7 @@ impl Shuffle {
     }
 }
 
-/// Returns the bits of a number mixed. The function is a bijection.
+/// Mixes the bits of a number. The function is a bijection.
 pub fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,13 +1,14 @@
 //! Workloads modelled on LevelDB's `db_bench` that run on any [`Store`].
 //!
-//! `minikv bench` runs them on minikv, and the peers' bench on other engines, too. All get the same
-//! keys and values in the same order and are timed in the same way; every value read is checked.
+//! `minikv bench` runs the workloads on minikv, and the benchmark `peers` runs them on other
+//! engines, too. All engines get the same keys and values in the same order and are timed in the
+//! same way; every value read is checked.
 //!
 //! - `data`: keys, values, and random orders of them
-//! - `store`: the interface of an engine; [`Minikv`] is minikv's
+//! - `store`: the interface of an engine, which [`Minikv`] implements for minikv
 //! - `workload`: the list of workloads, and the state each one starts from
-//! - `run`: prepares that state, runs the workload and measures it; `run/features.rs` has the
-//!   workloads that need something that not every engine has
+//! - `run`: prepares the state from which a workload starts, runs the workload and measures it;
+//!   `run/features.rs` has the workloads that need a feature that not every engine has
 //! - `profile`: requests that are distributed like those of published traces
 //! - `steps`: the timed loops
 //! - `measure`: latencies, memory and bytes written

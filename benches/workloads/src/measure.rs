@@ -24,7 +24,7 @@ pub enum Better {
 /// A measured number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// The workload and, unless this is its speed, what was measured.
+    /// The workload and, unless the figure is the workload's speed, what was measured.
     pub name: String,
     /// The value, in its unit.
     pub value: f64,
@@ -118,7 +118,7 @@ fn proc_number(file: &str, name: &str) -> Option<u64> {
 
 /// Resets the peak of memory to the current use. Linux only.
 pub fn reset_peak_memory() {
-    // If this fails, the peak is that of the whole process.
+    // If this fails, the peak covers the whole life of the process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn the_peak_of_memory_is_reset() {
         let before = peak_memory_mib().unwrap();
-        // Freed only after the peak has been read: if another test resets the peak before, it still
-        // includes this memory.
+        // This memory is freed only after the peak has been read. Even if another test resets the
+        // peak before that, the peak includes this memory.
         let held = std::hint::black_box(vec![1u8; 256 << 20]);
         let with = peak_memory_mib().unwrap();
         drop(held);

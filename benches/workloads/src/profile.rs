@@ -8,8 +8,9 @@
 //!   2020): a share of gets, a share of misses, Zipf-distributed keys, sizes of keys and values.
 //!
 //! db_bench draws one number for each request and derives the kind of request, the key range, the
-//! key, and the sizes from it, so that they depend on each other: a put always goes to the same few
-//! keys. Here each component has a random generator of its own, so they are independent.
+//! key, and the sizes from this number, so that they depend on each other: a put always goes to the
+//! same few keys. Here each of these components has a random generator of its own, so the
+//! components are independent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +55,8 @@ pub struct Mixgraph {
     pub max_scan: u64,
     /// Shares of gets, puts and scans.
     pub shares: [f64; 3],
-    /// Share of gets whose key is absent. In db_bench it depends on how the database was filled.
+    /// Share of gets whose key is absent. In db_bench, this share depends on how the database was
+    /// filled.
     pub miss: f64,
     /// Length of a key, in bytes.
     pub key_bytes: usize,
@@ -141,7 +143,7 @@ pub struct Pareto {
 }
 
 impl Pareto {
-    /// Returns the number that is exceeded with `probability`, which is above 0.
+    /// Returns the number that is exceeded with `probability`. `probability` must be above 0.
     fn exceeded_with(self, probability: f64) -> u64 {
         (self.sigma * (probability.powf(-self.k) - 1.0) / self.k).ceil() as u64
     }
@@ -161,7 +163,7 @@ pub enum Request {
     Get {
         /// The entry.
         number: u64,
-        /// Whether the request is for the absent key after the entry's.
+        /// Whether the request is for the absent key after the key of the entry.
         missing: bool,
     },
     /// A put.
@@ -181,7 +183,7 @@ pub enum Request {
 }
 
 impl Profile {
-    /// Returns the key of entry `number`, or the absent key between it and the next.
+    /// Returns the key of entry `number`, or the absent key between that key and the next.
     pub fn key(&self, number: u64, missing: bool) -> Vec<u8> {
         let id = 2 * number + u64::from(missing);
         let mut key = format!("{id:0DIGITS$}").into_bytes();
@@ -252,7 +254,7 @@ pub struct Requests {
 enum Keys {
     Mixgraph {
         law: PowerLaw,
-        /// The sums of the weights up to each of the key ranges.
+        /// For each key range, the sum of the weights up to that range.
         sums: Vec<f64>,
         /// Number of entries.
         entries: u64,
@@ -307,7 +309,7 @@ impl Requests {
         }
     }
 
-    /// Returns the next get: an entry, and whether it is for the absent key that follows.
+    /// Returns the next get: an entry, and whether the get is for the absent key after the entry.
     pub fn next_get(&mut self) -> (u64, bool) {
         let missing = self.misses.random::<f64>() < self.profile.miss();
         (self.next_number(), missing)

@@ -21,7 +21,7 @@ mod requests;
 
 const SMALL_CACHE_BYTES: usize = 8 << 20;
 const SMALL_BUFFER_BYTES: usize = 4 << 20;
-/// Budget of memory of the databases of `shared`. An eighth of it is the write buffer of each.
+/// Memory budget of the databases of `shared`. The write buffer of each is an eighth of the budget.
 const SHARED_BYTES: usize = 64 << 20;
 /// Number of threads that sync at the same time.
 const SYNCING: u64 = 4;
@@ -30,7 +30,7 @@ const LARGE_VALUES_SHARE: u64 = 20;
 /// Time without a change after which the files of a directory count as settled.
 const SETTLED: Duration = Duration::from_millis(100);
 const KEYS_BYTES: u64 = crate::data::KEY_BYTES as u64;
-/// Number of entries per batch when a database is filled untimed. Larger batches fill it faster.
+/// Number of entries per batch when a database is filled untimed. Larger batches make this faster.
 const FILL_BATCH: u64 = 100;
 const MIB: f64 = 1048576.0;
 
@@ -545,7 +545,7 @@ pub fn settled_disk_bytes(dir: &Path) -> Result<u64> {
 }
 
 /// Puts single entries that nearly fill the log and the memtable. The last put is synced, because
-/// some engines promise that a killed process loses nothing only for writes before a sync.
+/// some engines promise that a write survives a killed process only if a sync follows the write.
 ///
 /// # Errors
 /// Errors of the engine.

@@ -18,7 +18,7 @@ use crate::store::{Direction, Ended, Entry, Failure, Follower, Result, Space, St
 /// Exponent of the Zipf distribution: the constant used by YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
 const TIME_EVERY: u64 = 8;
-/// Number of entries that transactions change. With fewer, there are more conflicts.
+/// Number of entries that transactions change. With fewer entries, there are more conflicts.
 const HOT: u64 = 100;
 /// Number of threads with transactions.
 const TRANSACTING: u64 = 4;
@@ -149,8 +149,8 @@ impl Loaded<'_> {
         (0..count).try_for_each(|position| put.get(order.at(position)))
     }
 
-    /// Puts all entries, unsynced, with a sync after every hundred, by several threads. Operations
-    /// and latencies are those of the syncs. Returns the work done.
+    /// Puts all entries, unsynced, with a sync after every hundred puts, by several threads. Each
+    /// sync counts as an operation, and latencies are those of syncs. Returns the work done.
     pub fn put_and_sync(&self, threads: u64, order: Order, generation: u32) -> Result<Done> {
         let syncs = self.entries / PUTS_PER_SYNC;
         parallel(threads, syncs, |thread| {
@@ -287,8 +287,8 @@ impl Loaded<'_> {
         }
     }
 
-    /// Puts all entries in batches. Each entry counts as an operation; latencies are those of
-    /// batches. Returns the work done.
+    /// Puts all entries in batches. Each entry counts as an operation; each latency is that of a
+    /// batch. Returns the work done.
     pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
         timed(self.entries, || {
             let mut timings = Timings::new();
@@ -374,8 +374,8 @@ impl Loaded<'_> {
         })
     }
 
-    /// Scans up to `limit` entries and checks that they are the expected ones. Returns their
-    /// number.
+    /// Scans up to `limit` entries and checks that they are the expected entries. Returns the
+    /// number of entries scanned.
     fn scan_from(&self, from: Option<u64>, direction: Direction, limit: u64) -> Result<u64> {
         let first = from.unwrap_or(match direction {
             Direction::Forward => 0,
@@ -462,7 +462,7 @@ impl Loaded<'_> {
     }
 }
 
-/// Entries in several spaces, each of which has the same keys.
+/// Entries in several spaces, all of which have the same keys.
 pub struct Spread<'a> {
     pub spaces: &'a [Box<dyn Space + 'a>],
     pub values: &'a Values,
@@ -472,13 +472,14 @@ pub struct Spread<'a> {
 }
 
 impl Spread<'_> {
-    /// Returns the space of an entry, and its key there.
+    /// Returns the space of an entry, and the entry's key in that space.
     fn place(&self, number: u64) -> (&dyn Space, Key) {
         let count = self.spaces.len() as u64;
         (&*self.spaces[(number % count) as usize], key(number / count))
     }
 
-    /// Puts all entries, and then gets random ones. Returns the work of the puts and of the gets.
+    /// Puts all entries, and then gets random entries. Returns the work of the puts and of the
+    /// gets.
     pub fn put_and_get(&self, order: Order, gets: u64) -> Result<(Done, Done)> {
         let puts = timed(self.entries, || {
             let (mut timings, mut value) = (Timings::new(), Vec::new());
@@ -539,7 +540,8 @@ fn timed(operations: u64, work: impl FnOnce() -> Result<Timings>) -> Result<Done
     Ok(Done { operations, time: start.elapsed(), timings })
 }
 
-/// Runs `work` on each of `threads` threads, which start together. Returns the work done by all.
+/// Runs `work` on each of `threads` threads, which start together. Returns the work done by all
+/// threads.
 fn parallel(
     threads: u64,
     operations: u64,

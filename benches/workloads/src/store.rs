@@ -13,8 +13,9 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 /// A key and its value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// The options that differ between workloads. Other options are the same for all: filters of 10
-/// bits per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine has it.
+/// The options that differ between workloads. Other options are the same for all workloads: filters
+/// of 10 bits per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine
+/// has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Size of a memtable, in bytes.
@@ -44,8 +45,8 @@ pub type Source<'a> = dyn FnMut(&mut Sink<'_>) -> Result<()> + 'a;
 
 /// A transaction of some engine, as seen by the function that runs in it.
 pub trait Transact {
-    /// Passes the value of `key` to `found`. The transaction fails if another one changes the entry
-    /// before this one is committed.
+    /// Passes the value of `key` to `found`. The transaction fails if another transaction changes
+    /// the entry before this transaction is committed.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -75,7 +76,7 @@ pub trait Space {
     /// Errors of the engine.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Passes the value of `key` to `found`. Returns whether there is one.
+    /// Passes the value of `key` to `found`. Returns whether there is a value.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -90,7 +91,7 @@ pub trait Follower {
     /// Errors of the engine.
     fn catch_up(&self) -> Result<()>;
 
-    /// Passes the value of `key` to `found`. Returns whether there is one.
+    /// Passes the value of `key` to `found`. Returns whether there is a value.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -137,8 +138,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn delete(&self, key: &[u8]) -> Result<()>;
 
-    /// Deletes the keys from `from` up to and excluding `to`. An engine without such an operation
-    /// deletes them one by one.
+    /// Deletes the keys from `from` up to and excluding `to`. An engine without range deletes
+    /// deletes the keys one by one.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -154,8 +155,8 @@ pub trait Store: Send + Sync {
         keys.iter().try_for_each(|key| self.delete(key))
     }
 
-    /// Loads sorted entries into the empty database in the engine's fastest way, and makes them
-    /// durable. By default, writes them in batches.
+    /// Loads sorted entries into the empty database in the engine's fastest way, and makes the
+    /// entries durable. By default, writes the entries in batches.
     ///
     /// # Errors
     /// Errors of the engine and of `entries`.
@@ -191,8 +192,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn sync(&self) -> Result<()>;
 
-    /// Creates `count` keyspaces. If each keyspace has a write buffer of its own, they divide
-    /// [`Settings::write_buffer_bytes`] among them.
+    /// Creates `count` keyspaces. If each keyspace has a write buffer of its own,
+    /// [`Settings::write_buffer_bytes`] is divided among the keyspaces.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -233,15 +234,15 @@ pub trait Store: Send + Sync {
         missing()
     }
 
-    /// Passes the value of `key` to `found`. Returns whether there is one.
+    /// Passes the value of `key` to `found`. Returns whether there is a value.
     ///
     /// # Errors
     /// Errors of the engine.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Passes entries to `visit` until it returns false: forward from the first key not below
-    /// `from`, or backward from the last key not above it. Without `from`, starts at the first or
-    /// last key.
+    /// Passes entries to `visit` until it returns false: forward from the first key that is at
+    /// least `from`, or backward from the last key that is at most `from`. Without `from`, starts
+    /// at the first or last key.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -252,14 +253,14 @@ pub trait Store: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()>;
 
-    /// Compacts everything, including memory, and waits for it.
+    /// Compacts everything, including memtables, and waits until the compaction is done.
     ///
     /// # Errors
     /// Errors of the engine.
     fn compact(&mut self) -> Result<()>;
 
-    /// Like [`compact`](Store::compact), while other threads use the database. Returns false if the
-    /// engine cannot.
+    /// Compacts everything as [`compact`](Store::compact) does, while other threads use the
+    /// database. Returns false if the engine cannot do this.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -1,5 +1,5 @@
-//! The list of workloads. Each states the state of the database that it starts from, so that
-//! workloads can be run alone and in any order.
+//! The list of workloads. Each workload names the state of the database from which it starts, so
+//! that workloads can be run alone and in any order.
 
 /// The state of a database when a workload starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,7 +14,8 @@ pub enum Start {
     Compacted,
 }
 
-/// A group of workloads with the same data and options, which the peers' bench runs in one process.
+/// A group of workloads with the same data and options, which the benchmark `peers` runs in one
+/// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Single puts in key order.

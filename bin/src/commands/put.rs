@@ -119,7 +119,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// Returns the value that an argument stands for: its bytes, or those of stdin or a file.
+/// Returns the value for which an argument stands: the bytes of the argument, of stdin or of a
+/// file.
 pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
     let bytes = argument.as_bytes();
     if bytes == b"-" {

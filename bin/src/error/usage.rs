@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue};
 
 use super::one_line;
 
-/// Returns a description of the error on the command line, and the help page to read: that of
-/// `command`, if the user named one.
+/// Returns a description of the error on the command line, and the help page to read: the page of
+/// `command`, if the user named a command.
 pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     drop_far_fetched_tips(&mut error);
     let page = error.to_string();

@@ -313,7 +313,7 @@ fn readers_say_that_they_saw_a_moment_only_beside_a_writer() {
     drop(holder.stdin.take());
     holder.wait().unwrap();
     assert_eq!(place.run(&["stats"]).stderr, "");
-    // No LOCK file is created in a database that has none.
+    // Reading creates no LOCK file in a database without a LOCK file.
     fs::remove_file(place.db().join("LOCK")).unwrap();
     place.ok(&["verify"]);
     assert!(!place.db().join("LOCK").exists());
@@ -398,7 +398,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     place.run(&["verify"]).fails(6, &["acme_cmp", "--comparator ignore"]);
     assert_eq!(contents(&place.db()), before);
 
-    // The newest entry of a key is shown, wherever older ones are.
+    // The newest entry of a key is shown, wherever the older entries are.
     let place = Place::new();
     place.feed(&["load"], b"a\told\nb\tgone\nc\tkept\n").ok();
     place.ok(&["compact"]);
@@ -568,7 +568,7 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut line = || lines.next().unwrap().unwrap();
-    // The first put may come before the watch has begun; the last one does not.
+    // The first put may come before the watch has begun; the last put comes after it.
     let mut batch = place.command(&["batch"]);
     let mut batch = batch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut acked = BufReader::new(batch.stdout.take().unwrap()).lines();

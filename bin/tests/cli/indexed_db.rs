@@ -70,7 +70,7 @@ fn keys_of_an_indexed_db_are_shown_decoded() {
     assert!(json.contains(&r#"{"key":"db 1: id of store \"log\""}"#.to_string()));
     place.run(&["scan", "--keys", "chromium"]).fails(2, &["indexeddb"]);
 
-    // Keys of other programs, and damaged ones, are shown as they are.
+    // Keys of other programs, and damaged keys, are shown as they are.
     let place = Place::new();
     place.ok(&["put", "apple", "red"]);
     place.ok(&["put", r"\x00\x00\x00\x00\x04", "blue"]);

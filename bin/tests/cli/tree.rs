@@ -14,7 +14,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name)
 }
 
-/// Returns the directories of databases under `dir`.
+/// Adds the directories of databases under `dir` to `found`.
 fn databases(dir: &Path, found: &mut Vec<PathBuf>) {
     if dir.join("CURRENT").is_file() {
         found.push(dir.to_path_buf());

@@ -1,5 +1,5 @@
-//! The parts of LevelDB's C API (`leveldb/c.h`) that the tests beside LevelDB and the benchmark of
-//! the peers call. Both packages include this file; each puts safe types around it.
+//! The parts of LevelDB's C API (`leveldb/c.h`) that the tests with LevelDB and the benchmark
+//! `peers` call. Both packages include this file, and each puts safe types around it.
 #![allow(unsafe_code, reason = "declarations of C functions")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};

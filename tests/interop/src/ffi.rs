@@ -197,7 +197,7 @@ impl LevelDb {
     /// Writes one entry.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
         let (db, write) = (self.db, self.write);
-        // SAFETY: the database is open; slices are passed as described above.
+        // SAFETY: the database is open; slices are passed as the module's comment says.
         checked(|error| unsafe {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(db, write, key, key_len, value.as_ptr(), value.len(), error);
@@ -209,14 +209,15 @@ impl LevelDb {
         // SAFETY: the options were made in `open`; a put copies them before it returns.
         unsafe { leveldb_writeoptions_set_sync(self.write, 1) };
         let done = self.put(key, value);
-        // SAFETY: as above.
+        // SAFETY: the options were made in `open`.
         unsafe { leveldb_writeoptions_set_sync(self.write, 0) };
         done
     }
 
     /// Writes all of `batch` or none of it.
     pub fn write(&self, batch: &[Op]) -> Result<(), String> {
-        // SAFETY: the batch is made, used and destroyed here; slices are passed as described above.
+        // SAFETY: the batch is made, used and destroyed here; slices are passed as the module's
+        // comment says.
         unsafe {
             let c_batch = leveldb_writebatch_create();
             for op in batch {
@@ -251,11 +252,11 @@ impl LevelDb {
         }
     }
 
-    /// Returns every entry, in the order of keys or its reverse.
+    /// Returns every entry, in the order of keys or in reverse order.
     pub fn entries(&self, backward: bool) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         // SAFETY: the iterator is made, used and destroyed here; key and value are copied before
-        // it moves.
+        // the iterator moves.
         unsafe {
             let iter = leveldb_create_iterator(self.db, self.read);
             match backward {
@@ -283,8 +284,8 @@ impl LevelDb {
         // An empty slice is a valid key, so its pointer must not be null.
         let parts = |key: Option<&[u8]>| key.map_or((null(), 0), |key| (key.as_ptr(), key.len()));
         let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
-        // SAFETY: the database is open; slices are passed as described above; a null key means no
-        // bound.
+        // SAFETY: the database is open; slices are passed as the module's comment says; a null key
+        // means no bound.
         unsafe { leveldb_compact_range(self.db, start, start_len, limit, limit_len) }
     }
 

@@ -1,11 +1,11 @@
-//! minikv follows LevelDB and goleveldb in processes of their own, which are killed and started
-//! again. They write numbers to 500 keys in turn, with small write buffers, so that logs and tables
-//! come and go.
+//! minikv follows LevelDB and goleveldb, which run in processes that are killed and started again.
+//! These processes write numbers to 500 keys in turn, with small write buffers, so that logs and
+//! tables are often created and removed.
 //!
-//! They also open databases with logs that minikv has kept.
+//! LevelDB and goleveldb also open databases with logs that minikv has kept.
 //!
 //! `MINIKV_FOLLOW_KILLS` is the number of kills for each writer (default 6). goleveldb comes from
-//! Debian's package; without it, its turn is skipped.
+//! Debian's package; without the package, the test of goleveldb is skipped.
 
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod others;
@@ -84,7 +84,8 @@ impl Reader {
         Reader { db, changes, last: None, read: 0, lost: 0 }
     }
 
-    /// Reads the available changes. Numbers are put one by one, so none may be missing in between.
+    /// Reads the available changes. Numbers are put one by one, so no number may be missing in
+    /// between.
     fn read(&mut self, name: &str) {
         while let Some(batch) = self.changes.next() {
             let batch = match batch {
@@ -110,7 +111,7 @@ impl Reader {
     }
 }
 
-/// Follows writers that are killed. `command` returns a writer of the numbers from the given one
+/// Follows writers that are killed. `command` returns a writer of the numbers from the given number
 /// on.
 fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command) {
     let kills: u64 =
@@ -236,7 +237,7 @@ fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Ve
     assert_eq!(follower.changes_since(0).unwrap().map(Result::unwrap).count(), 304);
     assert!(opens(dir) == entries, "it sees something else");
     assert!(numbers(dir, ".log").len() < 3, "{:?}", numbers(dir, ".log"));
-    // The log that was being read and the one after it are still open.
+    // The log that was being read, and the log after it, are still open.
     let error = changes.find_map(Result::err).unwrap();
     assert!(matches!(error, Error::ChangesLost { after: 40, .. }), "{error}");
     let error = follower.changes_since(last - 1).unwrap().next().unwrap().unwrap_err();
@@ -270,7 +271,7 @@ fn leveldb_sees_no_kept_logs_and_removes_them() {
 fn goleveldb_sees_no_kept_logs_and_removes_them() {
     let home = Home::new();
     let Some(goleveldb) = goleveldb(home.dir.path()) else { return };
-    // goleveldb skips the sequence number that follows those of the log that it replays.
+    // goleveldb skips the first sequence number after the log that it replays.
     check_kept(&home.dir.path().join("db"), 1, 2, |dir| {
         let entries = dump(&goleveldb, dir, "default").unwrap();
         let mut write = Command::new(&goleveldb);

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use minikv::{Db, Error, Options};
 use minikv_interop::{LevelDb, Settings};
 
-/// A process that tried to open a database. It is ended when this is dropped.
+/// A process that tried to open a database. The process is ended when this value is dropped.
 struct Holder {
     process: Child,
     said: String,
@@ -54,7 +54,7 @@ fn minikv_is_refused_what_leveldb_holds() {
         other => panic!("not refused: {other:?}"),
     }
     Db::open_read_only(home.path(), Options::default()).expect("reading needs no lock");
-    // Neither attempt may have released LevelDB's lock.
+    // Neither the refused open nor the read-only open may have released LevelDB's lock.
     assert!(matches!(Db::open(home.path(), options()), Err(Error::Locked { .. })));
     drop(holder);
     Db::open(home.path(), options()).expect("free again");

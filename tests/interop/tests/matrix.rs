@@ -1,7 +1,8 @@
-//! The matrix of compatibility: each engine opens a copy of each program's database and lists it.
-//! The results are a table of `docs/compatibility.md`, which `MINIKV_MATRIX=write` rewrites.
+//! The compatibility matrix: each engine opens a copy of each program's database and lists its
+//! entries. The results are compared with a table of `docs/compatibility.md`, which
+//! `MINIKV_MATRIX=write` rewrites.
 //!
-//! Without goleveldb (Debian's package), its row and column are not compared.
+//! Without goleveldb (Debian's package), the row and the column of goleveldb are not compared.
 
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod others;
@@ -16,8 +17,8 @@ use minikv::{Comparator, Compression, Db, IndexedDbComparator, Options};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings};
 
-/// Keys, and values in the form of `expected.tsv`: in hex, or, if they are long, `#` and their
-/// length. The file also has a hash of long values, which tests/golden compares.
+/// Keys, and values in the format of `expected.tsv`: in hex or, if a value is long, as `#` and its
+/// length. `expected.tsv` also has a hash of each long value, which tests/golden compares.
 type Contents = BTreeMap<Vec<u8>, String>;
 
 /// A database and its contents.
@@ -124,7 +125,7 @@ fn read_by_leveldb(dir: &Path, settings: &Settings) -> Result<Vec<Entry>, String
     LevelDb::open(dir, settings)?.entries(false)
 }
 
-/// Lists a database with goleveldb, which checks everything.
+/// Lists a database with goleveldb in its strict mode.
 fn read_by_goleveldb(goleveldb: &Path, dir: &Path) -> Result<Vec<Entry>, String> {
     let dump = Command::new(goleveldb).arg("dump").arg(dir).arg("strict").output().unwrap();
     if !dump.status.success() {
@@ -226,8 +227,8 @@ fn the_page_says_who_reads_whose_files() {
     }
 }
 
-/// LevelDB with minikv's order reads what Chromium wrote, in the same order, and both read what the
-/// other wrote and compacted.
+/// Checks that LevelDB with minikv's comparator reads what Chromium wrote, in the same order as
+/// minikv, and that each engine reads what the other engine wrote and compacted.
 #[test]
 fn leveldb_and_minikv_exchange_an_indexed_db() {
     let home = tempfile::tempdir().unwrap();
@@ -242,7 +243,7 @@ fn leveldb_and_minikv_exchange_an_indexed_db() {
         entries.is_sorted_by(|a, b| IndexedDbComparator.compare(&a.0, &b.0).is_lt())
     };
     let key = |number: f64| [&b"\0\x01\x02\x01\x03"[..], &number.to_le_bytes()].concat();
-    // The same key, with the id of the store in two bytes.
+    // Returns the same key, with the id of the store in two bytes.
     let same = |number: f64| [&b"\x04\x01\x02\0\x01\x03"[..], &number.to_le_bytes()].concat();
 
     let leveldb = LevelDb::open(&dir, &settings).unwrap();

@@ -1,4 +1,5 @@
-//! The other readers: goleveldb as a program, and simulated disks copied to where it can read them.
+//! Helpers for other readers: goleveldb as a program, and copies of simulated disks that it can
+//! read.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Transactions leave nothing on disk that the C++ library does not read.
+//! Checks that the C++ library can read everything that transactions leave on disk.
 
 use std::collections::BTreeMap;
 

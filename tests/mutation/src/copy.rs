@@ -66,7 +66,7 @@ impl Copy {
         all
     }
 
-    /// Writes the copy with those of `mutants` that compile, and returns them.
+    /// Writes the copy with the `mutants` that compile, and returns these mutants.
     pub fn write_viable(&self, mut mutants: Vec<Mutant>) -> Vec<Mutant> {
         loop {
             self.write(&mutants);
@@ -153,8 +153,8 @@ impl Copy {
     }
 }
 
-/// Returns the number of the mutant whose branch an offset of the text is in: the last one that
-/// begins before it.
+/// Returns the number of the mutant whose branch contains the offset `at` of the text. This is the
+/// last mutant whose branch begins before the offset.
 fn mutant_at(text: &str, at: usize) -> Option<u32> {
     const CALL: &str = "mutated(";
     let start = text[..at].rfind(CALL).or_else(|| Some(at + text[at..].find(CALL)?))?;

@@ -1,4 +1,4 @@
-//! Runs the tests: once to learn what they reach, and then for each mutant.
+//! Runs the tests: once to learn which mutants each test reaches, and then for each mutant.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use crate::rewrite::Mutant;
 
-/// Time after which a run of tests is ended. A mutant that makes it take so long is caught.
+/// Time after which a run of tests is ended. A mutant that makes a run take so long is caught.
 const MAX_RUN: Duration = Duration::from_secs(120);
 
 /// Seconds that the first tests of a mutant may take together. Each further run may take twice as
-/// long as the one before, up to [`MAX_RUN_SECONDS`].
+/// long as the run before, up to [`MAX_RUN_SECONDS`].
 const FIRST_RUN_SECONDS: f64 = 0.4;
 
-/// Longest run of tests, in seconds.
+/// Maximum time of a run of tests, in seconds.
 const MAX_RUN_SECONDS: f64 = 8.0;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -145,7 +145,8 @@ fn judge_one(copy: &Path, tests: &[Test], mutant: &Mutant, seconds: f64) -> Verd
 }
 
 /// Returns the tests that reach a mutant as a series of runs, each with the seconds that it takes.
-/// Short tests and those of the same module come first. Each run has tests of a single program.
+/// Short tests and tests of the mutant's own module come first. Each run has tests of a single
+/// program.
 fn runs<'a>(tests: &'a [Test], mutant: &Mutant, max_seconds: f64) -> Vec<(Vec<&'a Test>, f64)> {
     let path = mutant.file.trim_start_matches("src/").trim_end_matches(".rs").replace('/', "::");
     let module = format!("{}::", path.trim_end_matches("::mod"));

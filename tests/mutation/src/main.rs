@@ -1,5 +1,5 @@
-//! Puts small mistakes (mutants) into minikv's code, one at a time, and counts how many of them its
-//! tests catch.
+//! Puts small mistakes (mutants) into minikv's code, one at a time, and counts how many mutants
+//! minikv's tests catch.
 //!
 //! A copy of the source is written in which each drawn mutant is a branch, taken if an environment
 //! variable has its number: `a < b` becomes `if mutated(7) { a <= b } else { a < b }`. So the tests
@@ -87,7 +87,7 @@ fn without_line_number(text: &str) -> String {
     }
 }
 
-/// Returns the mutants that the arguments ask for. The same code and seed give the same ones.
+/// Returns the mutants that the arguments ask for. The same code and seed give the same mutants.
 fn draw(mut mutants: Vec<Mutant>, arguments: &Arguments) -> Vec<Mutant> {
     mutants.retain(|mutant| mutant.to_string().contains(&arguments.only));
     if let Some(file) = &arguments.from {

@@ -1,4 +1,4 @@
-//! Finds the mutants of a file, and inserts the wanted ones into it as branches.
+//! Finds the mutants of a file, and inserts the wanted mutants into the file as branches.
 //!
 //! Mutants: a different operator, a removed `!` or `-`, a negated condition, a removed arm of a
 //! `match` or a constant guard, and a function that returns a constant at once. Tests, `Debug`
@@ -33,7 +33,7 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// Returns the mutants of a file, numbered from `first_id`, and its text with the `wanted` ones.
+/// Returns the mutants of a file, numbered from `first_id`, and its text with the `wanted` mutants.
 pub fn rewrite(
     file: &str,
     text: &str,
@@ -263,7 +263,7 @@ fn shown(tokens: &impl ToTokens) -> String {
     )
 }
 
-/// Returns the text of a piece as it is in the file.
+/// Returns the text of a syntax element, as it is in the file.
 fn source(of: &impl Spanned) -> String {
     tidy(&of.span().source_text().unwrap_or_default())
 }

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{BinOp, GenericArgument, PathArguments, Type, TypePath, parse_quote};
 
-/// Returns the operators that a slip of the hand could have written instead.
+/// Returns the operators that could have been written instead by mistake.
 pub fn operators(of: &BinOp) -> Vec<BinOp> {
     use BinOp::*;
     match of {

@@ -1,6 +1,6 @@
 
-/// Returns whether the mutant of this number is on, as the variable `MUTANT` says. If `REACHED`
-/// names a file, the number is added to it.
+/// Returns whether the environment variable `MUTANT` switches on the mutant with this number. If
+/// `REACHED` names a file, adds the number to that file.
 #[inline]
 pub(crate) fn mutated(id: u32) -> bool {
     static MUTANT: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {

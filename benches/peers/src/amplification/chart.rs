@@ -24,7 +24,7 @@ const INK: RGBColor = RGBColor(40, 40, 40);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A figure and a second one, drawn paler below it.
+/// A part of the chart: a figure, and a second figure that is drawn paler below the first.
 struct Panel {
     title: &'static str,
     first: &'static str,

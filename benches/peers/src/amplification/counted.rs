@@ -13,9 +13,9 @@ pub trait Counted {
     fn tell_writes(&self, measured: &mut Measured) -> Result<()>;
 
     /// Returns the number of data blocks that gets have searched so far, from a cache or from
-    /// files, or `None` if the engine does not count them.
+    /// files, or `None` if the engine does not count data blocks.
     fn data_blocks(&self) -> Option<u64>;
 
-    /// Closes the database, and adds the counts that its directory gives.
+    /// Closes the database, and adds the counts that are taken from its directory.
     fn close(self: Box<Self>, lookups: &Lookups, measured: &mut Measured) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! The counts of LevelDB, and those that minikv takes from its directory.
+//! The counts of LevelDB, and the counts that minikv takes from LevelDB's directory.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};

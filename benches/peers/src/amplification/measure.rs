@@ -12,8 +12,8 @@ use super::counted::Counted;
 use super::replay::{Keys, Lookups};
 use super::{Blocks, Case, Measured};
 
-/// Number of gets of absent keys, and of present keys. With a hundred thousand, a mean of 0.03
-/// blocks per get has a standard error of 2 %.
+/// Number of gets of absent keys, and of gets of present keys. With a hundred thousand gets, a mean
+/// of 0.03 blocks per get has a standard error of 2 %.
 const LOOKUPS: u64 = 100_000;
 
 /// Loads a database in `dir` and counts.
@@ -68,8 +68,8 @@ fn load(store: &dyn Store, plan: &Plan, keys: &Keys, values: &Values) -> Result<
     Ok(2 * plan.entries)
 }
 
-/// Waits until background work is done. Not every engine that reports to be idle has finished all
-/// of it.
+/// Waits until background work is done. Some engines report that they are idle before they have
+/// finished all of this work.
 fn rest(store: &dyn Store) -> Result<()> {
     store.wait_idle()?;
     wait_until_quiet();
@@ -99,8 +99,8 @@ fn look_up(db: &dyn Counted, lookups: &Lookups, values: &Values) -> Result<Optio
     Ok(Some(Blocks { absent: counts[0], present: counts[1] }))
 }
 
-/// Returns the size of the files of tables in `dir` and below it, in bytes. fjall has them in a
-/// folder `tables`; the others give them an extension.
+/// Returns the size of the table files in `dir` and below it, in bytes. fjall keeps its tables in a
+/// folder `tables`; the other engines give table files an extension.
 fn table_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {

@@ -30,8 +30,8 @@ impl Counts {
     }
 }
 
-/// Returns minikv's options with the filters of a case. The filters of LevelDB's cases are the same
-/// as minikv's.
+/// Returns minikv's options with the filters of a case. LevelDB's cases have the same filters as
+/// minikv's cases.
 pub fn options(settings: &Settings, case: Case) -> Options {
     let options = minikv_options(settings);
     match case.engine {

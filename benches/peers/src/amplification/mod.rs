@@ -1,5 +1,5 @@
 //! Read, write and space amplification of the log-structured engines, by level, with and without
-//! filters: the same puts and gets for each, counted.
+//! filters. The counts are made with the same puts and gets for each engine.
 //!
 //! - `measure`: the process of one engine, which loads, settles and looks up
 //! - `counted`: the interface to the counters of an engine, with one file for each engine
@@ -67,7 +67,7 @@ pub struct Measured {
     pub levels: Vec<Level>,
 }
 
-/// Numbers of data blocks, from a cache or from files.
+/// Numbers of data blocks that gets searched, from a cache or from files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     pub absent: u64,
@@ -90,7 +90,7 @@ impl Case {
     /// Returns the cases of these engines: each with filters and without.
     fn all(engines: &[Engine]) -> Vec<Case> {
         let both = |&engine: &Engine| {
-            // Without filters, minikv-table is minikv.
+            // Without filters, minikv-table is the same as minikv.
             let without = (engine != Engine::MinikvTable).then_some(false);
             [Some(true), without].into_iter().flatten().map(move |f| Case { engine, filters: f })
         };
@@ -108,8 +108,8 @@ impl Case {
 }
 
 impl Measured {
-    /// Returns the number of bytes that the engine counts as written, to logs and levels, if it
-    /// counts at least the levels.
+    /// Returns the number of bytes that the engine counts as written, to logs and levels, if the
+    /// engine counts at least the bytes written to levels.
     fn own_written_bytes(&self) -> Option<u64> {
         let levels: Option<u64> = self.levels.iter().map(|level| level.written_bytes).sum();
         levels.filter(|_| !self.levels.is_empty()).map(|bytes| bytes + self.log_bytes.unwrap_or(0))

@@ -1,5 +1,5 @@
-//! Gets that minikv makes in the files of a closed database, each traced. minikv reads LevelDB's
-//! files, so LevelDB's levels and filters are measured in this way, too.
+//! Traced gets that minikv makes in the files of a closed database. minikv reads LevelDB's files,
+//! so LevelDB's levels and filters are measured in this way, too.
 
 use std::path::Path;
 
@@ -32,13 +32,13 @@ pub struct Lookups {
     pub keys: Keys,
     /// Number of entries in the database.
     pub entries: u64,
-    /// Number of absent keys, and of present keys.
+    /// Number of absent keys to look up, and number of present keys to look up.
     pub count: u64,
 }
 
 impl Lookups {
-    /// Returns the numbers of present or of absent keys. An absent key is the number after a
-    /// present one.
+    /// Returns the numbers of present or of absent keys. The number of an absent key is one more
+    /// than the number of a present key.
     pub fn numbers(&self, is_present: bool) -> impl Iterator<Item = u64> {
         let (keys, entries, absent) = (self.keys, self.entries, u64::from(!is_present));
         (0..self.count).map(move |n| keys.at(mix(!n) % entries) + absent)
@@ -46,7 +46,7 @@ impl Lookups {
 }
 
 /// Looks keys up in the database in `dir`, and adds the data blocks searched at each level to
-/// `levels`, which must be those of the database. Returns the sums over all levels.
+/// `levels`, which must be the levels of the database. Returns the sums over all levels.
 pub fn replay(
     dir: &Path,
     options: Options,

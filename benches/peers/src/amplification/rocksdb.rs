@@ -53,7 +53,7 @@ impl Counted for Counts {
         drop(store);
         let written = told::rocksdb_written(&std::fs::read_to_string(dir.join("LOG"))?)?;
         let logged: u64 = written.values().sum();
-        // The tickers count all writes of the jobs, the events only tables.
+        // The tickers count all writes of flushes and compactions, the events count only tables.
         if logged > counted || counted - logged > counted / 1000 {
             return Err(format!("RocksDB counted {counted} bytes, but logged {logged}").into());
         }

@@ -36,9 +36,9 @@ pub fn leveldb_tables(text: &str) -> Result<Tables> {
     Ok(tables)
 }
 
-/// Reads LevelDB's property `leveldb.stats`: a line for each level with its number, its tables,
-/// their size, and the seconds, the MiB read and the MiB written of compactions into it, flushes
-/// included. Sizes are rounded to whole MiB.
+/// Reads LevelDB's property `leveldb.stats`. The line of a level has the level's number, the number
+/// and size of its tables, and the seconds, MiB read and MiB written of the compactions into the
+/// level, flushes included. Sizes are rounded to whole MiB.
 pub fn leveldb_written(text: &str) -> Result<Written> {
     let rule = text.lines().position(|line| line.starts_with("---")).ok_or("no statistics")?;
     let mut written = Written::new();

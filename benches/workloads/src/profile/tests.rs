@@ -1,6 +1,6 @@
 //! Checks that draws follow the requested distributions, with Kolmogorov-Smirnov's and chi-square's
-//! tests and fixed seeds. Each bound is passed by the right parameters with a margin, and failed by
-//! parameters that are off by a few percent.
+//! tests and fixed seeds. The right parameters pass each bound with a margin, and parameters that
+//! are off by a few percent fail it.
 
 use super::*;
 
@@ -155,7 +155,7 @@ fn key_ranges_have_the_weights_of_the_two_exponentials() {
     }
 }
 
-/// Returns the numbers of gets of present keys, of gets of absent ones, of puts and of scans.
+/// Returns the numbers of gets of present keys, of gets of absent keys, of puts and of scans.
 fn kinds(requests: &[Request]) -> [u64; 4] {
     let mut counts = [0; 4];
     for request in requests {
@@ -196,7 +196,8 @@ fn dependence(pairs: &[(usize, usize)], sizes: (usize, usize)) -> f64 {
     chi_square(&counts, &weights)
 }
 
-/// In db_bench, the range of a key and the length of its value follow from one random number.
+/// Checks that components are independent. In db_bench, the range of a key and the length of its
+/// value follow from one random number.
 #[test]
 fn components_do_not_depend_on_each_other() {
     let range = |number: u64| (number / (ENTRIES / 30)) as usize;
@@ -220,7 +221,7 @@ fn components_do_not_depend_on_each_other() {
     assert!(dependence(&tied, (4, 30)) > 100.0);
 }
 
-/// Popular keys are not neighbours, and every range has popular keys of its own.
+/// Checks that popular keys are not adjacent, and that every range has popular keys of its own.
 #[test]
 fn popular_keys_are_spread_over_their_range_and_over_all_ranges() {
     let alone = Profile::Mixgraph(Mixgraph { range_count: 1, ..mixgraph() });

@@ -1,4 +1,4 @@
-//! Workloads that need something that not every engine has.
+//! Workloads that need a feature that not every engine has.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::store::{Result, Space};
 
 const SHARED_DATABASES: usize = 4;
 const KEYSPACES: usize = 16;
-/// Number of entries put for each time that a follower catches up.
+/// Number of entries that are put before each time that a follower catches up.
 const FOLLOWED_PUTS: u64 = 1000;
 /// Minimum and maximum number of times that a follower catches up.
 const FOLLOWED_ROUNDS: (u64, u64) = (10, 200);
@@ -125,7 +125,7 @@ impl Current {
     }
 }
 
-/// Puts all entries into `spaces`, and gets random ones.
+/// Puts all entries into `spaces`, and gets random entries.
 fn spread(
     name: &str,
     plan: &Plan,

@@ -66,8 +66,8 @@ impl Kind {
     }
 }
 
-/// Returns the kind of a file of records: those of a MANIFEST are version edits, those of a log are
-/// batches. Returns `None` if no record determines it.
+/// Returns the kind of a file of records: the records of a MANIFEST are version edits, and the
+/// records of a log are batches. Returns `None` if no record determines the kind.
 fn by_records(path: &Path) -> Result<Option<Kind>> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let mut reader = LogReader::new(file, path)?;

@@ -125,7 +125,7 @@ pub struct Row {
     pub spans: Vec<Span>,
 }
 
-/// A span from a typical value to a high one.
+/// A span from a typical value to a high value.
 pub struct Span {
     pub class: &'static str,
     pub from: f64,
@@ -340,7 +340,7 @@ impl Log {
     }
 }
 
-/// Returns evenly spaced round numbers from 0 up to the first one that is at least `most`.
+/// Returns evenly spaced round numbers from 0 up to the first number that is at least `most`.
 fn ticks(most: f64) -> Vec<f64> {
     if most.is_nan() || most <= 0.0 {
         return vec![0.0, 1.0];

@@ -47,7 +47,7 @@ pub struct Choice {
     pub number: u64,
     /// Fraction of lookups that are for absent keys.
     pub absent_ratio: f64,
-    /// Exponent of a Zipf distribution; `None` for a uniform one.
+    /// Exponent of a Zipf distribution; `None` for a uniform distribution.
     pub zipf: Option<f64>,
     /// Profile whose gets are the lookups, in place of `absent_ratio` and `zipf`.
     pub like: Option<Profile>,

@@ -50,7 +50,7 @@ pub struct Pass {
     pub absent: Class,
 }
 
-/// The lookups of present keys, or of absent ones.
+/// The lookups of present keys, or the lookups of absent keys.
 #[derive(Clone, Debug, Default)]
 pub struct Class {
     pub lookups: u64,

@@ -67,7 +67,7 @@ struct Division {
     choice: Filters,
 }
 
-/// An estimate of the reads that a cache does not save, which go to files.
+/// An estimate of the reads that go to files because the cache does not have the block.
 #[derive(Clone, Copy, Serialize)]
 struct Left {
     file_reads_per_get: f64,

@@ -418,8 +418,8 @@ fn load_with(
     Ok(source)
 }
 
-/// Loads `data` and does lookups, half of them of present keys and half of absent ones, without
-/// filters and with the filters of `shape`. Returns the report.
+/// Loads `data` and does lookups, half of present keys and half of absent keys, without filters and
+/// with the filters of `shape`. Returns the report.
 pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Report> {
     let scratch = Scratch::new()?;
     let source = load(shape, data, seed, &scratch.path().join("db"))?;

@@ -271,7 +271,7 @@ fn footer(page: &mut String, from: &Provenance) {
     );
 }
 
-/// Returns a description of a configuration's rate, if it has one.
+/// Returns a description of a configuration's false-positive rate, if there is one.
 fn rate_in_words(m: &Measured) -> Option<String> {
     let rate = m.rate?;
     let (low, high) = rate.interval();

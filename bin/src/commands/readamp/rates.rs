@@ -78,9 +78,9 @@ impl Rate {
     }
 }
 
-/// Returns the factor, at least 1, by which the variance of a rate exceeds that of independent
-/// queries. Queries are clustered by filter and by key, as in Cameron, Gelbach and Miller, "Robust
-/// inference with multiway clustering" (2011).
+/// Returns the factor, at least 1, by which the variance of a rate exceeds the variance for
+/// independent queries. Queries are clustered by filter and by key, as in Cameron, Gelbach and
+/// Miller, "Robust inference with multiway clustering" (2011).
 pub fn design_effect(shadow: &Outcome) -> f64 {
     let tried: u64 = shadow.tried.iter().flat_map(|shapes| shapes.values()).sum();
     let wrong: u64 = shadow.wrong.iter().sum();

@@ -260,7 +260,7 @@ impl Report {
         Some(format!("Looking up an absent key reads {}.", listed(&parts)))
     }
 
-    /// Returns a remark for each reason why measured rates differ from predicted ones.
+    /// Returns a remark for each reason why measured rates differ from predicted rates.
     fn remarks_on_rates(&self) -> Vec<String> {
         let mut outside: BTreeMap<Reason, Vec<Outside<'_>>> = BTreeMap::new();
         for m in &self.measured {

@@ -61,7 +61,7 @@ pub struct ScanWork {
 }
 
 impl ScanChoice {
-    /// Returns the scans to do besides `lookups`; `None` if there are none.
+    /// Returns the scans to do in addition to `lookups`, or `None` if there are no scans to do.
     pub fn of(
         self,
         db: &ReadOnlyDb,
@@ -479,7 +479,7 @@ mod tests {
 
     const DATA: Data = Data::Generated { entries: 12_000, value_bytes: 40, seed: 4 };
 
-    /// Creates a database of several levels. Keys that are put again are in several of them.
+    /// Creates a database of several levels. Keys that are put again are in several levels.
     fn database(dir: &Path) -> Source {
         let options = Options::default().write_buffer_bytes(64 << 10).max_file_bytes(32 << 10);
         let db = Data::create(dir, options.clone()).unwrap();

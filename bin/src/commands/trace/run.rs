@@ -13,7 +13,7 @@ use minikv::{Comparator, Event, EventKind, Options, Stats, TableInfo};
 
 use crate::table_file::open_table;
 
-/// A database, from its open to its end.
+/// A database, from its open to its close.
 pub struct Run {
     pub path: PathBuf,
     pub options: Options,
@@ -26,7 +26,8 @@ pub struct Run {
     pub filters: BTreeMap<u64, Filters>,
     /// The statistics at the end.
     pub stats: Option<Box<Stats>>,
-    /// Time at which the database was opened, computed from its events; therefore a little late.
+    /// Time at which the database was opened, computed from its events; a little later than the
+    /// open.
     pub opened: Instant,
 }
 

@@ -2,12 +2,12 @@
 //! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`,
 //! `writer cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
 //!
-//! KIND determines the size of minikv's values and how often they are synced; LevelDB's are small
-//! and all synced. The number of acknowledged puts is written to the file ACKS. If an open fails,
-//! the library's error goes to standard output, after `refused: `.
+//! KIND determines the size of minikv's values and how often they are synced. LevelDB's values are
+//! small, and all of them are synced. The number of acknowledged puts is written to the file ACKS.
+//! If an open fails, the library's error goes to standard output, after `refused: `.
 //!
 //! With `cycle`, LevelDB writes the numbers from FIRST on to 500 keys in turn, unsynced and with a
-//! small write buffer, so that logs and tables come and go.
+//! small write buffer, so that logs and tables are often created and removed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,6 @@
-//! A crash after every operation of minikv, and then LevelDB and goleveldb open what it left: they
-//! find the state after some number of commits that includes every acknowledged one, or every
-//! synced one if power was lost.
+//! minikv crashes after every operation, and then LevelDB and goleveldb open the files that are
+//! left. They must find the state after some number of commits, which include every acknowledged
+//! commit or, if power was lost, every synced commit.
 //!
 //! `MINIKV_CRASH_STRIDE` is the distance between crashes in operations (default 9; 1 is every
 //! operation), `MINIKV_CRASH_WORKLOADS` the number of workloads (default: one of each kind).

@@ -1,4 +1,4 @@
-//! Keyspaces beside C++ LevelDB, which sees ordinary keys.
+//! Keyspaces in databases that C++ LevelDB also opens. LevelDB treats their keys as ordinary keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ fn expiring(name: &[u8], key: &[u8], value: &[u8], millis: u64) -> Entry {
     (key, [value, &millis.to_le_bytes()].concat())
 }
 
-/// LevelDB shows expired entries until minikv has removed them, and minikv hides and removes what
-/// LevelDB's compactions have rewritten.
+/// Checks that LevelDB shows expired entries until minikv has removed them, and that minikv hides
+/// and removes expired entries that LevelDB's compactions have rewritten.
 #[test]
 fn an_expiring_keyspace_is_ordinary_entries_to_leveldb() {
     let seed = rng::seed();

@@ -78,8 +78,8 @@ impl Scene {
         engine.compact(*self.rng.pick(&bounds));
     }
 
-    /// Lets `side` open the database, write and close it, a few times. A `large` database is one
-    /// that is written to as often and as much as any.
+    /// Lets `side` open the database, write and close it, a few times. A `large` database is
+    /// written to the maximum number of times, and with the maximum number of batches.
     fn make(&mut self, side: Side, large: bool, levels: &mut [bool; 7]) {
         let spans = if large { 4 } else { 1 + self.rng.below(4) };
         for span in 0..spans {
@@ -124,8 +124,8 @@ fn files(dir: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// Copies a database that may be open. Because background work may still be removing files, it
-/// reads all files until two readings in a row are the same.
+/// Copies a database that may be open. Background work may still be removing files, so all files
+/// are read until two readings in a row are the same.
 fn copy(dir: &Path, to: &Path) {
     let settled = loop {
         if let (Ok(first), Ok(second)) = (files(dir), files(dir))
@@ -144,8 +144,8 @@ fn copy(dir: &Path, to: &Path) {
 fn leveldb_reads_what_minikv_wrote() {
     let (seed, mut levels) = (rng::seed(), [false; 7]);
     let mut round = 0;
-    // The random shapes decide which levels fill, so this continues, with large databases, until
-    // three levels were used.
+    // The random shapes decide which levels fill, so this loop continues, with large databases,
+    // until three levels were used.
     while round < rounds(12) || levels.iter().filter(|used| **used).count() < 3 {
         assert!(round < 20 * rounds(12), "levels with tables: {levels:?}");
         let mut scene = Scene::new("minikv writes", seed, round);
@@ -228,7 +228,7 @@ fn each_reads_what_the_other_left_open() {
     }
 }
 
-/// LevelDB looks only for the name of its own filter.
+/// LevelDB looks only for a filter with the name of its own policy.
 #[test]
 fn leveldb_reads_tables_with_filters_it_does_not_know() {
     let seed = rng::seed();
@@ -288,8 +288,9 @@ fn leveldb_repairs_ours_without_loss() {
     }
 }
 
-/// LevelDB reads a checkpoint and a restored backup of an open database, and the result of minikv's
-/// repair of a database that has lost its CURRENT, its MANIFEST, or the MANIFEST's end.
+/// Checks that LevelDB reads a checkpoint and a restored backup of an open database, and the result
+/// of minikv's repair of a database that has lost its CURRENT, its MANIFEST, or the end of its
+/// MANIFEST.
 #[test]
 fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
     let seed = rng::seed();
@@ -328,7 +329,8 @@ fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
     }
 }
 
-/// Lets both sides read the database in `dir`. Then LevelDB continues in a copy, which both read.
+/// Lets both sides read the database in `dir`. Then LevelDB writes to a copy, and both sides read
+/// the copy.
 fn check_and_continue(scene: &mut Scene, dir: &Path) {
     let continued = dir.with_extension("continued");
     copy(dir, &continued);
@@ -341,7 +343,8 @@ fn check_and_continue(scene: &mut Scene, dir: &Path) {
     scene.check_with(Side::LevelDb, &continued);
 }
 
-/// LevelDB reads and continues a database with ingested tables, and minikv ingests LevelDB's.
+/// Checks that LevelDB can read a database with ingested tables and continue to write to it, and
+/// that minikv ingests LevelDB's tables.
 #[test]
 fn leveldb_reads_and_continues_what_was_ingested() {
     let seed = rng::seed();
@@ -375,7 +378,8 @@ fn leveldb_reads_and_continues_what_was_ingested() {
     }
 }
 
-/// LevelDB reads and continues a database whose compactions used a filter.
+/// Checks that LevelDB can read a database whose compactions used a filter, and continue to write
+/// to it.
 #[test]
 fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
     let seed = rng::seed();
@@ -421,7 +425,8 @@ fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
     assert!(removed > 0 && changed > 0, "{removed} removed, {changed} changed");
 }
 
-/// LevelDB reads and continues a database in which ranges were deleted with their tables.
+/// Checks that LevelDB can read a database in which ranges were deleted with their tables, and
+/// continue to write to it.
 #[test]
 fn leveldb_reads_and_continues_what_range_deletes_left() {
     let seed = rng::seed();

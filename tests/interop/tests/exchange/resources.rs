@@ -1,4 +1,5 @@
-//! Databases that share their resources, and what a sync of the log leaves to LevelDB.
+//! Databases that share their resources: LevelDB must find everything that a sync of the log made
+//! durable.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub fn apply(model: &mut Model, batch: &[Op]) {
 }
 
 /// Returns a batch that has every edge case once: empty keys and values, NULs, runs of 0xff, every
-/// byte, long keys, values around the sizes of varints and log blocks, and one of 1 MiB.
+/// byte, long keys, values around the sizes of varints and log blocks, and one value of 1 MiB.
 pub fn edges(rng: &mut Rng) -> Vec<Op> {
     let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     for len in [2, 3, 8, 300] {
@@ -41,7 +41,8 @@ fn value_of(rng: &mut Rng, len: usize) -> Vec<u8> {
     }
 }
 
-/// Returns one of a few thousand keys: with shared prefixes, of equal length, or of edge bytes.
+/// Returns one of a few thousand keys: with shared prefixes, of equal length, or of the smallest
+/// and largest byte values.
 fn key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(10) {
         0..4 => format!("user:{:06}", rng.below(3000)).into_bytes(),
@@ -73,7 +74,7 @@ pub fn batch(rng: &mut Rng) -> Vec<Op> {
     (0..len).map(|_| op(rng)).collect()
 }
 
-/// Returns keys that are not in `model`: neighbours of those that are.
+/// Returns keys that are not in `model`, but are neighbours of keys in `model`.
 pub fn absent(rng: &mut Rng, model: &Model) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for present in model.keys().filter(|_| rng.one_in(5)) {

@@ -2,7 +2,7 @@
 //! killed; then every engine must find everything.
 //!
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
-//! comes from Debian's package; without it, its turns are skipped.
+//! comes from Debian's package; without the package, goleveldb's turns are skipped.
 
 #[path = "../others.rs"]
 mod others;
@@ -136,8 +136,8 @@ impl Scene {
         entries.filter(|path| path.extension().is_some_and(|name| name == "log")).all(is_clean)
     }
 
-    /// Lets another program write, and possibly kills it. A program that refuses must leave the
-    /// database alone.
+    /// Lets another program write, and possibly kills it. A program that refuses to open the
+    /// database must not change it.
     fn another_writes(&mut self, program: &str) {
         let (prefix, acks) = (self.next_prefix(), self.home.path().join("acks"));
         let count = (1 + self.rng.below(400)).to_string();
@@ -168,7 +168,7 @@ impl Scene {
         }
     }
 
-    /// Checks that `entries` has everything acknowledged.
+    /// Checks that `entries` has every acknowledged entry.
     fn check(&self, who: &str, entries: impl IntoIterator<Item = Entry>) {
         let found: HashMap<Vec<u8>, Vec<u8>> = entries.into_iter().collect();
         for (key, value) in &self.model {
@@ -237,9 +237,9 @@ impl Scene {
     }
 }
 
-/// Returns whether the last sequence number in the MANIFEST of `dir` is that of a write which is
+/// Returns whether the last sequence number in the MANIFEST of `dir` belongs to a write that is
 /// only in a log. LevelDB with `reuse_logs` writes such a MANIFEST when it finds two logs, and
-/// goleveldb then skips those writes: see
+/// goleveldb then skips such writes: see
 /// [`goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs`].
 fn manifest_covers_a_log(dir: &Path) -> bool {
     let recovered = recover_manifest(&DiskFs, dir, "leveldb.BytewiseComparator").unwrap();
@@ -258,7 +258,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
     let rounds: u64 = setting.map_or(30, |text| text.parse().expect("a number"));
     let seed = rng::seed();
     let mut scene = Scene::new(seed);
-    // Number of rounds with a log that LevelDB refuses. It may be asked about one log twice.
+    // Number of rounds with a log that LevelDB refuses. LevelDB may be asked about one log twice.
     let mut refused = 0;
     let by_paranoid = |scene: &Scene| scene.counts.get("refused by paranoid").copied();
     for round in 0..rounds {
@@ -292,7 +292,8 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         assert!(!plain || before == after, "LevelDB refused a plain log");
         refused += u64::from(after != before_round);
     }
-    // Rarely, the kill hits a record that crosses a block before its last fragment is written.
+    // Rarely, the kill comes before the last fragment of a record that crosses a block boundary is
+    // written.
     assert!(refused <= 1 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
     println!("{rounds} killed logs continued, seed {seed}: nothing lost; {:?}", scene.counts);
 }
