@@ -95,8 +95,8 @@ pub fn get_fixed64(src: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// A position in a byte slice that advances as values are decoded. Errors carry the offset in the
-/// slice.
+/// A position in a byte slice that advances as values are decoded. Errors contain the position at
+/// which decoding failed.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     src: &'a [u8],
@@ -167,7 +167,7 @@ impl<'a> Decoder<'a> {
 mod tests {
     use super::*;
 
-    /// Returns the number of bytes `value` takes as a varint.
+    /// Returns the number of bytes that `value` takes as a varint.
     fn varint_len(value: u64) -> usize {
         (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
     }

@@ -1,4 +1,4 @@
-//! Block compression. The ids are on disk: do not change.
+//! Block compression. The ids are stored on disk: do not change them.
 //!
 //! ```text
 //! id 0   uncompressed
@@ -7,15 +7,15 @@
 //! id 4   raw deflate (RFC 1951), in Minecraft
 //! ```
 //!
-//! The compressed form is stored only if it saves more than an eighth. Defined by LevelDB's
-//! `include/leveldb/options.h` and `table/table_builder.cc`, and for Minecraft by
-//! `zlib_compressor.h` of Mojang's LevelDB. The two methods of id 2 are distinguished by their
-//! first bytes ([`is_zlib`]). Other engines use the ids above 1 for other methods (in RocksDB zstd
-//! is 7).
+//! The compressed form is stored only if it is smaller than the original by more than an eighth.
+//! Defined by LevelDB's `include/leveldb/options.h` and `table/table_builder.cc`, and for Minecraft
+//! by `zlib_compressor.h` of Mojang's LevelDB. The first bytes of a block show which of the two
+//! methods of id 2 was used ([`is_zlib`]). Other engines use the ids above 1 for other methods (in
+//! RocksDB, zstd has the id 7).
 
 use crate::base::{Error, Result};
 
-/// The method by which the blocks of a table are compressed.
+/// The method for compressing the blocks of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
@@ -46,7 +46,7 @@ pub const ID_ZSTD_OR_ZLIB: u8 = 2;
 /// Id of a block compressed with raw deflate.
 pub const ID_DEFLATE: u8 = 4;
 
-/// The method by which a stored block is compressed, whether this build can decompress it or not.
+/// The compression method of a stored block, which this build may or may not be able to decompress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// No compression.
@@ -90,10 +90,10 @@ impl Method {
     }
 }
 
-/// Upper bound of snappy's compression ratio: a copy of 64 bytes takes three bytes.
+/// Upper bound of snappy's compression ratio: a copy of up to 64 bytes is encoded in three bytes.
 const SNAPPY_MAX_RATIO: usize = 22;
 
-/// Compresses blocks one after another, reusing its tables and buffers.
+/// Compresses blocks one after another. Reuses its tables and buffers.
 pub struct Compressor {
     kind: Compression,
     snappy: snap::raw::Encoder,
@@ -131,8 +131,8 @@ impl Compressor {
         }
     }
 
-    /// Returns the bytes to store for `raw` and their compression id: `raw` itself unless
-    /// compression saves more than an eighth.
+    /// Returns the bytes to store for `raw`, and their compression id. Returns `raw` itself if
+    /// compression saves no more than an eighth of its length.
     pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (&'a [u8], u8) {
         let (len, id) = match self.kind {
             Compression::None => (None, ID_NONE),
@@ -166,7 +166,8 @@ impl Compressor {
         self.zstd.as_mut()?.compress_to_buffer(raw, &mut self.out[..]).ok()
     }
 
-    /// Compresses `raw` if its compressed form is not longer.
+    /// Compresses `raw`. Returns the compressed length, or `None` if the output does not fit in the
+    /// buffer, which is at least as long as `raw`.
     #[cfg(feature = "zlib")]
     fn compress_deflate(&mut self, raw: &[u8]) -> Option<usize> {
         self.out.resize(raw.len().max(self.out.len()), 0);
@@ -185,9 +186,9 @@ fn deflate(level: u32, has_header: bool) -> flate2::Compress {
     flate2::Compress::new(flate2::Compression::new(level.min(9)), has_header)
 }
 
-/// Returns whether a block that was stored with id 2 is compressed with zlib, and not with zstd: a
-/// zlib header names the method 8 and is a multiple of 31, which the first bytes of a zstd frame
-/// are not.
+/// Returns whether a block that was stored with id 2 is compressed with zlib rather than zstd. The
+/// first two bytes of zlib data name the method 8, and are a multiple of 31 as a big-endian number.
+/// The first two bytes of a zstd frame do neither.
 pub fn is_zlib(stored: &[u8]) -> bool {
     match stored {
         [first, second, ..] => {
