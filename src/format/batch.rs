@@ -245,8 +245,8 @@ impl<'a> BatchOp<'a> {
     }
 }
 
-/// Decodes the header of an encoded batch. Returns the sequence number of the first operation and
-/// the stated count of operations.
+/// Decodes the header of an encoded batch. Returns the sequence number of the first operation, and
+/// the number of operations that the header states.
 ///
 /// # Errors
 /// Corruption, if `contents` is shorter than a header or a sequence number would exceed 56 bits.
