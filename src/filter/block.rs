@@ -112,8 +112,8 @@ pub(crate) struct FilterBlockReader {
 }
 
 impl FilterBlockReader {
-    /// Creates a reader of `contents`, a whole filter block without its trailer. `policy` is the
-    /// policy under whose name or alias the block was found.
+    /// Creates a reader of `contents`, a whole filter block without its trailer. `policy` must have
+    /// the name or alias under which the block was found.
     pub(crate) fn new(policy: Arc<dyn FilterPolicy>, contents: Bytes) -> FilterBlockReader {
         let layout = layout(&contents);
         let malformed = layout.is_none();

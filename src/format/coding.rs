@@ -40,8 +40,8 @@ pub fn put_slice(dst: &mut Vec<u8>, slice: &[u8]) {
     dst.extend_from_slice(slice);
 }
 
-/// Decodes the varint32 at the start of `src`. Returns the value and the number of bytes read, or
-/// `None` if `src` ends too soon or the value does not fit in 32 bits.
+/// Decodes the varint32 at the start of `src`. Returns the value and the number of bytes read.
+/// Returns `None` if `src` ends inside the varint, or if the value does not fit in 32 bits.
 #[inline]
 pub fn get_varint32(src: &[u8]) -> Option<(u32, usize)> {
     match src.first() {
@@ -64,8 +64,8 @@ fn get_varint32_slow(src: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// Decodes the varint64 at the start of `src`. Returns the value and the number of bytes read, or
-/// `None` if `src` ends too soon or the value does not fit in 64 bits.
+/// Decodes the varint64 at the start of `src`. Returns the value and the number of bytes read.
+/// Returns `None` if `src` ends inside the varint, or if the value does not fit in 64 bits.
 #[inline]
 pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;

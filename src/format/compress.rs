@@ -21,7 +21,7 @@ use crate::base::{Error, Result};
 pub enum Compression {
     /// No compression.
     None,
-    /// Snappy, for blocks where it saves more than an eighth, as in LevelDB.
+    /// Snappy, for blocks where compression saves more than an eighth, as in LevelDB.
     #[default]
     Snappy,
     /// zstd at the given level. LevelDB 1.23 and older cannot read such tables.
@@ -187,8 +187,8 @@ fn deflate(level: u32, has_header: bool) -> flate2::Compress {
 }
 
 /// Returns whether a block that was stored with id 2 is compressed with zlib rather than zstd. The
-/// first two bytes of zlib data name the method 8, and are a multiple of 31 as a big-endian number.
-/// The first two bytes of a zstd frame do neither.
+/// first two bytes of zlib data name the method 8 and are, as a big-endian number, a multiple of
+/// 31. The first two bytes of a zstd frame are not a multiple of 31.
 pub fn is_zlib(stored: &[u8]) -> bool {
     match stored {
         [first, second, ..] => {
@@ -198,13 +198,14 @@ pub fn is_zlib(stored: &[u8]) -> bool {
     }
 }
 
-/// Decompresses a block stored with `method`, which must not be [`Method::None`], into a reusable
-/// buffer. Returns the block's length in `raw`, which may be longer; `raw` grows if it is too
-/// short, but never beyond what the input can decompress to.
+/// Decompresses a block stored with `method`, which must not be [`Method::None`], into the reusable
+/// buffer `raw`. Returns the length of the block, which is at the start of `raw`; `raw` may be
+/// longer. `raw` grows if it is too short, but never beyond the size to which the input can
+/// decompress.
 ///
 /// # Errors
-/// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not have the
-/// method.
+/// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not include
+/// the method.
 pub fn decompress_into(method: Method, stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     match method {
         Method::Snappy => decompress_snappy(stored, raw),
@@ -266,8 +267,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
 }
 
 /// Returns the contents of a zstd frame. zstd can expand its input tens of thousands of times, so
-/// its maximum ratio is not a useful bound. A stated length within `TRUSTED_RATIO`, which ordinary
-/// data reaches, is allocated at once; beyond that, memory grows only with the actual output.
+/// its maximum ratio is not a useful limit on memory. If the frame states a length within
+/// `TRUSTED_RATIO`, which is enough for ordinary data, that much memory is allocated at once.
+/// Beyond it, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;
@@ -378,7 +380,7 @@ mod tests {
         }
     }
 
-    /// The bytes are those of Python's `zlib.compress(b"minecraft" * 9)` and of
+    /// Checks data compressed by Python: by `zlib.compress(b"minecraft" * 9)` and by
     /// `zlib.compressobj(wbits=-15)`.
     #[cfg(feature = "zlib")]
     #[test]
@@ -395,9 +397,9 @@ mod tests {
         assert!(error.to_string().contains("bytes after its end"), "{error}");
     }
 
-    /// A fork of goleveldb for Minecraft's worlds compresses every block, even where that saves
-    /// nothing, and flushes a zlib stream before it ends it. The bytes are those of Go's
-    /// `compress/zlib` (Write, Flush, Close) and `compress/flate` (Write, Close).
+    /// Checks data compressed by Go: by `compress/zlib` (Write, Flush, Close) and by
+    /// `compress/flate` (Write, Close). A fork of goleveldb for Minecraft's worlds compresses every
+    /// block, even if that saves nothing, and flushes each zlib stream before it ends the stream.
     #[cfg(feature = "zlib")]
     #[test]
     fn what_forks_of_goleveldb_deflated_is_read() {
@@ -421,7 +423,8 @@ mod tests {
 
     #[test]
     fn zlib_and_zstd_are_told_apart() {
-        // The headers that zlib writes with windows of 256 bytes to 32 KiB, at its four levels.
+        // Try the headers that zlib writes, with windows of 256 bytes to 32 KiB and at its four
+        // levels.
         for window in 0..8u8 {
             for level in 0..4u8 {
                 let first = window << 4 | 8;

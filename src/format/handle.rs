@@ -46,14 +46,14 @@ impl BlockHandle {
     /// Decodes the next handle from `decoder`.
     ///
     /// # Errors
-    /// Corruption, if the bytes end too soon.
+    /// Corruption, if the bytes end inside the handle.
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<BlockHandle> {
         let offset = decoder.varint64("block handle offset")?;
         let size = decoder.varint64("block handle size")?;
         Ok(BlockHandle { offset, size })
     }
 
-    /// Returns the offset just past the block's trailer, or `None` if it overflows 64 bits.
+    /// Returns the offset just past the block's trailer, or `None` if the offset overflows 64 bits.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.size)?.checked_add(BLOCK_TRAILER_BYTES as u64)
     }

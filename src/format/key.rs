@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Order: user key ascending, then sequence descending, then kind descending, so that a seek to
-//! `(key, snapshot, Value)` lands on the newest version visible to the snapshot. Defined by
+//! `(key, snapshot, Value)` finds the newest version that is visible to the snapshot. Defined by
 //! LevelDB's `db/dbformat.h`.
 
 use std::any::Any;

@@ -49,13 +49,13 @@ pub const ENTRY_BYTES: u64 = 128;
 /// Largest use count of a block. Raising it makes a block stay longer after its last use.
 pub(crate) const MOST_USES: u8 = 2;
 
-/// The value of [`Shard::used_in_small`] if all blocks were used. Below [`FEW_USED`], admission is
-/// restricted.
+/// The value of [`Shard::used_in_small`] if all blocks were used. Admission is restricted if that
+/// value is below [`FEW_USED`].
 pub(crate) const ALL_USED: u32 = 1 << 16;
 pub(crate) const FEW_USED: u32 = ALL_USED / 16;
 
-/// Number of blocks over which [`Shard::used_in_small`] averages. With a higher number, it reacts
-/// more slowly.
+/// Number of blocks over which [`Shard::used_in_small`] averages. With a higher number, the average
+/// reacts more slowly.
 pub(crate) const AVERAGE_OF: u32 = 128;
 
 /// While admission is restricted, one in this many new blocks is admitted anyway, so that a new
@@ -88,16 +88,16 @@ const MOST_SHARDS: u64 = 16;
 /// remembered.
 const MOST_LARGE_GHOSTS: u64 = 1024;
 
-/// A block is large if it takes more than this fraction of a shard (one eighth). With a larger
-/// divisor, more blocks are large.
+/// A block is large if it takes more than this fraction of a shard's capacity (one eighth). With a
+/// larger divisor, more blocks are large.
 const LARGE_PART: u64 = 8;
 
 /// Fraction of the whole capacity that is never lent to large blocks (one eighth). A larger divisor
 /// lends more.
 const KEPT_PART: u64 = 8;
 
-/// A cache of data blocks, shared by all tables of a database. Thread-safe: a hit takes no lock;
-/// inserting or evicting a block takes the lock of a shard.
+/// A cache of data blocks, shared by all tables of a database or of several databases. Thread-safe:
+/// a hit takes no lock; inserting or evicting a block takes the lock of a shard.
 ///
 /// Callers count the hits and misses, in [`LevelTrace`](crate::table::counts::LevelTrace).
 #[derive(Debug)]
@@ -152,8 +152,8 @@ struct Shard {
     dead_bytes: u64,
     spares: Spares,
     ghosts: Ghosts,
-    /// Moving average of the share of blocks that were used before they left the small queue, as a
-    /// fraction of [`ALL_USED`].
+    /// Moving average of the fraction of blocks that were used before they left the small queue, in
+    /// units of 1 / [`ALL_USED`].
     used_in_small: u32,
     /// Number of blocks that were offered while admission was restricted and that had no ghost
     /// entry.
@@ -417,8 +417,9 @@ impl BlockCache {
         false
     }
 
-    /// Divides among the shards the capacity that large blocks (`lent` bytes) and others leave. The
-    /// caller holds the lock of the large blocks.
+    /// Divides the remaining capacity among the shards: the capacity that is not lent to large
+    /// blocks (`lent` bytes) and not taken by memtables and tables. The caller holds the lock of
+    /// the large blocks.
     fn lend(&self, lent: u64) {
         let reserved = self.budget.as_ref().map_or(0, Budget::reserved);
         let lent = lent.saturating_add(reserved);
@@ -446,7 +447,7 @@ fn entry_bytes(block_len: usize) -> u64 {
     block_len as u64 + ENTRY_BYTES
 }
 
-/// Returns a hash of an id, which mixes all its bits into the upper half.
+/// Returns a hash of a block's id. Every bit of the id affects the upper half of the hash.
 fn hash((table, block): BlockId) -> u32 {
     let bits = (table << 32 | u64::from(block)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
@@ -458,8 +459,8 @@ impl Ghosts {
         Ghosts(vec![0; slots as usize].into())
     }
 
-    /// Returns the slot of a block, and the value that stands for the block there. The lowest bits
-    /// of the hash choose the shard, so they are not used.
+    /// Returns the ghost entry that belongs to the hash of a block, and the value that marks the
+    /// block there. The lowest bits of the hash choose the shard, so they do not choose the entry.
     fn slot(&mut self, id: BlockId) -> (&mut u32, u32) {
         let hash = hash(id);
         let at = (hash / MOST_SHARDS as u32) as usize & (self.0.len() - 1);
@@ -508,8 +509,8 @@ impl Shard {
         queued - self.dead_bytes
     }
 
-    /// Moves the block of a dropped table from its slot to the spares. Its queue entry stays,
-    /// because finding it would take a walk over the queue for each dropped table.
+    /// Moves the block of a dropped table from its slot to the spares. The block's queue entry
+    /// stays, because finding it would require a search of the queue for each dropped table.
     fn take(&mut self, slot: &ArcSwapAny<Option<SharedBlock>>) {
         let Some(block) = slot.swap(None) else { return };
         self.dead_bytes += entry_bytes(block.slice.len());
@@ -660,7 +661,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Removes the entries whose block was dropped with its table.
+    /// Removes the queue entries whose block was dropped with its table.
     fn sweep(&mut self) {
         self.entries.retain(|entry| entry.replace_uses(|uses| uses).is_some());
         self.bytes = self.entries.iter().map(|entry| entry.bytes).sum();
@@ -668,8 +669,8 @@ impl Queue {
 }
 
 impl Queued {
-    /// Returns the block's use count, and replaces a count above 0 by `new(count)`. Returns `None`
-    /// if the block was dropped with its table.
+    /// Returns the block's use count. If the count is above 0, replaces it by `new(count)`. Returns
+    /// `None` if the block was dropped with its table.
     fn replace_uses(&self, new: impl Fn(u8) -> u8) -> Option<(Arc<Slots>, u8)> {
         let slots = self.slots.upgrade()?;
         let guard = slots.blocks[self.at as usize].load();
@@ -705,7 +706,7 @@ impl BlockCache {
     }
 }
 
-/// The cache outlives its tables, so no block is in use when it is dropped.
+/// Checks that no block is in use when the cache is dropped, because the cache outlives its tables.
 #[cfg(debug_assertions)]
 impl Drop for BlockCache {
     fn drop(&mut self) {
@@ -1002,7 +1003,7 @@ mod tests {
         assert!(here(&gone) && !here(&(gone + 1)));
     }
 
-    /// Reads a block as a lookup does. Returns whether it was cached.
+    /// Reads a block as a lookup does. Returns whether the block was cached.
     fn read(table: &TableBlocks, at: usize) -> bool {
         let there = table.get(at).is_some();
         if !there && table.wants(at, 4096) {

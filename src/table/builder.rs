@@ -77,9 +77,10 @@ pub struct TableSummary {
 
 /// Writes one table.
 ///
-/// Call order: `add` in ascending key order any number of times, then `finish`. Dropping the
-/// builder instead abandons the table; removing the file is up to the caller. After an I/O error
-/// every further call returns that error. Not thread-safe, but can be sent between threads.
+/// Call order: `add` any number of times, in ascending key order, then `finish`. Dropping the
+/// builder without a call of `finish` abandons the table, and the caller must remove the file.
+/// After an I/O error, every further call returns that error. Not thread-safe, but can be sent
+/// between threads.
 #[derive(Debug)]
 pub struct TableBuilder {
     options: TableOptions,
@@ -175,7 +176,7 @@ impl TableBuilder {
     /// Returns a summary of the table.
     ///
     /// # Errors
-    /// An I/O error; the file is then not a table.
+    /// An I/O error. If it occurs, the file is not a valid table.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.out.check()?;
         self.end_data_block()?;
@@ -263,7 +264,7 @@ impl TableBuilder {
         }
     }
 
-    /// Writes the filters. Returns their names and handles, ordered as in the metaindex.
+    /// Writes the filters. Returns the filters' names and handles, in the order of the metaindex.
     fn write_filters(&mut self) -> Result<Vec<(String, BlockHandle)>> {
         let mut filters = Vec::new();
         if let (Some(filter), Some(policy)) = (self.filter.take(), &self.options.filter_policy) {

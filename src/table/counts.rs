@@ -58,9 +58,9 @@ macro_rules! level_counters {
 }
 
 level_counters! {
-    /// Number of tables that gets searched, because their key range contains the key.
+    /// Number of tables searched by gets, because the table's key range contains the key.
     tables_considered,
-    /// Number of tables that gets skipped, because their key range does not contain the key.
+    /// Number of tables skipped by gets, because the table's key range does not contain the key.
     tables_skipped_by_range,
     /// Number of index blocks searched.
     index_seeks,

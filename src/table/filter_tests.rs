@@ -20,8 +20,7 @@ fn with_table_filter(has_block_filter: bool) -> TableOptions {
     }
 }
 
-/// Returns a context for reading tables with these options, in which LevelDB's filters are enabled,
-/// too.
+/// Returns a context for reading tables that were written with `options`. Filters are enabled.
 fn context(options: &TableOptions) -> TableContext {
     TableContext { filter_policy: bloom(), ..context_of(options) }
 }

@@ -1,4 +1,4 @@
-//! Backups: several backups of a database in one folder, which share unchanged tables.
+//! A folder of backups: several backups of one database, which share unchanged tables.
 //!
 //! ```text
 //! FOLDER/BACKUPS          marks this as a folder of backups

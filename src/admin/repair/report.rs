@@ -71,7 +71,7 @@ pub struct TableRepair {
     pub path: PathBuf,
     /// Level of the table, if the MANIFEST names it.
     pub level: Option<usize>,
-    /// What the repair did with the table.
+    /// Treatment of the table by the repair.
     pub outcome: TableOutcome,
     /// Number of entries in the undamaged blocks of the table.
     pub entries: u64,
