@@ -47,8 +47,8 @@ pub trait Comparator: Any + Send + Sync + Debug {
     /// Compares two user keys.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// Shortens `start` to a key in `[start, limit)`, if there is a shorter one. Index blocks hold
-    /// such separators instead of whole keys. Doing nothing is correct.
+    /// Shortens `start` to a key in `[start, limit)`, if there is a shorter key in that range.
+    /// Index blocks store such separators instead of whole keys. Doing nothing is correct.
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }

@@ -5,8 +5,8 @@ use std::cell::Cell;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Returns the hash of a key: its 64-bit XXH3. Filters on disk depend on this hash, so it must not
-/// change. A lookup computes it once for all tables.
+/// Returns the hash of a key: the 64-bit XXH3 of its bytes. Filters on disk depend on this hash, so
+/// it must not change. A lookup computes the hash once for all tables.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     xxh3_64(key)

@@ -21,7 +21,7 @@ pub(crate) enum LockRank {
     Workers,
     /// The handles of the threads of a pool.
     PoolThreads,
-    /// Held by the one ingest that may add tables.
+    /// Held by the only ingest that may currently add tables.
     Ingest,
     /// The current log and the memtable it fills.
     Commit,
@@ -43,7 +43,7 @@ pub(crate) enum LockRank {
     Shard,
     /// The sorted part of a memtable.
     Covered,
-    /// The tally of reads shared by threads that have none of their own.
+    /// The shared tally of reads, for threads that have no tally of their own.
     SharedTally,
     /// A lock under which no other lock is taken.
     Leaf,
