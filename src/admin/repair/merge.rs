@@ -2,7 +2,7 @@
 //!
 //! The newest version of a key is the one with the highest sequence number, whichever table
 //! contains it. But tables that no MANIFEST names may be obsolete: they may be inputs of a finished
-//! compaction that were not removed in time. Such tables still contain entries that the compaction
+//! compaction that have not been removed yet. Such tables still contain entries that the compaction
 //! dropped. For example, they contain deleted keys whose tombstones may no longer exist. Obsolete
 //! tables can be recognized: normally, an entry is in only one table of a database. So if two
 //! tables share an entry, the table with the higher number was made from the other table.
