@@ -13,15 +13,15 @@ use crate::format::edit::VersionEdit;
 use crate::fs::FileLock;
 
 /// Copies the database in the directory `dir` to the directory `dest`, which must be empty or
-/// missing. For an open database use [`Db::checkpoint`](crate::Db::checkpoint).
+/// missing. For an open database, use [`Db::checkpoint`](crate::Db::checkpoint).
 ///
-/// Locks the database, but does not change it. Damaged logs are copied as they are, so opening the
+/// Locks the database, but does not change it. Damaged logs are copied unchanged, so opening the
 /// copy loses the same records as opening the original.
 ///
 /// # Errors
 /// [`Error::Locked`] if the database is open, or if another checkpoint is being made in `dest`;
 /// [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is
-/// not empty; corruption that would also make an open fail; I/O errors.
+/// not empty; corruption that would also prevent the database from being opened; I/O errors.
 pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
@@ -30,11 +30,11 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
     source(dir, options)?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
 }
 
-/// Locks the database in the directory `dir`, which must be an absolute path, and returns its
-/// current state as a source to copy from. The lock is held until the source is dropped.
+/// Locks the database in the directory `dir`, which must be an absolute path. Returns the
+/// database's current state as a source for copies. The lock is held until the source is dropped.
 ///
 /// # Errors
-/// Errors of [`checkpoint`] that do not concern `dest`.
+/// The errors of [`checkpoint`] that are not about `dest`.
 pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'a>> {
     let fs = &*options.fs;
     if !directory::has_database(fs, dir)? {

@@ -8,12 +8,12 @@ use crate::engine::options::Options;
 use crate::format::name::FileName;
 use crate::fs::Fs;
 
-/// Removes the database in the directory `dir`: every file that belongs to a database, and `dir`
-/// itself if nothing else is in it. Succeeds if there is no database.
+/// Removes the database in the directory `dir`: every file that belongs to a database, and also
+/// `dir` if it contains no other files. Succeeds if there is no database.
 ///
 /// # Errors
-/// [`Error::Locked`] if the database is open; [`Error::InvalidArgument`] if its `lost` is not a
-/// directory but, for example, a symbolic link (nothing is removed then); I/O errors.
+/// [`Error::Locked`] if the database is open; [`Error::InvalidArgument`] if `lost` in `dir` is not
+/// a directory but, for example, a symbolic link (then nothing is removed); I/O errors.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
@@ -29,8 +29,8 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
         }
         remove_if_empty(fs, &lost)?;
     }
-    // CURRENT goes first: after a crash, an open then fails instead of finding a smaller database.
-    // LOCK goes last, because its lock is still held.
+    // CURRENT is removed first: after a crash, an open then fails instead of finding a smaller
+    // database. LOCK is removed last, because its lock is still held.
     let mut files = directory::list(fs, dir)?;
     files.sort_by_key(|(_, name)| match name {
         FileName::Current => 0,

@@ -1,12 +1,12 @@
-//! The faults that a survey of a database's files finds.
+//! The faults that a survey finds in a database's files.
 
 use std::path::Path;
 
 use crate::base::Error;
 use crate::base::error::Corruption;
 
-/// Maximum number of faults, and of notes, that are kept. Further faults are only counted; further
-/// notes are dropped. A higher limit lets a report take more memory.
+/// Maximum number of faults, and of notes, that are kept. Further faults are only counted, and
+/// further notes are dropped. With a higher limit, a report can take more memory.
 const MAX_TOLD: usize = 10_000;
 
 /// The progress of a survey.
@@ -19,17 +19,18 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Collects faults and notes.
+/// A collection of faults and notes.
 pub(crate) struct Findings<'a> {
     /// The faults.
     pub faults: Vec<Corruption>,
     /// Number of faults, including those not kept in `faults`.
     pub fault_count: u64,
-    /// Facts that are not faults but worth reporting, such as a torn record at the end of a log.
+    /// Facts that are not faults but are worth reporting, such as an incomplete record at the end
+    /// of a log.
     pub notes: Vec<Corruption>,
     /// The first format or feature that this build does not know.
     pub unsupported: Option<Error>,
-    /// The first I/O error other than a missing file.
+    /// The first I/O error other than a missing file (`NotFound`).
     pub io: Option<Error>,
     /// Whether another process may be writing the files.
     pub beside_writer: bool,

@@ -1,4 +1,4 @@
-//! Reading a whole write-ahead log: its records, and the batches in them.
+//! Reading a whole write-ahead log: its records, and the batches in these records.
 
 use std::path::{Path, PathBuf};
 
@@ -21,15 +21,17 @@ pub(crate) struct LogFacts {
     pub file_bytes: u64,
     /// Number of non-empty batches before the first bad record.
     pub batches: u64,
-    /// The next sequence number that the log's first record states; `None` if it states none.
+    /// The next sequence number, as stated by the log's first record; `None` if that record states
+    /// no number.
     pub begins_at: Option<SeqNo>,
-    /// The highest sequence number before the first bad record; 0 if there is none.
+    /// The highest sequence number before the first bad record; 0 if there is no number.
     pub max_seq: SeqNo,
     /// Whether any record is bad.
     pub is_damaged: bool,
 }
 
-/// Reads log `number`. Returns facts about it, and adds its faults to `findings`.
+/// Reads the log with the number `number`. Returns facts about the log, and adds its faults to
+/// `findings`.
 pub(crate) fn examine(
     fs: &dyn Fs,
     dir: &Path,

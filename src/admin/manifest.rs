@@ -1,5 +1,5 @@
-//! Reading a MANIFEST that may be damaged: its contents up to the first bad record, and what can be
-//! inferred from the records after it.
+//! Reading a MANIFEST that may be damaged: its contents up to the first bad record, and the
+//! information in the later records that are readable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,28 +16,28 @@ use crate::log::{LogReader, Tail};
 pub(crate) struct Manifest {
     /// The path of the file.
     pub path: PathBuf,
-    /// The tables by level, as of the last record before the first bad one.
+    /// The tables of each level, after all records before the first bad record.
     pub levels: [BTreeMap<u64, NewFile>; NUM_LEVELS],
     /// The highest log number in any readable record. (Log numbers only grow.)
     pub log_number: Option<u64>,
-    /// The previous log number, as of the last record before the first bad one.
+    /// The previous log number, after all records before the first bad record.
     pub prev_log_number: u64,
     /// The highest next file number in any readable record.
     pub next_file_number: Option<u64>,
     /// The highest sequence number in any readable record.
     pub last_seq: Option<SeqNo>,
-    /// Number of records before the first bad one.
+    /// Number of records before the first bad record.
     pub records: u64,
-    /// Offset of the end of the records before the first bad one, in bytes.
+    /// Offset, in bytes, of the end of the last record before the first bad record.
     pub valid_end: u64,
     /// The first fault.
     pub damage: Option<Error>,
-    /// Tables that a readable record removes and no later readable record adds again.
+    /// Tables that a readable record removes and that no later readable record adds again.
     pub gone: BTreeSet<u64>,
 }
 
 impl Manifest {
-    /// Returns every table, from level 0 down.
+    /// Returns all tables, starting at level 0.
     pub(crate) fn files(&self) -> impl Iterator<Item = &NewFile> {
         self.levels.iter().flat_map(|level| level.values())
     }
@@ -73,7 +73,7 @@ impl Manifest {
 /// Reads the MANIFEST `file`. Returns its contents, and adds its faults to `findings`.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for another comparator or an unknown tag.
+/// [`Error::Unsupported`] if the database has another comparator or an edit has an unknown tag.
 pub(crate) fn read(
     fs: &dyn Fs,
     dir: &Path,
@@ -106,10 +106,10 @@ pub(crate) fn read(
 }
 
 impl Manifest {
-    /// Applies all readable edits. Returns `false` if an I/O error ended the reading.
+    /// Applies all readable edits. Returns `false` if an I/O error ended the loop.
     ///
     /// # Errors
-    /// As [`read`].
+    /// The same as for [`read`].
     fn read_edits(
         &mut self,
         reader: &mut LogReader,
@@ -128,8 +128,8 @@ impl Manifest {
                         }
                         self.apply(edit);
                     }
-                    // Only without earlier damage: after damage, a record may be joined from
-                    // fragments of different records.
+                    // Return the error only if there was no damage before: after damage, a record
+                    // may be joined from fragments of different records.
                     Err(error @ Error::Unsupported { .. }) if self.damage.is_none() => {
                         return Err(error.in_file(&self.path));
                     }

@@ -1,9 +1,10 @@
 //! Finding the blocks of a table whose index is unreadable, by their checksums alone.
 //!
-//! Blocks and their trailers follow one another from the start of the file. From the start of an
-//! undamaged block, the block's end is found by trying every possible end: only there does the
-//! checksum computed so far equal the one stored in the file. After a damaged block, every later
-//! byte may begin the next block; bytes that cannot begin one are skipped, and the work is bounded.
+//! Blocks and their trailers follow one another from the start of the file. If the start of an
+//! undamaged block is known, the block's end is found by trying every possible end: only at the
+//! real end does the checksum computed so far equal the checksum stored in the file. After a
+//! damaged block, the next block may start at any later byte. Bytes that cannot start a block are
+//! skipped, and the total work is bounded.
 
 use std::path::Path;
 
@@ -15,23 +16,24 @@ use crate::format::crc;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::fs::ReadFile;
 
-/// Largest file that is searched, in bytes. The file is read into memory, so a higher limit takes
-/// more memory.
+/// Maximum size, in bytes, of a file that is searched. The file is read into memory, so a higher
+/// limit takes more memory.
 const MAX_SEARCHED_BYTES: u64 = 1 << 30;
 
-/// After damage, maximum size of a block to look for, in bytes. A higher limit finds larger blocks
-/// and takes more time.
+/// Maximum size, in bytes, of a block that is searched for after damage. With a higher limit,
+/// larger blocks are found, and the search takes more time.
 const MAX_REACH: usize = 1 << 20;
 
-/// Maximum number of bytes whose checksums are computed in vain: `TRIES_PER_BYTE` for each byte of
-/// the file, plus `TRIES`. Higher values find more blocks after damage, and take more time.
+/// Maximum number of bytes whose checksums are computed without finding a block: `TRIES_PER_BYTE`
+/// for each byte of the file, plus `TRIES`. With higher values, more blocks are found after damage,
+/// and the search takes more time.
 const TRIES_PER_BYTE: usize = 16;
 const TRIES: usize = 64 << 20;
 
-/// Smallest block, in bytes: just the number of its restart points.
+/// Minimum size of a block, in bytes: the number of restart points alone.
 const MIN_BLOCK_BYTES: usize = 4;
 
-/// Returns the blocks with a correct checksum that can be found, in order.
+/// Returns the blocks that can be found by a correct checksum, in order.
 ///
 /// # Errors
 /// An I/O error; corruption, if the file is too long to be searched.
@@ -68,12 +70,14 @@ pub(crate) fn find_blocks(file: &dyn ReadFile, path: &Path) -> Result<Vec<BlockH
     Ok(blocks)
 }
 
-/// Returns the size of the block at the start of `bytes`, if there is one with a correct checksum.
+/// Returns the size of the block that starts at the beginning of `bytes`, or `None` if no size
+/// gives a correct checksum.
 fn block_size(bytes: &[u8]) -> Option<usize> {
     let mut crc = crc::value(bytes.get(..MIN_BLOCK_BYTES)?);
     for size in MIN_BLOCK_BYTES..bytes.len().saturating_sub(BLOCK_TRAILER_BYTES - 1) {
         let id = bytes[size];
-        // `crc` now covers the contents and the id, or the contents of a longer block.
+        // `crc` is now the checksum of the contents and the id, or of the beginning of a longer
+        // block.
         crc = crc::extend(crc, &[id]);
         if matches!(id, ID_NONE | ID_SNAPPY | ID_ZSTD_OR_ZLIB | ID_DEFLATE)
             && get_fixed32(bytes, size + 1) == Some(crc::mask(crc))
@@ -84,8 +88,8 @@ fn block_size(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Returns whether a data block can begin with `bytes`: its first entry shares no bytes with a
-/// previous key, and the key is at least as long as an internal key's trailer.
+/// Returns whether a data block can begin with `bytes`: the first entry must share no bytes with a
+/// previous key, and its key must be at least as long as the trailer of an internal key.
 fn may_begin(bytes: &[u8]) -> bool {
     let begins_entry = |bytes: &[u8]| {
         bytes.first() == Some(&0)
@@ -93,14 +97,14 @@ fn may_begin(bytes: &[u8]) -> bool {
     };
     let begins_snappy = |bytes: &[u8]| {
         let Some((_, len)) = get_varint32(bytes) else { return false };
-        // The first element is a literal, with its length in the tag or in up to four bytes after
-        // it.
+        // The first element is a literal. Its length is in the tag, or in up to four bytes after
+        // the tag.
         let Some(&tag) = bytes.get(len) else { return false };
         let extra = usize::from(tag >> 2).saturating_sub(59);
         tag & 3 == 0 && bytes.get(len + 1 + extra) == Some(&0)
     };
     let begins_zstd = |bytes: &[u8]| bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
-    // A single deflate block with dynamic Huffman codes, as is usual for a few kilobytes.
+    // Expect a single deflate block with dynamic Huffman codes, which is usual for a few kilobytes.
     let begins_deflate = |bytes: &[u8]| {
         bytes.len() > 1 && bytes[0] & 7 == 0b101 && bytes[0] >> 3 < 30 && bytes[1] & 31 < 30
     };
@@ -111,9 +115,9 @@ fn may_begin(bytes: &[u8]) -> bool {
         || begins_deflate(bytes)
 }
 
-/// Returns the data blocks that `block` names, if it can be the index of the table. `block` is at
-/// `offset`, and `blocks` are the blocks found before it. An index names consecutive blocks,
-/// starting at the first byte of the file, and agrees with all blocks that were found.
+/// Returns the data blocks that `block` names, if `block` can be the index of the table. `block` is
+/// at `offset`, and `blocks` are the blocks found before it. An index must name consecutive blocks,
+/// starting at the first byte of the file, and must agree with all blocks that were found.
 pub(crate) fn index_of(
     block: &Block,
     offset: u64,
@@ -158,7 +162,7 @@ mod tests {
         KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)))
     }
 
-    /// Returns a table, with its filesystem, path, data blocks and index.
+    /// Returns a table: its filesystem, its path, the handles of its data blocks and of its index.
     fn table(compression: Compression) -> (MemFs, PathBuf, Vec<BlockHandle>, BlockHandle) {
         let (fs, path) = (MemFs::new(), PathBuf::from("/table"));
         let options = TableOptions {
@@ -204,7 +208,8 @@ mod tests {
             let file = fs.open(&path).unwrap();
             let found = find_blocks(&*file, &path).unwrap();
             assert_eq!(found[..data.len()], data);
-            // The other three blocks are the filter block, the metaindex and the index.
+            // The three blocks that are not data blocks are the filter block, the metaindex and the
+            // index.
             assert_eq!(found.len(), data.len() + 3);
             assert_eq!(found[data.len() + 2], index);
             let block = read_loose_block(&*file, &path, index).unwrap();

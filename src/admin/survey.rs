@@ -1,5 +1,5 @@
-//! A survey of all files of a database in any state, on which `verify` and `repair` are based.
-//! Changes nothing.
+//! A survey of all files of a database in any state. `verify` and `repair` are based on it. It
+//! changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,22 +35,22 @@ pub(crate) struct Survey {
     pub files: Vec<(String, FileName)>,
     /// Whether `CURRENT` names the MANIFEST in `manifest`.
     pub has_current: bool,
-    /// The MANIFEST to use, if any.
+    /// The MANIFEST to use, if there is one.
     pub manifest: Option<Manifest>,
-    /// Reason why the MANIFEST may lack its last edits; `None` if it is trusted. If it is not,
-    /// tables that it does not name are used, too.
+    /// Reason why the MANIFEST may lack its last edits; `None` if the MANIFEST is trusted. If it is
+    /// not trusted, tables that it does not name are used, too.
     pub distrust: Option<String>,
-    /// The tables that were read: those that the MANIFEST names and, if it is distrusted, those
-    /// that it neither names nor removes.
+    /// The tables that were read: the tables that the MANIFEST names and, if the MANIFEST is not
+    /// trusted, the tables that it neither names nor removes.
     pub tables: BTreeMap<u64, TableFacts>,
-    /// The live logs according to the MANIFEST; all logs if there is none.
+    /// The logs that are live according to the MANIFEST; all logs if there is no MANIFEST.
     pub logs: Vec<LogFacts>,
-    /// Whether sequence numbers are missing before the first one of a log, so that the writes that
-    /// had them are lost.
+    /// Whether sequence numbers are missing before the first number in a log, which means that the
+    /// writes with these numbers are lost.
     pub has_gap: bool,
 }
 
-/// Returns the context for reading tables, with all known filters and without a cache.
+/// Returns the context for reading tables, with all known filters and without a block cache.
 pub(crate) fn table_context(options: &Options) -> TableContext {
     let default = || {
         let bytes_matter = options.comparator.equal_means_same_bytes();
@@ -65,11 +65,11 @@ pub(crate) fn table_context(options: &Options) -> TableContext {
     }
 }
 
-/// Returns a survey of the database in `dir`. Adds its faults to `findings`.
+/// Returns a survey of the database in `dir`. Adds the faults of the database to `findings`.
 ///
 /// # Errors
-/// [`Error::DatabaseMissing`]; [`Error::Unsupported`] for another comparator or an unknown edit; an
-/// I/O error of the directory.
+/// [`Error::DatabaseMissing`]; [`Error::Unsupported`] if the database has another comparator or an
+/// edit is of an unknown kind; an I/O error of the directory.
 pub(crate) fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
     let fs = &*options.fs;
     match directory::has_database(fs, dir) {
@@ -91,7 +91,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>)
 }
 
 impl Survey {
-    /// Returns the tables that the MANIFEST names, by number.
+    /// Returns the tables that the MANIFEST names, by file number.
     pub(crate) fn named(&self) -> BTreeMap<u64, &NewFile> {
         let files = self.manifest.iter().flat_map(|manifest| manifest.files());
         files.map(|file| (file.number, file)).collect()
@@ -106,8 +106,9 @@ impl Survey {
         found.map(|(file, _)| file.as_str())
     }
 
-    /// Chooses the MANIFEST to use: the one that `CURRENT` names if it is undamaged, otherwise the
-    /// newest whole one, otherwise the damaged one of `CURRENT`, otherwise the best of the others.
+    /// Chooses the MANIFEST to use. These are considered in this order: the MANIFEST that `CURRENT`
+    /// names, if it is undamaged; the newest other MANIFEST that is undamaged and whose tables all
+    /// exist; the damaged MANIFEST that `CURRENT` names; the best of the other MANIFESTs.
     fn choose_manifest(
         &mut self,
         fs: &dyn Fs,
@@ -131,7 +132,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Reads the MANIFEST that `CURRENT` names. Returns `None` if `CURRENT` names none.
+    /// Reads the MANIFEST that `CURRENT` names. Returns `None` if `CURRENT` names no MANIFEST.
     fn read_current_manifest(
         &self,
         fs: &dyn Fs,
@@ -158,8 +159,9 @@ impl Survey {
         }
     }
 
-    /// Returns the soundest MANIFEST other than `current`; of several equally sound ones, the
-    /// newest. Without `current`, damage of the MANIFESTs not chosen is a fault, too.
+    /// Returns the best MANIFEST other than `current`, as ordered by [`Soundness`]. Of several
+    /// equally good MANIFESTs, returns the newest. If there is no `current`, damage of each
+    /// MANIFEST that was read is also a fault.
     fn best_other(
         &self,
         fs: &dyn Fs,
@@ -207,7 +209,7 @@ impl Survey {
         }
     }
 
-    /// Decides whether the MANIFEST can be trusted to have all edits.
+    /// Decides whether the MANIFEST can be trusted to contain all edits.
     fn weigh_manifest(
         &mut self,
         dir: &Path,
@@ -229,8 +231,8 @@ impl Survey {
         };
     }
 
-    /// Returns a description of the evidence, if any, that an undamaged MANIFEST lacks its last
-    /// edits. Adds a fault if the evidence is conclusive.
+    /// Returns a description of the evidence, if there is any, that an undamaged MANIFEST lacks its
+    /// last edits. Adds a fault if the evidence is conclusive.
     fn signs_of_lost_edits(
         &self,
         manifest: &Manifest,
@@ -345,7 +347,7 @@ impl Survey {
     }
 }
 
-/// The degree to which a MANIFEST other than the current one can be relied on; the best is first.
+/// The reliability of a MANIFEST other than the current one. The most reliable is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Soundness {
     /// The MANIFEST is undamaged, and all its tables exist.

@@ -1,4 +1,4 @@
-//! Reading a whole table, damaged or not: its faults, and which of its blocks are undamaged.
+//! Reading a whole table that may be damaged: finding its faults and its undamaged blocks.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ pub(crate) struct TableFacts {
     pub file_bytes: u64,
     /// Number of entries in undamaged blocks.
     pub entries: u64,
-    /// The first internal key in undamaged blocks.
+    /// The smallest internal key in undamaged blocks.
     pub smallest: Vec<u8>,
-    /// The last internal key in undamaged blocks.
+    /// The largest internal key in undamaged blocks.
     pub largest: Vec<u8>,
     /// The lowest sequence number in undamaged blocks.
     pub min_seq: SeqNo,
@@ -39,16 +39,17 @@ pub(crate) struct TableFacts {
     pub max_seq: SeqNo,
     /// Number of faults.
     pub faults: u64,
-    /// The undamaged data blocks, if the table has faults. Otherwise empty: the index lists them.
+    /// The undamaged data blocks, if the table has faults. Empty if it has none, because then the
+    /// index lists the blocks.
     pub blocks: Vec<BlockHandle>,
-    /// The parts lost with damaged blocks.
+    /// The parts of the table that are lost because blocks are damaged.
     pub lost: Vec<Gap>,
 }
 
 /// A part of a table whose entries are lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// Offset of the part, in bytes.
+    /// Offset of the part in the file, in bytes.
     pub offset: u64,
     /// Length of the part, in bytes.
     pub bytes: u64,
@@ -58,7 +59,7 @@ pub(crate) struct Gap {
     pub to: Option<Vec<u8>>,
 }
 
-/// Reads the whole table at `path`. `recorded` is its entry in the MANIFEST.
+/// Reads the whole table at `path`. `recorded` is the table's entry in the MANIFEST.
 ///
 /// Returns `None` if the file cannot be opened.
 pub(crate) fn examine(
@@ -119,19 +120,19 @@ struct Check<'a, 'f> {
     last_key: Vec<u8>,
 }
 
-/// The contents of an undamaged block.
+/// Information about an undamaged block.
 struct BlockFacts {
     entries: u64,
     first: Vec<u8>,
     last: Vec<u8>,
     min_seq: SeqNo,
     max_seq: SeqNo,
-    /// Faults outside the data: the first one of each kind.
+    /// Faults outside the entries, such as those of filters: the first fault of each kind.
     faults: Vec<Error>,
 }
 
 impl BlockFacts {
-    /// Returns the contents of a block without entries that comes after the internal key `last`.
+    /// Returns the initial value for a block that comes after the internal key `last`: no entries.
     fn after(last: &[u8]) -> BlockFacts {
         BlockFacts {
             entries: 0,
@@ -155,8 +156,8 @@ impl BlockFacts {
     }
 }
 
-/// Returns the address of the value of each entry at a restart point. A scan must reach all of
-/// these entries.
+/// Returns the address of the value of each entry at a restart point. A scan of the block must
+/// reach all of these entries.
 fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
     let restarts = if block.is_empty() { 0 } else { block.restarts() };
     (0..restarts)
@@ -164,7 +165,7 @@ fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
         .collect()
 }
 
-/// The range of a block's keys according to the index: greater than `after`, and at most `to`.
+/// The range of a block's keys according to the index: after `after`, and not after `to`.
 struct Bounds<'a> {
     after: Option<&'a [u8]>,
     to: &'a [u8],
@@ -178,7 +179,7 @@ impl Check<'_, '_> {
             let what = "the table is not as long as the MANIFEST says";
             self.fault(Error::mismatch(what, recorded_bytes, len));
         }
-        // A table can be read even if there are bytes after its end.
+        // A table can still be read if the file has extra bytes after the table's end.
         let table_bytes = recorded_bytes.min(len);
         match self.open(table_bytes) {
             Ok((table, blocks)) => self.by_index(&table, blocks),
@@ -244,7 +245,7 @@ impl Check<'_, '_> {
                     let from = after.as_deref().map(user_key).map(<[u8]>::to_vec);
                     let range = self.recorded_range();
                     let to = user_key(&separator).to_vec();
-                    // The last separator may be far beyond the last key.
+                    // The last separator may be far above the last key.
                     let ends_before = range
                         .as_ref()
                         .filter(|(_, last)| self.context.order.user().compare(last, &to).is_lt());
@@ -265,7 +266,7 @@ impl Check<'_, '_> {
         self.findings.advance(self.facts.file_bytes.saturating_sub(read_bytes));
     }
 
-    /// Returns the first and last user key that the MANIFEST records.
+    /// Returns the smallest and the largest user key that the MANIFEST records for the table.
     fn recorded_range(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let recorded = self.recorded?;
         Some((user_key(&recorded.smallest).to_vec(), user_key(&recorded.largest).to_vec()))
@@ -287,8 +288,8 @@ impl Check<'_, '_> {
         self.last_key = contents.last;
     }
 
-    /// Checks a whole block. Returns an error if its entries are damaged; faults of filters and
-    /// bounds are returned in the contents.
+    /// Checks a whole block. Returns an error if the block's entries are damaged. Faults of filters
+    /// and key ranges are not errors but part of the result.
     fn block(
         &self,
         block: &Block,
@@ -327,7 +328,7 @@ impl Check<'_, '_> {
         Ok(contents)
     }
 
-    /// Records a doubt if the recorded range, the index or a filter would keep a lookup from
+    /// Records a doubt if the recorded range, the index or a filter would prevent a lookup from
     /// finding the key.
     fn doubt(
         &self,
@@ -364,7 +365,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Reads the blocks that are found by their checksums, without an index.
+    /// Reads the blocks of a table without an index, after finding them by their checksums.
     fn by_scan(&mut self) {
         let found = match scan::find_blocks(&*self.file, self.path) {
             Ok(found) => found,
@@ -382,7 +383,8 @@ impl Check<'_, '_> {
                     self.fault(error);
                     continue;
                 }
-                // The block is not the index but, for example, the filter block.
+                // This block is not a data block and not the index but, for example, the filter
+                // block.
                 Err(_) => continue,
             };
             if let Some(named) = scan::index_of(&block, handle.offset, &found[..at]) {
@@ -415,7 +417,7 @@ impl Check<'_, '_> {
     }
 }
 
-/// The keys of a block that lookups would miss: for each kind of fault the first such key, and the
+/// The keys of a block that lookups would miss: for each kind of fault, the first such key and the
 /// number of such keys.
 #[derive(Default)]
 struct Doubts {
@@ -448,7 +450,7 @@ pub(crate) struct SoundEntries {
 }
 
 impl SoundEntries {
-    /// Opens the table that `facts` describes, before its first entry.
+    /// Returns a cursor before the first entry of the table that `facts` describes.
     ///
     /// # Errors
     /// I/O errors; corruption, if the table has changed since `facts` were gathered.
@@ -469,10 +471,10 @@ impl SoundEntries {
         Ok(SoundEntries { path, file, blocks: blocks.into_iter(), cursor: None })
     }
 
-    /// Moves to the next entry. Returns false if there is none.
+    /// Moves to the next entry. Returns false if there is no next entry.
     ///
     /// # Errors
-    /// As [`SoundEntries::open`].
+    /// The same as for [`SoundEntries::open`].
     pub(crate) fn next(&mut self) -> Result<bool> {
         if let Some(cursor) = &mut self.cursor
             && cursor.next().map_err(|error| error.in_file(&self.path))?

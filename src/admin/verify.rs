@@ -1,4 +1,4 @@
-//! Verifying a database: reads everything, changes nothing.
+//! Verifying a database: reading all files without changing anything.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::engine::open::held::{Files, HeldFs};
 use crate::engine::open::read_only::state_of;
 use crate::engine::options::Options;
 
-/// Maximum number of passes over the files, if a writer keeps changing them. Raising it reads more
-/// before giving up.
+/// Maximum number of passes over the files, if a writer keeps changing the database. With a higher
+/// number, `verify` reads more data before it gives up.
 const MAX_TRIES: usize = 5;
 
-/// Maximum number of attempts to open all files as of one moment, if a writer keeps changing them.
-/// Raising it helps only beside a writer that never pauses.
+/// Maximum number of attempts to open all files of one state of the database, if a writer keeps
+/// changing it. A higher number helps only with a writer that never pauses.
 const MAX_HOLD_TRIES: usize = 50;
 
 /// The results of [`verify`].
@@ -25,15 +25,15 @@ const MAX_HOLD_TRIES: usize = 50;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Every fault with its file and, if known, its offset, what was expected and what was found.
-    /// Faults beyond ten thousand are only counted.
+    /// The faults, up to ten thousand. Each has its file and, if known, its offset, what was
+    /// expected and what was found.
     pub faults: Vec<Corruption>,
-    /// Number of faults.
+    /// Number of faults, including those beyond ten thousand.
     pub fault_count: u64,
-    /// Facts that are not faults but worth knowing, such as a torn record at the end of a log, or a
-    /// table that is no longer needed.
+    /// Facts that are not faults but are worth knowing, such as an incomplete record at the end of
+    /// a log, or a table that is no longer needed.
     pub notes: Vec<Corruption>,
-    /// The MANIFEST that was used; `None` if there is none.
+    /// The MANIFEST that was used; `None` if there is no MANIFEST.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::optional_path"))]
     pub manifest: Option<PathBuf>,
     /// Number of tables read.
@@ -42,12 +42,13 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Number of live logs read.
     pub logs: u64,
-    /// Number of batches in the logs, before the first bad record of each.
+    /// Number of batches in the logs. Only batches before the first bad record of each log are
+    /// counted.
     pub batches: u64,
     /// Total size of the tables and logs read, in bytes.
     pub bytes: u64,
-    /// Whether a writer kept changing the database while not all of its tables could be held open.
-    /// Then files may wrongly be reported as missing.
+    /// Whether a writer kept changing the database while some of its tables could not be held open.
+    /// If so, files may wrongly be reported as missing.
     pub changed_meanwhile: bool,
 }
 
@@ -58,16 +59,20 @@ impl VerifyReport {
     }
 }
 
-/// Reads the whole database in the directory `dir` and returns a report of every fault. Checks
-/// `CURRENT`; the records of the MANIFEST, and the order of its levels; the footer, the index, the
-/// filters (none may deny a key of the table), every data block with its checksum, the order of
-/// keys, and the recorded range and size of each table; the records and batches of each live log.
-/// After a fault it continues with the next block, record or file.
+/// Reads the whole database in the directory `dir`, and returns a report of every fault. The
+/// following is checked:
+/// - `CURRENT`;
+/// - the records of the MANIFEST, and the order of the tables in each level;
+/// - of each table, the footer, the index, the filters (none may deny a key of the table), every
+///   data block and its checksum, the order of keys, and the recorded range and size;
+/// - the records and batches of each live log.
 ///
-/// It takes no lock and changes nothing, so it works on a read-only medium and while a writer is
-/// running. It reads the database as of one moment and holds its tables open, up to half of the
-/// process's limit on file descriptors. In memory, it holds one block at a time, and the index and
-/// filters of one table.
+/// After a fault, the check continues with the next block, record or file.
+///
+/// The function takes no lock and changes nothing, so it works on a read-only medium and while a
+/// writer is running. It reads one state of the database, and keeps the tables of that state open,
+/// up to half of the process's limit on file descriptors. In memory, it keeps one block at a time,
+/// and the index and filters of one table.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -81,17 +86,17 @@ impl VerifyReport {
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`](crate::Error::DatabaseMissing);
-/// [`Error::Unsupported`](crate::Error::Unsupported) for another comparator, or if the only fault
-/// is a format that this build does not know; an I/O error of the directory. An I/O error of one
-/// file is a fault.
+/// [`Error::Unsupported`](crate::Error::Unsupported) if the database has another comparator, or if
+/// the only fault is a format that this build does not know; an I/O error of the directory. An I/O
+/// error of a single file is a fault.
 pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
     verify_with(dir, options, |_| {})
 }
 
-/// Like [`verify`], but calls `progress` after each block.
+/// Does the same as [`verify`], and calls `progress` after each block.
 ///
 /// # Errors
-/// As [`verify`].
+/// The same as for [`verify`].
 pub fn verify_with(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -128,15 +133,15 @@ pub fn verify_with(
     }
 }
 
-/// Opens all files of the database as of one moment. Returns `None` if that fails.
+/// Opens all files of one state of the database. Returns `None` if that fails.
 fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
     let mut last_state = None;
     for _ in 0..MAX_HOLD_TRIES {
         if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
-        // If the database has not changed since the last attempt, the failure is not due to a
-        // writer.
+        // If the database has not changed since the last attempt, a writer did not cause the
+        // failure.
         let state = state_of(&*options.fs, dir, options);
         if state == last_state {
             return None;

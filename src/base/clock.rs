@@ -1,4 +1,4 @@
-//! The clock by which entries expire.
+//! The clock that decides when entries expire.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A clock that a program supplies.
 type Now = dyn Fn() -> SystemTime + Send + Sync;
 
-/// The system's clock, or one of the program's own.
+/// The system's clock, or a clock that the program supplies.
 #[derive(Clone, Default)]
 pub(crate) struct Clock(Option<Arc<Now>>);
 
@@ -16,18 +16,18 @@ impl Clock {
         Clock(Some(Arc::new(now)))
     }
 
-    /// Returns the time.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> SystemTime {
         self.0.as_ref().map_or_else(SystemTime::now, |now| now())
     }
 
-    /// Returns the time in whole milliseconds since the Unix epoch.
+    /// Returns the current time in whole milliseconds since the Unix epoch.
     pub(crate) fn now_millis(&self) -> u64 {
         millis_of(self.now())
     }
 
-    /// Returns the time after `ttl` in whole milliseconds since the Unix epoch; `u64::MAX` if that
-    /// is after the last time that the system can represent.
+    /// Returns the time at which `ttl` will have elapsed, in whole milliseconds since the Unix
+    /// epoch. Returns `u64::MAX` if the system cannot represent that time.
     pub(crate) fn millis_after(&self, ttl: Duration) -> u64 {
         self.now().checked_add(ttl).map_or(u64::MAX, millis_of)
     }
@@ -39,8 +39,8 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Returns a time in whole milliseconds since the Unix epoch: 0 for times before it, `u64::MAX` for
-/// those that 64 bits cannot hold.
+/// Returns a time in whole milliseconds since the Unix epoch. Returns 0 for times before the epoch,
+/// and `u64::MAX` for times that do not fit in 64 bits.
 pub(crate) fn millis_of(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -6,11 +6,11 @@ use std::fmt::Debug;
 
 use crate::base::prefix::common_prefix;
 
-/// A total order over user keys. It has a name, because files written in one order cannot be read
-/// in another.
+/// A total order over user keys. A comparator has a name, because files written in one order cannot
+/// be read in another order.
 ///
-/// The name is stored in the MANIFEST, and a database does not open with another comparator. Change
-/// the name whenever the order changes.
+/// The name is stored in the MANIFEST, and a database cannot be opened with a different comparator.
+/// Change the name whenever the order changes.
 ///
 /// ```
 /// use minikv::{Comparator, Db, Options};
@@ -47,20 +47,20 @@ pub trait Comparator: Any + Send + Sync + Debug {
     /// Compares two user keys.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// Shortens `start` to a key in `[start, limit)`, if there is a shorter one. Index blocks hold
-    /// such separators instead of whole keys. Doing nothing is correct.
+    /// Shortens `start` to a key in `[start, limit)`, if there is a shorter key in that range.
+    /// Index blocks store such separators instead of whole keys. Doing nothing is correct.
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }
 
-    /// Shortens `key` to a key that is not less than it. Doing nothing is correct.
+    /// Shortens `key` to a key that is not less than the original. Doing nothing is correct.
     fn find_short_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
     }
 
-    /// Returns whether only identical bytes compare equal. Filters distinguish keys by their bytes,
-    /// so they are neither written nor queried with a comparator for which different bytes can be
-    /// the same key. Default: false, which is always correct.
+    /// Returns whether only identical byte strings compare as equal. Filters distinguish keys by
+    /// their bytes, so filters are neither written nor queried with a comparator for which
+    /// different byte strings can be the same key. Default: false, which is always correct.
     fn equal_means_same_bytes(&self) -> bool {
         false
     }
@@ -126,7 +126,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Byte order, but upper and lower case are the same key.
+    /// Byte order in which upper and lower case letters are equal.
     #[derive(Debug)]
     pub(crate) struct CaseBlind;
 

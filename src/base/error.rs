@@ -1,7 +1,7 @@
 //! The error type of the whole library.
 //!
-//! Absence is not an error: a lookup that finds nothing returns `Ok(None)`. Damage is always an
-//! error, which says in which file, at what offset, what was expected and what was found.
+//! A missing key is not an error: a lookup that finds nothing returns `Ok(None)`. Damage is always
+//! an error. The error states the file, the offset, what was expected and what was found.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use bytes::Bytes;
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error. It implements `Clone`, so that every writer of a commit group can return its leader's
-/// error.
+/// An error. `Error` implements `Clone`, so that every writer of a commit group can return the
+/// error of the group's leader.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,9 +27,9 @@ pub enum Error {
         /// The underlying error.
         source: Arc<io::Error>,
     },
-    /// Bytes contradict the format, a checksum or another file.
+    /// Bytes contradict the file format, a checksum or another file.
     Corruption(Box<Corruption>),
-    /// The database is open elsewhere.
+    /// The database is already open, in this process or in another.
     Locked {
         /// The lock file.
         path: PathBuf,
@@ -60,30 +60,32 @@ pub enum Error {
         /// Description of the problem.
         what: String,
     },
-    /// The database takes no writes until [`Db::resume`](crate::Db::resume) or the next open; if a
-    /// failed compaction is the reason, until a compaction succeeds. Reads still work.
+    /// The database accepts no writes until [`Db::resume`](crate::Db::resume) is called or it is
+    /// opened again. If a failed compaction is the reason, it also accepts writes again after a
+    /// compaction succeeds. Reads still work.
     ReadOnly {
         /// The first error, which stopped writes.
         reason: Arc<Error>,
     },
-    /// A panic interrupted work that several threads share. It came from a comparator, a filter
-    /// policy, a prefix extractor or a filesystem of the program's own, or from a bug in this
-    /// library. Every thread that waits for that work gets this error. The database takes no writes
-    /// until [`Db::resume`](crate::Db::resume) or the next open.
+    /// A panic interrupted work that several threads share. The panic came from one of the
+    /// program's own comparators, filter policies, prefix extractors or filesystems, or from a bug
+    /// in this library. Every thread that waits for that work gets this error. The database accepts
+    /// no writes until [`Db::resume`](crate::Db::resume) is called or it is opened again.
     Panicked {
         /// The interrupted work: `a write`, `a flush`, `a compaction`, ...
         during: &'static str,
         /// The panic's message.
         message: String,
     },
-    /// The transaction was not committed, and nothing of it was written: another write changed
-    /// something that it had read. Run it again, from its first read; [`Db::transact`] does that.
+    /// The transaction was not committed, and none of its writes took effect: another write changed
+    /// something that the transaction had read. Run the transaction again, from its first read;
+    /// [`Db::transact`] does that.
     ///
     /// [`Db::transact`]: crate::Db::transact
     Conflict {
-        /// A key that was read, or that lies in a range that was read, and was written since.
+        /// A key that was written after the transaction had read it, or a range that contains it.
         key: Bytes,
-        /// The name of the keyspace that `key` is in; `None` if it is in none.
+        /// The name of the keyspace that contains `key`; `None` if `key` is in no keyspace.
         keyspace: Option<Bytes>,
     },
     /// The requested changes are no longer in any log: they were flushed to tables, or never
@@ -92,8 +94,8 @@ pub enum Error {
     ChangesLost {
         /// The sequence number after which changes are missing.
         after: u64,
-        /// The sequence number of the next change that is available, or of the database's last
-        /// change if there is none.
+        /// The sequence number of the next change that is available. If there is none, the sequence
+        /// number of the database's last change.
         next: u64,
     },
     /// The database has been closed.
@@ -146,12 +148,12 @@ impl Error {
         }))
     }
 
-    /// Creates an [`Error::InvalidArgument`].
+    /// Creates an [`Error::InvalidArgument`]. `what` describes the problem.
     pub(crate) fn invalid(what: impl Into<String>) -> Error {
         Error::InvalidArgument { what: what.into() }
     }
 
-    /// Creates an [`Error::Unsupported`].
+    /// Creates an [`Error::Unsupported`] without a path.
     pub(crate) fn unsupported(what: &'static str, name: impl Into<String>) -> Error {
         Error::Unsupported { what, name: name.into(), path: None }
     }
@@ -165,7 +167,7 @@ impl Error {
         Error::Panicked { during, message: message.to_owned() }
     }
 
-    /// Adds the file, unless the error already names one.
+    /// Adds the file to the error, unless the error already names a file.
     #[must_use]
     pub(crate) fn in_file(mut self, file: &Path) -> Error {
         match &mut self {
@@ -180,8 +182,8 @@ impl Error {
         self
     }
 
-    /// Adds the offset in the file. If the error already has an offset, that is taken to be
-    /// relative to `base`.
+    /// Adds the offset in the file. If the error already has an offset, it is relative to `base`,
+    /// and `base` is added to it.
     #[must_use]
     pub(crate) fn at(mut self, base: u64) -> Error {
         if let Error::Corruption(c) = &mut self {

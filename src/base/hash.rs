@@ -1,18 +1,18 @@
-//! The hash of a key. Whole-table filters and prefix filters are built from it, and the memtable's
-//! hash index uses it, too.
+//! The hash of a key. Whole-table filters and prefix filters are built from this hash, and the
+//! memtable's hash index uses it, too.
 
 use std::cell::Cell;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Returns the hash of a key: its 64-bit XXH3. Filters on disk depend on it, so it must not change.
-/// A lookup computes it once for all tables.
+/// Returns the hash of a key: the 64-bit XXH3 of its bytes. Filters on disk depend on this hash, so
+/// it must not change. A lookup computes the hash once for all tables.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     xxh3_64(key)
 }
 
-/// A key with its hash, which is computed on first use, because not every table needs it.
+/// A key and its hash. The hash is computed on first use, because not every table needs it.
 #[derive(Debug)]
 pub struct KeyHash<'k> {
     key: &'k [u8],

@@ -1,5 +1,4 @@
-//! The vocabulary of every layer above: errors, key order, hashes, random numbers,
-//! synchronization.
+//! Basic types for all other layers: errors, key order, hashes, random numbers, synchronization.
 
 pub(crate) mod clock;
 pub(crate) mod comparator;

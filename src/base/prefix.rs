@@ -1,4 +1,5 @@
-//! Common prefixes of keys; and heads, the bytes that follow such a prefix, as integers.
+//! Common prefixes of keys, and heads: the eight bytes of a key after a common prefix, as an
+//! integer.
 
 /// Returns the length of the longest common prefix of `a` and `b`.
 #[inline]
@@ -30,7 +31,8 @@ pub(crate) fn head(key: &[u8]) -> u64 {
     }
 }
 
-/// Returns the first byte string after all that start with `prefix`, or `None` if there is none.
+/// Returns the first byte string that sorts after all byte strings that start with `prefix`, or
+/// `None` if there is no such byte string.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let at = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=at].to_vec();

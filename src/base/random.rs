@@ -1,10 +1,10 @@
-//! Pseudo-random numbers: SplitMix64, which is small and gives the same numbers everywhere. The
-//! library, its tests and the simulated filesystem use no other generator, except that
-//! `Options::inline_background` has one of its own, because published figures depend on its
+//! Pseudo-random numbers: SplitMix64, which is small and gives the same numbers on every platform.
+//! The library, its tests and the simulated filesystem use no other generator, with one exception:
+//! `Options::inline_background` has its own generator, because published figures depend on its
 //! numbers.
 
-/// A pseudo-random number generator. Do not change its numbers: the seeds of crash images in tests
-/// and documentation depend on them.
+/// A pseudo-random number generator. Do not change the numbers that it generates: the seeds of
+/// crash images in tests and documentation depend on them.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -32,7 +32,7 @@ impl Rng {
 
 #[cfg(test)]
 impl Rng {
-    /// Returns a number below `len`, as an index.
+    /// Returns a number below `len`, for use as an index.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -47,7 +47,8 @@ impl Rng {
 mod tests {
     use super::*;
 
-    /// The first numbers that the authors' reference implementation gives for the seed 1234567.
+    /// The expected numbers are the first numbers of the reference implementation for the seed
+    /// 1234567.
     #[test]
     fn the_numbers_are_those_of_splitmix64() {
         let mut rng = Rng::new(1_234_567);

@@ -6,13 +6,13 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-/// Serializes a path as text, with a replacement character for anything that is not UTF-8. Returns
-/// the serializer's result.
+/// Serializes a path as text. Bytes that are not UTF-8 are replaced by a replacement character.
+/// Returns the serializer's result.
 pub(crate) fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
-/// Like [`path`], for a path that may be absent.
+/// Does the same as [`path`], for a path that may be absent.
 pub(crate) fn optional_path<S: Serializer>(
     path: &Option<PathBuf>,
     to: S,
@@ -25,7 +25,7 @@ pub(crate) fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Erro
     Bytes(bytes).serialize(to)
 }
 
-/// Like [`bytes`], for a key that may be absent.
+/// Does the same as [`bytes`], for a key that may be absent.
 pub(crate) fn optional_bytes<S: Serializer>(
     bytes: &Option<Vec<u8>>,
     to: S,

@@ -1,7 +1,7 @@
-//! Runs the transcripts of `tests/transcripts`, which test and document those parts of the library
+//! Runs the transcripts in `tests/transcripts`. They test and document those parts of the library
 //! that are pure functions of their input.
 //!
-//! A transcript is a story in blocks, separated by blank lines. Lines that begin with `#` are
+//! A transcript is a sequence of blocks, separated by blank lines. Lines that begin with `#` are
 //! comments. A block is a command line, any number of input lines, a line `----`, and the output:
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! refused: tables 000003 and 000004 of level 1 overlap
 //! ```
 //!
-//! The output is compared with the answer of the code. `MINIKV_TRANSCRIPTS=write` writes the
-//! answers into the files instead, for a reviewer to read as a diff.
+//! The output is compared with the output of the code. With `MINIKV_TRANSCRIPTS=write`, the code's
+//! output is written into the files instead, so that it can be reviewed as a diff.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -24,23 +24,24 @@ pub(crate) struct Command<'a> {
     pub name: &'a str,
     /// The other words.
     pub args: Vec<&'a str>,
-    /// The lines up to `----`.
+    /// The lines between the command line and `----`.
     pub input: Vec<&'a str>,
 }
 
 impl<'a> Command<'a> {
-    /// Returns the value of an argument `name=value`.
+    /// Returns the value of the argument `name=value`.
     pub(crate) fn arg(&self, name: &str) -> Option<&'a str> {
         let value = |arg: &&'a str| arg.strip_prefix(name)?.strip_prefix('=');
         self.args.iter().find_map(value)
     }
 
-    /// Returns the value of an argument `name=value` as a number, or `default` if it is absent.
+    /// Returns the value of the argument `name=value` as a number, or `default` if the argument is
+    /// absent.
     pub(crate) fn number(&self, name: &str, default: u64) -> u64 {
         self.arg(name).map_or(default, number)
     }
 
-    /// Fails the test, because the code under test has no such command.
+    /// Panics, because the code under test has no such command.
     pub(crate) fn unknown(&self) -> ! {
         panic!("no command is called {:?}", self.name)
     }
@@ -69,7 +70,7 @@ pub(crate) fn run(name: &str, answer: impl FnMut(&Command<'_>) -> String) {
     }
 }
 
-/// Returns `text` with the output of each block replaced by the answer to its command.
+/// Returns `text` in which the output of each block is replaced by the result of `answer`.
 fn replay(text: &str, mut answer: impl FnMut(&Command<'_>) -> String) -> String {
     let mut answered = String::new();
     let mut lines = text.lines().peekable();
@@ -97,7 +98,7 @@ fn replay(text: &str, mut answer: impl FnMut(&Command<'_>) -> String) -> String 
     answered
 }
 
-/// Returns the first line that differs between the texts, with its number; `None` if they are
+/// Returns the first line at which the two texts differ, with its number; `None` if the texts are
 /// equal.
 fn difference(written: &str, answered: &str) -> Option<String> {
     let end = "(the end)";

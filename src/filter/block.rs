@@ -1,5 +1,5 @@
-//! The filter block of a table: one filter per 2 KiB of data-block offset. On-disk format: do not
-//! change.
+//! The filter block of a table: one filter for each 2 KiB range of data-block offsets. On-disk
+//! format: do not change.
 //!
 //! ```text
 //! filter 0 | filter 1 | ... | offset of filter 0: fixed32 | offset of filter 1 | ...
@@ -13,9 +13,9 @@
 //!   42               0b                  2^11 = 2048
 //! ```
 //!
-//! The filter of the data block at `offset` has the index `offset >> base_lg`: blocks that start in
-//! the same span share a filter, and a block longer than a span is followed by empty filters.
-//! Defined by LevelDB's `table/filter_block.h` and `doc/table_format.md`.
+//! The filter of the data block at `offset` has the index `offset >> base_lg`. Blocks that start in
+//! the same 2 KiB range share a filter, and a block longer than a range is followed by empty
+//! filters. Defined by LevelDB's `table/filter_block.h` and `doc/table_format.md`.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::filter::policy::{FilterGenerator, FilterPolicy};
 use crate::format::coding::get_fixed32;
 
 const BASE_LG: u8 = 11;
-/// Length of the array's offset and base_lg, in bytes.
+/// Total length, in bytes, of the two fields after the array: the array's offset and base_lg.
 const TAIL_BYTES: usize = 5;
 
 /// Builds a filter block. Calls must match `(start_block add_key*)* finish`.
@@ -33,14 +33,14 @@ const TAIL_BYTES: usize = 5;
 pub struct FilterBlockBuilder {
     generator: Box<dyn FilterGenerator>,
     filters: Vec<u8>,
-    /// Offset of each finished filter.
+    /// Offset of each finished filter in the filter block.
     offsets: Vec<u32>,
     /// Whether an offset did not fit in 32 bits.
     overflowed: bool,
 }
 
 impl FilterBlockBuilder {
-    /// Creates a builder of a block of `policy`'s filters.
+    /// Creates a builder of a filter block whose filters are those of `policy`.
     pub fn new(policy: &dyn FilterPolicy) -> FilterBlockBuilder {
         FilterBlockBuilder {
             generator: policy.generator(),
@@ -75,7 +75,7 @@ impl FilterBlockBuilder {
             return Vec::new();
         };
         if self.overflowed {
-            // Readers treat an empty block as malformed, and then every key may match.
+            // Readers treat an empty filter block as malformed, so every key may match.
             return Vec::new();
         }
         let mut block = self.filters;
@@ -99,12 +99,12 @@ impl FilterBlockBuilder {
 }
 
 /// Queries the filters of a filter block. A malformed block answers "may match" for every key: a
-/// filter may cost a read, but never hide a key.
+/// filter may cost an unnecessary read, but must never hide a key.
 #[derive(Clone, Debug)]
 pub(crate) struct FilterBlockReader {
     policy: Arc<dyn FilterPolicy>,
     contents: Bytes,
-    /// Offset of the array of offsets, which is also where the filters end.
+    /// Offset of the array of offsets, which is also the end of the last filter.
     array_offset: usize,
     filters: usize,
     base_lg: u8,
@@ -112,8 +112,8 @@ pub(crate) struct FilterBlockReader {
 }
 
 impl FilterBlockReader {
-    /// Creates a reader of `contents`, a whole filter block without its trailer. `policy` is the
-    /// policy under whose name or alias the block was found.
+    /// Creates a reader of `contents`, a whole filter block without its trailer. `policy` must have
+    /// the name or alias under which the block was found.
     pub(crate) fn new(policy: Arc<dyn FilterPolicy>, contents: Bytes) -> FilterBlockReader {
         let layout = layout(&contents);
         let malformed = layout.is_none();
@@ -122,11 +122,12 @@ impl FilterBlockReader {
     }
 
     /// Returns whether `key` may be in the data block at `block_offset`. Returns true if there is
-    /// no filter for that offset or the block is malformed.
+    /// no filter for that offset, or if the filter block is malformed.
     #[inline]
     pub(crate) fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
-            // An empty filter is queried, too, as in LevelDB: a policy may have nothing to store.
+            // As in LevelDB, an empty filter is queried, too: there may be policies that need no
+            // data.
             Some(range) => self.policy.may_match(key, &self.contents[range]),
             None => true,
         }
@@ -143,31 +144,34 @@ impl FilterBlockReader {
         self.filters
     }
 
-    /// Returns the number of empty filters: spans of the file in which no data block starts.
+    /// Returns the number of empty filters, which belong to 2 KiB ranges in which no data block
+    /// starts.
     #[cfg(any(test, feature = "internals"))]
     pub(crate) fn empty_filter_count(&self) -> usize {
         let end = |i: usize| get_fixed32(&self.contents, self.array_offset + i * 4);
         (0..self.filters).filter(|&i| end(i) == end(i + 1)).count()
     }
 
-    /// Returns the filter for the data block at `block_offset`, or `None` if there is none.
+    /// Returns the filter for the data block at `block_offset`, or `None` if there is no such
+    /// filter.
     pub(crate) fn filter(&self, block_offset: u64) -> Option<&[u8]> {
         self.contents.get(self.filter_range(block_offset)?)
     }
 
-    /// Returns the memory the block takes, in bytes.
+    /// Returns the memory that the filter block takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.contents.len()
     }
 
-    /// Returns the range in `contents` of the filter for the data block at `block_offset`.
+    /// Returns the position in `contents` of the filter for the data block at `block_offset`.
     #[inline]
     fn filter_range(&self, block_offset: u64) -> Option<std::ops::Range<usize>> {
         let index = usize::try_from(block_offset >> self.base_lg).ok()?;
         if index >= self.filters {
             return None;
         }
-        // The array is followed by its own offset, which is also where the last filter ends.
+        // The array is followed by the array's own offset, which is also the end of the last
+        // filter.
         let at = self.array_offset + index * 4;
         let start = get_fixed32(&self.contents, at)? as usize;
         let end = get_fixed32(&self.contents, at + 4)? as usize;
@@ -175,8 +179,8 @@ impl FilterBlockReader {
     }
 }
 
-/// Returns the array's offset, the number of filters and base_lg, or `None` if `contents` is not a
-/// filter block: the offsets must not decrease or point past the filters.
+/// Returns the array's offset, the number of filters and base_lg. Returns `None` if `contents` is
+/// not a filter block; in a filter block, the offsets do not decrease or point past the filters.
 fn layout(contents: &[u8]) -> Option<(usize, usize, u8)> {
     let tail = contents.len().checked_sub(TAIL_BYTES)?;
     let base_lg = contents[contents.len() - 1];
@@ -211,7 +215,7 @@ mod tests {
         FilterBlockReader::new(bloom(), Bytes::copy_from_slice(contents))
     }
 
-    /// Returns a filter block of data blocks, each given as its offset and its keys.
+    /// Returns a filter block for data blocks, each given by its offset and keys.
     fn build(blocks: &[(u64, &[&str])]) -> Vec<u8> {
         let mut builder = FilterBlockBuilder::new(&*bloom());
         for (offset, keys) in blocks {
@@ -306,7 +310,7 @@ mod tests {
         assert!(!reader.key_may_match(2 * KIB, b"a"), "no block starts there");
     }
 
-    /// A policy that matches every key in an empty filter, and none in any other.
+    /// A policy in which every key matches an empty filter, and no key matches any other filter.
     #[derive(Debug)]
     struct MatchesEmpty;
 

@@ -18,8 +18,8 @@ const MIN_BITS: u64 = 64;
 
 /// LevelDB's bloom filter, `leveldb.BuiltinBloomFilter2`.
 ///
-/// With ten bits per key the false-positive rate is about 1 %. Filters that goleveldb wrote under
-/// the older name `leveldb.BuiltinBloomFilter` have the same bytes and are read, too.
+/// With ten bits per key, the false-positive rate is about 1 %. Filters with the older name
+/// `leveldb.BuiltinBloomFilter`, which goleveldb writes, have the same format and can be read, too.
 ///
 /// ```
 /// use minikv::{BloomFilterPolicy, FilterPolicy};
@@ -39,8 +39,8 @@ pub struct BloomFilterPolicy {
 impl BloomFilterPolicy {
     /// Creates a policy of `bits_per_key` bits per key and `0.69 * bits_per_key` probes (1 to 30).
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
-        // The optimum is ln 2 * bits_per_key. LevelDB's factor 0.69 and its rounding down are kept,
-        // because k is on disk.
+        // The optimum is ln 2 * bits_per_key. LevelDB uses the factor 0.69 and rounds down. This
+        // code must do the same, because k is on disk.
         let probes = (f64::from(bits_per_key) * 0.69) as u32;
         BloomFilterPolicy { bits_per_key, probes: probes.clamp(1, u32::from(MAX_PROBES)) as u8 }
     }
@@ -50,12 +50,12 @@ impl BloomFilterPolicy {
         self.bits_per_key
     }
 
-    /// Returns the number of bits probed for each key: `k`.
+    /// Returns `k`, the number of bits probed for each key.
     pub fn probes(&self) -> u32 {
         u32::from(self.probes)
     }
 
-    /// Returns the length of the bit array of a filter of `keys` keys, in bits: `m`.
+    /// Returns `m`, the length in bits of the bit array in a filter of `keys` keys.
     pub fn filter_bits(&self, keys: usize) -> u64 {
         let bits = (keys as u64).saturating_mul(u64::from(self.bits_per_key));
         bits.max(MIN_BITS).div_ceil(8).saturating_mul(8)
@@ -71,7 +71,8 @@ impl BloomFilterPolicy {
                 let modulus = Modulus::new(bits);
                 hashes.for_each(|hash| set_bits(array, hash, self.probes, |h| modulus.of(h)));
             }
-            // The array has more bits than a 32-bit hash can address, so no remainder is needed.
+            // The array has more bits than a 32-bit hash can address, so no modulo operation is
+            // needed.
             Err(_) => hashes.for_each(|hash| set_bits(array, hash, self.probes, |h| h)),
         }
         dst.push(self.probes);
@@ -92,15 +93,15 @@ impl FilterPolicy for BloomFilterPolicy {
     }
 
     /// Returns whether `key` may be in the filter. The number of probes is read from the filter, so
-    /// that filters written with other settings work. As in LevelDB, a filter shorter than two
-    /// bytes matches no key.
+    /// that filters written with other settings can be queried. As in LevelDB, a filter shorter
+    /// than two bytes matches no key.
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter)
     }
 
-    /// Returns whether `key` may be in a filter with the older name, which both goleveldb and
-    /// LevelDB before 1.18 wrote. Their hashes differ for keys with a byte of 0x80 or above after
-    /// the last whole four-byte word, so both hashes are tried.
+    /// Returns whether `key` may be in a filter with the older name. Both goleveldb and LevelDB
+    /// before 1.18 wrote such filters, but their hashes differ if there is a byte of 0x80 or above
+    /// after the key's last whole four-byte word. So both hashes are tried.
     fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter) || may_match_hash(early_bloom_hash(key), filter)
     }
@@ -110,7 +111,7 @@ impl FilterPolicy for BloomFilterPolicy {
     }
 }
 
-/// Builds filters, keeping only each key's four-byte hash until the number of keys is known.
+/// Builds filters. Stores only each key's four-byte hash until the number of keys is known.
 #[derive(Debug)]
 struct BloomGenerator {
     policy: BloomFilterPolicy,
@@ -138,7 +139,7 @@ pub fn bloom_hash(key: &[u8]) -> u32 {
     hash(key, BLOOM_SEED)
 }
 
-/// Returns whether a key with this [`bloom_hash`] may be among the keys `filter` was built from.
+/// Returns whether a key with this [`bloom_hash`] may be among the keys of `filter`.
 #[inline]
 pub fn may_match_hash(hash: u32, filter: &[u8]) -> bool {
     let Some((&probes, array)) = filter.split_last() else { return false };
@@ -179,10 +180,10 @@ fn set_bits(array: &mut [u8], hash: u32, probes: u8, bit_of: impl Fn(u32) -> u32
     }
 }
 
-/// Remainders by a fixed divisor, with two multiplications instead of a division. Exact for every
-/// 32-bit dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
-/// Lookups do not use it: they take too few remainders to make up for the 64-bit division that sets
-/// it up.
+/// Computes remainders by a fixed divisor, with two multiplications instead of a division. Exact
+/// for every 32-bit dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation",
+/// 2019). Lookups do not use this type: they compute too few remainders to make up for the 64-bit
+/// division in the constructor.
 struct Modulus {
     divisor: u32,
     /// 2^64 / divisor, rounded up.
@@ -203,8 +204,8 @@ impl Modulus {
     }
 }
 
-/// Returns the hash of LevelDB before 1.18, which sign-extended the last one to three bytes where
-/// C's `char` is signed.
+/// Returns the key's hash as LevelDB before 1.18 computed it: on platforms where C's `char` is
+/// signed, the one to three bytes after the last whole word were sign-extended.
 fn early_bloom_hash(key: &[u8]) -> u32 {
     hash_with_tail(key, BLOOM_SEED, |byte| byte as i8 as u32)
 }
@@ -263,7 +264,8 @@ mod tests {
         assert_eq!(early_bloom_hash(b"plain"), bloom_hash(b"plain"));
     }
 
-    /// LevelDB's definition, with 64-bit remainders: the oracle of the fast implementation.
+    /// LevelDB's definition of the filter, with 64-bit remainders. Tests compare the fast
+    /// implementation with this one.
     fn naive_create(bits_per_key: u32, keys: &[&[u8]], dst: &mut Vec<u8>) {
         let k = ((f64::from(bits_per_key) * 0.69) as u64).clamp(1, 30);
         let bytes = (keys.len() as u64 * u64::from(bits_per_key)).max(64).div_ceil(8);

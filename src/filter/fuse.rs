@@ -1,11 +1,12 @@
 //! Binary fuse filters: from hashes to an array of fingerprints.
 //!
 //! Every key has three slots, one in each of three neighbouring segments of the array. A key may be
-//! present if the xor of the fingerprints in its slots equals its own fingerprint, which is so for
-//! an absent key with probability `2^-width`. Building the array solves one equation per key: keys
-//! that are alone in a slot are removed ("peeled") until none is left, then the equations are
-//! solved in reverse order. With about 1.13 slots per key (more in small filters) peeling nearly
-//! always succeeds; if it does not, another seed gives every key other slots.
+//! present if the xor of the fingerprints in its slots equals the key's own fingerprint. For an
+//! absent key, this happens with probability `2^-width`. Building the array solves one equation per
+//! key. Keys that are alone in a slot are removed ("peeled") until no key is left, and then the
+//! equations are solved in reverse order. With about 1.13 slots per key (more in small filters),
+//! peeling nearly always succeeds. If it fails, it is repeated with another seed, which gives every
+//! key other slots.
 //!
 //! Segment lengths and array sizes follow Thomas Mueller Graf and Daniel Lemire, "Binary Fuse
 //! Filters: Fast and Smaller Than Xor Filters", 2022.
@@ -13,8 +14,8 @@
 /// Number of slots per key.
 const ARITY: u64 = 3;
 
-/// Largest `segment_lg`: with 2^18 slots per segment, the 18 bits of the hash that choose the
-/// second slot do not yet overlap the 18 that choose the third.
+/// Largest `segment_lg`. A segment then has 2^18 slots. With larger segments, the bits of the hash
+/// that choose the second slot would overlap the bits that choose the third.
 pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 
 /// The geometry of an array, which determines each key's slots. The fields and the slots computed
@@ -25,15 +26,15 @@ pub(crate) struct Geometry {
     pub seed: u64,
     /// Binary logarithm of the number of slots in a segment; at most 18.
     pub segment_lg: u32,
-    /// Number of segments in which a key's first slot can lie. The array has two more segments.
+    /// Number of segments that can contain a key's first slot. The array has two more segments.
     pub starts: u32,
 }
 
 impl Geometry {
-    /// Returns the smallest geometry with which a filter of `keys` keys (at least one) can probably
-    /// be built.
+    /// Returns the smallest geometry for which building a filter of `keys` keys (at least one) is
+    /// likely to succeed.
     pub(crate) fn of(keys: usize) -> Geometry {
-        // Small errors of the logarithms only lead to other geometries, which work as well.
+        // A small error in a logarithm only leads to a different geometry, which works as well.
         let ln = (keys.max(2) as f64).ln();
         let segment_lg = (ln / 3.33f64.ln() + 2.25) as u32;
         let segment_lg = segment_lg.min(MAX_SEGMENT_LG);
@@ -70,7 +71,7 @@ impl Geometry {
 /// bits.
 #[inline]
 pub(crate) fn fingerprint(seeded: u64) -> u64 {
-    // Move bits that do not choose slots to the low end.
+    // Move the bits that do not choose slots to the low end.
     seeded.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Solution {
 }
 
 /// Builds the array for the keys with these hashes, of which there must be at least one. Equal
-/// hashes count as one key. Returns `None` if none of `ATTEMPTS` seeds works, which happens only if
+/// hashes count as one key. Returns `None` if each of `ATTEMPTS` seeds fails, which happens only if
 /// the hashes were chosen for that purpose.
 pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     const ATTEMPTS: u64 = 64;
@@ -106,11 +107,12 @@ pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     None
 }
 
-/// The state of peeling: for each slot, the keys in it that are not yet peeled.
+/// The state of peeling: for each slot, information about its keys that are not yet peeled.
 struct Peeling<'a> {
     geometry: &'a Geometry,
-    /// For each slot, four times the number of its keys, plus the xor over these keys of the slot's
-    /// position (0 to 2) among the key's slots.
+    /// For each slot, a number with two parts: four times the number of the slot's keys, and in the
+    /// low bits the xor, over these keys, of the position (0 to 2) of this slot among the key's
+    /// three slots.
     counts: Vec<u8>,
     /// For each slot, the xor of the seeded hashes of its keys.
     xors: Vec<u64>,
@@ -127,8 +129,9 @@ impl Peeling<'_> {
     fn solve(mut self, hashes: &[u64]) -> Option<Vec<u64>> {
         self.add_all(hashes)?;
         let order = self.peel(hashes.len())?;
-        // The xor of each slot is now 0 or the seeded hash of the key peeled from the slot. In
-        // reverse order, a key's other two slots are final before its own slot is set.
+        // The xor of each slot is now 0 or the seeded hash of the key that was peeled from that
+        // slot. In reverse order, the other two slots of each key are final before the key's own
+        // slot is set.
         for (seeded, which) in order.into_iter().rev() {
             let [own, second, third] = self.slots_from(seeded, which);
             self.xors[own] = fingerprint(seeded) ^ self.xors[second] ^ self.xors[third];
@@ -136,7 +139,7 @@ impl Peeling<'_> {
         Some(self.xors)
     }
 
-    /// Adds all keys. Returns `None` if a slot has too many keys to be counted.
+    /// Adds all keys to their slots. Returns `None` if a slot has too many keys for its counter.
     fn add_all(&mut self, hashes: &[u64]) -> Option<()> {
         for &hash in hashes {
             let seeded = self.geometry.seeded(hash);
@@ -149,13 +152,13 @@ impl Peeling<'_> {
         Some(())
     }
 
-    /// Returns the keys in the order in which they were peeled, each with the position (0 to 2),
-    /// among its three slots, of the slot that it was alone in. Returns `None` if some keys are
-    /// never alone in a slot.
+    /// Returns the keys in the order in which they were peeled. With each key comes the position (0
+    /// to 2), among the key's three slots, of the slot in which the key was alone. Returns `None`
+    /// if peeling ends before all keys are peeled.
     fn peel(&mut self, keys: usize) -> Option<Vec<(u64, u8)>> {
-        // Whether a slot has a single key is unpredictable, and branching on it took half the time.
-        // Instead every slot is written to the list, and the list grows only if the slot is single.
-        // A slot becomes single at most once.
+        // Branch prediction cannot tell whether a slot has a single key, and a branch on it took
+        // half the time. Therefore every slot is written to the list, and the list grows only if
+        // the slot has a single key. This happens at most once for each slot.
         let is_single = |count: u8| usize::from(count / ONE == 1);
         let mut singles = vec![0; self.counts.len() + 1];
         let mut end = 0;
@@ -262,7 +265,8 @@ mod tests {
         let solution = solve(often).unwrap();
         assert_eq!(solution.keys, 3_000);
         assert!(once.iter().all(|&hash| holds(&solution, hash)));
-        // The first seed fails because of the duplicates, and the second is tried without them.
+        // The first seed fails because of the duplicate hashes, which are then removed, and the
+        // second seed succeeds.
         assert_eq!(solution.geometry.seed, 0x9e37_79b9_7f4a_7c15);
         assert_eq!(solution.geometry.slots(), Geometry::of(3_000).slots());
         assert_eq!(solve(vec![5; 1_000]).unwrap().keys, 1);

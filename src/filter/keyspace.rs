@@ -1,26 +1,27 @@
-//! One prefix extractor for a database whose keyspaces have extractors of their own.
+//! A single prefix extractor for a database in which each keyspace can have its own extractor.
 
 use std::sync::Arc;
 
 use crate::filter::prefix::PrefixExtractor;
 use crate::format::keyspace::{EXPIRING_TAG, TAG, split};
 
-/// The extractors of keyspaces, and of the keys outside of keyspaces.
+/// The prefix extractors of keyspaces, and of the keys outside keyspaces.
 ///
-/// The prefix of a keyspace's key is the keyspace's own prefix followed by what its extractor
-/// returns. Keyspaces without an extractor have no prefixes.
+/// The prefix of a key in a keyspace is the keyspace's own prefix, followed by the prefix that the
+/// keyspace's extractor returns. In a keyspace without an extractor, keys have no prefix.
 #[derive(Debug)]
 pub(crate) struct KeyspacePrefixes {
-    /// Contains the names of all extractors, so that filters written with others are not used.
+    /// Contains the names of all extractors, so that filters written with other extractors are not
+    /// used.
     name: String,
     outside: Option<Arc<dyn PrefixExtractor>>,
-    /// The extractors of keyspaces, in the order of their names.
+    /// The names of keyspaces and their extractors, sorted by name.
     inside: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
 }
 
 impl KeyspacePrefixes {
-    /// Returns an extractor that uses `outside` for keys outside of keyspaces, and for the keys of
-    /// each keyspace named in `inside` the extractor given with it.
+    /// Returns an extractor that uses `outside` for keys outside keyspaces, and the extractors in
+    /// `inside` for the keys of the keyspaces with these names.
     pub(crate) fn new(
         outside: Option<Arc<dyn PrefixExtractor>>,
         mut inside: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
@@ -29,7 +30,7 @@ impl KeyspacePrefixes {
         let part = |name: &[u8], extractor: &Arc<dyn PrefixExtractor>| {
             format!("{}={}", escaped(name), escaped(extractor.name().as_bytes()))
         };
-        // The name of a keyspace is never empty, so an empty name can stand for keys outside of
+        // The name of a keyspace is never empty, so an empty name can mean the keys outside
         // keyspaces.
         let parts = outside.iter().map(|extractor| part(b"", extractor));
         let parts = parts.chain(inside.iter().map(|(name, extractor)| part(name, extractor)));
@@ -50,15 +51,15 @@ impl PrefixExtractor for KeyspacePrefixes {
 
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         if !key.starts_with(TAG) && !key.starts_with(EXPIRING_TAG) {
-            // A longer key that starts with these bytes may belong to a keyspace, and have another
-            // prefix.
+            // A longer key that starts with these bytes may belong to a keyspace and then have
+            // another prefix.
             let may_grow = TAG.starts_with(key) || EXPIRING_TAG.starts_with(key);
             return self.outside.as_ref().filter(|_| !may_grow)?.prefix(key);
         }
         let (keyspace, rest) = split(key)?;
         let prefix = self.of_keyspace(keyspace)?.prefix(rest)?;
-        // An extractor may return any part of the key. A part that does not start the key within
-        // the keyspace is used as it is.
+        // An extractor may return any part of the key. If the part is not the start of the key
+        // within the keyspace, it is used without the keyspace's prefix.
         match rest.starts_with(prefix) {
             true => key.get(..key.len() - rest.len() + prefix.len()),
             false => Some(prefix),
@@ -119,7 +120,8 @@ mod tests {
         assert_eq!(all.prefix(b"\xff\xfeks\x05user"), None);
     }
 
-    /// A key may have a prefix only if all keys that start with it have that prefix, too.
+    /// Checks the law of prefix extractors: every longer key that starts with `key` has the prefix
+    /// of `key`.
     #[test]
     fn a_longer_key_has_the_same_prefix() {
         let all = example();

@@ -1,9 +1,9 @@
 //! The theory of bloom filters: false-positive rates and their cost in bits.
 //!
-//! A filter has `m` bits, `n` keys and `k` probes per key. A bit stays clear with probability `(1 -
-//! 1/m)^(kn)`, and an absent key is a false positive if all its `k` bits are set. Real filters come
-//! close: because of double hashing, their probes are not independent, but this matters only for
-//! small `m`.
+//! A filter has `m` bits, `n` keys and `k` probes per key. A bit remains 0 with probability `(1 -
+//! 1/m)^(kn)`, and an absent key is a false positive if all its `k` bits are 1. The rates of real
+//! filters are close to the computed rates: because of double hashing, the probes of a key are not
+//! independent, but this matters only for small `m`.
 
 /// Returns the probability that a filter of `bits` bits over `keys` keys, with `probes` probes per
 /// key, answers "maybe" for an absent key. The result is 1 for a filter without bits, and 0 for a
@@ -23,13 +23,13 @@ pub fn false_positive_probability(bits: u64, keys: u64, probes: u32) -> f64 {
         return 1.0;
     }
     let probes = f64::from(probes);
-    // Near 1 and 0, plain ln and exp lose the significant digits; ln_1p and exp_m1 do not.
+    // ln near 1 and exp near 0 lose significant digits; ln_1p and exp_m1 keep them.
     let clear_ln = probes * keys as f64 * (-1.0 / bits as f64).ln_1p();
     (-clear_ln.exp_m1()).powf(probes)
 }
 
-/// Returns the number of probes with the lowest false-positive rate for a filter of `bits` bits
-/// over `keys` keys: near `ln 2 * bits / keys`, at least 1.
+/// Returns the number of probes that minimizes the false-positive rate of a filter of `bits` bits
+/// over `keys` keys: about `ln 2 * bits / keys`, and at least 1.
 pub fn best_probes(bits: u64, keys: u64) -> u32 {
     if keys == 0 {
         return 1;
@@ -41,9 +41,9 @@ pub fn best_probes(bits: u64, keys: u64) -> u32 {
     if rate(above) < rate(below) { above } else { below }
 }
 
-/// Returns the smallest number of bits with which a filter over `keys` keys, with the best number
-/// of probes, has a false-positive rate of at most `rate`. Returns 0 if `rate` is 1 or more, and
-/// `None` if `rate` is not above 0 or no 64-bit number of bits suffices.
+/// Returns the smallest number of bits for which a filter over `keys` keys, with the best number of
+/// probes, has a false-positive rate of at most `rate`. Returns 0 if `rate` is 1 or more. Returns
+/// `None` if `rate` is not above 0, or if no 64-bit number of bits suffices.
 ///
 /// ```
 /// use minikv::filter::math::smallest_bits;

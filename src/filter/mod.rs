@@ -1,10 +1,11 @@
 //! Filters: compact summaries of a set of keys that let a lookup skip reading a data block.
 //!
-//! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's. A
-//! table's filter block (`block`) holds one filter per 2 KiB of data-block offset. Filters hold
-//! user keys: the table builder strips the trailer of internal keys. `whole_table` is one filter
-//! over all keys of a table, and `prefix` one over their prefixes; `keyspace` lets each keyspace
-//! have its own prefixes. [`math`] predicts false-positive rates.
+//! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's kind.
+//! A table's filter block (`block`) has one filter for each 2 KiB range of data-block offsets.
+//! Filters are built from user keys: the table builder removes the trailers of internal keys.
+//! `whole_table` is a filter over all keys of a table, and `prefix` is a filter over the prefixes
+//! of these keys; `keyspace` lets each keyspace have its own prefixes. [`math`] predicts
+//! false-positive rates.
 
 pub(crate) mod block;
 pub(crate) mod bloom;

@@ -1,10 +1,10 @@
-//! The interface of a kind of filter, and an adapter that hides sequence numbers from it.
+//! The interface of a kind of filter, and an adapter for filters that were found under an alias.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A kind of filter. It has a name, because a reader uses a filter only if it knows the filter's
-/// name.
+/// A kind of filter. A policy has a name, because a reader uses a filter only if it knows the
+/// filter's name.
 pub trait FilterPolicy: Send + Sync + Debug + 'static {
     /// Returns the name on disk, such as `leveldb.BuiltinBloomFilter2`. Change it when the encoding
     /// changes.
@@ -15,8 +15,8 @@ pub trait FilterPolicy: Send + Sync + Debug + 'static {
         &[]
     }
 
-    /// Like [`may_match`](FilterPolicy::may_match), for a filter found under an alias, which may
-    /// have been built slightly differently.
+    /// Does the same as [`may_match`](FilterPolicy::may_match), but for a filter found under an
+    /// alias, which may have been built slightly differently.
     fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
         self.may_match(key, filter)
     }
@@ -25,11 +25,13 @@ pub trait FilterPolicy: Send + Sync + Debug + 'static {
     fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>);
 
     /// Returns whether `key` may be among the keys that `filter` was built from. Must never return
-    /// false for one of those keys; returns true for a filter that is damaged or unknown.
+    /// false for one of these keys. Should return true for every key if the filter is damaged or
+    /// unknown.
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool;
 
-    /// Returns a builder that takes one key at a time and keeps as little of each key as possible.
-    /// Its filters are byte for byte those of [`FilterPolicy::create`].
+    /// Returns a builder to which keys are added one at a time, and which stores as little of each
+    /// key as possible. Its filters are byte for byte the same as those of
+    /// [`FilterPolicy::create`].
     fn generator(&self) -> Box<dyn FilterGenerator>;
 }
 
@@ -41,7 +43,7 @@ pub trait FilterGenerator: Send + Debug {
     /// Returns whether no key was added to the current filter.
     fn is_empty(&self) -> bool;
 
-    /// Appends the current filter to `dst` and starts the next.
+    /// Appends the current filter to `dst` and starts the next filter.
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 
@@ -88,7 +90,7 @@ mod tests {
         assert!(alias.may_match(b"key", &made) && !made.is_empty());
     }
 
-    /// A policy that stores its last key.
+    /// A policy whose filter is a copy of the last key.
     #[derive(Debug)]
     struct LastKey;
 

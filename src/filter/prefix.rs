@@ -1,23 +1,23 @@
 //! Prefixes of keys, which let a scan of one prefix skip whole tables.
 //!
-//! A table written with a [`PrefixExtractor`] has a filter over the prefixes of its keys, in
-//! addition to the filter over the keys. This prefix filter has the format of
-//! [`crate::filter::whole_table`] and the name [`PREFIX_FILTER_NAME`] followed by the extractor's
-//! name. It leaves out keys without a prefix.
+//! A table written with a [`PrefixExtractor`] has a prefix filter, built from the prefixes of its
+//! keys, in addition to the filter over the keys. Keys without a prefix are not in the prefix
+//! filter. The filter has the format of [`crate::filter::whole_table`], and its name is
+//! [`PREFIX_FILTER_NAME`] followed by the extractor's name.
 
 use std::fmt::Debug;
 use std::ops::Bound;
 
 use crate::base::prefix::common_prefix;
 
-/// First part of a prefix filter's name in the metaindex. The extractor's name follows.
+/// First part of a prefix filter's name in the metaindex. The extractor's name follows this part.
 pub(crate) const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse.";
 
 /// Maps keys to their prefixes.
 ///
-/// Scans rely on one law: if `prefix(key)` is `Some(p)`, it is also `Some(p)` for every longer key
-/// that starts with `key`. "The first four bytes, if there are four" satisfies it; "up to four
-/// bytes" does not, and scans would miss entries.
+/// Scans rely on one law: if `prefix(key)` is `Some(p)`, then `prefix(longer)` is also `Some(p)`
+/// for every `longer` that starts with `key`. The rule "the first four bytes, if there are four"
+/// satisfies this law. The rule "up to four bytes" does not, and scans would miss entries.
 ///
 /// ```
 /// use minikv::{DelimitedPrefix, PrefixExtractor};
@@ -27,11 +27,11 @@ pub(crate) const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse
 /// assert_eq!(until_slash.prefix(b"user"), None);
 /// ```
 pub trait PrefixExtractor: Send + Sync + Debug + 'static {
-    /// Returns the extractor's name, which is on disk. Change it whenever the prefix of any key
-    /// changes: a filter is queried only under the name it was written with.
+    /// Returns the extractor's name, which is stored on disk. Change the name whenever the prefix
+    /// of any key changes: a filter is queried only if it has the current name.
     fn name(&self) -> &str;
 
-    /// Returns the prefix of `key`, if it has one.
+    /// Returns the prefix of `key`, if the key has one.
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
 }
 
@@ -85,8 +85,8 @@ impl PrefixExtractor for DelimitedPrefix {
     }
 }
 
-/// Returns the prefix that all keys of a range have in common, for byte order; `None` if their
-/// prefixes may differ.
+/// Returns the prefix that all keys of a range share under byte order; `None` if the keys may have
+/// different prefixes.
 pub(crate) fn prefix_of_range<'k>(
     extractor: &dyn PrefixExtractor,
     lower: Bound<&'k [u8]>,
@@ -95,12 +95,12 @@ pub(crate) fn prefix_of_range<'k>(
     let (Bound::Included(from) | Bound::Excluded(from)) = lower else { return None };
     let (Bound::Included(to) | Bound::Excluded(to)) = upper else { return None };
     let common = common_prefix(from, to);
-    // Every key between two keys with a common prefix has that prefix, too.
+    // Every key between two keys with a common prefix also has that prefix.
     if let Some(prefix) = extractor.prefix(&from[..common]) {
         return Some(prefix);
     }
     // The range from "a" (inclusive) to "b" (exclusive) contains every key that starts with "a".
-    // That is the usual way to scan a prefix.
+    // Scans of one prefix usually have such a range.
     let ends_before = matches!(upper, Bound::Excluded(_))
         && to.len() == common + 1
         && from.get(common).is_some_and(|&byte| byte.checked_add(1) == Some(to[common]));
@@ -158,8 +158,8 @@ mod tests {
         assert_eq!(of(&delimited, Included("a"), Excluded("b")), None);
     }
 
-    /// Checks, with short keys of few letters, that every key of a range has the prefix that the
-    /// function returns for the range.
+    /// Checks that every key of a range has the prefix that `prefix_of_range` returns for the
+    /// range. Uses short keys made of few letters.
     #[test]
     fn every_key_of_such_a_range_has_its_prefix() {
         let mut keys = vec![Vec::new()];

@@ -1,5 +1,5 @@
-//! The whole-table filter: one filter over all user keys of a table. Specific to minikv, not
-//! LevelDB's. On-disk format: do not change.
+//! The whole-table filter: one filter over all user keys of a table. Specific to minikv; LevelDB
+//! does not have it. On-disk format: do not change.
 //!
 //! ```text
 //! array: slots of `width` bits, lowest bits first, padded to whole bytes
@@ -26,12 +26,12 @@
 //! A key may be present if the xor of its three slots and its fingerprint is 0. An absent key is a
 //! false positive with probability `2^-width`. [`crate::filter::fuse`] builds the array.
 //!
-//! A filter of no keys is an empty array followed by zeros, and matches nothing. Bytes with any
-//! other layout match everything.
+//! A filter of no keys is an empty array followed by zeros, and matches no key. Bytes with any
+//! other layout match every key.
 //!
-//! The filter is an uncompressed meta block of its own, named [`TABLE_FILTER_NAME`] in the
+//! The filter is stored in an uncompressed meta block, named [`TABLE_FILTER_NAME`] in the
 //! metaindex. A prefix filter ([`crate::filter::prefix`]) has the same format under another name.
-//! LevelDB looks up only its own filter's name in the metaindex and ignores these.
+//! LevelDB looks up only the name of its own filter in the metaindex and ignores other names.
 //! `docs/filters-compared.md` has the measurements behind the choice of this kind of filter.
 
 use bytes::Bytes;
@@ -42,27 +42,28 @@ use crate::filter::fuse::{
 };
 use crate::format::coding::{get_fixed32, get_fixed64};
 
-/// Name of a whole-table filter in the metaindex. Another version or kind gets another name;
-/// readers that do not know a name read the table without the filter.
+/// Name of a whole-table filter in the metaindex. Another version or kind of filter must have
+/// another name. Readers that do not know a name read the table without the filter.
 pub const TABLE_FILTER_NAME: &str = "minikv.table-filter.v1.binary-fuse";
 
-/// Largest number of bits per key. More bits would not lower the rate, because of `MAX_WIDTH`.
+/// Largest number of bits per key. More bits would not lower the false-positive rate, because of
+/// `MAX_WIDTH`.
 pub const MAX_BITS_PER_KEY: u32 = 64;
 
-/// Largest width of a slot, in bits. A slot is read with one load of eight bytes and may start at
-/// any bit of the first byte.
+/// Largest width of a slot, in bits. A slot is read with one load of eight bytes, and can start at
+/// any bit of the first of these bytes.
 const MAX_WIDTH: u32 = 57;
 
 const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
 
 /// Returns the width of the fingerprints, in bits, that `bits_per_key` (1 to 64) allows in a table
-/// of 20,000 keys, which has 1.23 slots per key. Smaller tables have more slots per key, larger
-/// ones fewer.
+/// of 20,000 keys, whose filter has 1.23 slots per key. Filters of smaller tables have more slots
+/// per key, and those of larger tables have fewer.
 pub fn fingerprint_bits(bits_per_key: u32) -> u32 {
     (bits_per_key * 100 / 123).max(1)
 }
 
-/// Returns the width of the slots of a filter of `keys` keys.
+/// Returns the width, in bits, of the slots of a filter with `keys` keys and `slots` slots.
 fn width(keys: u64, slots: u64, bits_per_key: u32) -> u32 {
     let paid_for = u64::from(bits_per_key) * keys / slots;
     (paid_for as u32).max(fingerprint_bits(bits_per_key)).min(MAX_WIDTH)
@@ -78,7 +79,7 @@ pub(crate) fn filter_size(keys: u64, bits_per_key: u32) -> (u64, u32) {
     ((slots * u64::from(width)).div_ceil(8) + TAIL_BYTES as u64, width)
 }
 
-/// Collects the keys of a table, eight bytes each, and builds their filter.
+/// Collects the hashes of a table's keys, eight bytes each, and builds the table's filter.
 #[derive(Debug)]
 pub struct TableFilterBuilder {
     bits_per_key: u32,
@@ -86,14 +87,15 @@ pub struct TableFilterBuilder {
 }
 
 impl TableFilterBuilder {
-    /// Creates a builder of a filter of `bits_per_key` bits per key, clamped to 1 to 64. Small
-    /// tables take more bits per key, so that their false-positive rate is no worse.
+    /// Creates a builder of a filter of `bits_per_key` bits per key, clamped to the range 1 to 64.
+    /// Filters of small tables take more bits per key, so that their false-positive rate is not
+    /// higher.
     pub fn new(bits_per_key: u32) -> TableFilterBuilder {
         let bits_per_key = bits_per_key.clamp(1, MAX_BITS_PER_KEY);
         TableFilterBuilder { bits_per_key, hashes: Vec::new() }
     }
 
-    /// Adds a key. Immediate repetitions of a key count once.
+    /// Adds a key. A key that is added several times in a row counts once.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         self.add_hash(key_hash(key));
@@ -107,14 +109,14 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Returns the filter's bytes, without a block trailer. Takes about thirty bytes of memory per
-    /// key while it runs.
+    /// Returns the filter's bytes, without a block trailer. During the call, it takes about thirty
+    /// bytes of memory per key.
     pub fn finish(self) -> Vec<u8> {
         if self.hashes.is_empty() {
             return vec![0; TAIL_BYTES];
         }
         let Some(Solution { geometry, array, keys }) = fuse::solve(self.hashes) else {
-            // Readers treat an empty block as unknown, and then every key may match.
+            // Readers treat an empty block as an unknown filter, so every key may match.
             return Vec::new();
         };
         let width = width(keys, geometry.slots(), self.bits_per_key);
@@ -200,8 +202,8 @@ impl TableFilter {
         self.may_match_hash(key_hash(key))
     }
 
-    /// Returns a slot in the lowest `width` bits of the result; the bits above belong to other
-    /// slots. Thanks to the fields after the array, eight bytes can be loaded at the start of every
+    /// Returns a slot in the lowest `width` bits of the result; the higher bits belong to other
+    /// slots. Because fields follow the array, eight bytes can be loaded from the start of any
     /// slot.
     #[inline]
     fn slot(&self, slot: u64) -> u64 {
@@ -286,9 +288,9 @@ mod tests {
         assert_eq!(build(10, [b"k".to_vec()].into_iter()), expected);
     }
 
-    /// A filter of several hundred keys covers every part of the layout. If this test fails,
-    /// existing filters can no longer be read: bytes on disk must not change, and a new encoding
-    /// needs a new name.
+    /// Checks the bytes of a filter of several hundred keys, which covers every part of the layout.
+    /// If this test fails, existing filters can no longer be read: bytes on disk must not change,
+    /// and a new encoding needs a new name.
     #[test]
     fn bytes_on_disk_stay() {
         let bytes = build(12, (0..300).map(|i| key(0, i)));
@@ -317,8 +319,8 @@ mod tests {
         }
     }
 
-    /// Asserts that the number of wrong answers agrees with the theory's rate; a correct filter
-    /// fails this about once in 30,000 runs.
+    /// Asserts that the number of wrong answers agrees with the theoretical rate. A correct filter
+    /// fails this check about once in 30,000 runs.
     fn assert_rate(wrong: u64, lookups: u64, rate: f64) {
         let expected = lookups as f64 * rate;
         let deviation = (expected * (1.0 - rate)).sqrt();

@@ -26,7 +26,8 @@ const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 
 /// Operations that are applied atomically, in the order they were added.
 ///
-/// A key or a value may be up to 3 GiB - 1 byte long. Writing a batch with a longer one fails.
+/// A key or a value may be up to 3 GiB - 1 byte long. Writing a batch with a longer key or value
+/// fails.
 ///
 /// ```
 /// use minikv::WriteBatch;
@@ -116,13 +117,13 @@ impl WriteBatch {
         decode_ops(self.contents())
     }
 
-    /// Returns the sequence number of the first operation; 0 until the engine assigns one.
+    /// Returns the sequence number of the first operation; 0 until the engine assigns a number.
     pub fn sequence(&self) -> SeqNo {
         get_fixed64(self.contents(), 0).unwrap_or(0)
     }
 
-    /// Sets the sequence number of the first operation. The following operations take the following
-    /// numbers.
+    /// Sets the sequence number of the first operation. The numbers of the later operations follow
+    /// without gaps.
     pub(crate) fn set_sequence(&mut self, seq: SeqNo) {
         self.reserve(0);
         self.contents[..COUNT_OFFSET].copy_from_slice(&seq.to_le_bytes());
@@ -137,7 +138,7 @@ impl WriteBatch {
     ///
     /// # Errors
     /// Corruption, if the encoding is cut short or its count of operations is wrong; unsupported,
-    /// if it holds an operation that this build does not know.
+    /// if the batch contains an operation that this build does not know.
     pub fn from_contents(contents: impl Into<Vec<u8>>) -> Result<WriteBatch> {
         let contents = contents.into();
         decode_ops(&contents).try_for_each(|op| op.map(drop))?;
@@ -147,7 +148,8 @@ impl WriteBatch {
     /// Checks that the batch can be written.
     ///
     /// # Errors
-    /// Invalid argument, if a key or value in it is too long, or if it has too many operations.
+    /// Invalid argument, if a key or value in the batch is too long, or if the batch has too many
+    /// operations.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.invalid {
             Some(what) => Err(Error::invalid(what.clone())),
@@ -174,7 +176,7 @@ impl WriteBatch {
         self.contents.push(kind as u8);
     }
 
-    /// Reserves room for `bytes` more bytes, and adds the header if there is none yet.
+    /// Reserves room for `bytes` more bytes, and adds the header if the batch has none yet.
     fn reserve(&mut self, bytes: usize) {
         if self.contents.is_empty() {
             self.contents.reserve(HEADER_BYTES.saturating_add(bytes));
@@ -243,8 +245,8 @@ impl<'a> BatchOp<'a> {
     }
 }
 
-/// Decodes the header of an encoded batch. Returns the sequence number of the first operation and
-/// the stated count of operations.
+/// Decodes the header of an encoded batch. Returns the sequence number of the first operation, and
+/// the number of operations that the header states.
 ///
 /// # Errors
 /// Corruption, if `contents` is shorter than a header or a sequence number would exceed 56 bits.
@@ -260,9 +262,9 @@ pub fn decode_header(contents: &[u8]) -> Result<(SeqNo, u32)> {
     Ok((seq, count))
 }
 
-/// Returns an iterator over the operations of an encoded batch, borrowed from `contents`. The
-/// iterator ends after the first error. A count that does not match the header's is an error, too.
-/// Offsets in errors are relative to `contents`.
+/// Returns an iterator over the operations of an encoded batch, which borrows from `contents`. The
+/// iterator ends after the first error. It also returns an error if the number of operations
+/// differs from the count in the header. Offsets in errors are relative to `contents`.
 pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     let operations = Decoder::new(contents.get(HEADER_BYTES..).unwrap_or(&[]));
     match decode_header(contents) {
@@ -284,7 +286,7 @@ pub struct BatchOps<'a> {
 #[derive(Clone, Debug)]
 enum State {
     Going,
-    /// The header is malformed; the iterator will return this error.
+    /// The header is malformed, and the iterator's next item is this error.
     Failed(Error),
     Done,
 }
@@ -362,7 +364,7 @@ mod tests {
         let value = [7; 1000];
         let mut batch = WriteBatch::new();
         batch.put(b"key", value);
-        // The tag, and two lengths of at most five bytes.
+        // One byte for the tag, and up to five bytes for each of the two lengths.
         assert_eq!(batch.contents.capacity(), HEADER_BYTES + 1 + 3 + 5 + 1000 + 5);
         let mut batch = WriteBatch::new();
         batch.delete(value);

@@ -9,17 +9,18 @@
 //!   00 02 01 61 62 31   01 01 01 63 32   00 00 00 00   01 00 00 00
 //! ```
 //!
-//! `shared` is the length of the prefix shared with the previous key. At every
-//! `restart_interval`-th entry it is 0 and the entry's offset is recorded as a restart point; a
-//! binary search reads only these. Defined by LevelDB's `table/block_builder.cc`.
+//! `shared` is the length of the prefix shared with the previous key. For the first of every
+//! `restart_interval` entries, `shared` is 0 and the entry's offset is recorded as a restart point.
+//! A binary search reads only the entries at restart points. Defined by LevelDB's
+//! `table/block_builder.cc`.
 
 use crate::base::prefix::common_prefix;
 use crate::format::coding::put_varint32;
 
 /// Encodes sorted entries as a block.
 ///
-/// Call order: `add` any number of times, `finish`, `reset`, and so on. Entries must be added in
-/// order; the builder knows no comparator and does not check.
+/// Call order: `add` any number of times, `finish`, `reset`, then the next block. Entries must be
+/// added in order; the builder has no comparator and does not check the order.
 #[derive(Debug)]
 pub struct BlockBuilder {
     buffer: Vec<u8>,
@@ -30,7 +31,7 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Creates a builder that stores a full key every `restart_interval` entries (at least 1).
+    /// Creates a builder that stores a full key for one in `restart_interval` (at least 1) entries.
     pub fn new(restart_interval: usize) -> BlockBuilder {
         BlockBuilder {
             buffer: Vec::new(),

@@ -40,8 +40,8 @@ pub fn put_slice(dst: &mut Vec<u8>, slice: &[u8]) {
     dst.extend_from_slice(slice);
 }
 
-/// Decodes the varint32 at the start of `src`. Returns the value and the number of bytes read, or
-/// `None` if `src` ends too soon or the value does not fit in 32 bits.
+/// Decodes the varint32 at the start of `src`. Returns the value and the number of bytes read.
+/// Returns `None` if `src` ends inside the varint, or if the value does not fit in 32 bits.
 #[inline]
 pub fn get_varint32(src: &[u8]) -> Option<(u32, usize)> {
     match src.first() {
@@ -64,8 +64,8 @@ fn get_varint32_slow(src: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// Decodes the varint64 at the start of `src`. Returns the value and the number of bytes read, or
-/// `None` if `src` ends too soon or the value does not fit in 64 bits.
+/// Decodes the varint64 at the start of `src`. Returns the value and the number of bytes read.
+/// Returns `None` if `src` ends inside the varint, or if the value does not fit in 64 bits.
 #[inline]
 pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
@@ -95,8 +95,8 @@ pub fn get_fixed64(src: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// A position in a byte slice that advances as values are decoded. Errors carry the offset in the
-/// slice.
+/// A position in a byte slice that advances as values are decoded. Errors contain the position at
+/// which decoding failed.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     src: &'a [u8],
@@ -167,7 +167,7 @@ impl<'a> Decoder<'a> {
 mod tests {
     use super::*;
 
-    /// Returns the number of bytes `value` takes as a varint.
+    /// Returns the number of bytes that `value` takes as a varint.
     fn varint_len(value: u64) -> usize {
         (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
     }

@@ -1,4 +1,4 @@
-//! Block compression. The ids are on disk: do not change.
+//! Block compression. The ids are stored on disk: do not change them.
 //!
 //! ```text
 //! id 0   uncompressed
@@ -7,21 +7,21 @@
 //! id 4   raw deflate (RFC 1951), in Minecraft
 //! ```
 //!
-//! The compressed form is stored only if it saves more than an eighth. Defined by LevelDB's
-//! `include/leveldb/options.h` and `table/table_builder.cc`, and for Minecraft by
-//! `zlib_compressor.h` of Mojang's LevelDB. The two methods of id 2 are distinguished by their
-//! first bytes ([`is_zlib`]). Other engines use the ids above 1 for other methods (in RocksDB zstd
-//! is 7).
+//! The compressed form is stored only if it is smaller than the original by more than an eighth.
+//! Defined by LevelDB's `include/leveldb/options.h` and `table/table_builder.cc`, and for Minecraft
+//! by `zlib_compressor.h` of Mojang's LevelDB. The first bytes of a block show which of the two
+//! methods of id 2 was used ([`is_zlib`]). Other engines use the ids above 1 for other methods (in
+//! RocksDB, zstd has the id 7).
 
 use crate::base::{Error, Result};
 
-/// The method by which the blocks of a table are compressed.
+/// The method for compressing the blocks of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
     /// No compression.
     None,
-    /// Snappy, for blocks where it saves more than an eighth, as in LevelDB.
+    /// Snappy, for blocks where compression saves more than an eighth, as in LevelDB.
     #[default]
     Snappy,
     /// zstd at the given level. LevelDB 1.23 and older cannot read such tables.
@@ -46,7 +46,7 @@ pub const ID_ZSTD_OR_ZLIB: u8 = 2;
 /// Id of a block compressed with raw deflate.
 pub const ID_DEFLATE: u8 = 4;
 
-/// The method by which a stored block is compressed, whether this build can decompress it or not.
+/// The compression method of a stored block, which this build may or may not be able to decompress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// No compression.
@@ -90,10 +90,10 @@ impl Method {
     }
 }
 
-/// Upper bound of snappy's compression ratio: a copy of 64 bytes takes three bytes.
+/// Upper bound of snappy's compression ratio: a copy of up to 64 bytes is encoded in three bytes.
 const SNAPPY_MAX_RATIO: usize = 22;
 
-/// Compresses blocks one after another, reusing its tables and buffers.
+/// Compresses blocks one after another. Reuses its tables and buffers.
 pub struct Compressor {
     kind: Compression,
     snappy: snap::raw::Encoder,
@@ -131,8 +131,8 @@ impl Compressor {
         }
     }
 
-    /// Returns the bytes to store for `raw` and their compression id: `raw` itself unless
-    /// compression saves more than an eighth.
+    /// Returns the bytes to store for `raw`, and their compression id. Returns `raw` itself if
+    /// compression saves no more than an eighth of its length.
     pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (&'a [u8], u8) {
         let (len, id) = match self.kind {
             Compression::None => (None, ID_NONE),
@@ -166,7 +166,8 @@ impl Compressor {
         self.zstd.as_mut()?.compress_to_buffer(raw, &mut self.out[..]).ok()
     }
 
-    /// Compresses `raw` if its compressed form is not longer.
+    /// Compresses `raw`. Returns the compressed length, or `None` if the output does not fit in the
+    /// buffer, which is at least as long as `raw`.
     #[cfg(feature = "zlib")]
     fn compress_deflate(&mut self, raw: &[u8]) -> Option<usize> {
         self.out.resize(raw.len().max(self.out.len()), 0);
@@ -185,9 +186,9 @@ fn deflate(level: u32, has_header: bool) -> flate2::Compress {
     flate2::Compress::new(flate2::Compression::new(level.min(9)), has_header)
 }
 
-/// Returns whether a block that was stored with id 2 is compressed with zlib, and not with zstd: a
-/// zlib header names the method 8 and is a multiple of 31, which the first bytes of a zstd frame
-/// are not.
+/// Returns whether a block that was stored with id 2 is compressed with zlib rather than zstd. The
+/// first two bytes of zlib data name the method 8 and are, as a big-endian number, a multiple of
+/// 31. The first two bytes of a zstd frame are not a multiple of 31.
 pub fn is_zlib(stored: &[u8]) -> bool {
     match stored {
         [first, second, ..] => {
@@ -197,13 +198,14 @@ pub fn is_zlib(stored: &[u8]) -> bool {
     }
 }
 
-/// Decompresses a block stored with `method`, which must not be [`Method::None`], into a reusable
-/// buffer. Returns the block's length in `raw`, which may be longer; `raw` grows if it is too
-/// short, but never beyond what the input can decompress to.
+/// Decompresses a block stored with `method`, which must not be [`Method::None`], into the reusable
+/// buffer `raw`. Returns the length of the block, which is at the start of `raw`; `raw` may be
+/// longer. `raw` grows if it is too short, but never beyond the size to which the input can
+/// decompress.
 ///
 /// # Errors
-/// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not have the
-/// method.
+/// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not include
+/// the method.
 pub fn decompress_into(method: Method, stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     match method {
         Method::Snappy => decompress_snappy(stored, raw),
@@ -265,8 +267,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
 }
 
 /// Returns the contents of a zstd frame. zstd can expand its input tens of thousands of times, so
-/// its maximum ratio is not a useful bound. A stated length within `TRUSTED_RATIO`, which ordinary
-/// data reaches, is allocated at once; beyond that, memory grows only with the actual output.
+/// its maximum ratio is not a useful limit on memory. If the frame states a length within
+/// `TRUSTED_RATIO`, which is enough for ordinary data, that much memory is allocated at once.
+/// Beyond it, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;
@@ -377,7 +380,7 @@ mod tests {
         }
     }
 
-    /// The bytes are those of Python's `zlib.compress(b"minecraft" * 9)` and of
+    /// Checks data compressed by Python: by `zlib.compress(b"minecraft" * 9)` and by
     /// `zlib.compressobj(wbits=-15)`.
     #[cfg(feature = "zlib")]
     #[test]
@@ -394,9 +397,9 @@ mod tests {
         assert!(error.to_string().contains("bytes after its end"), "{error}");
     }
 
-    /// A fork of goleveldb for Minecraft's worlds compresses every block, even where that saves
-    /// nothing, and flushes a zlib stream before it ends it. The bytes are those of Go's
-    /// `compress/zlib` (Write, Flush, Close) and `compress/flate` (Write, Close).
+    /// Checks data compressed by Go: by `compress/zlib` (Write, Flush, Close) and by
+    /// `compress/flate` (Write, Close). A fork of goleveldb for Minecraft's worlds compresses every
+    /// block, even if that saves nothing, and flushes each zlib stream before it ends the stream.
     #[cfg(feature = "zlib")]
     #[test]
     fn what_forks_of_goleveldb_deflated_is_read() {
@@ -420,7 +423,8 @@ mod tests {
 
     #[test]
     fn zlib_and_zstd_are_told_apart() {
-        // The headers that zlib writes with windows of 256 bytes to 32 KiB, at its four levels.
+        // Try the headers that zlib writes, with windows of 256 bytes to 32 KiB and at its four
+        // levels.
         for window in 0..8u8 {
             for level in 0..4u8 {
                 let first = window << 4 | 8;

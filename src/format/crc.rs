@@ -1,7 +1,7 @@
 //! Masked CRC-32C. On-disk format: do not change.
 //!
-//! The CRC of a string that contains CRCs is a poor checksum, so LevelDB stores them masked:
-//! rotated right by 15 bits, plus a constant. Defined by LevelDB's `util/crc32c.h`.
+//! The CRC of a string that contains CRCs is a poor checksum, so LevelDB stores each CRC masked:
+//! rotated right by 15 bits, with a constant added. Defined by LevelDB's `util/crc32c.h`.
 
 const MASK_DELTA: u32 = 0xa282_ead8;
 

@@ -43,17 +43,17 @@ pub struct VersionEdit {
     pub comparator: Option<String>,
     /// Number of the oldest log with records that are not in tables.
     pub log_number: Option<u64>,
-    /// Number of an older log that is still needed; 0 for none.
+    /// Number of an older log that is still needed; 0 if no older log is needed.
     pub prev_log_number: Option<u64>,
     /// Smallest file number not yet assigned.
     pub next_file_number: Option<u64>,
-    /// A sequence number that no write stored in a table exceeds.
+    /// A sequence number that is not below the number of any write stored in a table.
     pub last_seq: Option<SeqNo>,
-    /// Level, and the largest internal key of the last compaction's input at that level.
+    /// A level, and the largest internal key of the last compaction's input at that level.
     pub compact_pointers: Vec<(usize, Vec<u8>)>,
-    /// Level and number of each table removed. LevelDB writes them in ascending order.
+    /// The level and number of each removed table. LevelDB writes them in ascending order.
     pub deleted_files: Vec<(usize, u64)>,
-    /// Tables added.
+    /// The added tables.
     pub new_files: Vec<NewFile>,
 }
 
@@ -73,7 +73,7 @@ pub struct NewFile {
 }
 
 impl VersionEdit {
-    /// Appends the encoded edit to `dst`. Lists keep their order.
+    /// Appends the encoded edit to `dst`. Keeps the order of the lists.
     pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
         if let Some(name) = &self.comparator {
             put_varint32(dst, COMPARATOR);
@@ -107,7 +107,8 @@ impl VersionEdit {
         }
     }
 
-    /// Decodes an edit. If a single-valued field occurs twice, the last one counts, as in LevelDB.
+    /// Decodes an edit. If a single-valued field occurs twice, the second value is used, as in
+    /// LevelDB.
     ///
     /// # Errors
     /// Unsupported, for an unknown tag. Corruption, for a truncated field, a level out of range, a

@@ -11,8 +11,8 @@
 //! last: fixed64 | entries: fixed64
 //! ```
 //!
-//! An expiry is a number of milliseconds since the Unix epoch. The entry has expired when the clock
-//! shows that time. [`NEVER`] stands for no expiry.
+//! An expiry is a number of milliseconds since the Unix epoch. The entry has expired once the clock
+//! has reached that time. [`NEVER`] means that the entry does not expire.
 //!
 //! The meta block has the name [`EXPIRY_NAME`] in the metaindex. `last` is the time at which all
 //! entries of the table except tombstones have expired, or [`NEVER`]; `entries` is the number of
@@ -31,12 +31,13 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// Length of an expiry, in bytes.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 
-/// Returns `value` as it is stored with an expiry.
+/// Returns the form in which `value` is stored with `expiry`.
 pub(crate) fn with_expiry(value: &[u8], expiry: u64) -> Vec<u8> {
     [value, &expiry.to_le_bytes()].concat()
 }
 
-/// Returns the value and the expiry of a stored value; `None` if it is too short.
+/// Returns the value and the expiry of a stored value; `None` if `stored` is too short for an
+/// expiry.
 #[inline]
 pub(crate) fn split_expiry(stored: &[u8]) -> Option<(&[u8], u64)> {
     let (value, expiry) = stored.split_last_chunk::<EXPIRY_BYTES>()?;
@@ -49,12 +50,13 @@ pub(crate) fn has_expired(expiry: u64, now: u64) -> bool {
     expiry != NEVER && expiry <= now
 }
 
-/// The expiry of a table's entries.
+/// Summary of the expiries of a table's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableExpiry {
-    /// Time at which all entries but tombstones have expired; [`NEVER`] if one never does.
+    /// Time at which all entries except tombstones have expired; [`NEVER`] if any of them never
+    /// expires.
     pub last: u64,
-    /// Number of entries with an expiry; not 0.
+    /// Number of entries with an expiry. At least 1.
     pub entries: u64,
 }
 

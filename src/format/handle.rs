@@ -46,19 +46,20 @@ impl BlockHandle {
     /// Decodes the next handle from `decoder`.
     ///
     /// # Errors
-    /// Corruption, if the bytes end too soon.
+    /// Corruption, if the bytes end inside the handle.
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<BlockHandle> {
         let offset = decoder.varint64("block handle offset")?;
         let size = decoder.varint64("block handle size")?;
         Ok(BlockHandle { offset, size })
     }
 
-    /// Returns the offset just past the block's trailer, or `None` if it overflows 64 bits.
+    /// Returns the offset just past the block's trailer, or `None` if the offset overflows 64 bits.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.size)?.checked_add(BLOCK_TRAILER_BYTES as u64)
     }
 
-    /// Returns this handle if its block ends before the footer of a table of `file_bytes` bytes.
+    /// Returns this handle, after checking that its block ends before the footer of a table of
+    /// `file_bytes` bytes.
     ///
     /// # Errors
     /// Corruption, at the handle's offset, if the block does not fit.
@@ -78,8 +79,8 @@ impl BlockHandle {
 /// The footer of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
-    /// Handle of the metaindex block, which maps names of meta blocks (such as the filter) to
-    /// handles.
+    /// Handle of the metaindex block, which maps names of meta blocks, such as the filter block, to
+    /// their handles.
     pub metaindex: BlockHandle,
     /// Handle of the index block, which maps separators to handles of data blocks.
     pub index: BlockHandle,
@@ -121,7 +122,7 @@ impl Footer {
     }
 }
 
-/// Returns the trailer of a block stored as `stored` with the compression `id`.
+/// Returns the trailer of a block whose stored bytes are `stored` and whose compression id is `id`.
 pub fn block_trailer(stored: &[u8], id: u8) -> [u8; BLOCK_TRAILER_BYTES] {
     let mut trailer = [id, 0, 0, 0, 0];
     let crc = crc::mask(crc::extend(crc::value(stored), &[id]));

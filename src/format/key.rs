@@ -1,4 +1,4 @@
-//! Internal keys, by which memtables and tables are sorted. On-disk format: do not change.
+//! Internal keys: the sort keys of memtables and tables. On-disk format: do not change.
 //!
 //! ```text
 //! user key ......... | 8 bytes little-endian: sequence << 8 | kind
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Order: user key ascending, then sequence descending, then kind descending, so that a seek to
-//! `(key, snapshot, Value)` lands on the newest version visible to the snapshot. Defined by
+//! `(key, snapshot, Value)` finds the newest version that is visible to the snapshot. Defined by
 //! LevelDB's `db/dbformat.h`.
 
 use std::any::Any;
@@ -22,8 +22,8 @@ pub type SeqNo = u64;
 /// Largest sequence number.
 pub(crate) const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
 
-/// Maximum length of a key, and of a value, in bytes: 3 GiB - 1. This leaves 1 GiB of the 32-bit
-/// lengths and offsets in a block for the rest of the block.
+/// Maximum length of a key or a value, in bytes: 3 GiB - 1. Lengths and offsets in a block have 32
+/// bits, so this leaves 1 GiB for the rest of the block.
 pub(crate) const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
 
 /// Length of the trailer after the user key in an internal key, in bytes.
@@ -42,12 +42,12 @@ pub enum KeyKind {
     Value = 1,
 }
 
-/// The kind used in seek keys: the largest, so that a seek key sorts before every entry with its
-/// sequence number.
+/// The kind used in seek keys. It is the largest kind, so that a seek key sorts before every entry
+/// with the same user key and sequence number.
 pub const KIND_FOR_SEEK: KeyKind = KeyKind::Value;
 
 impl KeyKind {
-    /// Returns the kind with this number on disk, or `None` if there is none.
+    /// Returns the kind with this number on disk, or `None` for an unknown number.
     #[inline]
     pub(crate) fn from_u8(byte: u8) -> Option<KeyKind> {
         match byte {
@@ -85,7 +85,7 @@ pub fn user_key(internal_key: &[u8]) -> &[u8] {
     &internal_key[..internal_key.len().saturating_sub(TRAILER_BYTES)]
 }
 
-/// Returns the trailer of an internal key as a number; 0 if `internal_key` is shorter than one.
+/// Returns the trailer of an internal key as a number; 0 if the key is shorter than a trailer.
 #[inline]
 pub(crate) fn trailer(internal_key: &[u8]) -> u64 {
     get_fixed64(internal_key, internal_key.len().wrapping_sub(TRAILER_BYTES)).unwrap_or(0)
@@ -170,7 +170,7 @@ pub struct InternalComparator {
 }
 
 impl InternalComparator {
-    /// Creates the order of internal keys whose user keys `comparator` orders.
+    /// Creates the order of internal keys in which `comparator` orders the user keys.
     pub fn new(comparator: Arc<dyn Comparator>) -> InternalComparator {
         InternalComparator { user: UserComparator::new(comparator) }
     }
@@ -188,15 +188,15 @@ impl InternalComparator {
         self.user.compare(user_key(a), user_key(b)).then_with(|| trailer(b).cmp(&trailer(a)))
     }
 
-    /// Shortens the internal key `start` to one in `[start, limit)`, like LevelDB's
-    /// `InternalKeyComparator::FindShortestSeparator`. Index blocks hold the result.
+    /// Shortens the internal key `start` to a key in `[start, limit)`, like LevelDB's
+    /// `InternalKeyComparator::FindShortestSeparator`. Index blocks store the resulting keys.
     pub(crate) fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut shorter = user_key(start).to_vec();
         self.user.get().find_shortest_separator(&mut shorter, user_key(limit));
         self.take_if_shorter(start, shorter);
     }
 
-    /// Shortens the internal key `key` to one that is not less than it.
+    /// Shortens the internal key `key` to a key that is not less than the original.
     pub(crate) fn find_short_successor(&self, key: &mut Vec<u8>) {
         let mut shorter = user_key(key).to_vec();
         self.user.get().find_short_successor(&mut shorter);
@@ -213,13 +213,13 @@ impl InternalComparator {
     }
 }
 
-/// The order of a table's keys. The engine's tables hold internal keys; a table written on its own
-/// may hold plain keys.
+/// The order of a table's keys. The engine's tables contain internal keys; a table that was written
+/// without a database may contain plain user keys.
 #[derive(Clone, Debug)]
 pub enum KeyOrder {
     /// Internal keys.
     Internal(InternalComparator),
-    /// Plain keys, in user-key order.
+    /// Plain user keys.
     #[cfg_attr(not(any(test, feature = "internals")), expect(dead_code, reason = "for tests"))]
     User(UserComparator),
 }
@@ -243,8 +243,8 @@ impl KeyOrder {
         }
     }
 
-    /// Returns the user key of `key`: the part that filters are built from and that
-    /// [`KeyOrder::user`] orders.
+    /// Returns the user key of `key`. Filters are built from user keys, and [`KeyOrder::user`]
+    /// orders them.
     #[inline]
     pub fn user_key<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         match self {
@@ -261,7 +261,7 @@ impl KeyOrder {
         }
     }
 
-    /// Shortens `key` to a key that is not less than it.
+    /// Shortens `key` to a key that is not less than the original.
     pub(crate) fn find_short_successor(&self, key: &mut Vec<u8>) {
         match self {
             KeyOrder::Internal(order) => order.find_short_successor(key),

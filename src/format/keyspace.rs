@@ -7,13 +7,14 @@
 //! ff fe 6b 73 | 05 | 75 73 65 72 73 | 61 6e 6e
 //! ```
 //!
-//! The length comes before the name, so that no keyspace's prefix is the start of another's: the
-//! keys of one keyspace are neighbours in byte order, and are in the order of their last part. The
-//! first two bytes are not UTF-8, so all keys that are text come before the keys of keyspaces. A
-//! key that begins with the tag but is cut short belongs to no keyspace.
+//! The length comes before the name, so that the prefix of one keyspace is never the start of
+//! another's prefix. The keys of one keyspace are therefore neighbours in byte order, sorted by
+//! their last part. The first two bytes are not valid UTF-8 and sort after it, so all keys that are
+//! text come before the keys of keyspaces. A key that starts with the tag but is cut short belongs
+//! to no keyspace.
 //!
-//! Expiring keyspaces have the tag `ff fe 6b 74`, so that their entries are recognized by their
-//! keys. Their values end with an expiry ([`expiry`](crate::format::expiry)).
+//! Expiring keyspaces have the tag `ff fe 6b 74`, so that a key shows whether its entry can expire.
+//! The values in them end with an expiry ([`expiry`](crate::format::expiry)).
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -30,10 +31,10 @@ pub(crate) const TAG: &[u8; 4] = b"\xff\xfeks";
 /// The bytes that all keys of expiring keyspaces begin with.
 pub(crate) const EXPIRING_TAG: &[u8; 4] = b"\xff\xfekt";
 
-/// Longest name of a keyspace, in bytes. Its length must fit in one byte.
+/// Maximum length of a keyspace's name, in bytes. The length must fit in one byte.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Number of bytes before the name.
+/// Number of bytes before the name in a key.
 const HEADER_BYTES: usize = TAG.len() + 1;
 
 /// The keys of one keyspace, or all keys of the database.
@@ -55,7 +56,7 @@ impl Space {
     /// Returns the expiring keyspace with this name.
     ///
     /// # Errors
-    /// As [`Space::named`].
+    /// The same as for [`Space::named`].
     pub(crate) fn expiring(name: &[u8]) -> Result<Space> {
         Space::tagged(EXPIRING_TAG, name)
     }
@@ -73,7 +74,7 @@ impl Space {
         Ok(Space { prefix: [&tag[..], &[len], name].concat().into() })
     }
 
-    /// Returns the name; empty for all keys.
+    /// Returns the name of the keyspace; empty for all keys.
     pub(crate) fn name(&self) -> &[u8] {
         self.prefix.get(HEADER_BYTES..).unwrap_or_default()
     }
@@ -84,27 +85,27 @@ impl Space {
         self.prefix.starts_with(EXPIRING_TAG)
     }
 
-    /// Returns the database's key for `key`.
+    /// Returns the key in the database for `key`, a key within the keyspace.
     pub(crate) fn key(&self, key: &[u8]) -> Vec<u8> {
         [&self.prefix, key].concat()
     }
 
-    /// Writes the database's key for `key` to `into`.
+    /// Writes the key in the database for `key`, a key within the keyspace, to `into`.
     pub(crate) fn write_key(&self, key: &[u8], into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&self.prefix);
         into.extend_from_slice(key);
     }
 
-    /// Returns the key within the keyspace for a key of the database, or `None` if it belongs
-    /// elsewhere.
+    /// Returns the key within the keyspace for a key of the database, or `None` if the key does not
+    /// belong to this keyspace.
     #[inline]
     pub(crate) fn strip<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         key.strip_prefix(&self.prefix[..])
     }
 
-    /// Returns `value` as it is stored: with an expiry, in milliseconds since the Unix epoch, if
-    /// the keyspace has expiries.
+    /// Returns `value` as it is stored: in an expiring keyspace, followed by `expiry`, in
+    /// milliseconds since the Unix epoch.
     pub(crate) fn stored<'v>(&self, value: &'v [u8], expiry: u64) -> Cow<'v, [u8]> {
         match self.expires() {
             true => Cow::Owned(with_expiry(value, expiry)),
@@ -112,11 +113,11 @@ impl Space {
         }
     }
 
-    /// Returns the value and the expiry of a stored value; `None` if it has expired at the time
-    /// that `now` returns. `now` is called in expiring keyspaces only.
+    /// Returns the value and the expiry of a stored value; `None` if the value has expired at the
+    /// time that `now` returns. `now` is called only in expiring keyspaces.
     ///
     /// # Errors
-    /// Corruption, with `key`, if the stored value is too short for an expiry.
+    /// Corruption, which names `key`, if the stored value is too short for an expiry.
     #[inline]
     pub(crate) fn live<'v>(
         &self,
@@ -131,11 +132,11 @@ impl Space {
         Ok((!has_expired(expiry, now())).then_some((value, expiry)))
     }
 
-    /// Returns the value of `stored`, which was read under `key`, without its expiry; `None` if it
-    /// has expired, or if nothing was read.
+    /// Returns the value of `stored`, which was read under `key`, without its expiry; `None` if the
+    /// value has expired or `stored` is `None`.
     ///
     /// # Errors
-    /// As [`live`](Self::live).
+    /// The same as for [`live`](Self::live).
     pub(crate) fn live_value(
         &self,
         key: &[u8],
@@ -149,13 +150,13 @@ impl Space {
         Ok(Some(stored))
     }
 
-    /// Returns an entry of the database as an iterator over the keyspace yields it: the key within
-    /// the keyspace, and the value without its expiry; `None` if it has expired. `bytes` returns
-    /// `stored` as [`Bytes`].
+    /// Returns an entry of the database in the form in which an iterator over the keyspace returns
+    /// it: the key within the keyspace, and the value without its expiry. Returns `None` if the
+    /// value has expired. `bytes` returns `stored` as [`Bytes`].
     ///
     /// # Errors
-    /// As [`live`](Self::live); corruption, if the key is outside of the keyspace, which only
-    /// damage can cause.
+    /// The errors of [`live`](Self::live); corruption, if the key is outside the keyspace, which
+    /// only damage can cause.
     #[inline]
     pub(crate) fn entry(
         &self,
@@ -190,7 +191,7 @@ impl Space {
         )
     }
 
-    /// Returns the lower bound on the database's keys for a lower bound within the keyspace.
+    /// Converts a lower bound within the keyspace to a lower bound on keys of the database.
     pub(crate) fn lower(&self, bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
         match bound {
             Bound::Unbounded if self.prefix.is_empty() => Bound::Unbounded,
@@ -199,7 +200,7 @@ impl Space {
         }
     }
 
-    /// Returns the upper bound on the database's keys for an upper bound within the keyspace.
+    /// Converts an upper bound within the keyspace to an upper bound on keys of the database.
     pub(crate) fn upper(&self, bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
         match bound {
             Bound::Unbounded => prefix_end(&self.prefix).map_or(Bound::Unbounded, Bound::Excluded),
@@ -208,24 +209,24 @@ impl Space {
     }
 }
 
-/// Returns the name of the keyspace of either kind that a key of the database belongs to, and the
-/// key within it. Returns `None` if it belongs to none.
+/// Returns the name of the keyspace that a key of the database belongs to, ordinary or expiring,
+/// and the key within that keyspace. Returns `None` if the key belongs to no keyspace.
 pub(crate) fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let tagged = key.strip_prefix(TAG).or_else(|| key.strip_prefix(EXPIRING_TAG))?;
     let (&len, rest) = tagged.split_first()?;
     if len == 0 { None } else { rest.split_at_checked(usize::from(len)) }
 }
 
-/// Returns whether keys of expiring keyspaces can lie between `first` and `last`, in byte order.
+/// Returns whether keys of expiring keyspaces can be between `first` and `last`, in byte order.
 pub(crate) fn may_hold_expiring(first: &[u8], last: &[u8]) -> bool {
     last >= &EXPIRING_TAG[..] && (first < &EXPIRING_TAG[..] || first.starts_with(EXPIRING_TAG))
 }
 
-/// Returns the expiry of an entry under byte order: [`NEVER`] outside of expiring keyspaces, and
-/// for a stored value that is too short.
+/// Returns the expiry of an entry in a database with byte order. Returns [`NEVER`] for keys outside
+/// expiring keyspaces, and for stored values that are too short for an expiry.
 #[inline]
 pub(crate) fn expiry_of(user_key: &[u8], stored: &[u8]) -> u64 {
-    // Most keys differ in the first byte.
+    // The first byte alone rules out most keys.
     if user_key.first() != Some(&EXPIRING_TAG[0]) {
         return NEVER;
     }

@@ -58,8 +58,8 @@ impl FileName {
     /// Parses a file name without its directory. Returns `None` if it is not the name of a database
     /// file.
     ///
-    /// Accepts numbers with any count of digits, as LevelDB does; names are written with at least
-    /// six.
+    /// Accepts numbers with any count of digits, as LevelDB does. Written names have at least six
+    /// digits.
     pub fn parse(name: &str) -> Option<FileName> {
         match name {
             CURRENT => return Some(FileName::Current),
@@ -135,17 +135,17 @@ pub(crate) fn temp_name(number: u64) -> String {
     FileName::Temp(number).to_string()
 }
 
-/// Returns the contents of `CURRENT` that name the MANIFEST with this number.
+/// Returns the contents of a `CURRENT` file that names the MANIFEST with this number.
 pub fn current_contents(manifest_number: u64) -> String {
     format!("{}\n", manifest_name(manifest_number))
 }
 
-/// Returns the name of the MANIFEST that `contents`, the contents of a `CURRENT` file, names.
+/// Returns the name of the MANIFEST that a `CURRENT` file with these contents names.
 ///
 /// # Errors
-/// Corruption, unless `contents` is exactly `MANIFEST-<number>` and a newline, or a carriage return
-/// and a newline, as tools for Minecraft write: anything else could be a path that leads out of the
-/// directory.
+/// Corruption, unless `contents` is exactly `MANIFEST-<number>` followed by a newline, or by a
+/// carriage return and a newline, as tools for Minecraft write. Any other contents could be a path
+/// that leads out of the directory.
 pub fn parse_current(contents: &[u8]) -> Result<&str> {
     let Some((b'\n', name)) = contents.split_last() else {
         return Err(bad_current("CURRENT does not end in a newline", contents));
@@ -162,7 +162,7 @@ fn bad_current(what: &str, contents: &[u8]) -> Error {
     Error::mismatch(what, "MANIFEST-<number> and a newline", format!("\"{shown}\""))
 }
 
-/// Parses decimal digits only: `u64::from_str` would also accept a leading `+`.
+/// Parses decimal digits only. `u64::from_str` would also accept a leading `+`.
 fn parse_number(digits: &str) -> Option<u64> {
     let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits { digits.parse().ok() } else { None }

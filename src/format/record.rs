@@ -20,14 +20,14 @@ pub const BLOCK_BYTES: usize = 32 << 10;
 /// Size of the header before a physical record's payload, in bytes.
 pub const HEADER_BYTES: usize = 7;
 
-/// Byte range within a header that an ordered store writes last and in one store: the end of the
-/// checksum, the length and the type. While these bytes are zeros, the header marks unwritten
+/// Byte range of a header that an ordered writer stores last, in a single store: the end of the
+/// checksum, the length and the type. As long as these bytes are zeros, the header marks unwritten
 /// space.
 pub const SEAL: std::ops::Range<usize> = 3..HEADER_BYTES;
 
-/// The part of a logical record that a physical record holds. The numbers are on disk.
+/// The part of a logical record that a physical record contains. The numbers are stored on disk.
 ///
-/// 0 is reserved for preallocated space: with a length of 0 it marks space that was never written.
+/// 0 is reserved for preallocated space: with a length of 0, it marks space that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordType {
@@ -42,7 +42,7 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// Returns the type with this number on disk, or `None` if there is none.
+    /// Returns the type with this number on disk, or `None` for an unknown number.
     #[inline]
     pub fn from_u8(byte: u8) -> Option<RecordType> {
         match byte {
@@ -54,7 +54,8 @@ impl RecordType {
         }
     }
 
-    /// Returns the type of a fragment, given whether it is the first and the last of its record.
+    /// Returns the type of a fragment. The arguments tell whether it is the first and whether it is
+    /// the last fragment of its record.
     #[inline]
     pub fn of_fragment(is_first: bool, is_last: bool) -> RecordType {
         match (is_first, is_last) {
@@ -73,13 +74,13 @@ pub struct RecordHeader {
     pub masked_crc: u32,
     /// Length of the payload, in bytes.
     pub payload_bytes: u16,
-    /// Number of the record type. May be unknown.
+    /// Number of the record type, which may be unknown.
     pub type_number: u8,
 }
 
 impl RecordHeader {
-    /// Creates the header for `payload`, which must fit in a block and so is shorter than 2^16
-    /// bytes.
+    /// Creates the header for `payload`, which must fit in a block and is therefore shorter than
+    /// 2^16 bytes.
     #[inline]
     pub fn new(record_type: RecordType, payload: &[u8]) -> RecordHeader {
         debug_assert!(payload.len() <= BLOCK_BYTES - HEADER_BYTES);
@@ -122,8 +123,8 @@ impl RecordHeader {
     }
 }
 
-/// Returns the offsets in `bytes` at which headers of physical records begin. `bytes` lie at
-/// `offset` of the log, and a physical record begins there.
+/// Returns the offsets in `bytes` at which headers of physical records begin. `bytes` starts at
+/// `offset` in the log, where a physical record begins.
 pub fn header_offsets(bytes: &[u8], offset: u64) -> impl Iterator<Item = usize> {
     let mut at = 0;
     std::iter::from_fn(move || {

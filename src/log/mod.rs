@@ -1,4 +1,4 @@
-//! Logs: files of records, each of which is read completely or not at all. The write-ahead log and
+//! Logs: files of records. Each record is read completely or not at all. The write-ahead log and
 //! the MANIFEST are logs. The layout is drawn in [`format::record`](crate::format::record).
 
 pub(crate) mod reader;

@@ -1,24 +1,26 @@
 //! Reading the records of a log. Follows LevelDB's `db/log_reader.cc`.
 //!
-//! A crash leaves a log that ends too early, or in zeros where space was allocated and nothing was
-//! written. The log ends there, and [`Tail`] describes the rest of the file. Anything else that is
-//! not a record is an error. LevelDB does the same, except that it skips damage and continues.
+//! After a crash, a log may end early, or may end in zeros where space was allocated but nothing
+//! was written. The log ends before such bytes, and [`Tail`] describes the rest of the file. All
+//! other bytes that are not a record are an error. LevelDB does the same, except that it skips
+//! damage and continues.
 //!
 //! Two things that LevelDB ignores are errors here:
 //! - Zeros that are followed by other bytes: a page was lost, and nothing after it can be trusted.
-//!   In a log of batches this is an error only if a batch is missing: a LevelDB that continues the
-//!   log of a killed process starts a new block after such zeros, with the next sequence number
-//!   (`LogReader::find_continuation`).
-//! - A length that exceeds the rest of the record's block, even in the last block. No writer wrote
-//!   such a length, so the record was not merely cut short.
+//!   In a log of batches, such zeros are an error only if a batch is missing. A LevelDB that
+//!   continues the log of a killed process starts a new block after such zeros, with the next
+//!   sequence number (`LogReader::find_continuation`).
+//! - A length that exceeds the rest of the record's block, even in the last block. No writer stores
+//!   such a length, so the record is damaged rather than cut short.
 //!
 //! Three things that LevelDB reports as damage end the log here, because a crash leaves them:
-//! - A damaged record whose last 512 bytes or more are zeros, as is the rest of the file: its space
-//!   was allocated before it was written.
-//! - At most 64 KiB before the file's final zeros, if they have no header and no record starts in
-//!   them: the process was killed while it stored a record through a mapping (`fs/mapped.rs`).
-//! - More than 64 KiB, if each further block starts with a header without length and type: the
-//!   process was killed while it wrote a long record (`fs/ordered.rs`).
+//! - A damaged record whose last 512 bytes or more are zeros, followed only by zeros: the space of
+//!   the record was allocated before the record was written.
+//! - Other bytes of at most 64 KiB before the file's final zeros, if these bytes have no header and
+//!   no record starts in them: the process was killed while it stored a record through a mapping
+//!   (`fs/mapped.rs`).
+//! - Other bytes of more than 64 KiB, if each further block starts with a header without length and
+//!   type: the process was killed while it wrote a long record (`fs/ordered.rs`).
 
 use std::io;
 use std::ops::Range;
@@ -31,14 +33,14 @@ use crate::format::key::SeqNo;
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType, SEAL};
 use crate::fs::{MAX_STORED_BYTES, ReadFile};
 
-/// Size of a read, in bytes: a number of whole blocks, so that no physical record is split. Larger
-/// reads take more memory and fewer system calls.
+/// Size of a read, in bytes: a number of whole blocks, so that a physical record is never split.
+/// Larger reads take more memory and fewer system calls.
 const CHUNK_BYTES: u64 = 32 * BLOCK_BYTES as u64;
 
-/// Smallest unit, in bytes, that storage writes or loses.
+/// Smallest unit, in bytes, that a storage device writes or loses.
 const SECTOR_BYTES: u64 = 512;
 
-/// The part of a log file after the last record.
+/// A description of the part of a log file after the last record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tail {
     /// Nothing follows the last record.
@@ -46,26 +48,26 @@ pub enum Tail {
     Clean,
     /// A record that was not written completely.
     Torn {
-        /// End of the last record, as an offset in the file in bytes.
+        /// Offset in the file, in bytes, of the end of the last record.
         offset: u64,
         /// Number of bytes after the last record.
         bytes: u64,
     },
-    /// Zeros: space that was allocated and not used.
+    /// Zeros: space that was allocated but not used.
     Zeros {
-        /// End of the last record, as an offset in the file in bytes.
+        /// Offset in the file, in bytes, of the end of the last record.
         offset: u64,
         /// Number of zeros after the last record.
         bytes: u64,
     },
 }
 
-/// State of the search, in a log of batches, for a place after damage where another program
-/// continued the log. Such a place is the start of a block, with a batch that has the next sequence
-/// number.
+/// State of the search, in a log of batches, for a continuation: a place after damage where another
+/// program continued the log. A continuation is at the start of a block, and its first batch has
+/// the next sequence number.
 #[derive(Debug)]
 struct Continuing {
-    /// The sequence number after the batches read so far; `None` before the first batch.
+    /// The sequence number that follows the batches read so far; `None` before the first batch.
     next_seq: Option<SeqNo>,
     /// Whether the search has ended without finding a continuation.
     is_over: bool,
@@ -73,9 +75,9 @@ struct Continuing {
 
 /// Reads a log from its start.
 ///
-/// The file may grow meanwhile; the reader sees the part that was there when it was opened. It may
-/// also be truncated meanwhile. A read that ends before the end of the file is an error, because it
-/// does not show where the log ends.
+/// The file may grow while it is read; the reader sees the part that existed when the reader was
+/// created. The file may also be truncated at that time. A read that ends before the end of the
+/// file is an error, because it does not show where the log ends.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn ReadFile>,
@@ -84,7 +86,7 @@ pub struct LogReader {
     /// A part of the file, beginning at the start of a block.
     chunk: Vec<u8>,
     chunk_offset: u64,
-    /// Offset in the file of the next physical record.
+    /// Offset in the file at which the next physical record begins.
     offset: u64,
     /// The joined fragments of a record.
     joined: Vec<u8>,
@@ -96,15 +98,16 @@ pub struct LogReader {
     beside_writer: bool,
     /// State of the search for continuations; `None` if the log does not hold batches.
     continuing: Option<Continuing>,
-    /// Whether the end of the file was searched for an unfinished record. A file full of damage
-    /// must not be searched again for each block.
+    /// Whether the end of the file was already searched for an unfinished record. The search must
+    /// not be repeated for each block of a file full of damage.
     is_searched: bool,
     /// Size of the next read, in bytes.
     read_bytes: u64,
-    /// Whether the reader was resumed.
+    /// Whether [`LogReader::resume`] was called.
     is_resumed: bool,
-    /// Length of the file, in bytes, when everything after the last record was found to be zeros.
-    /// While the length is the same, only the next record may have changed that.
+    /// Length of the file, in bytes, at the time when everything after the last record was found to
+    /// be zeros. As long as the file has the same length, only the next record can have replaced
+    /// zeros.
     zeros_to: Option<u64>,
     end: Option<Result<Tail>>,
 }
@@ -153,8 +156,8 @@ impl LogReader {
         })
     }
 
-    /// Sets whether another process may be writing the log. If so, zeros that become a record
-    /// during reading are the log's end, not damage. Default: false.
+    /// Sets whether another process may be writing the log. If it may, zeros that turn into a
+    /// record while they are read mark the end of the log; they are not damage. Default: false.
     pub(crate) fn beside_writer(self, beside_writer: bool) -> LogReader {
         LogReader { beside_writer, ..self }
     }
@@ -163,7 +166,7 @@ impl LogReader {
     /// process at the start of a block, the reader continues there.
     ///
     /// # Errors
-    /// As [`LogReader::new`].
+    /// The same as for [`LogReader::new`].
     pub(crate) fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
         let mut reader = LogReader::new(file, path)?;
         reader.continuing = Some(Continuing { next_seq: None, is_over: false });
@@ -171,7 +174,7 @@ impl LogReader {
     }
 
     /// Returns the reader moved to `offset`, the end of a record. In a log of batches, `next_seq`
-    /// is the sequence number after the batches before `offset`.
+    /// is the sequence number that follows the batches before `offset`.
     pub(crate) fn starting_at(self, offset: u64, next_seq: Option<SeqNo>) -> LogReader {
         let continuing = self.continuing.map(|_| Continuing { next_seq, is_over: false });
         LogReader { offset, valid_end: offset, continuing, ..self }
@@ -180,10 +183,12 @@ impl LogReader {
     /// Continues after the last whole record, even after the log's end or an error: the file may
     /// have grown, or an unfinished record may have been finished or replaced.
     ///
-    /// The first read is one block, so that a look at a log to which little was appended is cheap.
+    /// The first read is only one block, so that checking a log to which little was appended is
+    /// cheap.
     ///
     /// # Errors
-    /// As [`LogReader::new`]; corruption if the file has become shorter than the records read.
+    /// The same as for [`LogReader::new`]; corruption if the file has become shorter than the
+    /// records read so far.
     pub(crate) fn resume(&mut self) -> Result<()> {
         self.file_bytes = self.file.len().map_err(|error| self.io_error(error))?;
         if self.file_bytes < self.valid_end {
@@ -212,9 +217,9 @@ impl LogReader {
     /// Returns the next record, or `None` at the log's end, which [`LogReader::tail`] describes.
     ///
     /// # Errors
-    /// Corruption at the offset of a physical record, for bytes that are neither a record nor left
-    /// by a crash; an I/O error. Every further call returns the same error, until
-    /// [`LogReader::skip_damage`].
+    /// Corruption, at the offset of a physical record, if the bytes there are neither a record nor
+    /// the result of a crash; an I/O error. Every further call returns the same error, until
+    /// [`LogReader::skip_damage`] is called.
     #[expect(clippy::should_implement_trait, reason = "the record is lent, not given")]
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         if let Some(end) = &self.end {
@@ -245,7 +250,7 @@ impl LogReader {
         Ok(Some(record))
     }
 
-    /// Returns the next record. It may lie after damage, if the log was continued there.
+    /// Returns the next record, which may be after damage if the log was continued there.
     fn next_continued(&mut self) -> Result<Option<Record>> {
         match self.next_record() {
             Err(error) if error.is_corruption() => {
@@ -259,13 +264,14 @@ impl LogReader {
     }
 
     /// Searches for the place after damage where another program continued the log. Returns true if
-    /// there is one; the next record is then the first that the program wrote.
+    /// there is such a place. The next record is then the first record that the other program
+    /// wrote.
     ///
-    /// A killed process can leave zeros up to the end of a block, or a record cut short before such
-    /// zeros. LevelDB skips both with the rest of their block, and with `reuse_logs` appends at the
-    /// end of the file, which is the start of a block. Sequence numbers have no gaps: if the first
-    /// batch there has the next number, no batch is missing in between. After a lost page the
-    /// number would be higher.
+    /// A killed process can leave zeros up to the end of a block, or an incomplete record followed
+    /// by such zeros. LevelDB skips the zeros or the incomplete record, together with the rest of
+    /// the block. With `reuse_logs`, LevelDB then appends at the end of the file, which is the
+    /// start of a block. Sequence numbers have no gaps: if the first appended batch has the next
+    /// number, no batch is missing in between. After a lost page, its number would be higher.
     fn find_continuation(&mut self) -> Result<bool> {
         let Some(Continuing { next_seq: Some(next_seq), is_over: false }) = self.continuing else {
             return Ok(false);
@@ -298,7 +304,7 @@ impl LogReader {
         Ok(false)
     }
 
-    /// Returns the tail of the log, after the last record: [`Tail::Clean`] until
+    /// Returns the tail of the log, after the last record. Returns [`Tail::Clean`] until
     /// [`LogReader::next`] has returned `None`.
     pub fn tail(&self) -> Tail {
         match self.end {
@@ -307,7 +313,8 @@ impl LogReader {
         }
     }
 
-    /// Returns the end of the last complete record, in bytes, where a writer may continue the log.
+    /// Returns the offset, in bytes, of the end of the last complete record, where a writer may
+    /// continue the log.
     pub fn valid_end(&self) -> u64 {
         self.valid_end
     }
@@ -317,9 +324,9 @@ impl LogReader {
         self.record_offset
     }
 
-    /// Continues after corruption, as LevelDB's repair does: at the next fragment if a fragment was
-    /// missing, otherwise at the next block, because no length in this block can be trusted. If the
-    /// rest of a damaged record follows, its fragments cause further errors.
+    /// Continues after corruption, as LevelDB's repair does. If a fragment was missing, continues
+    /// at the next fragment; otherwise at the next block, because no length in this block can be
+    /// trusted. If more fragments of a damaged record follow, they cause further errors.
     pub fn skip_damage(&mut self) {
         if let Some(Err(Error::Corruption(_))) = self.end {
             self.end = None;
@@ -328,7 +335,7 @@ impl LogReader {
     }
 
     fn next_record(&mut self) -> Result<Option<Record>> {
-        // Offset of the unfinished record.
+        // Offset of the record whose last fragment has not been read yet.
         let mut begun: Option<u64> = None;
         while let Some(fragment) = self.next_fragment()? {
             match (fragment.record_type, begun) {
@@ -372,7 +379,8 @@ impl LogReader {
         self.valid_end = self.offset;
     }
 
-    /// Returns the next physical record, or `None` at the end of the log, torn or not.
+    /// Returns the next physical record, or `None` at the end of the log, even if the log has a
+    /// torn tail.
     fn next_fragment(&mut self) -> Result<Option<Fragment>> {
         let block_left = BLOCK_BYTES as u64 - self.offset % BLOCK_BYTES as u64;
         if block_left < HEADER_BYTES as u64 {
@@ -422,7 +430,7 @@ impl LogReader {
         Ok(Some(Fragment { offset, record_type, payload }))
     }
 
-    /// Returns whether the log ends at `offset`, where zeros stand in the place of a header.
+    /// Returns whether the log ends at `offset`, where there are zeros instead of a header.
     fn ends_in_zeros(&mut self, offset: u64) -> Result<bool> {
         if self.is_known_zero() {
             return Ok(true);
@@ -434,14 +442,15 @@ impl LogReader {
         Ok(self.is_torn_store(offset)? || self.is_unfinished(offset)?)
     }
 
-    /// Returns whether only zeros follow the last record because they did before and the file has
-    /// not grown since. Without this, each poll of a preallocated log would read all of its zeros.
+    /// Returns whether only zeros can follow the last record, because only zeros followed it
+    /// earlier and the file has not grown since. Without this check, each poll of a preallocated
+    /// log would read all of the log's zeros.
     fn is_known_zero(&self) -> bool {
         self.is_resumed && self.zeros_to == Some(self.file_bytes)
     }
 
-    /// Returns `None`, the log's end, if the damage can be explained by a crash while the record at
-    /// `offset..end` was being written; otherwise fails with `error`.
+    /// Returns `None`, which means the log's end, if a crash while the record at `offset..end` was
+    /// being written can explain the damage. Otherwise returns `error`.
     fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
         let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
         if self.is_zero_from(zeros)? || self.has_grown(offset, end)? {
@@ -450,9 +459,9 @@ impl LogReader {
         Err(self.corruption(error, offset))
     }
 
-    /// Returns whether another process is writing at `offset..end`, that is, whether zeros that
-    /// were read there have changed. Then the log ended there when it was read, and the rest was
-    /// written later.
+    /// Returns whether another process has written at `offset..end` since these bytes were read,
+    /// that is, whether zeros there have changed. If so, the log ended at `offset` when it was
+    /// read, and the rest was written later.
     fn has_grown(&self, offset: u64, end: u64) -> Result<bool> {
         if !self.beside_writer {
             return Ok(false);
@@ -481,8 +490,8 @@ impl LogReader {
         })
     }
 
-    /// Returns the bytes of the chunk from `offset` on, reading the chunk if necessary; `None` past
-    /// the end of the file.
+    /// Returns the bytes of the chunk from `offset` on, after reading the chunk if necessary.
+    /// Returns `None` if `offset` is past the end of the file.
     fn load(&mut self, offset: u64) -> Result<Option<&[u8]>> {
         if offset >= self.file_bytes {
             return Ok(None);
@@ -503,7 +512,7 @@ impl LogReader {
         Ok(self.chunk.get((offset - self.chunk_offset) as usize..))
     }
 
-    /// Returns whether the file holds only zeros from `offset` on.
+    /// Returns whether the file contains only zeros from `offset` on.
     fn is_zero_from(&self, offset: u64) -> Result<bool> {
         let mut buf = [0; 16 << 10];
         let mut offset = offset;
@@ -523,12 +532,12 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Returns the file's length after a read ended early, which happens when a writer closes the
-    /// log and truncates its zeros.
+    /// Returns the new length of the file after a read ended early. This happens when a writer
+    /// closes the log and truncates the zeros at its end.
     ///
     /// # Errors
-    /// An I/O error, if the file is as long as before, so that the read should not have ended
-    /// early.
+    /// An I/O error, if the file is still as long as before, because then the read should not have
+    /// ended early.
     fn shorter_by_now(&self) -> Result<u64> {
         match self.file.len().map_err(|error| self.io_error(error))? {
             now if now < self.file_bytes => Ok(now),
@@ -537,8 +546,8 @@ impl LogReader {
     }
 
     /// Returns whether the bytes at `offset`, which have no header, are a record that a process was
-    /// storing through a mapping when it was killed. The header is stored last, so nothing follows
-    /// such a record, and no other record starts in it.
+    /// storing through a mapping when the process was killed. The header is stored last, so nothing
+    /// follows such an incomplete record, and no other record starts in it.
     fn is_torn_store(&self, offset: u64) -> Result<bool> {
         if !self.is_zero_from(offset + MAX_STORED_BYTES as u64)? {
             return Ok(false);
@@ -547,9 +556,9 @@ impl LogReader {
     }
 
     /// Returns whether the bytes at `offset`, which have no header, are a record of any size that a
-    /// process was writing when it was killed. Then the header at the start of each further block
-    /// has three bytes of its checksum, but neither length nor type (`fs/ordered.rs`), whereas a
-    /// lost page is all zeros. Zeros follow the record.
+    /// process was writing when the process was killed. In such a record, the header at the start
+    /// of each further block has three bytes of its checksum, but neither length nor type
+    /// (`fs/ordered.rs`), whereas a lost page is all zeros. After the record, there are only zeros.
     fn is_unfinished(&mut self, offset: u64) -> Result<bool> {
         if std::mem::replace(&mut self.is_searched, true) {
             return Ok(false);

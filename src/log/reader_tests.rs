@@ -3,8 +3,8 @@ use crate::base::error::Corruption;
 use crate::fs::ordered::DeferredParts;
 use crate::log::testing::{Read, of_batches, read, read_all, reader, written};
 
-/// Returns a record of every kind: empty, small, several that cross blocks, one that spans more
-/// than two blocks.
+/// Returns records of every kind: empty, small, longer than the rest of a block, and longer than
+/// two blocks.
 fn payloads() -> Vec<Vec<u8>> {
     let lens = [0, 1, 100, 40_000, 7, 90_000, 3];
     lens.iter().enumerate().map(|(i, &len)| payload(i as u8 + 1, len)).collect()
@@ -100,7 +100,7 @@ fn zeros_behind_any_truncation_are_a_tail_too() {
         let mut allocated = bytes[..len].to_vec();
         allocated.resize(len + 40_000, 0);
         let log = read(&allocated);
-        // A record that itself ends in zeros may be complete a little earlier.
+        // A record whose last bytes are zeros may already be complete at a slightly smaller length.
         let sure = ends.iter().take_while(|end| **end <= len).count();
         assert!(log.records.len() >= sure && log.records.len() <= sure + 1, "{len}");
         assert_eq!(log.payloads(), payloads[..log.records.len()]);
@@ -122,7 +122,8 @@ fn zeros_behind_any_truncation_are_a_tail_too() {
 fn every_changed_byte_yields_a_prefix_or_an_error() {
     let payloads: Vec<Vec<u8>> =
         [0, 1, 50, 300, 2].iter().enumerate().map(|(i, &len)| payload(i as u8, len)).collect();
-    // With these lengths, the block ends in the middle of a record, after padding or without any.
+    // With these lengths, the block ends in the middle of a record, or exactly after a record, or
+    // after padding.
     for filler in [0, BLOCK_BYTES - 40, BLOCK_BYTES - 100] {
         let mut all = vec![payload(9, filler)];
         all.extend_from_slice(&payloads);
@@ -311,11 +312,11 @@ fn a_read_that_stops_short_is_an_error_and_no_end() {
     assert_eq!(error.io_kind(), Some(io::ErrorKind::UnexpectedEof), "{error}");
 }
 
-/// A process that is killed while it stores a record in a mapping leaves the record without its
-/// header.
+/// Checks that a record without a header is a torn tail. A process that is killed while it stores a
+/// record in a mapping leaves such a record.
 #[test]
 fn a_store_that_was_cut_short_is_a_torn_tail() {
-    // The records have one fragment or three.
+    // The records have one fragment or two fragments.
     for len in [1, 500, 60_000] {
         let first = written(&[b"a"]).len();
         let whole = written(&[b"a".to_vec(), payload(9, len)]);
@@ -334,8 +335,8 @@ fn a_store_that_was_cut_short_is_a_torn_tail() {
             assert_eq!(log.end.unwrap(), tail, "{len} bytes, up to {stored}");
         }
     }
-    // If another record follows, or if the record is longer than a single store, this is no torn
-    // tail.
+    // If another record follows, or if the record is longer than a single store can be, the zeros
+    // are damage rather than a torn tail.
     let mut bytes = written(&[b"a".to_vec(), payload(9, 500), b"b".to_vec()]);
     bytes[8..15].fill(0);
     bytes.resize(1 << 20, 0);
@@ -346,7 +347,8 @@ fn a_store_that_was_cut_short_is_a_torn_tail() {
     assert_damage(&bytes, 1, 8, "zeros inside the log");
 }
 
-/// When a writer closes its log, it truncates the zeros, perhaps while the log is read.
+/// Checks that a log can be read while it is truncated. A writer that closes its log removes the
+/// zeros at the end.
 #[test]
 fn a_log_may_be_cut_while_it_is_read() {
     #[derive(Debug)]
@@ -378,7 +380,8 @@ fn a_log_may_be_cut_while_it_is_read() {
     }
 }
 
-/// Another process stores its next records while a reader examines the end of the log.
+/// Checks that a reader reports no damage if another process stores records while the reader
+/// examines the end of the log.
 #[test]
 fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
     #[derive(Debug)]
@@ -405,8 +408,8 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         bytes.resize(1 << 20, 0);
         bytes
     };
-    // First the log ends before the second record, then in the middle of it, after its header and
-    // a part of its payload.
+    // The reader first sees a log that ends before the second record, and then a log that ends in
+    // the middle of that record, after its header and a part of its payload.
     for seen in [8, 2000] {
         let open = |stages: Vec<Vec<u8>>| {
             let file = Arc::new(Growing { stages, reads: 0.into() });
@@ -417,11 +420,11 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         assert_eq!(reader.next().unwrap(), Some(&b"a"[..]), "{seen} bytes");
         assert_eq!(reader.next().unwrap(), None, "{seen} bytes");
         assert_eq!(reader.valid_end(), 8, "{seen} bytes");
-        // Without another writer, bytes that change are damage.
+        // Without another writer, a change of the bytes is damage.
         let mut reader = growing();
         reader.next().unwrap();
         assert!(reader.next().unwrap_err().is_corruption(), "{seen} bytes");
-        // Zeros that do not change are damage, even beside another writer.
+        // Zeros that do not change are damage, even if another process may be writing.
         let mut holed = whole.clone();
         holed[8..5000].fill(0);
         let mut reader = open(vec![holed]).beside_writer(true);
@@ -430,7 +433,7 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
     }
 }
 
-/// Returns a batch with a valid header; the bytes after it are arbitrary.
+/// Returns a batch with a valid header, followed by arbitrary bytes.
 fn batch(seq: u64, len: usize) -> Vec<u8> {
     [&seq.to_le_bytes()[..], &1u32.to_le_bytes(), &payload(seq as u8, len)].concat()
 }
@@ -439,7 +442,7 @@ fn read_batches(bytes: &[u8]) -> Read {
     read_all(of_batches(bytes))
 }
 
-/// Returns the possible contents of a log, up to the end of a block, if the process was killed
+/// Returns the contents, up to the end of a block, that a log may have if the process was killed
 /// while it wrote the record after `whole`.
 fn killed_ends(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let to_block = |mut bytes: Vec<u8>, more: usize| {
@@ -483,7 +486,8 @@ fn a_log_that_was_continued_at_the_beginning_of_a_block_goes_on_there() {
     }
 }
 
-/// A lost page leaves zeros too, but the sequence numbers of its batches are missing.
+/// Checks that a log is not continued after a lost page. A lost page leaves zeros, too, but there
+/// is a gap in the sequence numbers.
 #[test]
 fn a_block_behind_zeros_counts_only_if_no_batch_is_missing() {
     let whole = written(&[batch(1, 100), batch(2, 300)]);
@@ -497,13 +501,14 @@ fn a_block_behind_zeros_counts_only_if_no_batch_is_missing() {
         late.resize(left.len() + 100, 0);
         late.extend_from_slice(&written(&[batch(3, 10)]));
         assert!(read_batches(&late).end.is_err(), "{what}, then not at the beginning of a block");
-        // A log of other records, such as a MANIFEST, has no continuations.
+        // A log whose records are not batches, such as a MANIFEST, has no continuations.
         let other = [left, written(&[batch(3, 10)])].concat();
         assert!(read(&other).end.is_err(), "{what}");
     }
 }
 
-/// A loss of power may replace any pages of a log with zeros.
+/// Checks that lost pages of a log never make batches in the middle disappear without an error. A
+/// loss of power may replace any pages with zeros.
 #[test]
 fn lost_pages_of_a_log_of_batches_leave_no_hole() {
     // Some of these records end at the end of a page or block.
@@ -524,7 +529,7 @@ fn lost_pages_of_a_log_of_batches_leave_no_hole() {
     }
 }
 
-/// A file that is full of damage is searched for a continuation only once.
+/// Checks that a file full of damage is searched for a continuation only once.
 #[test]
 fn a_log_full_of_damage_is_read_in_time() {
     let mut bytes = written(&[batch(1, 10)]);
@@ -544,7 +549,8 @@ fn a_log_full_of_damage_is_read_in_time() {
     assert!(damages > 500);
 }
 
-/// A process may be killed between any two pages of a write.
+/// Checks that a log ends before an incomplete write. A process may be killed between any two pages
+/// of a write.
 #[test]
 fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
     for filler in [100, 4089, 4090, 30_000, 32_700, 32_740, 32_755, 32_760] {
@@ -557,7 +563,8 @@ fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
             let (mut file, mut written_to) = (before.clone(), Vec::new());
             file.resize(whole.len().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES, 0);
             let mut deferred = DeferredParts::default();
-            // As in `LogWriter`, a huge record is written in pieces that end where a fragment ends.
+            // Like `LogWriter`, write a huge record in pieces, each of which ends where a fragment
+            // ends.
             let mut position = before.len();
             while position < whole.len() {
                 let end = match whole.len() - position {
@@ -600,7 +607,7 @@ struct Appended {
 }
 
 impl Appended {
-    /// Makes `bytes` the contents, followed by zeros up to `len`.
+    /// Replaces the contents by `bytes`, followed by zeros up to `len`.
     fn set(&self, bytes: &[u8], len: usize) {
         let mut now = self.bytes.lock().unwrap();
         *now = bytes.to_vec();
@@ -665,7 +672,7 @@ fn a_resumed_reader_reads_the_zeros_of_a_log_once() {
         let cost = bytes_read() - before;
         assert!(count == 0 || cost <= 3 * BLOCK_BYTES, "{cost} bytes for record {count}");
     }
-    // A longer file may have been continued after the zeros.
+    // A file that has grown may have been continued after the zeros.
     let mut continued = written(&payloads);
     continued.resize(len, 0);
     continued.extend(written(&payloads[..1]));

@@ -9,7 +9,7 @@ use crate::fs::WriteFile;
 use crate::fs::bytes_file::BytesFile;
 use crate::log::{LogReader, LogWriter, Tail};
 
-/// A file in memory, shared by its clones. Its writes can be made to fail.
+/// A file in memory. Clones share the file. Its writes can be made to fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemFile(Arc<Mutex<State>>);
 
@@ -69,7 +69,7 @@ pub(super) fn of_batches(bytes: &[u8]) -> LogReader {
     LogReader::of_batches(Arc::new(BytesFile(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
-/// The records of a log with their offsets, up to the end or the first error.
+/// The records of a log and their offsets, up to the end of the log or the first error.
 pub(super) struct Read {
     pub records: Vec<(u64, Vec<u8>)>,
     pub end: Result<Tail>,

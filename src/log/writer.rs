@@ -5,15 +5,17 @@ use std::io;
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
 use crate::fs::WriteFile;
 
-/// Size in bytes at which the buffer is written to the file, so that a huge record needs no second
-/// copy in memory. Raising it takes more memory and fewer system calls.
+/// Size in bytes at which the buffer is written to the file, so that memory never holds a second
+/// copy of a huge record. With a larger size, the buffer takes more memory and fewer system calls
+/// are made.
 const MAX_BUFFER_BYTES: usize = 1 << 20;
 
 /// Appends records to a log file.
 ///
-/// A record reaches the file in one write (several if it is over 1 MiB), so that a killed process
-/// leaves all of it or nothing, as far as the filesystem permits. After a failed write the contents
-/// of the file past the last good record are unknown, so every later call fails, too.
+/// A record reaches the file in one write (in several writes if it is over 1 MiB), so that after
+/// the process is killed, the file has all of the record or nothing, as far as the filesystem
+/// permits. After a failed write, the contents of the file after the last good record are unknown,
+/// so every later call fails, too.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
@@ -26,9 +28,10 @@ pub struct LogWriter {
 
 #[allow(clippy::len_without_is_empty, reason = "a length in bytes, not a number of items")]
 impl LogWriter {
-    /// Creates a writer that continues a log at `start_offset`, which must be `file`'s position: 0
-    /// for a new log, or [`LogReader::valid_end`](crate::log::LogReader::valid_end) for an existing
-    /// one that was truncated to that length.
+    /// Creates a writer that continues a log at `start_offset`, which must be the position of
+    /// `file`. It is 0 for a new log. For an existing log, it is
+    /// [`LogReader::valid_end`](crate::log::LogReader::valid_end), and the log must have been
+    /// truncated to that length.
     pub fn new(file: Box<dyn WriteFile>, start_offset: u64) -> LogWriter {
         LogWriter { file, len: start_offset, buffer: Vec::new(), poisoned: false }
     }
@@ -44,8 +47,8 @@ impl LogWriter {
         if added.is_err() {
             self.poisoned = true;
             self.len = start;
-            // Some readers would report a partly written record as damage, and a LevelDB that
-            // appends to this log would put its records after it.
+            // Some readers would report an incomplete record as damage, and a LevelDB that appends
+            // to this log would write its records after the incomplete one.
             let _ = self.file.set_len(start);
         }
         added
@@ -76,7 +79,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// An I/O error, after which the log accepts no more records: a failed sync may have dropped
-    /// dirty pages, so that another one could succeed without writing them.
+    /// dirty pages, and another sync could then succeed without writing these pages.
     pub fn sync(&mut self) -> io::Result<()> {
         self.check()?;
         let result = self.file.sync();
@@ -85,8 +88,9 @@ impl LogWriter {
     }
 
     /// Appends `mark`, a record without effect, after a failed sync, and closes the log for further
-    /// records. Records that the sync dropped may still be read, even by the next process; the mark
-    /// tells that process not to continue this log. Failing to append the mark is not an error.
+    /// records. The records that the failed sync did not write may still be readable, even in the
+    /// next process. The mark tells that process not to continue this log. A failure to append the
+    /// mark is ignored.
     pub(crate) fn mark_failed(&mut self, mark: &[u8]) {
         let start = self.len;
         if self.append(mark).is_err() {
@@ -95,8 +99,8 @@ impl LogWriter {
         self.poisoned = true;
     }
 
-    /// Truncates the file to its records. Returns whether it was longer. The new length is durable
-    /// after the next [`LogWriter::sync`].
+    /// Truncates the file to the end of its records. Returns whether the file was longer. The new
+    /// length is durable after the next [`LogWriter::sync`].
     ///
     /// # Errors
     /// An I/O error, after which the log remains usable.
@@ -117,8 +121,8 @@ impl LogWriter {
         self.poisoned
     }
 
-    /// Pads the block with zeros if no header fits in it. Returns the number of payload bytes that
-    /// fit after the next header.
+    /// Pads the current block with zeros if no header fits in the rest of it. Returns the number of
+    /// payload bytes that fit after the next header.
     fn begin_fragment(&mut self) -> usize {
         let end = self.len + self.buffer.len() as u64;
         let left = BLOCK_BYTES - (end % BLOCK_BYTES as u64) as usize;
@@ -154,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_buffer_is_written_once_it_is_full() {
-        // Each fragment takes a whole block, so a number of them fills the buffer exactly.
+        // Each fragment here takes a whole block, so a whole number of fragments fills the buffer
+        // exactly.
         let fragment = BLOCK_BYTES - HEADER_BYTES;
         let of_buffer = MAX_BUFFER_BYTES / BLOCK_BYTES;
         let writes = |fragments: usize| {
@@ -207,7 +212,8 @@ mod tests {
         }
     }
 
-    /// Wherever a record begins, each of its fragments but the last ends where its block does.
+    /// Checks that each fragment except the last ends at the end of a block, wherever the record
+    /// begins.
     #[test]
     fn only_the_last_fragment_of_a_record_ends_within_a_block() {
         for left in (0..20).chain([5000, BLOCK_BYTES - HEADER_BYTES - 1]) {

@@ -1,13 +1,14 @@
 //! A predictor of a thread's block-filter answers.
 //!
-//! A lookup may miss the CPU's caches twice: for the filter, and then for the block. If the last
-//! answers were "may match", the cached block is prefetched before the filter is queried, so that
-//! the two misses overlap; otherwise the prefetch would be wasted. Only speed depends on the
-//! prediction, so a thread's predictor is shared by all tables of all databases.
+//! A lookup may miss the CPU's caches twice: at the filter, and then at the block. If a thread's
+//! last answers were "may match", the cached block is prefetched before the filter is queried, so
+//! that the two misses overlap. Otherwise the block is probably not needed, and prefetching it
+//! would be wasted. The prediction affects only speed, so each thread has a single predictor for
+//! all tables of all databases.
 
 use std::cell::Cell;
 
-/// The recent block-filter answers that a thread got.
+/// A thread's recent block-filter answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     matches_in_a_row: u8,
@@ -18,11 +19,11 @@ thread_local! {
 }
 
 impl Answers {
-    /// Number of matches in a row after which the next answer is expected to be a match. With a
+    /// Number of consecutive matches after which the next answer is expected to be a match. With a
     /// higher number, fewer prefetches are wasted and fewer misses overlap.
     const MANY: u8 = 4;
 
-    /// Calls `f` with the thread's answers. Returns its result.
+    /// Calls `f` with the thread's answers. Returns the result of `f`.
     #[inline]
     fn with<R>(f: impl FnOnce(&mut Answers) -> R) -> R {
         ANSWERS.with(|kept| {
@@ -39,7 +40,7 @@ impl Answers {
         Answers::with(|answers| answers.matches_in_a_row == Answers::MANY)
     }
 
-    /// Records an answer.
+    /// Records an answer of a block filter.
     #[inline]
     pub(super) fn add(may_match: bool) {
         Answers::with(|answers| {

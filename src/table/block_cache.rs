@@ -1,32 +1,34 @@
 //! The block cache: uncompressed data blocks in memory, up to a capacity in bytes.
 //!
 //! Each open table has a [`TableBlocks`]: a slot for each of its data blocks. A lookup that knows
-//! the number of the block finds it there with one atomic load: no hash, no lock and, once a block
-//! has been used `MOST_USES` times, no write to memory that other threads read.
+//! the number of a block finds the block in its slot with one atomic load: no hash, no lock and,
+//! once the block has been used `MOST_USES` times, no write to memory that other threads read.
 //!
 //! - **Eviction** follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction",
-//!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. At its end, blocks that
-//!   have been used since move to the main queue; the others are evicted and leave a ghost entry. A
-//!   block that still has a ghost entry when it is read again enters the main queue directly. At
-//!   the end of the main queue, used blocks go round again. So a scan does not evict the blocks
-//!   that lookups use.
-//! - **Admission** is restricted while hardly any block is used again in the small queue, because
-//!   there are too many blocks for the capacity. Then most new blocks only get a ghost entry,
-//!   because keeping a block costs more than searching it once.
+//!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. A block at the end of the
+//!   small queue moves to the main queue if it was used; otherwise it is evicted and leaves a ghost
+//!   entry. If an evicted block is read again and still has a ghost entry, it enters the main queue
+//!   directly. A used block at the end of the main queue goes back to the start. So a scan does not
+//!   evict the blocks that lookups use.
+//! - **Admission** is restricted while hardly any block in the small queue is used again because
+//!   the capacity is too small for the blocks in use. During this time, most new blocks only get a
+//!   ghost entry, because inserting a block costs more than searching it once.
 //! - **Large blocks** (relative to a shard) share a queue of their own, and borrow their capacity
 //!   from all shards. If no capacity is free, a block is admitted when it is read a second time, so
 //!   that reading large values once does not evict other blocks.
-//! - **Spares**: the memory of evicted blocks is kept for new ones, within the same capacity. If it
-//!   were freed, it would go back to the malloc arena of the thread that once read the block, while
-//!   the thread that reads the next block allocates from another: the process would grow with each
-//!   arena.
+//! - **Spares**: the memory of evicted blocks is kept for new blocks, within the same capacity. If
+//!   this memory were freed, it would go back to the malloc arena of the thread that once read the
+//!   block. The thread that reads the next block would allocate from another arena, so the process
+//!   would grow with each arena.
 //!
 //! # Invariants
 //! 1. A slot is filled and emptied only under the lock of its block's shard, and every block in a
 //!    slot has one entry in a queue of that shard.
-//! 2. `dead_bytes` is the size of the entries whose block was dropped with its table. So the size
-//!    of the blocks in use by a shard, `Shard::bytes`, is that of its queues minus `dead_bytes`.
-//! 3. Blocks and spares of a shard together do not exceed its capacity when its lock is released.
+//! 2. `dead_bytes` is the total size of the queue entries whose block was dropped with its table.
+//!    So the size of a shard's cached blocks, `Shard::bytes`, is the size of the shard's queues
+//!    minus `dead_bytes`.
+//! 3. When the lock of a shard is released, the shard's blocks and spares together do not exceed
+//!    the shard's capacity.
 //! 4. When the last table is closed, no block is in use.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -41,66 +43,68 @@ use crate::table::block_cache::budget::{Budget, OpenTables};
 
 pub mod budget;
 
-/// Memory per block, in bytes, besides its contents: its header, slot, queue entry and allocation.
+/// Overhead per block, in bytes: the memory of its header, slot, queue entry and allocation.
 pub const ENTRY_BYTES: u64 = 128;
 
-/// Largest use count of a block. Raising it makes a block that was popular once stay longer.
+/// Largest use count of a block. Raising it makes a block stay longer after its last use.
 pub(crate) const MOST_USES: u8 = 2;
 
-/// The value of [`Shard::used_in_small`] if all blocks were used; below [`FEW_USED`], admission is
-/// restricted.
+/// The value of [`Shard::used_in_small`] if all blocks were used. Admission is restricted if that
+/// value is below [`FEW_USED`].
 pub(crate) const ALL_USED: u32 = 1 << 16;
 pub(crate) const FEW_USED: u32 = ALL_USED / 16;
 
-/// Number of blocks over which [`Shard::used_in_small`] averages. With a higher number, it reacts
-/// more slowly.
+/// Number of blocks over which [`Shard::used_in_small`] averages. With a higher number, the average
+/// reacts more slowly.
 pub(crate) const AVERAGE_OF: u32 = 128;
 
-/// While admission is restricted, one new block in this many is admitted anyway, so that a new
-/// access pattern is noticed. With a higher number, it is noticed later.
+/// While admission is restricted, one in this many new blocks is admitted anyway, so that a new
+/// access pattern is noticed. With a higher number, the new pattern is noticed later.
 pub(crate) const ADMIT_ONE_OF: u32 = 16;
 
-/// Capacity of a shard, in bytes, per ghost entry. Blocks are mostly larger, so there are more
-/// ghost entries than blocks. A larger value remembers fewer blocks in less memory.
+/// Number of bytes of a shard's capacity per ghost entry. Blocks are mostly larger, so there are
+/// more ghost entries than blocks. With a larger value, the cache remembers fewer blocks and takes
+/// less memory.
 pub(crate) const GHOST_OF_BYTES: u64 = 2048;
 
-/// A spare allocation is reused for a block if it is longer by at most this fraction of the block's
-/// length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
+/// A spare allocation is reused for a block if it is longer than the block by at most this fraction
+/// of the block's length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
 const SPARE_SLACK: usize = 8;
 
-/// Fraction of a shard's capacity (one 64th) that is left to spares when a block makes room for
-/// another: because blocks differ in length, the evicted one may not suit the new one. A larger
-/// divisor leaves less.
+/// Fraction of a shard's capacity (one 64th) that is left to spares when blocks are evicted to make
+/// room for a new one. Because blocks differ in length, the allocation of an evicted block may not
+/// suit the new block, but a spare may. A larger divisor leaves less to spares.
 pub(crate) const SPARE_PART: u64 = 64;
 
-/// Smallest capacity of a shard, in bytes. With larger shards there are fewer locks and fewer large
-/// blocks.
+/// Smallest capacity of a shard, in bytes. With a larger value there are fewer shards, so fewer
+/// locks, and fewer blocks count as large.
 const SHARD_BYTES: u64 = 2 << 20;
 
-/// Largest number of shards; a power of two. With more shards, threads wait less for their locks.
+/// Largest number of shards; a power of two. With more shards, threads wait less for the shards'
+/// locks.
 const MOST_SHARDS: u64 = 16;
 
-/// Number of ghost entries of large blocks. A higher number remembers more of them.
+/// Number of ghost entries for large blocks. With a higher number, more large blocks are
+/// remembered.
 const MOST_LARGE_GHOSTS: u64 = 1024;
 
-/// A block is large if it takes more than this fraction of a shard (one eighth). With a larger
-/// divisor, more blocks are large.
+/// A block is large if it takes more than this fraction of a shard's capacity (one eighth). With a
+/// larger divisor, more blocks are large.
 const LARGE_PART: u64 = 8;
 
 /// Fraction of the whole capacity that is never lent to large blocks (one eighth). A larger divisor
 /// lends more.
 const KEPT_PART: u64 = 8;
 
-/// A cache of data blocks, shared by all tables of a database. Thread-safe: a hit takes no lock;
-/// inserting or evicting a block takes the lock of a shard.
+/// A cache of data blocks, shared by all tables of a database or of several databases. Thread-safe:
+/// a hit takes no lock; inserting or evicting a block takes the lock of a shard.
 ///
-/// Hits and misses are counted by the callers, in
-/// [`LevelTrace`](crate::table::counts::LevelTrace).
+/// Callers count the hits and misses, in [`LevelTrace`](crate::table::counts::LevelTrace).
 #[derive(Debug)]
 pub struct BlockCache {
     /// The shards, all of the same capacity. Their number is a power of two.
     shards: Box<[Mutex<Shard>]>,
-    /// The large blocks. Its lock is taken before that of a shard.
+    /// The large blocks. The lock is taken before the lock of a shard.
     large: Mutex<Shard>,
     /// The whole capacity, in bytes.
     bytes: u64,
@@ -112,7 +116,7 @@ pub struct BlockCache {
     next_id: AtomicU64,
 }
 
-/// The cached blocks of a table. They are evicted when the table is dropped.
+/// The cached blocks of a table. They are evicted when this value is dropped with the table.
 #[derive(Debug)]
 pub struct TableBlocks {
     slots: Arc<Slots>,
@@ -125,8 +129,8 @@ struct Slots {
     cache: Arc<BlockCache>,
     id: u64,
     /// A slot for each data block. Filled and emptied under the shard's lock. All slots are empty
-    /// when the table is dropped, so there is nothing to drop in them, which `arc_swap` would
-    /// otherwise have to check with every thread.
+    /// when the table is dropped. `ManuallyDrop` skips the destructors of the slots, because the
+    /// destructor of `arc_swap` would have to check every thread for borrowed blocks.
     blocks: Box<[ManuallyDrop<ArcSwapAny<Option<SharedBlock>>>]>,
     /// Whether a block was ever inserted.
     in_use: AtomicBool,
@@ -137,7 +141,7 @@ pub struct CachedBlock {
     guard: Guard<Option<SharedBlock>>,
 }
 
-/// A part of the cache, guarded by its lock.
+/// A part of the cache with a lock of its own.
 #[derive(Debug)]
 struct Shard {
     /// Capacity of the shard in bytes.
@@ -148,15 +152,16 @@ struct Shard {
     dead_bytes: u64,
     spares: Spares,
     ghosts: Ghosts,
-    /// Moving average of the share of blocks that were used in the small queue before they left it,
-    /// as a fraction of [`ALL_USED`].
+    /// Moving average of the fraction of blocks that were used before they left the small queue, in
+    /// units of 1 / [`ALL_USED`].
     used_in_small: u32,
-    /// Number of blocks offered since admission was restricted.
+    /// Number of blocks that were offered while admission was restricted and that had no ghost
+    /// entry.
     offered: u32,
 }
 
-/// Ghost entries: the blocks that were recently evicted from the small queue or not admitted. Each
-/// hash has a slot, in which a later block replaces an earlier one.
+/// Ghost entries: the blocks that were recently evicted from the small queue or not admitted. The
+/// hash of a block selects one of the entries, and a later block replaces an earlier one there.
 #[derive(Debug)]
 struct Ghosts(Box<[u32]>);
 
@@ -190,14 +195,14 @@ impl CachedBlock {
         self.guard.as_ref().map(BlockView::of)
     }
 
-    /// Returns the block, which keeps its memory alive.
+    /// Returns the block as an owned value, which keeps the block's memory alive.
     pub fn to_block(&self) -> Option<Block> {
         self.guard.as_ref().map(|shared| Block::from_shared(shared.clone()))
     }
 }
 
 impl TableBlocks {
-    /// Returns the block with this number, if it is cached, and counts the use.
+    /// Returns the block with this number, if the block is cached, and counts the use.
     #[inline]
     pub fn get(&self, at: usize) -> Option<CachedBlock> {
         let guard = self.slots.blocks.get(at)?.load();
@@ -207,8 +212,9 @@ impl TableBlocks {
         Some(CachedBlock { guard })
     }
 
-    /// Returns whether a block of about `len` bytes, just read, should be inserted. If not, it gets
-    /// a ghost entry, so that it is admitted the next time.
+    /// Returns whether a block of about `len` bytes, which was just read, should be inserted. If
+    /// not, the block gets a ghost entry, so that it is admitted when it is read again. A large
+    /// block that exceeds the capacity for large blocks gets no ghost entry.
     pub fn wants(&self, at: usize, len: usize) -> bool {
         let (cache, id, bytes) = (&self.slots.cache, (self.slots.id, at as u32), entry_bytes(len));
         match cache.is_large(bytes) {
@@ -217,8 +223,8 @@ impl TableBlocks {
         }
     }
 
-    /// Returns the allocation of an evicted block, if there is a suitable one, to be reused for the
-    /// block with this number and length in bytes. Evicts blocks to make room for it.
+    /// Returns a suitable allocation of an evicted block, if there is one, to be reused for the
+    /// block with this number and length in bytes. First evicts blocks until the new block fits.
     pub fn spare(&self, at: usize, len: usize) -> Option<SharedBlock> {
         let bytes = entry_bytes(len);
         if self.slots.cache.is_large(bytes) {
@@ -232,8 +238,8 @@ impl TableBlocks {
         shard.spares.take(len)
     }
 
-    /// Inserts a block, evicting others if necessary. A block larger than the capacity is not
-    /// inserted.
+    /// Inserts a block, evicting others if necessary. Does nothing if the block is larger than the
+    /// capacity or is already cached.
     pub fn insert(&self, at: usize, block: Block) {
         let Some(slot) = self.slots.blocks.get(at) else { return };
         let (cache, id) = (&self.slots.cache, (self.slots.id, at as u32));
@@ -260,8 +266,8 @@ impl TableBlocks {
         shard.drop_spares();
     }
 
-    /// Counts the `bytes` bytes of the table's index and filters against the cache's budget until
-    /// the table is dropped.
+    /// Counts `bytes` bytes, the size of the table's index and filters, against the cache's budget
+    /// until the table is dropped.
     pub fn take(&mut self, bytes: usize) {
         let (before, now) = (std::mem::replace(&mut self.taken, bytes as u64), bytes as u64);
         self.slots.cache.change_budget(|budget| {
@@ -283,7 +289,7 @@ impl Drop for TableBlocks {
             return;
         }
         for (at, slot) in self.slots.blocks.iter().enumerate() {
-            // No thread fills a slot any more.
+            // The table is being dropped, so no thread fills its slots any more.
             let Some(bytes) = slot.load().as_ref().map(|block| entry_bytes(block.slice.len()))
             else {
                 continue;
@@ -302,13 +308,13 @@ impl Drop for TableBlocks {
 }
 
 impl BlockCache {
-    /// Creates a cache of at most `bytes` bytes; with 0 it keeps no blocks.
+    /// Creates a cache of at most `bytes` bytes. With 0 bytes, it keeps no blocks.
     pub fn new(bytes: usize) -> BlockCache {
         BlockCache::of_bytes(bytes, None)
     }
 
-    /// Creates a cache with a budget of `bytes` bytes. The cache has what memtables and the indexes
-    /// and filters of open tables leave of it.
+    /// Creates a cache with a budget of `bytes` bytes. The cache may use the part of the budget
+    /// that memtables and the indexes and filters of open tables do not take.
     pub fn with_budget(bytes: usize) -> BlockCache {
         BlockCache::of_bytes(bytes, Some(Budget::new(bytes)))
     }
@@ -338,37 +344,39 @@ impl BlockCache {
         TableBlocks { slots: Arc::new(Slots { cache: self.clone(), id, blocks, in_use }), taken: 0 }
     }
 
-    /// Returns the capacity or, if the cache has a budget, the whole budget, in bytes.
+    /// Returns the cache's capacity in bytes. If the cache has a budget, this is the whole budget.
     pub fn capacity_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the number of bytes that memtables and tables take of the budget.
+    /// Returns the number of bytes of the budget that memtables and tables take.
     pub fn taken_bytes(&self) -> u64 {
         self.budget.as_ref().map_or(0, Budget::taken)
     }
 
-    /// Sets the number of bytes that memtables take of the budget.
+    /// Sets the number of bytes of the budget that memtables take.
     pub fn set_memtable_bytes(&self, bytes: u64) {
         self.change_budget(|budget| budget.set_memtables(bytes));
     }
 
-    /// Lets tables of `tables` be closed when all tables together take too much of the budget.
+    /// Registers `tables`, so that tables of it can be closed when the open tables of all databases
+    /// together take too much of the budget.
     pub fn may_close(&self, tables: Weak<dyn OpenTables>) {
         if let Some(budget) = &self.budget {
             budget.may_close(tables);
         }
     }
 
-    /// Closes tables if the open ones together take more than their part of the budget.
+    /// Closes tables if the open tables of all databases together take more than their part of the
+    /// budget.
     pub fn close_tables(&self) {
         if let Some(budget) = &self.budget {
             budget.close_tables();
         }
     }
 
-    /// Calls `change` on the budget, if there is one, and gives the shards what memtables and
-    /// tables leave.
+    /// Calls `change` on the budget, if there is one, and gives the shards the bytes that memtables
+    /// and tables leave.
     fn change_budget(&self, change: impl FnOnce(&Budget)) {
         let Some(budget) = &self.budget else { return };
         change(budget);
@@ -409,8 +417,9 @@ impl BlockCache {
         false
     }
 
-    /// Divides among the shards the capacity that large blocks (`lent` bytes) and others leave. The
-    /// caller holds the lock of the large blocks.
+    /// Divides the remaining capacity among the shards: the capacity that is not lent to large
+    /// blocks (`lent` bytes) and not taken by memtables and tables. The caller holds the lock of
+    /// the large blocks.
     fn lend(&self, lent: u64) {
         let reserved = self.budget.as_ref().map_or(0, Budget::reserved);
         let lent = lent.saturating_add(reserved);
@@ -438,7 +447,7 @@ fn entry_bytes(block_len: usize) -> u64 {
     block_len as u64 + ENTRY_BYTES
 }
 
-/// Returns a hash of an id, which mixes all its bits into the upper half.
+/// Returns a hash of a block's id. Every bit of the id affects the upper half of the hash.
 fn hash((table, block): BlockId) -> u32 {
     let bits = (table << 32 | u64::from(block)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
@@ -450,8 +459,8 @@ impl Ghosts {
         Ghosts(vec![0; slots as usize].into())
     }
 
-    /// Returns the slot of a block, and the value that stands for the block there. The lowest bits
-    /// of the hash choose the shard, so they are not used.
+    /// Returns the ghost entry that belongs to the hash of a block, and the value that marks the
+    /// block there. The lowest bits of the hash choose the shard, so they do not choose the entry.
     fn slot(&mut self, id: BlockId) -> (&mut u32, u32) {
         let hash = hash(id);
         let at = (hash / MOST_SHARDS as u32) as usize & (self.0.len() - 1);
@@ -500,8 +509,8 @@ impl Shard {
         queued - self.dead_bytes
     }
 
-    /// Moves the block of a dropped table from its slot to the spares. Its queue entry stays,
-    /// because finding it would take a walk over the queue for each dropped table.
+    /// Moves the block of a dropped table from its slot to the spares. The block's queue entry
+    /// stays, because finding it would require a search of the queue for each dropped table.
     fn take(&mut self, slot: &ArcSwapAny<Option<SharedBlock>>) {
         let Some(block) = slot.swap(None) else { return };
         self.dead_bytes += entry_bytes(block.slice.len());
@@ -601,7 +610,7 @@ impl Shard {
         }
     }
 
-    /// Subtracts a dead entry, which left its queue, from `dead_bytes`.
+    /// Subtracts the size of a dead entry, which was removed from its queue, from `dead_bytes`.
     fn bury(&mut self, entry: &Queued) {
         debug_assert!(entry.bytes <= self.dead_bytes, "a dead entry was not counted");
         self.dead_bytes -= entry.bytes;
@@ -615,13 +624,13 @@ impl Spares {
         self.by_length.entry(len).or_default().push(block);
     }
 
-    /// Takes and returns an allocation of `len` bytes or slightly more, if there is one.
+    /// Removes and returns a spare of `len` bytes or slightly more, if there is one.
     fn take(&mut self, len: usize) -> Option<SharedBlock> {
         let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK).next()?;
         self.take_from(found)
     }
 
-    /// Takes and returns the shortest allocation, which is the least useful.
+    /// Removes and returns the shortest spare, which is the least useful one.
     fn pop(&mut self) -> Option<SharedBlock> {
         let (&shortest, _) = self.by_length.first_key_value()?;
         self.take_from(shortest)
@@ -652,7 +661,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Removes the entries whose block was dropped with its table.
+    /// Removes the queue entries whose block was dropped with its table.
     fn sweep(&mut self) {
         self.entries.retain(|entry| entry.replace_uses(|uses| uses).is_some());
         self.bytes = self.entries.iter().map(|entry| entry.bytes).sum();
@@ -660,8 +669,8 @@ impl Queue {
 }
 
 impl Queued {
-    /// Returns the block's use count, and replaces a count above 0 by `new(count)`. Returns `None`
-    /// if the block was dropped with its table.
+    /// Returns the block's use count. If the count is above 0, replaces it by `new(count)`. Returns
+    /// `None` if the block was dropped with its table.
     fn replace_uses(&self, new: impl Fn(u8) -> u8) -> Option<(Arc<Slots>, u8)> {
         let slots = self.slots.upgrade()?;
         let guard = slots.blocks[self.at as usize].load();
@@ -674,7 +683,7 @@ impl Queued {
         Some((slots, uses))
     }
 
-    /// Takes the block out of its slot and returns it.
+    /// Removes the block from its slot and returns it.
     fn clear(&self, slots: &Slots) -> Option<SharedBlock> {
         slots.blocks[self.at as usize].swap(None)
     }
@@ -689,7 +698,7 @@ impl Queued {
 #[cfg(test)]
 impl BlockCache {
     /// Panics if an invariant from the head of this file is broken. No other thread may use the
-    /// cache meanwhile.
+    /// cache during the call.
     pub(crate) fn check(&self) {
         self.large.lock().check();
         self.shards.iter().for_each(|shard| shard.lock().check());
@@ -697,7 +706,7 @@ impl BlockCache {
     }
 }
 
-/// The cache outlives its tables, so no block is in use when it is dropped.
+/// Checks that no block is in use when the cache is dropped, because the cache outlives its tables.
 #[cfg(debug_assertions)]
 impl Drop for BlockCache {
     fn drop(&mut self) {
@@ -896,8 +905,8 @@ mod tests {
         assert_eq!(cache.usage_bytes(), 0);
     }
 
-    /// Returns the size of a table's blocks that are in memory. Looks each block up, which counts
-    /// as a use.
+    /// Returns the total size of a table's blocks that are in the cache. Counts as a use of each
+    /// block.
     fn held_bytes(table: &TableBlocks) -> u64 {
         (0..table.slots.blocks.len()).filter_map(|at| len(table, at)).map(entry_bytes).sum()
     }
@@ -908,7 +917,7 @@ mod tests {
         let (goes, stays) = (cache.table(40), cache.table(500));
         (0..40).for_each(|at| goes.insert(at, block(1000)));
         held_bytes(&goes);
-        // The blocks of `goes` enter the main queue when they leave the small one.
+        // As these inserts fill the small queue, the blocks of `goes` move to the main queue.
         (0..60).for_each(|at| stays.insert(at, block(1000)));
         let before = cache.usage_bytes();
         assert_eq!(before, held_bytes(&goes) + held_bytes(&stays));
@@ -928,7 +937,7 @@ mod tests {
         assert_eq!(cache.shards[0].lock().dead_bytes, 0, "all of it has come to an end");
     }
 
-    /// Models reads of more tables than may be open.
+    /// Checks that the cache stays small while tables are opened and dropped again and again.
     #[test]
     fn tables_that_come_and_go_leave_little_behind() {
         let cache = Arc::new(BlockCache::new(200 << 10));
@@ -994,7 +1003,7 @@ mod tests {
         assert!(here(&gone) && !here(&(gone + 1)));
     }
 
-    /// Reads a block as a lookup does. Returns whether it was cached.
+    /// Reads a block as a lookup does. Returns whether the block was cached.
     fn read(table: &TableBlocks, at: usize) -> bool {
         let there = table.get(at).is_some();
         if !there && table.wants(at, 4096) {
@@ -1011,7 +1020,7 @@ mod tests {
             let read = |at| !read(&table, at) && table.get(at).is_some();
             range.filter(|&at| read(at)).count()
         };
-        // Counting the kept blocks is a use of each.
+        // `kept` looks up each block that was kept, which counts as a use of the block.
         assert_eq!(kept(0..1000), 1000);
         (1000..3000).for_each(|at| assert!(!read(&table, at)));
         let before = cache.usage_bytes();
@@ -1022,7 +1031,8 @@ mod tests {
         for _ in 0..2 {
             assert!(few.clone().filter(|&at| !read(&table, at)).count() > 0);
         }
-        // Some blocks took each other's ghost entries.
+        // A few blocks lost their ghost entries because another block's hash selected the same
+        // entry.
         let stayed = few.filter(|&at| read(&table, at)).count();
         assert!(stayed > 40, "read twice, {stayed} of 50 stay");
     }
@@ -1082,8 +1092,9 @@ mod tests {
         assert_eq!(cache.usage_bytes(), 0);
     }
 
-    /// A thread that makes room holds a table's slots for a moment, with the shard's lock. If the
-    /// table is dropped in that moment, its slots are dropped with the lock held.
+    /// Checks that slots can be dropped while the lock of their shard is held. A thread that evicts
+    /// blocks holds a reference to a table's slots for a moment, under the shard's lock. If the
+    /// table is dropped in that moment, this reference is the last.
     #[test]
     fn slots_may_go_while_their_shard_is_locked() {
         let cache = Arc::new(BlockCache::new(1 << 10));

@@ -1,18 +1,19 @@
-//! Writing a table. On-disk format: existing readers rely on the order of the parts, do not change
-//! it.
+//! Writing a table. On-disk format: existing readers rely on the order of the parts, so do not
+//! change it.
 //!
 //! ```text
 //! data block ... | filter block, if there is a policy | metaindex block | index block | footer
 //! ```
 //!
 //! Every block is followed by its trailer (`format/handle.rs`). The metaindex maps `filter.<policy
-//! name>` to the filter block's handle. For each data block, the index maps a separator (a key not
-//! before the block's last key, and before the next block's first) to the block's handle. Without
-//! compression the bytes are those of LevelDB's `table/table_builder.cc`, block for block.
+//! name>` to the filter block's handle. For each data block, the index maps a separator (a key that
+//! is at or after the block's last key and before the next block's first key) to the block's
+//! handle. Without compression, each block is byte for byte the block that LevelDB's
+//! `table/table_builder.cc` writes.
 //!
 //! Filters that LevelDB does not have (`filter/whole_table.rs`, `filter/prefix.rs`) follow the
-//! filter block, under names in the metaindex that LevelDB does not look up: it reads the table as
-//! if it had none. In tables with entries that expire, a block that says when they do
+//! filter block. LevelDB does not look up their names in the metaindex, and reads the table as if
+//! it did not have these filters. If entries of the table expire, a block with their expiry times
 //! (`format/expiry.rs`) follows in the same way.
 
 use std::cmp::Ordering;
@@ -30,12 +31,12 @@ use crate::format::key::KeyOrder;
 use crate::fs::WriteFile;
 use crate::table::filters::{FILTER_PREFIX, prefix_filter_name};
 
-/// Size of the write buffer, in bytes. Many blocks go out in one write; a larger buffer was not
+/// Size of the write buffer, in bytes. One write contains many blocks. A larger buffer was not
 /// faster.
 const WRITE_BUFFER_BYTES: usize = 128 << 10;
 
-/// Largest data block, in bytes. It leaves room in the 32-bit lengths and restart points for one
-/// more entry.
+/// Largest size of a data block, in bytes. One more entry still fits in the 32-bit lengths and
+/// restart points of the block.
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 
 /// Options for writing tables.
@@ -43,14 +44,14 @@ const MAX_BLOCK_BYTES: usize = 1 << 30;
 pub struct TableOptions {
     /// The order of the keys that will be added.
     pub order: KeyOrder,
-    /// The kind of filter over user keys; `None` writes no filter block.
+    /// The policy of the filters in the filter block; `None` writes no filter block.
     pub filter_policy: Option<Arc<dyn FilterPolicy>>,
-    /// Bits per key (1 to 64) of the filter over all user keys; `None` writes none.
+    /// Bits per key (1 to 64) of the filter over all user keys; `None` writes no such filter.
     pub table_filter_bits_per_key: Option<u32>,
-    /// The extractor of prefixes and the bits per prefix (1 to 64) of the filter over them; `None`
-    /// writes none.
+    /// The extractor of prefixes, and the bits per prefix (1 to 64) of the filter over the
+    /// prefixes; `None` writes no such filter.
     pub prefix_filter: Option<(Arc<dyn PrefixExtractor>, u32)>,
-    /// Size at which a data block is finished, before compression, in bytes. At most 1 GiB.
+    /// Size before compression, in bytes, at which a data block is finished. At most 1 GiB.
     pub block_bytes: usize,
     /// Number of entries between restart points in data blocks. At least 1.
     pub block_restart_interval: usize,
@@ -66,7 +67,7 @@ pub struct TableSummary {
     pub file_bytes: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Size of all filters, in bytes; 0 without one.
+    /// Total size of the filters, in bytes; 0 if the table has no filter.
     pub filter_bytes: u64,
     /// Size of the index block as stored, in bytes.
     pub index_bytes: u64,
@@ -76,9 +77,10 @@ pub struct TableSummary {
 
 /// Writes one table.
 ///
-/// Call order: `add` in ascending key order any number of times, then `finish`. Dropping the
-/// builder instead abandons the table; removing the file is up to the caller. After an I/O error
-/// every further call returns that error. Not thread-safe, but can be sent between threads.
+/// Call order: `add` any number of times, in ascending key order, then `finish`. Dropping the
+/// builder without a call of `finish` abandons the table, and the caller must remove the file.
+/// After an I/O error, every further call returns that error. Not thread-safe, but can be sent
+/// between threads.
 #[derive(Debug)]
 pub struct TableBuilder {
     options: TableOptions,
@@ -89,10 +91,10 @@ pub struct TableBuilder {
     filter: Option<FilterBlockBuilder>,
     table_filter: Option<TableFilterBuilder>,
     prefix_filter: Option<TableFilterBuilder>,
-    /// Record of when the entries expire; `None` if no entry expires.
+    /// The expiry times of the entries; `None` if no entry expires.
     expiry: Option<TableExpiry>,
-    /// Handle of the last data block. Its index entry waits for the next key, so that the separator
-    /// can be short.
+    /// Handle of the last finished data block. The block's index entry is written when the next key
+    /// is known, so that the separator can be short.
     pending: Option<BlockHandle>,
     separator: Vec<u8>,
     entries: u64,
@@ -147,7 +149,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Sets the table's record of when its entries expire.
+    /// Sets the record of when the table's entries expire.
     pub(crate) fn set_expiry(&mut self, expiry: Option<TableExpiry>) {
         self.expiry = expiry;
     }
@@ -158,13 +160,13 @@ impl TableBuilder {
         self.entries
     }
 
-    /// Returns the key added last; empty if there is none.
+    /// Returns the last key added; empty if none was added.
     pub(crate) fn last_key(&self) -> &[u8] {
         self.data.last_key()
     }
 
-    /// Returns the size of the data blocks so far, in bytes. The unfinished block counts with its
-    /// size before compression.
+    /// Returns the size of the data blocks so far, in bytes. The size of the unfinished block is
+    /// its size before compression.
     pub fn file_bytes(&self) -> u64 {
         let under_way = if self.data.is_empty() { 0 } else { self.data.estimated_bytes() };
         self.out.offset + under_way as u64
@@ -174,7 +176,7 @@ impl TableBuilder {
     /// Returns a summary of the table.
     ///
     /// # Errors
-    /// An I/O error; the file is then not a table.
+    /// An I/O error. If it occurs, the file is not a valid table.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.out.check()?;
         self.end_data_block()?;
@@ -262,7 +264,7 @@ impl TableBuilder {
         }
     }
 
-    /// Writes the filters. Returns their names and handles, ordered as in the metaindex.
+    /// Writes the filters. Returns the filters' names and handles, in the order of the metaindex.
     fn write_filters(&mut self) -> Result<Vec<(String, BlockHandle)>> {
         let mut filters = Vec::new();
         if let (Some(filter), Some(policy)) = (self.filter.take(), &self.options.filter_policy) {
@@ -294,7 +296,7 @@ impl TableBuilder {
     }
 }
 
-/// Returns the first bytes of a key, escaped, for an error message.
+/// Returns the start of a key, escaped for an error message.
 fn excerpt(key: &[u8]) -> impl std::fmt::Display {
     key[..key.len().min(64)].escape_ascii()
 }
@@ -305,7 +307,7 @@ fn encoded(handle: BlockHandle) -> Vec<u8> {
     bytes
 }
 
-/// A buffered output file. Remembers the first error.
+/// A buffered output file, which remembers the first error.
 #[derive(Debug)]
 struct Output {
     file: Box<dyn WriteFile>,

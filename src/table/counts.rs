@@ -1,8 +1,8 @@
 //! Counters of the work done by reads.
 //!
-//! A lookup reports each step to a sink. The usual sinks count: into the database's own
-//! `ReadTally`, or into a `ReadTrace` that the caller asked for. Counting is always on, and
-//! both take the same code path.
+//! A lookup reports each step to a sink. The usual sinks are counters: the database's own
+//! `ReadTally`, or a `ReadTrace` that the caller asked for. Counting is always on, and both sinks
+//! take the same code path.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +24,7 @@ macro_rules! level_counters {
         }
 
         impl LevelTrace {
-            /// Adds the counts of `other` to these.
+            /// Adds the counts of `other` to these counts.
             pub fn add(&mut self, other: &LevelTrace) {
                 $(self.$counter += other.$counter;)*
             }
@@ -37,7 +37,7 @@ macro_rules! level_counters {
             }
         }
 
-        /// Counters that are updated while others read them; see [`LevelTrace`].
+        /// Counters that other threads can read during updates; see [`LevelTrace`].
         #[derive(Debug, Default)]
         pub struct LevelTally {
             $($(#[$doc])* pub $counter: Tally,)*
@@ -58,9 +58,9 @@ macro_rules! level_counters {
 }
 
 level_counters! {
-    /// Number of tables that gets searched, because their key range contains the key.
+    /// Number of tables searched by gets, because the table's key range contains the key.
     tables_considered,
-    /// Number of tables that gets skipped, because their key range does not contain the key.
+    /// Number of tables skipped by gets, because the table's key range does not contain the key.
     tables_skipped_by_range,
     /// Number of index blocks searched.
     index_seeks,
@@ -94,7 +94,7 @@ level_counters! {
     table_filter_false_positives,
     /// Number of prefix filters queried by scans of one prefix.
     prefix_filter_checks,
-    /// Number of prefix filters that answered "no", each of which let a scan skip a table.
+    /// Number of prefix filters that answered "no", each saving a scan of a table.
     prefix_filter_negatives,
 }
 
@@ -119,7 +119,7 @@ pub struct AllFilters {
 }
 
 impl AllFilters {
-    /// Adds up the counts of the two kinds of filters.
+    /// Adds up the counts of block filters and table filters in `trace`.
     pub fn of(trace: &LevelTrace) -> AllFilters {
         AllFilters {
             checks: trace.filter_checks + trace.table_filter_checks,
@@ -130,13 +130,13 @@ impl AllFilters {
     }
 }
 
-/// A counter that one thread at a time adds to and any thread reads. An addition costs as much as
-/// in plain memory; several writers at a time would need a locked instruction.
+/// A counter that only one thread at a time may increase but any thread may read. An increase costs
+/// as much as in plain memory; several concurrent writers would need a locked instruction.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
 impl Tally {
-    /// Adds `n`.
+    /// Adds `n` to the counter.
     #[inline]
     pub fn count(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);

@@ -20,12 +20,12 @@ fn with_table_filter(has_block_filter: bool) -> TableOptions {
     }
 }
 
-/// Returns a context for tables of these options that also knows LevelDB's filters.
+/// Returns a context for reading tables that were written with `options`. Filters are enabled.
 fn context(options: &TableOptions) -> TableContext {
     TableContext { filter_policy: bloom(), ..context_of(options) }
 }
 
-/// Returns entries with keys `000/0000`, `000/0002`, ..., a hundred keys per prefix and two
+/// Returns entries with keys `000/0000`, `000/0002`, ...: a hundred keys per prefix, and two
 /// versions of each key.
 fn model() -> Model {
     let key = |i: usize| format!("{:03}/{:04}", i / 100, 2 * i).into_bytes();
@@ -43,7 +43,7 @@ fn get(table: &Table, key: &[u8], use_filter: bool) -> (Option<Found>, LevelTrac
     (table.get(key, &options, &mut trace).unwrap(), trace)
 }
 
-/// Changes a block in `bytes` and gives it a correct checksum.
+/// Applies `change` to a block in `bytes`, and then writes a correct checksum for the block.
 fn patch(bytes: &mut [u8], handle: BlockHandle, change: impl FnOnce(&mut [u8])) {
     let (start, end) = (handle.offset as usize, (handle.offset + handle.size) as usize);
     change(&mut bytes[start..end]);

@@ -1,8 +1,9 @@
 //! The filters of an open table.
 //!
-//! A table may have three: LevelDB's filter block, with a filter per data block; a filter over all
-//! keys; and a filter over all key prefixes. Each is a meta block named in the metaindex. A filter
-//! that is missing, damaged or of an unknown kind is not used; the table is read without it.
+//! A table may have three filters: LevelDB's filter block, with a filter per data block; a filter
+//! over all keys; and a filter over all key prefixes. Each is a meta block named in the metaindex.
+//! A filter that is missing, damaged or of an unknown kind is ignored, and the table is read
+//! without it.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use crate::filter::{
 use crate::format::handle::BlockHandle;
 use crate::table::settings::TableContext;
 
-/// First part of the name of a filter block in the metaindex. The policy's name follows.
+/// First part of a filter block's name in the metaindex. The policy's name follows this part.
 pub const FILTER_PREFIX: &str = "filter.";
 
-/// Facts about the filter block of an open table.
+/// Information about the filter block of an open table.
 #[cfg(any(test, feature = "internals"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,7 +34,7 @@ pub struct FilterInfo {
     pub empty_filters: usize,
 }
 
-/// The filters that were read.
+/// The filters of a table that could be read.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     /// The filter block, and the name of its policy in the metaindex.
@@ -42,7 +43,7 @@ pub(crate) struct Filters {
     pub table: Option<TableFilter>,
     /// The filter over the prefixes of all keys.
     pub prefix: Option<TableFilter>,
-    /// The error that kept one of the table's filters from being read.
+    /// The first damage that prevented a filter from being read.
     pub error: Option<Error>,
 }
 
@@ -50,8 +51,7 @@ impl Filters {
     /// Opens the filters listed in `meta` (the names and handles of the metaindex) that `context`
     /// knows. `read` reads a meta block.
     ///
-    /// # Errors
-    /// An I/O error. Damage is not an error; it is kept in `error`.
+    /// An I/O error. Damage is not returned but stored in [`Filters::error`].
     pub(crate) fn open(
         meta: &[(Vec<u8>, BlockHandle)],
         context: &TableContext,
@@ -89,8 +89,8 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Returns the value of `result`. An error about damage is stored in `self.error` and becomes
-    /// `None`; an I/O error is returned.
+    /// Returns the value of `result`. For an error about damage, returns `None`, and stores the
+    /// error in `self.error` if it is the first. Returns an I/O error as it is.
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(filter) => Ok(Some(filter)),
@@ -102,7 +102,7 @@ impl Filters {
         }
     }
 
-    /// Returns facts about the filter block, if there is one.
+    /// Returns information about the filter block, if the table has one.
     #[cfg(any(test, feature = "internals"))]
     pub(crate) fn block_info(&self) -> Option<FilterInfo> {
         self.block.as_ref().map(|(name, filter)| FilterInfo {

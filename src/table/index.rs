@@ -1,9 +1,9 @@
-//! The index of an open table, which maps a key to the data block that may hold it.
+//! The index of an open table, which maps a key to the data block that may contain the key.
 //!
-//! Searching the index block itself decodes an entry and misses the CPU's caches at each step. So
-//! two arrays are built from it when the table is opened: the location of each data block and, if
-//! keys are in byte order, the [`Fences`] of the separators. A lookup reads the block itself only
-//! if a separator has the same fence as the key.
+//! Each step of a search in the index block itself decodes an entry and misses the CPU's caches.
+//! Therefore two arrays are built from the index block when the table is opened: the location of
+//! each data block and, if keys are in byte order, the [`Fences`] (key heads) of the separators. A
+//! lookup reads the index block itself only if a separator has the same fence as the key.
 
 use crate::base::Result;
 use crate::block::Block;
@@ -18,13 +18,14 @@ use crate::format::key::KeyOrder;
 pub(crate) struct Index {
     block: Block,
     file_bytes: u64,
-    /// The location of each data block. `None` if some entry of the index block is not a
-    /// well-formed restart point, as LevelDB writes them, or does not fit [`PackedHandle`]. Such a
-    /// block is searched directly, and the search finds its damage.
+    /// The location of each data block. `None` if an entry of the index block is malformed, is not
+    /// a restart point as in LevelDB's tables, or does not fit in a [`PackedHandle`]. Such an index
+    /// block is searched directly, and the search reports any damage.
     handles: Option<Box<[PackedHandle]>>,
-    /// The fences of every separator but the last; `None` if they cannot be built, for example
+    /// The fences of all separators except the last; `None` if they cannot be built, for example
     /// because keys are not in byte order. The last separator is a short successor ("1" after
-    /// "0417"): including it would leave no common prefix and make all heads alike.
+    /// "0417"). Together with it, the separators would have no common prefix, and all their heads
+    /// would be equal.
     fences: Option<Fences>,
 }
 
@@ -35,11 +36,12 @@ struct PackedHandle {
     size: u32,
 }
 
-/// The result of a search of the index.
+/// The data block that a search of the index found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexSpot {
-    /// The index of the data block; `None` if the [`Index`] has no array of blocks, because it is
-    /// damaged, not written as LevelDB does, or of a file over 4 GiB.
+    /// The position of the data block in the index. `None` if the [`Index`] has no array of
+    /// locations, because the index block is damaged or has a layout that LevelDB does not write,
+    /// or because the file is larger than 4 GiB.
     pub at: Option<usize>,
     /// The location of the data block.
     pub handle: BlockHandle,
@@ -47,7 +49,7 @@ pub(crate) struct IndexSpot {
 
 impl Index {
     /// Creates the index from the index block of a table of `file_bytes` bytes. Damage in the block
-    /// is not reported here, but by the lookup that meets it.
+    /// is not reported here, but by the first lookup that reads the damaged entry.
     pub(crate) fn new(block: Block, order: &KeyOrder, file_bytes: u64) -> Index {
         let handles = packed_handles(&block, file_bytes);
         let key = |i: usize| Some(order.user_key(block.view().entry_at_restart(i).ok()?.key));
@@ -63,7 +65,7 @@ impl Index {
         &self.block
     }
 
-    /// Returns the number of data blocks; `None` if [`IndexSpot::at`] would be `None`.
+    /// Returns the number of data blocks; `None` if the index has no array of their locations.
     pub(crate) fn blocks(&self) -> Option<usize> {
         self.handles.as_ref().map(|handles| handles.len())
     }
@@ -98,7 +100,7 @@ impl Index {
         Ok(handles.get(at).map(spot))
     }
 
-    /// Like [`Index::seek`], but searches the index block itself.
+    /// Does the same as [`Index::seek`], but searches the index block itself.
     #[cold]
     fn seek_plain(&self, order: &KeyOrder, target: &[u8]) -> Result<Option<IndexSpot>> {
         let mut cursor = self.block.cursor();
@@ -108,8 +110,8 @@ impl Index {
         Ok(Some(IndexSpot { at: None, handle: decode(cursor.value(), self.file_bytes)? }))
     }
 
-    /// Returns the separator of the data block that [`Index::seek`] finds for `target`; empty if
-    /// there is none. Slower than the search itself: it decodes the separator.
+    /// Returns the separator of the data block that [`Index::seek`] finds for `target`; empty if no
+    /// block is found. Slower than that search, because the separator must be decoded.
     pub(crate) fn separator(&self, order: &KeyOrder, target: &[u8]) -> Result<Vec<u8>> {
         let mut cursor = self.block.cursor();
         Ok(if cursor.seek(order, target)? { cursor.key().to_vec() } else { Vec::new() })
@@ -126,7 +128,7 @@ impl Index {
     /// Decodes the block handle in the value of an entry.
     ///
     /// # Errors
-    /// Corruption, if it is malformed or points outside the file.
+    /// Corruption, if the handle is malformed or points outside the file.
     pub(crate) fn handle(&self, value: &[u8]) -> Result<BlockHandle> {
         decode(value, self.file_bytes)
     }
@@ -155,7 +157,7 @@ fn packed_handles(block: &Block, file_bytes: u64) -> Option<Box<[PackedHandle]>>
     (0..block.restarts()).map(packed).collect()
 }
 
-/// A cursor over the data blocks of an index, which must be passed to each call.
+/// A cursor over the data blocks of an index. The same index must be passed to each call.
 #[derive(Debug)]
 pub(crate) enum IndexCursor {
     /// A position in the array of blocks; `None` if the cursor is not positioned.
@@ -169,7 +171,8 @@ impl IndexCursor {
     /// there is none.
     ///
     /// # Errors
-    /// Corruption, if an entry read on the way is malformed; likewise for all other moves.
+    /// Corruption, if an entry that the search reads is malformed. All other moves return the same
+    /// error.
     pub(crate) fn seek(&mut self, index: &Index, order: &KeyOrder, target: &[u8]) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek(order, target),
@@ -181,7 +184,7 @@ impl IndexCursor {
         }
     }
 
-    /// Moves to the first data block. Returns false if there is none.
+    /// Moves to the first data block. Returns false if there are no data blocks.
     pub(crate) fn seek_to_first(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_first(),
@@ -189,7 +192,7 @@ impl IndexCursor {
         }
     }
 
-    /// Moves to the last data block. Returns false if there is none.
+    /// Moves to the last data block. Returns false if there are no data blocks.
     pub(crate) fn seek_to_last(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_last(),
@@ -199,7 +202,7 @@ impl IndexCursor {
         }
     }
 
-    /// Moves to the next data block. Returns false if there is none.
+    /// Moves to the next data block. Returns false if there is no next block.
     pub(crate) fn next(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.next(),
@@ -207,7 +210,7 @@ impl IndexCursor {
         }
     }
 
-    /// Moves to the previous data block. Returns false if there is none.
+    /// Moves to the previous data block. Returns false if there is no previous block.
     pub(crate) fn prev(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.prev(),
@@ -218,8 +221,8 @@ impl IndexCursor {
     /// Returns the current data block.
     ///
     /// # Errors
-    /// Corruption, if the entry is malformed or points outside the file, or if the cursor is not
-    /// positioned.
+    /// Corruption, if the block's index entry is malformed or points outside the file, or if the
+    /// cursor is not positioned.
     pub(crate) fn spot(&self, index: &Index) -> Result<IndexSpot> {
         match self {
             IndexCursor::Plain(cursor) => {
@@ -234,8 +237,8 @@ impl IndexCursor {
     }
 }
 
-/// Sets the position to data block `to`, or to none if there is no such block. Returns whether
-/// there is one.
+/// Sets the position to data block `to`, or to `None` if there is no such block. Returns whether
+/// the block exists.
 fn move_to(at: &mut Option<usize>, index: &Index, to: Option<usize>) -> bool {
     *at = to.filter(|&to| index.blocks().is_some_and(|blocks| to < blocks));
     at.is_some()

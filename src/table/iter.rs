@@ -1,4 +1,4 @@
-//! A cursor over a table: a cursor over the index, and one over the current data block.
+//! A cursor over a table, made of a cursor over the index and a cursor over the current data block.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::table::index::IndexCursor;
 use crate::table::reader::Table;
 use crate::table::settings::BlockReadOptions;
 
-/// A cursor over the entries of a table. It owns its table; keys and values are borrowed until the
-/// next move.
+/// A cursor over the entries of a table. The cursor shares ownership of the table; keys and values
+/// are borrowed until the next move.
 ///
-/// Before the first move, past either end and after an error the cursor is not positioned: then
-/// `next` and `prev` have no effect, and only a seek moves it.
+/// Before the first move, past either end and after an error, the cursor is not positioned. In this
+/// state, `next` and `prev` have no effect, and only a seek positions the cursor.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
     options: BlockReadOptions,
     index: IndexCursor,
-    /// The cursor in the index's current block, if positioned.
+    /// A cursor in the current data block of the index, if there is one.
     data: BlockCursor,
     trace: LevelTrace,
 }
 
 impl Table {
-    /// Returns a cursor over the entries, not yet positioned. It does not use the filters.
+    /// Returns a cursor over the entries, not yet positioned. The cursor does not use the filters.
     pub fn cursor(self: &Arc<Table>, options: BlockReadOptions) -> TableCursor {
         TableCursor {
             table: self.clone(),
@@ -41,7 +41,7 @@ impl Table {
 
 #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
 impl TableCursor {
-    /// Returns counts of the work that the cursor has done so far.
+    /// Returns the counts of the cursor's work so far.
     pub(crate) fn trace(&self) -> &LevelTrace {
         &self.trace
     }
@@ -64,16 +64,17 @@ impl TableCursor {
         self.data.value()
     }
 
-    /// Returns the current value, sharing the memory of its block.
+    /// Returns the current value, which shares the memory of its block.
     #[inline]
     pub fn value_bytes(&self) -> Bytes {
         self.data.value_bytes()
     }
 
-    /// Moves to the first entry. Returns false if there is none.
+    /// Moves to the first entry. Returns false if the table is empty.
     ///
     /// # Errors
-    /// Corruption, if a block it must read is damaged; an I/O error. Likewise for all other moves.
+    /// Corruption, if a block that the cursor reads is damaged; an I/O error. All other moves
+    /// return the same errors.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.data.invalidate();
         let found = self
@@ -83,7 +84,7 @@ impl TableCursor {
         self.enter_forward(found)
     }
 
-    /// Moves to the last entry. Returns false if there is none.
+    /// Moves to the last entry. Returns false if the table is empty.
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.data.invalidate();
         let found = self
@@ -93,8 +94,8 @@ impl TableCursor {
         self.enter_backward(found)
     }
 
-    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
-    /// none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is no
+    /// such entry.
     pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
         self.data.invalidate();
         self.trace.index_seeks += 1;
@@ -107,11 +108,11 @@ impl TableCursor {
         if found.map_err(|error| self.data_error(error))? {
             return Ok(true);
         }
-        // The target lies between the block's last key and the block's separator.
+        // `target` is after the block's last key, and not after the block's separator.
         self.next_block()
     }
 
-    /// Moves to the next entry. Returns false if there is none.
+    /// Moves to the next entry. Returns false if there is no next entry.
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         if !self.data.valid() {
@@ -124,7 +125,7 @@ impl TableCursor {
         }
     }
 
-    /// Moves to the previous entry. Returns false if there is none.
+    /// Moves to the previous entry. Returns false if there is no previous entry.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         if !self.data.valid() {
@@ -149,8 +150,8 @@ impl TableCursor {
         self.enter_backward(found)
     }
 
-    /// Moves to the first entry of the index's current block or a later one. `found` is whether the
-    /// index is at a block.
+    /// Moves to the first entry of the index's current block or, if the block is empty, of the next
+    /// block that has an entry. `found` tells whether the index cursor is at a block.
     fn enter_forward(&mut self, mut found: bool) -> Result<bool> {
         while found {
             self.load_block()?;
@@ -165,8 +166,9 @@ impl TableCursor {
         Ok(false)
     }
 
-    /// Moves to the last entry of the index's current block or an earlier one. `found` is whether
-    /// the index is at a block.
+    /// Moves to the last entry of the index's current block or, if the block is empty, of the
+    /// nearest earlier block that has an entry. `found` tells whether the index cursor is at a
+    /// block.
     fn enter_backward(&mut self, mut found: bool) -> Result<bool> {
         while found {
             self.load_block()?;
@@ -189,7 +191,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Adds the current data block's offset and the file to `error`.
+    /// Adds the file's path and the current data block's offset to `error`.
     pub(crate) fn data_error(&self, error: Error) -> Error {
         let offset = self.index.spot(self.table.index()).map_or(0, |spot| spot.handle.offset);
         error.at(offset).in_file(self.table.path())

@@ -1,11 +1,11 @@
 //! Looking up a key in a table, step by step.
 //!
 //! 1. The whole-table filter is queried, if there is one ([`Table::get_hashed`]).
-//! 2. The index leads to the data block that may hold the key (`Table::index_seek`).
+//! 2. The index leads to the data block that may contain the key (`Table::index_seek`).
 //! 3. Without a whole-table filter, the block's own filter is queried (`Table::search`).
 //! 4. The block is taken from the cache, or read from the file and offered to the cache
 //!    (`Table::search_block`, `Table::find_in_file`).
-//! 5. The entry is found by the block's heads, or by a plain search (`Table::find_in`).
+//! 5. The block's entry heads, or a plain search, lead to the entry (`Table::find_in`).
 //!
 //! Every step is reported to a [`TableSink`].
 
@@ -28,18 +28,18 @@ use crate::table::settings::BlockReadOptions;
 use crate::table::sink::{BlockSource, COPIED_VALUE_BYTES, Found, IndexEntry, NoSink, TableSink};
 use crate::table::stored::{Stored, read_stored};
 
-/// Capacity in bytes above which a thread's scratch buffer is shrunk after use. A larger limit
+/// Capacity in bytes to which a thread's scratch buffer is shrunk after each use. A higher limit
 /// keeps more memory per thread.
 const KEEP_SCRATCH_BYTES: usize = 64 << 10;
 
-/// Calls `f` with the thread's scratch buffer, for keys decoded during a lookup. Returns its
-/// result.
+/// Calls `f` with the thread's scratch buffer, which receives keys decoded during a lookup. Returns
+/// the result of `f`.
 #[inline]
 fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    // The destructor of another thread-local may read after this one is gone.
+    // The destructor of another thread-local may do a lookup after this one was destroyed.
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let result = f(&mut scratch);
     scratch.shrink_to(KEEP_SCRATCH_BYTES);
@@ -48,9 +48,9 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 impl Table {
-    /// Looks up `key`. Returns the first entry at or after it, if that entry has the same user key.
-    /// In the engine's tables `key` is an internal key: a user key with the newest visible sequence
-    /// number. Adds the work done to `trace`.
+    /// Looks up `key`. Returns the first entry at or after `key`, if that entry has the same user
+    /// key. In the engine's tables, `key` is an internal key: a user key with the newest visible
+    /// sequence number. Adds the work done to `trace`.
     ///
     /// # Errors
     /// Corruption, if the index, the data block or the entry is damaged; an I/O error.
@@ -64,11 +64,11 @@ impl Table {
         self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, trace)
     }
 
-    /// Like [`Table::get`], with a user-key hash that is computed once for several tables. Reports
-    /// every step to `sink`.
+    /// Does the same as [`Table::get`], with a user-key hash that the caller computes once for
+    /// several tables. Reports every step to `sink`.
     ///
     /// # Errors
-    /// As [`Table::get`].
+    /// The same as for [`Table::get`].
     #[inline]
     pub(crate) fn get_hashed<S: TableSink>(
         &self,
@@ -85,14 +85,15 @@ impl Table {
         if !may_match {
             return Ok(None);
         }
-        // If this filter answers "maybe", the block's own filter has little to add.
+        // When the whole-table filter answers "maybe", the block's own filter adds little
+        // information.
         let found = self.search(key, false, options, sink)?;
         sink.table_filter_outcome(found.is_some());
         Ok(found)
     }
 
-    /// Looks up `key` through the index and, with `ask_block_filter`, the block's filter. Returns
-    /// the entry found.
+    /// Looks up `key` through the index and, if `ask_block_filter` is set, the block's filter.
+    /// Returns the entry found.
     fn search<S: TableSink>(
         &self,
         key: &[u8],
@@ -102,7 +103,8 @@ impl Table {
     ) -> Result<Option<Found>> {
         let Some(spot) = self.index_seek(key, sink)? else { return Ok(None) };
         let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
-        // The block is prefetched unless the filter is likely to answer "absent".
+        // If there is no filter, or the filter is likely to answer "maybe", the block is prefetched
+        // before the filter is queried.
         let fetches_first = filter.is_none() || Answers::promise_a_match();
         let fetched = fetches_first.then(|| self.cached(spot));
         if let Some((_, filter)) = filter {
@@ -121,8 +123,8 @@ impl Table {
         Ok(found)
     }
 
-    /// Looks up `key` in the data block `cached`, or reads the block from the file if that is
-    /// `None`.
+    /// Looks up `key` in the data block `cached`. If `cached` is `None`, the block is read from the
+    /// file.
     #[inline]
     fn search_block<S: TableSink>(
         &self,
@@ -145,10 +147,10 @@ impl Table {
         Ok(found)
     }
 
-    /// Returns whether a lookup of `key` would find an entry, without filters, cache or sink.
+    /// Returns whether a lookup of `key` would find an entry. Uses neither filters nor the cache.
     ///
     /// # Errors
-    /// As [`Table::get`].
+    /// The same as for [`Table::get`].
     pub fn holds(&self, key: &[u8]) -> Result<bool> {
         let Some(spot) = self.index_seek(key, &mut NoSink)? else { return Ok(false) };
         let handle = spot.handle;
@@ -159,7 +161,7 @@ impl Table {
         Ok(found.is_some())
     }
 
-    /// Returns the approximate offset in the file at which `key` is or would be.
+    /// Returns the approximate offset in the file at which the entry of `key` is or would be.
     ///
     /// # Errors
     /// Corruption, if the index is damaged.
@@ -168,7 +170,8 @@ impl Table {
         Ok(spot.map_or(self.footer().metaindex.offset, |spot| spot.handle.offset))
     }
 
-    /// Returns the data block that holds the first entry at or after `key`, if there is one.
+    /// Returns the data block that contains the first entry at or after `key`, if there is such an
+    /// entry.
     #[inline]
     fn index_seek<S: TableSink>(&self, key: &[u8], sink: &mut S) -> Result<Option<IndexSpot>> {
         let in_index = |error| self.index_error(error);
@@ -182,8 +185,8 @@ impl Table {
         Ok(spot)
     }
 
-    /// Looks up a key in a block. `owned` returns the block itself, for a value that shares its
-    /// memory.
+    /// Looks up a key in a block. `owned` returns the owned block, so that a long value can share
+    /// the block's memory.
     #[inline]
     fn find_in(
         &self,
@@ -204,8 +207,8 @@ impl Table {
             Some(kind) => kind,
             None => return Err(Error::mismatch("unknown kind of key", "0 or 1", trailer as u8)),
         };
-        // Taking a reference to the block costs more than a short copy, and a short value should
-        // not keep a whole block alive.
+        // Short values are copied: that costs less than taking a reference to the block, and a
+        // reference would keep the whole block alive.
         let value = match (value.len() > COPIED_VALUE_BYTES).then(owned).flatten() {
             Some(block) => block.share(value),
             None => Bytes::copy_from_slice(value),
@@ -213,8 +216,8 @@ impl Table {
         Ok(Some(Found { seq: trailer >> 8, kind, value }))
     }
 
-    /// Looks up a key in a block whose heads, if there are any, do not decide the lookup. Returns
-    /// the key's trailer and the value.
+    /// Looks up a key by a plain search of a block, after the heads, if the block has any, did not
+    /// decide the lookup. Returns the key's trailer and the value.
     fn find_plain<'a>(
         &self,
         block: BlockView<'a>,
@@ -235,7 +238,7 @@ impl Table {
         })
     }
 
-    /// Returns a data block, if it is cached.
+    /// Returns a data block, if the block is cached.
     #[inline]
     fn cached(&self, spot: IndexSpot) -> Option<CachedBlock> {
         self.blocks.as_ref()?.get(spot.at?)
@@ -274,8 +277,8 @@ impl Table {
         .map_err(|error| error.in_file(&self.path))
     }
 
-    /// Looks up a key in a data block read from the file. A block that will not be cached is
-    /// searched in the buffer it was decompressed into. Returns the entry found.
+    /// Looks up a key in a data block after reading the block from the file. A block that will not
+    /// be cached is searched in the decompression buffer. Returns the entry found.
     #[inline(never)]
     fn find_in_file<S: TableSink>(
         &self,
@@ -300,8 +303,8 @@ impl Table {
         })
     }
 
-    /// Returns the cache slot for a block of `len` bytes that was just read, if the block should be
-    /// cached.
+    /// Returns the cached blocks of the table and the number of a block of `len` bytes that was
+    /// just read, if the block should be cached.
     fn keeper(
         &self,
         spot: IndexSpot,

@@ -1,8 +1,8 @@
 //! Opening and checking tables, and the properties of an open table. Lookups are in
 //! [`lookup`](crate::table::lookup).
 //!
-//! The layout of a table is drawn at the head of [`builder`](crate::table::builder). Defined by
-//! LevelDB's `table/table.cc`.
+//! The layout of a table is drawn at the head of [`builder`](crate::table::builder). LevelDB's
+//! `table/table.cc` defines it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::table::sink::NoSink;
 pub(crate) use crate::table::sink::{COPIED_VALUE_BYTES, Found};
 use crate::table::stored::{read_footer, read_stored};
 
-/// An entry of the index: the description of a data block.
+/// An index entry, which describes a data block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
-    /// A key that is not before the block's last key, and before the next block's first key.
+    /// A key that is at or after the block's last key, and before the next block's first key.
     pub separator: Vec<u8>,
     /// The location of the block.
     pub handle: BlockHandle,
@@ -43,7 +43,7 @@ pub struct Table {
     pub(super) path: PathBuf,
     file_bytes: u64,
     pub(super) order: KeyOrder,
-    /// The cached data blocks; `None` if there is no cache.
+    /// The table's data blocks in the cache; `None` if there is no cache.
     pub(super) blocks: Option<TableBlocks>,
     footer: Footer,
     pub(super) index: Index,
@@ -118,7 +118,7 @@ impl Table {
         read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
     }
 
-    /// Returns the names and handles in the metaindex, read from the file.
+    /// Reads the metaindex from the file. Returns its names and handles.
     fn read_meta(&self) -> Result<Vec<(Vec<u8>, BlockHandle)>> {
         let at = self.footer.metaindex;
         let result = at.within(self.file_bytes).map_err(|e| at_footer(e, self.file_bytes));
@@ -146,17 +146,17 @@ impl Table {
         Ok(filters)
     }
 
-    /// Checks that every index entry is readable and that block offsets ascend, so that a malicious
-    /// index that names a block many times cannot make a scan read more than the file holds. With
-    /// `separators_too`, also checks that separators ascend.
+    /// Checks that every index entry is readable and that block offsets ascend. Otherwise a
+    /// malicious index could name the same block many times, and a scan would read more than the
+    /// whole file. With `separators_too`, also checks that separators ascend.
     fn check_index(&self, separators_too: bool) -> Result<()> {
         let mut end = 0;
         let mut last: Option<Vec<u8>> = None;
         let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
-        // An index that LevelDB did not write is both walked and searched by its restart points, so
-        // each restart point must be an entry.
+        // An index with a layout that LevelDB does not write is both iterated over and searched by
+        // its restart points, so each restart point must be the start of an entry.
         let view = self.index.block().view();
         let restarts =
             if self.index.blocks().is_some() { 0 } else { self.index.block().restarts() };
@@ -188,13 +188,13 @@ impl Table {
         Ok(())
     }
 
-    /// Adds the index block's offset and the file to `error`.
+    /// Adds the file's path and the index block's offset to `error`.
     pub(crate) fn index_error(&self, error: Error) -> Error {
         in_index(error, self.footer.index.offset, &self.path)
     }
 
-    /// Reads a block without the cache. Returns the name of the method by which it is compressed
-    /// ("none", "snappy", "zstd", "zlib" or "deflate"), and the contents.
+    /// Reads a block without using the cache. Returns the name of the compression method ("none",
+    /// "snappy", "zstd", "zlib" or "deflate") and the contents.
     ///
     /// # Errors
     /// Corruption, if the block is damaged or outside the file; an I/O error.
@@ -235,11 +235,11 @@ impl Table {
         Ok(blocks)
     }
 
-    /// Returns the table's record of when its entries expire, read from the file; `None` if it has
-    /// none.
+    /// Reads the record of when the table's entries expire from the file. Returns `None` if the
+    /// table has no such record.
     ///
     /// # Errors
-    /// Corruption, if the block of that record is damaged; an I/O error.
+    /// Corruption, if the block with the record is damaged; an I/O error.
     pub(crate) fn expiry(&self) -> Result<Option<TableExpiry>> {
         let mut meta = self.meta.iter();
         let Some((_, handle)) = meta.find(|(name, _)| name == EXPIRY_NAME.as_bytes()) else {
@@ -256,18 +256,18 @@ impl Table {
         &self.footer
     }
 
-    /// Returns the filter block, if the table has one of a known kind.
+    /// Returns the filter block, if the table has a filter block of a known kind.
     pub(crate) fn filter_block(&self) -> Option<&FilterBlockReader> {
         self.filters.block.as_ref().map(|(_, filter)| filter)
     }
 
-    /// Returns the filter over all keys, if the table has one. Lookups query it instead of the
-    /// filter block.
+    /// Returns the filter over all keys, if the table has such a filter. Lookups query it instead
+    /// of the filter block.
     pub fn table_filter(&self) -> Option<&TableFilter> {
         self.filters.table.as_ref()
     }
 
-    /// Returns the filter over all key prefixes, if the table has one of a known kind.
+    /// Returns the filter over all key prefixes, if the table has such a filter of a known kind.
     pub(crate) fn prefix_filter(&self) -> Option<&TableFilter> {
         self.filters.prefix.as_ref()
     }
@@ -277,7 +277,8 @@ impl Table {
         self.filters.block.is_some() || self.filters.table.is_some()
     }
 
-    /// Returns the damage that keeps one of the table's filters from being used, if there is any.
+    /// Returns the damage that prevents one of the table's filters from being used, if there is
+    /// any.
     pub fn filter_error(&self) -> Option<&Error> {
         self.filters.error.as_ref()
     }
@@ -304,15 +305,15 @@ impl Table {
     }
 }
 
-/// Facts for the command and for tests.
+/// Information for the command and for tests.
 #[cfg(any(test, feature = "internals"))]
 impl Table {
-    /// Returns the names and handles in the metaindex; empty if it is damaged.
+    /// Returns the names and handles in the metaindex; empty if the metaindex is damaged.
     pub fn meta(&self) -> &[(Vec<u8>, BlockHandle)] {
         &self.meta
     }
 
-    /// Returns facts about the filter block, if the table has one of a known kind.
+    /// Returns information about the filter block, if the table has a filter block of a known kind.
     pub fn filter(&self) -> Option<FilterInfo> {
         self.filters.block_info()
     }
@@ -333,8 +334,8 @@ fn at_footer(error: Error, file_bytes: u64) -> Error {
     error.at(file_bytes.saturating_sub(FOOTER_BYTES as u64))
 }
 
-/// Sets the offset in `error` to that of the index block: an offset inside the decoded value would
-/// help nobody.
+/// Sets the offset in `error` to the offset of the index block, because an offset inside the
+/// decoded value would be of no use to the reader.
 fn in_index(error: Error, offset: u64, path: &Path) -> Error {
     match error {
         Error::Corruption(mut corruption) => {

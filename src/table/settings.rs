@@ -1,4 +1,4 @@
-//! The settings that tables are read with.
+//! The settings for reading tables.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::table::block_cache::BlockCache;
 pub struct TableContext {
     /// The order of the tables' keys.
     pub order: KeyOrder,
-    /// The kind of block filter to use; `None` ignores all filters.
+    /// The policy whose block filters are used; `None` ignores filters of every kind.
     pub filter_policy: Option<Arc<dyn FilterPolicy>>,
     /// The extractor whose prefix filters are used; `None` ignores prefix filters.
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-    /// The cache of data blocks; `None` caches none.
+    /// The cache of data blocks; `None` if data blocks are not cached.
     pub block_cache: Option<Arc<BlockCache>>,
-    /// Whether opening a table checks the order of all separators, too.
+    /// Whether opening a table also checks the order of all separators.
     pub paranoid: bool,
 }
 

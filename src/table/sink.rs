@@ -9,63 +9,68 @@ use crate::format::handle::BlockHandle;
 use crate::format::key::{KeyKind, SeqNo};
 use crate::table::counts::{LevelTally, LevelTrace};
 
-/// Maximum length, in bytes, of values that are copied out of their block; longer ones share the
-/// memory of a cached block. Raising it means more copying, but fewer blocks kept alive by values.
+/// Maximum length, in bytes, of values that are copied out of their block. A longer value shares
+/// the memory of its cached block. With a higher limit, more bytes are copied, and values keep
+/// fewer blocks alive.
 pub(crate) const COPIED_VALUE_BYTES: usize = 1 << 10;
 
 /// An entry found by a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The sequence number of the write; 0 in a table of plain keys.
+    /// The sequence number of the write; 0 in a table of plain user keys.
     pub seq: SeqNo,
-    /// Whether the write was a put or a deletion; `Value` in a table of plain keys.
+    /// Whether the write was a put or a deletion; `Value` in a table of plain user keys.
     pub kind: KeyKind,
-    /// The value. If it is longer than 1 KiB and from a cached block, it shares the block's memory.
+    /// The value. If it is longer than 1 KiB and comes from a cached block, it shares the block's
+    /// memory.
     pub value: Bytes,
 }
 
-/// Receives every step of a lookup, in order. Lookups are compiled for each type of sink: counting
-/// costs its additions, and [`NoSink`] costs nothing.
+/// Receives every step of a lookup, in order. Lookups are compiled separately for each type of
+/// sink, so that counting costs only the additions, and [`NoSink`] costs nothing.
 pub(crate) trait TableSink {
-    /// Whether the sink uses separators. Otherwise it gets empty ones, which cost nothing.
+    /// Whether the sink uses separators. A sink that does not use them receives empty separators,
+    /// which need not be decoded.
     const HEARS_SEPARATORS: bool = false;
 
-    /// The whole-table filter was queried.
+    /// Reports that the whole-table filter was queried, and its answer.
     fn table_filter(&mut self, may_match: bool);
 
-    /// Reports whether the key was there after the whole-table filter had answered "maybe".
+    /// Reports whether the key was found after the whole-table filter had answered "maybe".
     fn table_filter_outcome(&mut self, found: bool);
 
-    /// The index was searched. `entry` is `None` if every key of the table is less.
+    /// Reports that the index was searched. `entry` is `None` if every key of the table is less
+    /// than the key looked up.
     fn index_seek(&mut self, entry: Option<IndexEntry<'_>>);
 
-    /// The block's filter was queried.
+    /// Reports that the block's filter was queried, and its answer.
     fn block_filter(&mut self, may_match: bool);
 
-    /// Reports whether the key was there after the block's filter had answered "maybe".
+    /// Reports whether the key was found after the block's filter had answered "maybe".
     fn block_filter_outcome(&mut self, found: bool);
 
-    /// A data block is about to be read.
+    /// Reports that a data block is about to be read.
     fn data_block(&mut self, handle: BlockHandle, source: BlockSource);
 
-    /// `bytes` bytes were read from the file.
+    /// Reports that `bytes` bytes were read from the file.
     fn bytes_read(&mut self, bytes: u64);
 
-    /// A block's checksum was verified.
+    /// Reports that a block's checksum was verified.
     fn checksum_verified(&mut self);
 
-    /// A block was decompressed to `bytes` bytes.
+    /// Reports that a block was decompressed to `bytes` bytes.
     fn bytes_decompressed(&mut self, bytes: u64);
 
-    /// The data block was searched.
+    /// Reports that the data block was searched, and the entry found.
     fn block_searched(&mut self, found: Option<&Found>);
 }
 
 /// An index entry found by a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexEntry<'a> {
-    /// A key not before the block's last key, and before the next block's first key. An internal
-    /// key in the engine's tables. Empty unless [`TableSink::HEARS_SEPARATORS`].
+    /// A key that is at or after the block's last key, and before the next block's first key. In
+    /// the engine's tables, it is an internal key. Empty unless [`TableSink::HEARS_SEPARATORS`] is
+    /// set.
     pub separator: &'a [u8],
     /// The location of the block.
     pub handle: BlockHandle,

@@ -1,4 +1,4 @@
-//! Reading a table's footer and its blocks as stored in the file.
+//! Reading the footer and the stored blocks of a table file.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -20,7 +20,8 @@ pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> 
     read_exactly(file, path, &mut footer, at)?;
     let footer = Footer::decode(&footer).map_err(|error| error.at(at))?;
     // The footer has no checksum: one changed byte could turn the index's handle into the handle of
-    // another intact block. But one of the two blocks always ends at the footer.
+    // another intact block. In an intact table, either the index or the metaindex ends at the
+    // footer.
     if footer.index.end() != Some(at) && footer.metaindex.end() != Some(at) {
         let error = Error::mismatch(
             "neither the index nor the metaindex ends at the footer",
@@ -32,7 +33,7 @@ pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> 
     Ok(footer)
 }
 
-/// Reads and returns a block of a file that need not be a complete table.
+/// Reads and returns a block of a file that may be an incomplete table.
 ///
 /// # Errors
 /// Corruption, if the block is damaged or the file ends inside it; an I/O error.
@@ -50,7 +51,7 @@ pub(crate) fn read_loose_block(
         .map_err(|error| error.in_file(path))
 }
 
-/// A block read from the file, in buffers that the next read reuses.
+/// A block read from the file. Its contents are in buffers that the next read reuses.
 pub(super) struct Stored<'a> {
     /// The method by which the block is compressed.
     pub method: Method,
@@ -60,7 +61,8 @@ pub(super) struct Stored<'a> {
     pub buffer: &'a mut Vec<u8>,
 }
 
-/// A thread's buffers for reading blocks. Most blocks are searched there, or copied out of them.
+/// A thread's buffers for reading blocks. Most blocks are searched in these buffers or copied out
+/// of them.
 #[derive(Default)]
 struct Buffers {
     stored: Vec<u8>,
@@ -72,8 +74,8 @@ struct Buffers {
 /// thread.
 const KEEP_BYTES: usize = 128 << 10;
 
-/// Reads a block that lies within the file, decompresses it, and passes it to `then`. Returns the
-/// result of `then`; errors of `then` get the block's offset.
+/// Reads a block inside the file, decompresses it, and passes it to `then`. Returns the result of
+/// `then`, and adds the block's offset to its errors.
 pub(super) fn read_stored<S: TableSink, R>(
     file: &dyn ReadFile,
     path: &Path,
@@ -85,7 +87,7 @@ pub(super) fn read_stored<S: TableSink, R>(
     thread_local! {
         static BUFFERS: Cell<Buffers> = Cell::default();
     }
-    // The destructor of a thread-local may read after the thread's buffers are gone.
+    // The destructor of another thread-local may read a block after this one was destroyed.
     let mut buffers = BUFFERS.try_with(Cell::take).unwrap_or_default();
     let result = read_into(&mut buffers, file, path, handle, verify, sink)
         .and_then(|stored| then(stored).map_err(|error| error.at(handle.offset)));

@@ -1,10 +1,10 @@
 //! A cache of open tables, bounded in number.
 //!
 //! Each file of a version has a [`TableSlot`], which holds the table while it is open, so that a
-//! lookup finds it with one atomic load and without a lock. The cache keeps a ring of the slots
-//! whose tables are open and closes tables by the clock algorithm: a hand moves around the ring,
-//! skips each slot that was used since the hand last passed, and closes the first that was not. A
-//! table in use elsewhere lives until its last user drops it.
+//! lookup finds the table with one atomic load and without a lock. The cache keeps a ring of the
+//! slots whose tables are open, and closes tables by the clock algorithm: a hand moves around the
+//! ring, skips each slot that was used since the hand last passed the slot, and closes the table of
+//! the first slot that was not used. A closed table stays in memory until its last user drops it.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ use crate::fs::{FileLock, Fs, ReadFile, check_not_replaced};
 use crate::table::block_cache::budget::OpenTables;
 use crate::table::reader::{Table, TableContext};
 
-/// A table file, open or not. Thread-safe; shared by all versions that contain the file.
+/// A table file, whether or not it is open. Thread-safe; shared by all versions that contain the
+/// file.
 #[derive(Debug)]
 pub struct TableSlot {
     /// The file number.
@@ -27,12 +28,12 @@ pub struct TableSlot {
     pub file_bytes: u64,
     /// The open table. Set only under the ring's lock and while the slot is in the ring.
     pub table: ArcSwapOption<Table>,
-    /// Whether the table was used since the clock's hand last passed.
+    /// Whether the table was used since the clock's hand last passed the slot.
     pub used: AtomicBool,
-    /// Held while the file is being opened, so that other threads wait instead of opening it, too.
-    /// Taken before the ring's lock.
+    /// Locked while the file is being opened, so that other threads wait instead of opening the
+    /// file a second time. This lock is taken before the ring's lock.
     opening: Mutex<()>,
-    /// The file and its path, if the file is held open even while the table is closed.
+    /// The file and its path, if the slot keeps the file open even while the table is closed.
     held: OnceLock<(Arc<dyn ReadFile>, PathBuf)>,
 }
 
@@ -49,32 +50,33 @@ impl TableSlot {
         }
     }
 
-    /// Makes the slot hold the table's file, so that its name may be removed or given to another
-    /// file. Only the first call has an effect.
+    /// Makes the slot keep the table's file open, so that the file's name may be removed or given
+    /// to another file. Only the first call has an effect.
     pub fn hold(&self, file: Arc<dyn ReadFile>, path: PathBuf) {
         let _ = self.held.set((file, path));
     }
 
-    /// Returns whether the slot was given the table's file.
+    /// Returns whether [`TableSlot::hold`] gave the slot the table's file.
     pub fn has_file(&self) -> bool {
         self.held.get().is_some()
     }
 
-    /// Returns whether the slot holds a file that stays readable after its name is removed.
+    /// Returns whether the slot has a file that stays readable after the file's name is removed.
     pub fn is_held(&self) -> bool {
         self.held.get().is_some_and(|(file, _)| file.is_held())
     }
 
     #[inline]
     fn touch(&self) {
-        // Load first: a store would take the cache line away from every other reader.
+        // Load first: an unconditional store would take the cache line away from every other
+        // reader.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// The slots whose tables are open, as the clock algorithm's ring.
+/// The ring of the clock algorithm: the slots whose tables are open.
 #[derive(Debug, Default)]
 struct Ring {
     slots: Vec<Weak<TableSlot>>,
@@ -107,12 +109,13 @@ impl Ring {
     }
 }
 
-/// A table being opened. It is counted until this is dropped, even if a filter policy panics.
+/// A table being opened. The ring counts it until this value is dropped, which also happens if a
+/// filter policy panics.
 struct OpeningTable<'a>(&'a Mutex<Ring>);
 
 impl<'a> OpeningTable<'a> {
-    /// Stops counting the table. Returns the ring's lock, so that the caller can add the table
-    /// under it.
+    /// Stops counting the table. Returns the ring's lock, so that the caller can add the table to
+    /// the ring.
     fn end(self) -> MutexGuard<'a, Ring> {
         let ring = self.0;
         std::mem::forget(self);
@@ -129,8 +132,8 @@ impl Drop for OpeningTable<'_> {
     }
 }
 
-/// Opens the tables of one directory and keeps them open. Thread-safe. During I/O no lock is held
-/// except the slot's own.
+/// Opens the tables of one directory and keeps them open. Thread-safe. During I/O, only the lock of
+/// the table's slot is held.
 #[derive(Debug)]
 pub struct TableCache {
     fs: Arc<dyn Fs>,
@@ -138,13 +141,13 @@ pub struct TableCache {
     context: TableContext,
     capacity: usize,
     ring: Mutex<Ring>,
-    /// The lock of the directory, while it is held.
+    /// The lock of the directory; `None` if the cache is not guarded by one.
     lock: Option<Weak<dyn FileLock>>,
 }
 
 impl TableCache {
-    /// Creates a cache of at most `capacity` (at least 1) open tables of `dir`. Tables that the
-    /// cache has closed but readers still hold are not counted.
+    /// Creates a cache of at most `capacity` (at least 1) open tables of `dir`. Tables that readers
+    /// still use after the cache closed them are not counted.
     pub fn new(
         fs: Arc<dyn Fs>,
         dir: PathBuf,
@@ -155,8 +158,8 @@ impl TableCache {
         TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None }
     }
 
-    /// Makes the cache open no more tables once `lock`, the directory's lock, has been replaced:
-    /// the files may then belong to another database.
+    /// Makes the cache refuse to open tables once the lock file of `lock`, the directory's lock,
+    /// has been replaced: the files may then belong to another database.
     pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> TableCache {
         self.lock = Some(Arc::downgrade(lock));
         self
@@ -164,9 +167,8 @@ impl TableCache {
 
     /// Returns the open table of `slot`, opening it if necessary.
     ///
-    /// # Errors
-    /// When the table must be opened: an I/O error (`NotFound` if there is neither a `.ldb` nor an
-    /// `.sst` file with its number), or an error of [`Table::open`].
+    /// An error, if the table must be opened: an I/O error (`NotFound` if there is neither a `.ldb`
+    /// nor an `.sst` file with its number), or an error of [`Table::open`].
     pub fn table(&self, slot: &Arc<TableSlot>) -> Result<Arc<Table>> {
         match slot.table.load_full() {
             Some(table) => {
@@ -177,8 +179,8 @@ impl TableCache {
         }
     }
 
-    /// Calls `f` with the open table of `slot` and returns its result. If the table is already
-    /// open, its reference count is not touched.
+    /// Calls `f` with the open table of `slot` and returns the result of `f`. If the table is
+    /// already open, its reference count does not change.
     ///
     /// # Errors
     /// Errors of [`TableCache::table`] and of `f`.
@@ -202,7 +204,7 @@ impl TableCache {
         self.ring.lock().slots.iter().filter(|slot| slot.strong_count() > 0).count()
     }
 
-    /// Returns the number of times that tables were opened.
+    /// Returns how many times a table was opened.
     #[cfg(test)]
     pub fn opened(&self) -> u64 {
         self.ring.lock().opened
@@ -244,7 +246,7 @@ impl TableCache {
         ring.slots.push(Arc::downgrade(slot));
         slot.used.store(true, Ordering::Relaxed);
         slot.table.store(Some(table.clone()));
-        // Meanwhile, other threads may have opened more tables than there was room for.
+        // While this table was being opened, other threads may have filled the remaining places.
         let closed = ring.close_down_to(self.capacity);
         debug_assert!(ring.slots.len() <= self.capacity, "more tables are open than may be");
         drop(ring);
@@ -260,12 +262,13 @@ impl TableCache {
             Some(held) => held.clone(),
             None => self.find(slot.number)?,
         };
-        // Checked only after the file was opened: if the lock file is still ours, so is the table.
+        // Check this only after the file was opened: if the lock file is still ours now, the opened
+        // file was ours, too.
         check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }
 
-    /// Opens the file of a table. LevelDB before 1.14 named its tables `.sst`.
+    /// Opens the file of a table. LevelDB before 1.14 used the extension `.sst` for tables.
     fn find(&self, number: u64) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
         let path = self.dir.join(table_name(number));
         let error = match self.fs.open_table(&path) {
@@ -316,7 +319,8 @@ mod tests {
     use crate::table::reader::BlockReadOptions;
     use crate::table::testing::{MemDir, build, context_of, internal_order, small_blocks};
 
-    /// Creates a cache of tables 1 to 5, each containing its own number; 5 is an `.sst` file.
+    /// Creates a cache of tables 1 to 5. The value in each table is the table's number. Table 5 is
+    /// an `.sst` file.
     fn cache(capacity: usize) -> (Arc<MemDir>, TableCache, Vec<Arc<TableSlot>>) {
         let options = small_blocks(internal_order());
         let mut dir = MemDir::default();
@@ -368,8 +372,8 @@ mod tests {
         for slot in &slots[..4] {
             number_in(&cache, slot);
         }
-        // Opening the fourth table found all three used: the hand skipped each once, and then
-        // closed the first.
+        // When the fourth table was opened, all three open tables had been used, so the hand
+        // skipped each of them once and then closed the first.
         assert_eq!(open_numbers(&slots), [2, 3, 4]);
         number_in(&cache, &slots[2]);
         number_in(&cache, &slots[4]);
@@ -398,7 +402,7 @@ mod tests {
         assert_eq!((tables.close_some(u64::MAX), tables.pinned_bytes()), (of_one, of_one));
     }
 
-    /// A filter policy that panics when it is asked its name.
+    /// A filter policy whose `name` panics.
     #[derive(Debug)]
     struct Nameless;
 
@@ -442,7 +446,7 @@ mod tests {
         assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
         assert!(error.to_string().contains("000077.ldb"), "{error}");
         assert_eq!(cache.open_tables(), 0);
-        // After failures there is room for as many open tables as before.
+        // After the failures, the cache can still hold as many open tables as before.
         for slot in &slots {
             number_in(&cache, slot);
         }

@@ -1,4 +1,4 @@
-//! Files and tables in memory for this folder's tests.
+//! Files and tables in memory, for the tests of this folder.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,13 +19,13 @@ use crate::table::reader::{Table, TableContext};
 /// The entries of a table, in key order.
 pub(super) type Model = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A file that records what was written, and in how many calls. Clones share it.
+/// A file that records the bytes written and the number of writes. Clones share the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sink {
     pub bytes: Arc<Mutex<Vec<u8>>>,
     pub writes: Arc<AtomicUsize>,
     pub syncs: Arc<AtomicUsize>,
-    /// Number of the write that fails, counting from 1; 0 for none.
+    /// Number of the write that fails, counting from 1; 0 if no write fails.
     pub fail_at: usize,
 }
 
@@ -64,7 +64,7 @@ impl ReadFile for MemFile {
     }
 }
 
-/// A directory of files that can only be opened.
+/// A directory whose files can be opened, but not created or changed.
 #[derive(Debug, Default)]
 pub(super) struct MemDir {
     pub files: HashMap<PathBuf, Vec<u8>>,
@@ -78,7 +78,7 @@ fn refused<T>() -> io::Result<T> {
 impl Fs for MemDir {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.opens.fetch_add(1, Ordering::Relaxed);
-        // Give other threads a chance to reach the same file.
+        // Yield, so that other threads can try to open the same file.
         (0..100).for_each(|_| std::thread::yield_now());
         let bytes = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(MemFile(bytes.clone())))
@@ -159,7 +159,7 @@ pub(super) fn small_blocks(order: KeyOrder) -> TableOptions {
     }
 }
 
-/// Returns a context for tables of these options, without a cache.
+/// Returns a context for reading tables with these options, without a block cache.
 pub(super) fn context_of(options: &TableOptions) -> TableContext {
     TableContext {
         order: options.order.clone(),

@@ -23,8 +23,8 @@ fn get(table: &Table, key: &[u8]) -> (crate::Result<Option<Found>>, LevelTrace) 
     (table.get(key, &BlockReadOptions::default(), &mut trace), trace)
 }
 
-/// Returns `count` entries: user keys `key000000`, `key000002`, ... as internal keys, with values
-/// of 20 bytes.
+/// Returns `count` entries. The keys are internal keys of the user keys `key000000`, `key000002`,
+/// ..., and each value has 20 bytes.
 fn even_keys(count: usize) -> Model {
     let key = |i: usize| format!("key{:06}", 2 * i).into_bytes();
     (0..count)
@@ -60,8 +60,8 @@ fn a_filtered_absent_key_reads_no_data_block() {
     assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
 }
 
-/// After a few matches the cached block is fetched before the filter answers. This must not change
-/// the counts.
+/// Checks that counts do not depend on prefetching. After several matches in a row, the cached
+/// block is fetched before the filter is queried.
 #[test]
 fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
     let options = small_blocks(internal_order());
@@ -205,8 +205,8 @@ fn a_failed_write_is_remembered_and_writes_are_few() {
     assert!(sink.writes.load(Relaxed) < 15, "{:?} {summary:?}", sink.writes);
 }
 
-/// Returns all entries, after checking that a forward and a backward scan agree; or, if a scan
-/// fails, the entries that each scan returned and the error.
+/// Scans a table forward and backward. Returns all entries, after checking that both scans agree.
+/// If a scan fails, returns the entries that each scan returned and the error.
 fn scan(table: &Arc<Table>) -> Result<Model, (Model, Model, String)> {
     let mut cursor = table.cursor(BlockReadOptions::default());
     let (mut forward, mut backward) = (Model::new(), Model::new());
@@ -234,7 +234,7 @@ fn scan(table: &Arc<Table>) -> Result<Model, (Model, Model, String)> {
     }
 }
 
-/// Reads a damaged table in every way, and checks that each answer is right or an error.
+/// Reads a damaged table in every way, and checks that each result is either correct or an error.
 fn right_or_error(bytes: Vec<u8>, context: &TableContext, model: &Model, what: &str) {
     let Ok(table) = open(bytes, context) else { return };
     match scan(&table) {
@@ -272,7 +272,8 @@ fn no_changed_byte_gives_a_wrong_answer() {
                 let what = format!("byte {i} of {} ^ {change}", bytes.len());
                 right_or_error(changed.clone(), &context_of(&options), &model, &what);
 
-                // Without checksums, answers may be wrong, but reading must end and must not panic.
+                // Without checksums, results may be wrong, but each read must end and must not
+                // panic.
                 let Ok(table) = open(changed, &context_of(&options)) else { continue };
                 let unchecked =
                     BlockReadOptions { verify_checksums: false, ..BlockReadOptions::default() };
@@ -295,8 +296,8 @@ fn no_changed_byte_gives_a_wrong_answer() {
 
 #[test]
 fn a_footer_turned_to_another_sound_block_is_noticed() {
-    // Without a filter the metaindex is an empty block; mistaken for the index, it would mean a
-    // table without entries.
+    // Without a filter, the metaindex is an empty block. If it were mistaken for the index, the
+    // table would seem to have no entries.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(1);
     let mut bytes = build(&options, &model).0;
@@ -343,7 +344,8 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
     let handle = sound.meta()[0].1;
     let mut bad_checksum = bytes.clone();
     bad_checksum[handle.offset as usize] ^= 1;
-    // A correct checksum over an array offset past the block's end.
+    // This filter block has a correct checksum, but the offset of its array is past the block's
+    // end.
     let mut bad_shape = bytes.clone();
     let end = (handle.offset + handle.size) as usize;
     bad_shape[end - 2] = 0xff;
@@ -364,7 +366,7 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
     }
 }
 
-/// LevelDB's bloom filter under the name that goleveldb gives it.
+/// LevelDB's bloom filter under the older name that goleveldb uses.
 #[derive(Debug)]
 struct OldName(BloomFilterPolicy);
 
@@ -403,8 +405,9 @@ fn filters_are_taken_by_name_or_alias_only() {
     assert_eq!(get(&unknown, &lookup_key("key000001")).1.filter_checks, 0);
 }
 
-/// A filter stored under an alias is queried in the way of the alias, one under the policy's own
-/// name in the way of the policy: LevelDB's earlier filters have another hash for some keys.
+/// Checks that a filter stored under an alias is queried by `may_match_alias`, and a filter stored
+/// under the policy's own name by `may_match`. LevelDB's earlier filters use a different hash for
+/// some keys.
 #[test]
 fn filters_are_asked_in_the_way_of_their_name() {
     #[derive(Debug)]
@@ -454,8 +457,8 @@ fn filters_are_asked_in_the_way_of_their_name() {
 
 #[test]
 fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
-    // Two entries, or only their handles, are in the wrong order, or a block is named twice or in
-    // part; all checksums are correct.
+    // In each damaged index, two entries or only their handles are swapped, or one block is named
+    // twice, or a handle covers only a part of a block. All checksums are correct.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(40);
     let bytes = build(&options, &model).0;
@@ -578,8 +581,8 @@ fn random_model(rng: &mut Rng, order: &KeyOrder) -> Model {
     keys.into_iter().map(|key| (key, rng.bytes(120, 256))).collect()
 }
 
-/// Makes a random move with `cursor` and with an index into the model. The model's length stands
-/// for "not positioned".
+/// Makes the same random move with `cursor` and with an index into the model. Returns the new
+/// index; the model's length means "not positioned".
 fn random_move(
     rng: &mut Rng,
     order: &KeyOrder,

@@ -1,5 +1,5 @@
-//! The listing of a backup: its files, with their lengths and checksums. A backup is complete when
-//! its listing exists.
+//! The listing of a backup: the names of its files, with their lengths and checksums. A backup is
+//! complete once its listing exists.
 //!
 //! A listing is text. Each line ends in a line feed:
 //!
@@ -21,14 +21,14 @@ use crate::format::name::FileName;
 /// First line of a listing.
 const HEADER: &str = "minikv backup 1";
 
-/// The files of one backup.
+/// The listing of one backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     /// Time of the backup, in seconds since 1970.
     pub made: u64,
     /// Number of bytes that the backup added to the folder.
     pub copied_bytes: u64,
-    /// The files, by name.
+    /// Length and checksum of each file, by name.
     pub files: BTreeMap<String, FileSum>,
 }
 
@@ -47,7 +47,7 @@ impl Listing {
         self.files.values().fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
 
-    /// Returns the contents of the listing's file.
+    /// Returns the contents of the listing file.
     pub(super) fn encode(&self) -> String {
         let mut text = format!("{HEADER}\nmade {}\ncopied {}\n", self.made, self.copied_bytes);
         for (name, sum) in &self.files {
@@ -58,7 +58,7 @@ impl Listing {
         text
     }
 
-    /// Decodes the contents of a listing's file.
+    /// Decodes the contents of a listing file.
     ///
     /// # Errors
     /// [`Error::Corruption`] without a path; [`Error::Unsupported`] if the format is unknown.
@@ -86,15 +86,16 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Decodes one line; `None` if it is malformed.
+    /// Decodes one line and adds it to the listing. Returns `None` if the line is malformed.
     fn add_line(&mut self, line: &str) -> Option<()> {
         let fields = line.split(' ').collect::<Vec<_>>();
         match *fields.as_slice() {
             ["made", seconds] => self.made = seconds.parse().ok()?,
             ["copied", bytes] => self.copied_bytes = bytes.parse().ok()?,
             ["file", name, bytes, checksum] => {
-                // Only names of database files are accepted: another name could be a path out of
-                // the folder. LOCK is never copied: a restore creates its own.
+                // Only names of database files are accepted: another name could be a path that
+                // leads out of the folder. LOCK is never copied, because a restore creates a new
+                // LOCK file.
                 FileName::parse(name).filter(|name| *name != FileName::Lock)?;
                 let checksum = u32::from_str_radix(checksum, 16).ok()?;
                 let sum = FileSum { bytes: bytes.parse().ok()?, checksum };

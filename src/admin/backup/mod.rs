@@ -1,4 +1,4 @@
-//! Backups: several generations of a database in one folder, which share unchanged tables.
+//! A folder of backups: several backups of one database, which share unchanged tables.
 //!
 //! ```text
 //! FOLDER/BACKUPS          marks this as a folder of backups
@@ -7,15 +7,16 @@
 //! FOLDER/000002/ ...
 //! ```
 //!
-//! Tables never change. A backup therefore reads each table of the database, and copies it only if
-//! the latest backup has no table of the same name, length and checksum. Otherwise it creates a
-//! hard link to that table. Both backups then own the file, which exists as long as either of them.
-//! Logs and the MANIFEST are always copied.
+//! Tables never change. A backup therefore reads each table of the database, and copies the table
+//! only if the latest backup has no table with the same name, length and checksum. Otherwise, it
+//! creates a hard link to that table. Both backups then share the file, which exists as long as
+//! either backup exists. Logs and the MANIFEST are always copied.
 //!
 //! # Crashes
-//! The listing is written last, when all files of the backup are durable. A directory without a
-//! listing is left over from an interrupted backup; the next backup removes it. A backup is removed
-//! in the opposite order. No step changes a file of another backup.
+//! The listing is written last, after all files of the backup are durable. A directory without a
+//! listing belongs to an interrupted backup, and the next backup removes it. A backup is removed in
+//! the opposite order: first its listing, then its directory. No step changes a file of another
+//! backup.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -38,24 +39,24 @@ const MARKER: &str = "BACKUPS";
 
 const MARKER_CONTENTS: &[u8] = b"minikv backups 1\n";
 
-/// Largest listing that is read, in bytes: five million files. A higher limit lets a damaged folder
-/// take more memory.
+/// Maximum size, in bytes, of a listing that is read: room for five million files. With a higher
+/// limit, a damaged folder could take more memory.
 const MAX_LISTING_BYTES: u64 = 256 << 20;
 
-/// A folder of backups: several generations of one database, each of which adds only what has
-/// changed since the previous one. [`Db::backup`](crate::Db::backup) and
-/// [`backup`](crate::backup()) add to it.
+/// A folder of backups of one database. Each backup adds only the files that changed since the
+/// previous backup. [`Db::backup`](crate::Db::backup) and [`backup`](crate::backup()) add backups
+/// to the folder.
 ///
-/// Each backup is a directory of its own with a complete database. Do not open it there:
-/// [`Backups::restore`] makes a copy to open. Backups share tables by hard links, so the folder
-/// must stay on one filesystem, and a tool that copies it must preserve hard links.
+/// Each backup is a directory with a complete database. Do not open the database there:
+/// [`Backups::restore`] makes a copy that can be opened. Backups share tables by hard links, so the
+/// folder must stay on one filesystem, and a tool that copies it must preserve hard links.
 #[derive(Debug)]
 pub struct Backups {
     options: Options,
     dir: PathBuf,
 }
 
-/// One backup of a folder.
+/// A backup in a folder of backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -64,9 +65,9 @@ pub struct Backup {
     pub number: u64,
     /// Time at which the backup was completed, in seconds since 1970.
     pub made: u64,
-    /// Number of files.
+    /// Number of files in the backup.
     pub files: usize,
-    /// Total length of the files, in bytes: the space that a restore takes.
+    /// Total length of the files, in bytes. A restore takes this much space.
     pub file_bytes: u64,
     /// Total length, in bytes, of the files that were copied rather than linked to the previous
     /// backup.
@@ -86,7 +87,7 @@ impl Backup {
 }
 
 impl Backups {
-    /// Opens the folder of backups `dir`, on the filesystem of `options`. Changes nothing.
+    /// Opens the folder of backups `dir`, on the filesystem in `options`. Changes nothing.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if `dir` is not a folder of backups; I/O errors.
@@ -105,7 +106,7 @@ impl Backups {
     /// Returns the complete backups, oldest first.
     ///
     /// # Errors
-    /// Corruption of a listing; I/O errors.
+    /// Corruption, if a listing is damaged; I/O errors.
     pub fn list(&self) -> Result<Vec<Backup>> {
         let numbers = self.numbers()?.into_iter();
         numbers.map(|number| Ok(Backup::new(number, &self.listing(number)?))).collect()
@@ -135,7 +136,8 @@ impl Backups {
                     Ok(()) => {}
                     Err(error) => note(&mut faults, error.in_file(&path))?,
                 }
-                // A listing can state any length for a missing file, so the sum may overflow.
+                // The length that a listing states for a missing file can be any number, so the sum
+                // may overflow.
                 done_bytes = sum.bytes.saturating_add(done_bytes);
                 tell(Progress { done_bytes, total_bytes });
             }
@@ -143,8 +145,9 @@ impl Backups {
         Ok(faults)
     }
 
-    /// Copies backup `number`, or the latest if it is `None`, to the directory `dest`, which must
-    /// be empty or missing, and checks every file. Calls `tell` to report progress.
+    /// Copies backup `number` to the directory `dest`, which must be empty or missing, and checks
+    /// every file. If `number` is `None`, copies the latest backup. Calls `tell` to report
+    /// progress.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
@@ -172,7 +175,8 @@ impl Backups {
         Ok(Backup::new(number, &listing))
     }
 
-    /// Copies the files of a listing to `dest`, `CURRENT` last. Adds their paths to `made`.
+    /// Copies the files of a listing to `dest`, with `CURRENT` last. Adds the paths of the copies
+    /// to `made`.
     fn copy_files(
         &self,
         number: u64,
@@ -206,10 +210,10 @@ impl Backups {
         sync_dir(fs, dest)
     }
 
-    /// Checks a file's length and checksum, and copies it to `dest` if `dest` is given.
+    /// Checks a file's length and checksum. Also copies the file to `dest`, if `dest` is given.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if the file is missing or differs; I/O errors.
+    /// [`Error::Corruption`] if the file is missing or differs from `sum`; I/O errors.
     fn check_file(&self, path: &Path, sum: FileSum, dest: Option<&Path>) -> Result<()> {
         let fs = &*self.options.fs;
         let file = match fs.open(path) {
@@ -238,7 +242,7 @@ impl Backups {
         }
     }
 
-    /// Removes all but the latest `n` backups.
+    /// Removes all backups except the latest `n`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if `n` is 0; [`Error::Locked`] while a backup is being made;
@@ -260,12 +264,13 @@ impl Backups {
         Ok(())
     }
 
-    /// Removes the directory of a backup that has no listing.
+    /// Removes the directory of a backup whose listing does not exist.
     fn remove_dir(&self, number: u64) -> Result<()> {
         let fs = &self.options.fs;
         let dir = self.backup_dir(number);
         let look_for = |error| Error::io("look for", &dir, error);
-        // A link to another directory is left alone, and so is a file that no backup creates.
+        // Leave a link to another directory alone, and also a file of that name, which no backup
+        // creates.
         if !fs.exists(&dir).map_err(look_for)? || !fs.is_real_dir(&dir).map_err(look_for)? {
             return Ok(());
         }
@@ -317,7 +322,7 @@ impl Backups {
 /// Returns the number of a backup from the name of its directory.
 fn number_of(name: &str) -> Option<u64> {
     let number = name.parse().ok()?;
-    // Another spelling of the number, such as `1`, is not the name of a backup.
+    // Another spelling of the same number, such as `1`, is not the name of a backup.
     (format!("{number:06}") == name).then_some(number)
 }
 

@@ -1,4 +1,4 @@
-//! Adding a backup to a folder.
+//! Adding a backup to a folder of backups.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,13 +16,13 @@ use crate::format::name::{FileName, LOCK};
 use crate::fs::{Fs, absolute, replace_file};
 
 /// Adds a backup of the database in the directory `dir` to the folder `folder`, which is created if
-/// it is missing or empty. For an open database use [`Db::backup`](crate::Db::backup).
+/// it is missing and may be empty. For an open database, use [`Db::backup`](crate::Db::backup).
 ///
 /// Locks the database, but does not change it. Calls `tell` to report progress.
 ///
 /// # Errors
-/// Errors of [`Db::backup`](crate::Db::backup); [`Error::Locked`] if the database is open;
-/// [`Error::DatabaseMissing`]; corruption that would also make an open fail.
+/// The errors of [`Db::backup`](crate::Db::backup); [`Error::Locked`] if the database is open;
+/// [`Error::DatabaseMissing`]; corruption that would also prevent the database from being opened.
 pub fn backup(
     dir: impl AsRef<Path>,
     folder: impl AsRef<Path>,
@@ -36,7 +36,7 @@ pub fn backup(
 /// Adds a backup of `source` to `folder`.
 ///
 /// # Errors
-/// Errors of [`Db::backup`](crate::Db::backup).
+/// The errors of [`Db::backup`](crate::Db::backup).
 pub(crate) fn take(
     source: Source<'_>,
     folder: &Path,
@@ -67,11 +67,11 @@ pub(crate) fn take(
 }
 
 impl Backups {
-    /// Checks that the folder is a folder of backups, is empty, or does not exist.
+    /// Checks that the folder is a folder of backups or is empty, or that it does not exist.
     fn check_folder(&self) -> Result<()> {
         let fs = &self.options.fs;
         let is_there = fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))?;
-        // A backup that was interrupted at the very beginning leaves only these files.
+        // A backup that was interrupted at the very beginning leaves no other files than these.
         let temp = format!("{MARKER}.tmp");
         let is_ours = |name: &String| name == LOCK || *name == temp;
         if !is_there || self.is_marked()? || self.names()?.iter().all(is_ours) {
@@ -81,7 +81,7 @@ impl Backups {
         Err(Error::invalid(format!("{dir} is neither empty nor a folder of backups")))
     }
 
-    /// Marks the folder as a folder of backups, if it is not marked yet.
+    /// Marks the folder as a folder of backups, unless it is already marked.
     fn mark(&self) -> Result<()> {
         match self.is_marked()? {
             true => Ok(()),
@@ -89,12 +89,12 @@ impl Backups {
         }
     }
 
-    /// Writes a file of the folder, atomically and durably.
+    /// Writes a file in the folder, atomically and durably.
     fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
         replace_file(&*self.options.fs, &self.dir, &format!("{name}.tmp"), name, contents)
     }
 
-    /// Removes what an interrupted backup left, and returns an unused number.
+    /// Removes the remains of an interrupted backup. Returns an unused backup number.
     fn make_room(&self) -> Result<u64> {
         let complete = self.numbers()?;
         let names = self.names()?;
@@ -113,8 +113,8 @@ impl Backups {
         last.checked_add(1).ok_or_else(|| Error::invalid("backup numbers are used up"))
     }
 
-    /// Returns the directory and the listing of the latest backup; an empty listing if there is no
-    /// backup or the listing is damaged, so that everything is copied.
+    /// Returns the directory and the listing of the latest backup. Returns an empty listing if
+    /// there is no backup or the listing is damaged; then every file is copied.
     fn latest(&self) -> Result<(PathBuf, Listing)> {
         let Some(&number) = self.numbers()?.last() else { return Ok(Default::default()) };
         match self.listing(number) {
@@ -128,11 +128,11 @@ impl Backups {
 /// A backup being made.
 struct Taking<'a> {
     fs: &'a dyn Fs,
-    /// Directory and listing of the previous backup.
+    /// The directory and the listing of the previous backup.
     before: (PathBuf, Listing),
     /// Directory of the new backup.
     dir: PathBuf,
-    /// The tables of the new backup so far.
+    /// Length and checksum of each table that is already in the new backup, by name.
     sums: BTreeMap<String, FileSum>,
     copied_bytes: u64,
     progress: Progress,
@@ -140,7 +140,8 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Copies the table `from` to `to`, or links `to` to the same table of the previous backup.
+    /// Adds the table `from` to the backup as `to`: as a link if the previous backup has the same
+    /// table, otherwise as a copy.
     fn place(&mut self, from: &Path, to: &Path) -> Result<()> {
         let file = self.fs.open(from).map_err(|error| Error::io("open", from, error))?;
         let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
@@ -168,7 +169,8 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Links `to` to a file of the previous backup. Returns `false` if the link cannot be made.
+    /// Creates `to` as a link to `from`, a file of the previous backup. Returns `false` if the link
+    /// cannot be made.
     fn link(&self, from: &Path, to: &Path) -> Result<bool> {
         match self.fs.hard_link(from, to) {
             Ok(()) => Ok(true),
@@ -179,7 +181,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Returns the listing of the backup. All its files must have been written.
+    /// Returns the listing of the backup. All files of the backup must have been written.
     fn finish(mut self) -> Result<Listing> {
         let names = self.fs.list(&self.dir).map_err(|error| Error::io("list", &self.dir, error))?;
         for name in names {

@@ -1,4 +1,5 @@
-//! A filesystem for dry runs: reads existing files, and accepts every change without making it.
+//! A filesystem for dry runs: it reads existing files, and reports success for every change without
+//! making the change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl Fs for DryFs {
     forward_to!(0: open, open_table, list, len, exists, absolute, is_real_dir);
     forward_to!(changes: Ok(Box::new(Nothing)), Ok(()));
 
-    /// Returns the lock, without creating a missing lock file: if there is none, no process has the
+    /// Returns the lock. Does not create a missing lock file: without that file, no process has the
     /// database open.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         match self.0.exists(path)? {

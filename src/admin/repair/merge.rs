@@ -1,18 +1,18 @@
 //! Merging tables whose levels are unknown, by sequence number.
 //!
-//! The newest version of a key is the one with the highest sequence number, in whatever table it
-//! is. But tables that no MANIFEST names may be obsolete: inputs of a finished compaction that were
-//! not all removed. They still contain entries that the compaction dropped, in particular deleted
-//! keys, whose tombstones may be gone. Obsolete tables can be recognized: in a database no entry is
-//! in two tables, so if two tables share an entry, the one with the higher number was made from the
-//! other.
+//! The newest version of a key is the one with the highest sequence number, whichever table
+//! contains it. But tables that no MANIFEST names may be obsolete: they may be inputs of a finished
+//! compaction that have not been removed yet. Such tables still contain entries that the compaction
+//! dropped. For example, they contain deleted keys whose tombstones may no longer exist. Obsolete
+//! tables can be recognized: normally, an entry is in only one table of a database. So if two
+//! tables share an entry, the table with the higher number was made from the other table.
 //!
-//! - The part of the older table within the key range of the newer one is *superseded*: the
-//!   compaction has processed it, and either copied or dropped each entry.
+//! - The part of the older table within the key range of the newer table is *superseded*: the
+//!   compaction has processed that part, and has copied or dropped each of its entries.
 //! - If the newer table also has entries that are in no older table, another input has already been
-//!   removed, so the compaction finished: all of the older table is superseded.
-//! - Otherwise the compaction may have been interrupted, and the part of the older table outside
-//!   the newer one's range is used, because it may be nowhere else.
+//!   removed, so the compaction finished, and the whole older table is superseded.
+//! - Otherwise, the compaction may have been interrupted. Then the part of the older table outside
+//!   the range of the newer table is used, because its entries may be in no other table.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use crate::format::key::{UserComparator, user_key};
 use crate::fs::Fs;
 use crate::table::reader::TableContext;
 
-/// Tables that do not overlap, read one after another.
+/// A cursor over tables that do not overlap. The tables are read one after another.
 struct RunCursor<'a> {
     tables: std::vec::IntoIter<&'a TableFacts>,
     entries: Option<(u64, SoundEntries)>,
@@ -50,8 +50,8 @@ impl RunCursor<'_> {
     }
 }
 
-/// Returns tables distributed over runs: in the order of their smallest keys, each table goes to
-/// the first run that it does not overlap.
+/// Distributes tables among runs, and returns the runs. The tables are taken in the order of their
+/// smallest keys, and each table is added to the first run with which it does not overlap.
 fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<RunCursor<'a>> {
     let mut sorted: Vec<&TableFacts> = tables.iter().copied().filter(|t| t.entries > 0).collect();
     sorted.sort_by(|a, b| order.compare(user_key(&a.smallest), user_key(&b.smallest)));
@@ -70,13 +70,15 @@ fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<RunCursor<
     runs.into_iter().map(|run| RunCursor { tables: run.into_iter(), entries: None }).collect()
 }
 
-/// Returns whether no two of the tables share a user key, judging by their ranges.
+/// Returns whether the key ranges of the tables are disjoint, so that no two tables share a user
+/// key.
 pub(super) fn are_disjoint(tables: &[&TableFacts], order: &UserComparator) -> bool {
     runs(tables, order).len() <= 1
 }
 
-/// Calls `visit` for each internal key of the tables, in order, with the numbers of the tables that
-/// contain it, ascending, and the value from the last of these tables.
+/// Calls `visit` for each internal key of the tables, in order. The arguments are the key, the
+/// numbers of the tables that contain the key, in ascending order, and the value from the last of
+/// these tables.
 fn each_entry(
     fs: &dyn Fs,
     context: &TableContext,
@@ -118,25 +120,26 @@ fn each_entry(
     Ok(())
 }
 
-/// The relation between tables and the tables that compactions made from them.
+/// The relation between tables and the tables that compactions made from them, which are called
+/// heirs.
 #[derive(Debug, Default)]
 pub(super) struct Descent {
-    /// For each table, the tables made from it.
+    /// For each table, its heirs: the tables that were made from it.
     heirs: BTreeMap<u64, BTreeSet<u64>>,
-    /// Tables with an entry that is in no older table: if such a table was made from others, one of
-    /// its inputs has been removed.
+    /// Tables with an entry that is in no older table. If such a table was made from other tables,
+    /// one of the compaction's inputs has been removed.
     done: BTreeSet<u64>,
 }
 
 impl Descent {
-    /// Returns the relation, determined by reading all tables.
+    /// Determines the relation by reading all tables.
     pub(super) fn find(
         fs: &dyn Fs,
         context: &TableContext,
         tables: &[&TableFacts],
     ) -> Result<Descent> {
         let mut descent = Descent::default();
-        // An entry that is in no other table may have been in the damaged part of an older one.
+        // An entry that is in no other table may have been in the damaged part of an older table.
         let first_damaged =
             tables.iter().filter(|table| !table.lost.is_empty()).map(|table| table.number).min();
         each_entry(fs, context, tables, |numbers, _, _| {
@@ -154,7 +157,8 @@ impl Descent {
         Ok(descent)
     }
 
-    /// Returns whether the entries of table `number` for a user key are superseded.
+    /// Returns whether the heirs of table `number` supersede the table's entries for the user key
+    /// `key`.
     fn supersedes(
         &self,
         number: u64,
@@ -172,13 +176,13 @@ impl Descent {
         })
     }
 
-    /// Returns the tables from which others were made.
+    /// Returns the tables from which other tables were made.
     pub(super) fn ancestors(&self) -> impl Iterator<Item = u64> {
         self.heirs.keys().copied()
     }
 }
 
-/// Calls `emit` with the newest version of each user key, including tombstones, in order.
+/// Calls `emit` for the newest version of each user key, including tombstones, in key order.
 pub(super) fn newest(
     fs: &dyn Fs,
     context: &TableContext,

@@ -1,25 +1,29 @@
-//! Repairing: the undamaged parts of a database become a database that opens.
+//! Repairing: building a database that can be opened from the undamaged parts of a database.
 //!
 //! The rules, in order of precedence:
 //!
 //! 1. The MANIFEST that `CURRENT` names is used, up to its first bad record. If there is none, or
-//!    it is damaged, the newest other MANIFEST is used that is undamaged and whose tables all
+//!    if it is damaged, the newest other MANIFEST is used that is undamaged and whose tables all
 //!    exist.
-//! 2. A damaged table is replaced by a table of its undamaged blocks, at its level. If its index
-//!    cannot be read, its blocks are found by their checksums (`admin/scan.rs`).
+//! 2. A damaged table is replaced, at the same level, by a table of its undamaged blocks. If the
+//!    index of the damaged table cannot be read, the blocks are found by their checksums
+//!    (`admin/scan.rs`).
 //! 3. If the MANIFEST has lost edits, tables that it does not name are used, too: `plan.rs` and
-//!    `merge.rs` decide where they go. Otherwise such tables are leftovers and are ignored.
-//! 4. Logs are replayed as an open would replay them. If the MANIFEST does not say which are live,
-//!    the logs from the first one with a sequence number above every table's are replayed, because
-//!    flushes are done in order.
-//! 5. If no log stays live, new writes get sequence numbers far above those found. If they reused
-//!    the numbers of lost writes, a reader of changes would mistake them for those writes.
+//!    `merge.rs` decide their levels. If it has lost no edits, such tables are leftovers and are
+//!    ignored.
+//! 4. Logs are replayed as an open would replay them. If the MANIFEST does not say which logs are
+//!    live, replay starts at the first log that has a sequence number above the numbers in all
+//!    tables. All later logs are also replayed, because flushes are done in order.
+//! 5. If no log stays live, new writes get sequence numbers far above all numbers that were found.
+//!    If new writes reused the numbers of lost writes, a reader of changes would mistake the new
+//!    writes for the lost ones.
 //! 6. Nothing is deleted: files taken out of the database are moved to `lost/`.
 //!
-//! The order on disk: new tables, then sync their directory · the new MANIFEST, then sync its
-//! directory · hard links in `lost/`, then sync both directories · `CURRENT` · removal of the
-//! original names. A crash before `CURRENT` is replaced leaves the damaged database with some
-//! additional files; a later crash leaves a repaired database.
+//! Files are changed in this order: new tables are written, and their directory is synced; the new
+//! MANIFEST is written, and its directory is synced; hard links are created in `lost/`, and both
+//! directories are synced; `CURRENT` is replaced; the original names are removed. A crash before
+//! `CURRENT` is replaced leaves the damaged database with some additional files; a later crash
+//! leaves a repaired database.
 
 mod dry;
 mod merge;
@@ -56,16 +60,17 @@ use crate::format::name::{
 use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
 
-/// Number of sequence numbers to skip, because they may belong to lost writes. A higher number
-/// leaves fewer sequence numbers for later writes.
+/// Number of sequence numbers that are skipped after a repair because lost writes may have used
+/// them. A higher number leaves fewer sequence numbers for later writes.
 const LOST_SEQS: u64 = 1 << 32;
 
-/// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
-/// changed. Returns a report of the faults and of what was done.
+/// Repairs the database in the directory `dir`, which must not be open. Does not change a healthy
+/// database. Returns a report of the faults and of what the repair did.
 ///
-/// Afterwards the database contains every key whose newest version is undamaged, and no deleted
-/// key, unless the deletion was in damaged bytes: then [`RepairReport::lost`] includes a range that
-/// contains the key. Files taken out of the database are moved to its directory `lost`.
+/// After a repair, the database contains every key whose newest version is undamaged. It contains
+/// no deleted key, unless the deletion was in damaged bytes; then [`RepairReport::lost`] includes a
+/// range that contains the key. Files that are taken out of the database are moved to its directory
+/// `lost`.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -86,9 +91,9 @@ const LOST_SEQS: u64 = 1 << 32;
 ///
 /// # Errors
 /// [`Error::Locked`] if the database is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`]
-/// for a format that this build does not know, which is not damage; I/O errors, including those of
-/// reads, because the disk may be able to read the file later. After an error the directory is
-/// either unchanged, apart from new files that nothing names, or already repaired.
+/// for a format that this build does not know, because that is not damage; I/O errors, also of
+/// reads, because the disk may be able to read the file later. After an error, the directory is
+/// either already repaired or unchanged, except for new files that are not part of the database.
 pub fn repair(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -97,10 +102,10 @@ pub fn repair(
     repair_with(dir, options, repair_options, |_| {})
 }
 
-/// Like [`repair`], but calls `progress` during the survey of all files.
+/// Does the same as [`repair`], and calls `progress` during the survey of all files.
 ///
 /// # Errors
-/// As [`repair`].
+/// The same as for [`repair`].
 pub fn repair_with(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -131,7 +136,7 @@ pub fn repair_with(
     let survey = match result {
         Ok(survey) if report.fault_count > 0 || survey.distrust.is_some() => survey,
         result => {
-            // Locking created the lock file, and nothing else has changed.
+            // Taking the lock created the lock file. Nothing else has changed.
             if !had_lock {
                 let _ = fs.remove(&lock_path);
             }
@@ -164,9 +169,9 @@ struct Repair<'a> {
     report: RepairReport,
     /// The tables of the repaired database.
     files: Vec<NewFile>,
-    /// Files to set aside in `lost/`, each with the reason.
+    /// Files to move to `lost/`, each with the reason.
     aside: Vec<(PathBuf, String)>,
-    /// Original names of tables that were given a new number.
+    /// Original names of the tables that got a new number.
     renumbered: Vec<PathBuf>,
 }
 
@@ -236,7 +241,7 @@ impl<'a> Repair<'a> {
         Ok(self.report)
     }
 
-    /// Sets aside the old MANIFESTs, and `CURRENT` if it was bad.
+    /// Marks the old MANIFESTs to be moved to `lost/`, and also `CURRENT` if it was bad.
     fn set_aside_names(&mut self) {
         let dir = self.writer.dir;
         for (file, name) in &self.survey.files {
@@ -256,7 +261,7 @@ impl<'a> Repair<'a> {
         self.survey.tables.get(&number)
     }
 
-    /// Reports the parts of tables that cannot be recovered.
+    /// Adds the parts of tables that cannot be recovered to the report.
     fn tell_lost(&mut self) {
         for facts in self.survey.tables.values() {
             for gap in &facts.lost {
@@ -275,8 +280,8 @@ impl<'a> Repair<'a> {
             }
             let path = self.writer.dir.join(name::table_name(number));
             self.tell(path.clone(), Some(file.level), TableOutcome::Lost, 0);
-            // A MANIFEST without its last edits may name tables that a compaction has merged and
-            // removed.
+            // If the last edits of the MANIFEST are missing, it may name tables that were removed
+            // after a compaction merged them.
             if self.survey.distrust.is_none() {
                 self.report.lost.push(LostRange {
                     path,
@@ -302,8 +307,8 @@ impl<'a> Repair<'a> {
         self.files.push(file);
     }
 
-    /// Keeps every table at its level. In level 0, numbers show the age of tables, so all tables
-    /// from the first damaged one on get new numbers.
+    /// Keeps every table at its level. In level 0, tables are ordered by age, and a higher number
+    /// means a newer table, so all tables from the first damaged one on get new numbers.
     fn keep(&mut self, tables: Vec<Kept>) -> Result<()> {
         let mut kept: BTreeSet<u64> = BTreeSet::new();
         let mut is_renumbering = false;
@@ -377,7 +382,8 @@ impl<'a> Repair<'a> {
         Ok(())
     }
 
-    /// Decides which logs stay live. Returns an edit with the log numbers for the new MANIFEST.
+    /// Decides which logs stay live. Returns an edit that contains the log numbers for the new
+    /// MANIFEST.
     fn logs(&mut self) -> Result<VersionEdit> {
         let manifest = self.survey.manifest.as_ref();
         let recorded_seq = manifest.and_then(|manifest| manifest.last_seq).unwrap_or(0);
@@ -407,7 +413,8 @@ impl<'a> Repair<'a> {
             let numbers: Vec<u64> = live.iter().map(|log| log.number).collect();
             let last_seq = self.flush(&numbers, edit.last_seq.unwrap_or(0))?;
             edit.last_seq = edit.last_seq.max(Some(last_seq));
-            // The log number will be the MANIFEST's own number, which is above that of every log.
+            // The log number will be the number of the new MANIFEST, which is higher than the
+            // number of every log.
             edit.log_number = None;
             edit.prev_log_number = Some(0);
             has_logs = false;
@@ -418,12 +425,13 @@ impl<'a> Repair<'a> {
         Ok(edit)
     }
 
-    /// Returns the logs with writes that are not in tables, and sets aside the others.
+    /// Returns the logs that contain writes that are not in tables. Marks the other logs to be
+    /// moved to `lost/`.
     fn live_by_seq(&mut self, in_tables: SeqNo) -> Vec<&'a LogFacts> {
         let logs = &self.survey.logs;
         let first = logs.iter().position(|log| log.max_seq > in_tables).unwrap_or(logs.len());
-        // A log that is damaged before the first new write could have contained more new writes,
-        // unless the log after it begins with a write that is in tables.
+        // A log that is damaged and comes before the first log with new writes may have contained
+        // new writes, too, unless the next log begins with a write that is in tables.
         let is_gap = |log: &LogFacts| log.begins_at.is_none_or(|next| next > in_tables + 1);
         let mut pairs = logs.windows(2).take(first);
         let damaged = pairs.position(|pair| pair[0].is_damaged && is_gap(&pair[1]));
@@ -437,7 +445,7 @@ impl<'a> Repair<'a> {
         logs[first..].iter().collect()
     }
 
-    /// Replays logs into tables of level 0, as far as an open would replay them. Returns the last
+    /// Replays logs into tables of level 0. Stops where an open would also stop. Returns the last
     /// sequence number.
     fn flush(&mut self, numbers: &[u64], last_seq: SeqNo) -> Result<SeqNo> {
         let target = self.writer.target();
@@ -474,8 +482,8 @@ impl<'a> Repair<'a> {
     }
 }
 
-/// Returns the last sequence number to record for a repaired database without logs, if `last_seq`
-/// is the highest number found.
+/// Returns the last sequence number to record for a repaired database without logs. `last_seq` is
+/// the highest sequence number that was found.
 fn seq_after_repair(last_seq: SeqNo) -> SeqNo {
     match last_seq <= MAX_SEQ_NO / 2 {
         true => last_seq + LOST_SEQS,

@@ -1,9 +1,10 @@
-//! Planning where each table goes.
+//! Planning the level of each table in the repaired database.
 //!
 //! The MANIFEST's contents before its first bad record are kept as far as they agree with the
-//! files, because levels keep newer versions above older ones. Tables that it does not name,
-//! because the edits that named them are lost, are placed only if sequence numbers or ranges prove
-//! that this order holds; otherwise all tables are merged by sequence number.
+//! files, because newer versions of a key must be in higher levels than older versions. Tables that
+//! the MANIFEST does not name, because the edits that named them are lost, get a level only if
+//! sequence numbers or key ranges prove that this order is preserved. Otherwise all tables are
+//! merged by sequence number.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +23,10 @@ use crate::format::key::InternalComparator;
 /// The plan for the tables of the repaired database.
 #[derive(Debug)]
 pub(super) enum RepairPlan {
-    /// Each table keeps its level; a damaged one is rewritten there.
+    /// Each table keeps its level. A damaged table is rewritten at the same level.
     Keep {
-        /// The tables; those of level 0 from the oldest to the newest.
+        /// The tables, ordered by level. Those of level 0 are ordered from the oldest to the
+        /// newest.
         tables: Vec<Kept>,
     },
     /// All tables are merged into one sorted run.
@@ -66,8 +68,8 @@ pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparato
     plan
 }
 
-/// Keeps the levels of the MANIFEST, and puts tables that it does not name into level 0. Returns
-/// `None` if newer versions might then not be above older ones.
+/// Keeps the levels of the MANIFEST, and assigns tables that it does not name to level 0. Returns
+/// `None` if older versions of a key might then hide newer versions.
 fn at_their_levels(
     survey: &Survey,
     options: &Options,
@@ -81,7 +83,7 @@ fn at_their_levels(
         .collect();
     let listed = survey.manifest.iter().flat_map(|manifest| manifest.files()).count();
     if listed != named.len() {
-        // A table is listed at two levels, and nothing shows which is right.
+        // A table is listed at two levels, and nothing shows which level is right.
         return None;
     }
     if survey.distrust.is_some() && !unnamed.is_empty() {
@@ -111,8 +113,8 @@ fn at_their_levels(
     is_consistent(&tables, options, order).then_some(tables)
 }
 
-/// Returns a plan that puts all tables into one sorted level: unchanged if they are disjoint,
-/// otherwise merged.
+/// Returns a plan that assigns all tables to one sorted level. The tables are kept unchanged if
+/// they are disjoint; otherwise they are merged.
 fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) -> RepairPlan {
     let named = survey.named();
     let all: Vec<&TableFacts> = survey.tables.values().collect();
@@ -130,8 +132,8 @@ fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) 
 }
 
 impl RepairPlan {
-    /// Returns whether the plan is valid: kept tables form a version, and a merge goes to a sorted
-    /// level.
+    /// Returns whether the plan is valid: kept tables must form a version, and the target level of
+    /// a merge must be a sorted level.
     fn is_consistent(&self, options: &Options, order: &InternalComparator) -> bool {
         match self {
             RepairPlan::Keep { tables } => is_consistent(tables, options, order),
@@ -140,8 +142,8 @@ impl RepairPlan {
     }
 }
 
-/// Returns whether tables that the MANIFEST does not name may come from flushes after its last
-/// edit: each must be newer, by file number and by sequence numbers, than all tables before it.
+/// Returns whether the tables that the MANIFEST does not name may come from flushes after its last
+/// edit. Each must be newer, by file number and by sequence numbers, than all tables before it.
 fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
     let is_unnamed = |number: u64| unnamed.iter().any(|facts| facts.number == number);
     let before = survey.tables.values().filter(|facts| !is_unnamed(facts.number));
@@ -162,16 +164,17 @@ fn is_consistent(tables: &[Kept], options: &Options, order: &InternalComparator)
     is_version(&files, options, order)
 }
 
-/// Returns whether tables form a version: those of a sorted level must be disjoint.
+/// Returns whether tables form a version: the tables of each sorted level must be disjoint.
 pub(super) fn is_version(files: &[NewFile], options: &Options, order: &InternalComparator) -> bool {
     let edit = VersionEdit { new_files: files.to_vec(), ..VersionEdit::default() };
-    // No table is ever removed through this version.
+    // This version is only checked, and never removes a table.
     let trash = Arc::new(Trash::new(options.fs.clone(), Path::new("")));
     let applied: Result<Version> = Version::default().apply(&edit, order, &trash);
     applied.is_ok()
 }
 
-/// Returns the first sorted level whose target size is at least `bytes`, or else the last level.
+/// Returns the first sorted level whose target size is at least `bytes`, or the last level if there
+/// is none.
 fn level_for(bytes: u64, options: &Options) -> usize {
     (1..NUM_LEVELS).find(|&level| bytes <= target_bytes(level, options)).unwrap_or(NUM_LEVELS - 1)
 }

@@ -1,4 +1,4 @@
-//! The report of what a repair did, or would do.
+//! The report of what a repair did, or of what it would do.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,8 @@ pub struct RepairOptions {
 }
 
 impl RepairOptions {
-    /// Whether to change nothing and only report what a repair would do. Default: false.
+    /// Sets whether the repair only reports what it would do, without changing anything. Default:
+    /// false.
     #[must_use]
     pub fn dry_run(mut self, yes: bool) -> RepairOptions {
         self.dry_run = yes;
@@ -27,11 +28,11 @@ impl RepairOptions {
 pub struct RepairReport {
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Whether there were no faults, so that nothing was done.
+    /// Whether there were no faults, in which case nothing was done.
     pub healthy: bool,
-    /// The faults. Those beyond ten thousand are only counted.
+    /// The faults, up to ten thousand. Further faults are only counted.
     pub faults: Vec<Corruption>,
-    /// Number of faults.
+    /// Number of faults, including those that were only counted.
     pub fault_count: u64,
     /// The MANIFEST that was used.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::optional_path"))]
@@ -40,12 +41,13 @@ pub struct RepairReport {
     pub manifest_distrusted: Option<String>,
     /// Number of tables kept unchanged.
     pub tables_kept: u64,
-    /// The other tables, and what the repair did with them.
+    /// The tables that were not kept unchanged, and what the repair did with them.
     pub tables: Vec<TableRepair>,
     /// Tables that were written.
     pub new_tables: Vec<NewTable>,
-    /// Ranges of keys that could not be saved from tables. In these ranges a newer version may be
-    /// lost and an older one visible in its place, and a deleted key may be back.
+    /// Ranges of keys that could not be recovered from tables. In these ranges, the newest version
+    /// of a key may be lost, so that an older version is visible, and a deleted key may be visible
+    /// again.
     pub lost: Vec<LostRange>,
     /// Logs that could not be replayed completely.
     pub lost_logs: Vec<LostLog>,
@@ -69,7 +71,7 @@ pub struct TableRepair {
     pub path: PathBuf,
     /// Level of the table, if the MANIFEST names it.
     pub level: Option<usize>,
-    /// Treatment of the table.
+    /// Treatment of the table by the repair.
     pub outcome: TableOutcome,
     /// Number of entries in the undamaged blocks of the table.
     pub entries: u64,
@@ -83,11 +85,11 @@ pub struct TableRepair {
 pub enum TableOutcome {
     /// The undamaged blocks were written to a new table at the same level.
     Rewritten,
-    /// The table got a new number, to stay above a table that was rewritten.
+    /// The table got a new number, so that it remains newer than a table that was rewritten.
     Renumbered,
-    /// The MANIFEST did not name the table; it was assigned a level.
+    /// The MANIFEST did not name the table, and the repair assigned it to a level.
     Placed,
-    /// The table was merged with others by sequence number.
+    /// The table was merged with other tables by sequence number.
     Merged,
     /// The table is missing, or has no undamaged block.
     Lost,
@@ -106,7 +108,7 @@ impl TableOutcome {
     }
 }
 
-/// A table that was written.
+/// A table that the repair wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -124,7 +126,7 @@ pub struct NewTable {
     pub file_bytes: u64,
 }
 
-/// A part of a table, or all of it, whose entries are lost.
+/// A part of a table, or a whole table, whose entries are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -135,7 +137,7 @@ pub struct LostRange {
         serde(rename = "file", serialize_with = "crate::base::serialize::path")
     )]
     pub path: PathBuf,
-    /// Offset of the lost part, in bytes.
+    /// Offset in the file of the lost part, in bytes.
     pub offset: u64,
     /// Length of the lost part as stored, in bytes.
     pub bytes: u64,
@@ -167,6 +169,6 @@ pub struct Quarantined {
     /// The path in `lost/`.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::path"))]
     pub kept: PathBuf,
-    /// The reason.
+    /// The reason why the file was moved.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! Transcripts of repair plans: the level to which a repair assigns each table.
+//! Tests that replay transcripts of repair plans: the level to which a repair assigns each table.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn manifest(lines: &[&str]) -> Manifest {
     manifest
 }
 
-/// Returns a plan as text: a line for each table.
+/// Returns a plan as text, with one line for each table.
 fn show(plan: &RepairPlan) -> String {
     let RepairPlan::Keep { tables } = plan else {
         let RepairPlan::Merge { level } = plan else { unreachable!("a plan keeps or merges") };

@@ -1,4 +1,4 @@
-//! Writing the files that a repair creates, and setting aside the files that it takes out.
+//! Writing the files that a repair creates, and moving the files that it takes out to `lost/`.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -29,18 +29,18 @@ pub(super) struct Writer<'a> {
     pub options: &'a Options,
     /// The order of internal keys.
     pub order: InternalComparator,
-    /// Unused file numbers.
+    /// The source of unused file numbers.
     pub numbers: FileNumbers,
 }
 
 impl Writer<'_> {
-    /// Returns the target of new tables.
+    /// Returns the settings for writing new tables.
     pub(super) fn target(&self) -> Target<'_> {
         Target { fs: &*self.fs, dir: self.dir, options: self.options, order: &self.order }
     }
 
-    /// Writes a table of the entries that `fill` adds. Returns `None`, and writes no file, if
-    /// `fill` adds no entries.
+    /// Writes a table of the entries that `fill` adds. If `fill` adds no entries, returns `None`
+    /// and writes no file.
     pub(super) fn table(
         &self,
         level: usize,
@@ -49,8 +49,8 @@ impl Writer<'_> {
         Ok(self.tables(level, u64::MAX, fill)?.pop())
     }
 
-    /// Writes tables of about `max_bytes` bytes of the entries that `fill` adds. Returns their
-    /// MANIFEST entries.
+    /// Writes the entries that `fill` adds into tables of about `max_bytes` bytes each. Returns the
+    /// MANIFEST entries of these tables.
     pub(super) fn tables(
         &self,
         level: usize,
@@ -63,15 +63,16 @@ impl Writer<'_> {
         Ok(tables.run.done.into_iter().map(|(file, _)| file).collect())
     }
 
-    /// Gives a table an additional name with a new number. Returns its new MANIFEST entry.
+    /// Gives a table an additional name, which contains a new number. Returns the MANIFEST entry
+    /// for this name.
     pub(super) fn renumber(&self, path: &Path, file: &NewFile) -> Result<NewFile> {
         let number = self.numbers.take();
         link_or_copy(&*self.fs, path, &self.dir.join(name::table_name(number)))?;
         Ok(NewFile { number, ..file.clone() })
     }
 
-    /// Links or copies files into `lost/`, durably, and keeps the originals. Returns the original
-    /// and the new path of each file, with the reason.
+    /// Links or copies files into `lost/`, durably, without removing the originals. Returns the
+    /// original path, the new path and the reason for each file.
     pub(super) fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
         if files.is_empty() {
             return Ok(Vec::new());
@@ -84,8 +85,8 @@ impl Writer<'_> {
             let mut kept = aside.join(file);
             let is_there = self.fs.exists(&kept);
             if is_there.map_err(|error| Error::io("look for", &kept, error))? {
-                // Either an interrupted repair put the file there, or an earlier repair kept
-                // another file of this name.
+                // Either an interrupted repair already put this file there, or an earlier repair
+                // put a different file of the same name there.
                 if self.are_alike(path, &kept)? || file == name::CURRENT {
                     quarantined.push(Quarantined { path: path.clone(), kept, why: why.clone() });
                     continue;
@@ -102,7 +103,7 @@ impl Writer<'_> {
         Ok(quarantined)
     }
 
-    /// Returns the file name `file` with its number replaced by an unused one.
+    /// Returns the file name `file`, with its number replaced by an unused number.
     fn other_name(&self, file: &str) -> String {
         let number = self.numbers.take();
         let renamed = match FileName::parse(file) {
@@ -158,7 +159,7 @@ pub(super) struct Tables<'w, 'a> {
 }
 
 impl Tables<'_, '_> {
-    /// Adds an entry, like [`TableRun::add`].
+    /// Adds an entry, as [`TableRun::add`] does.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.run.add(&self.writer.target(), || self.writer.numbers.take(), key, value)
     }

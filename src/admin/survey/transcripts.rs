@@ -1,4 +1,5 @@
-//! Transcripts of the MANIFEST that a survey chooses, and of whether it trusts that MANIFEST.
+//! Tests that replay transcripts: which MANIFEST a survey chooses, and whether it trusts that
+//! MANIFEST.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use crate::fs::{Fs, MemFs};
 
 const DIR: &str = "/db";
 
-/// Writes a MANIFEST, for the command `manifest 5 [damaged] [log=n]` with a version as its input.
+/// Writes a MANIFEST for the command `manifest 5 [damaged] [log=n]`, whose input is a version.
 fn write(fs: &MemFs, command: &Command<'_>) {
     let manifest_number = number(command.args[0]);
     let edit = VersionEdit {
@@ -30,7 +31,7 @@ fn write(fs: &MemFs, command: &Command<'_>) {
     if command.args.contains(&"damaged") {
         let path = Path::new(DIR).join(manifest_name(manifest_number));
         let mut file = fs.append(&path).expect("the MANIFEST");
-        // These bytes look like the header of a whole record with a wrong checksum.
+        // These bytes look like the header of a complete record whose checksum is wrong.
         file.write(&[1, 2, 3, 4, 1, 0, 1, 9]).expect("a bad record");
     }
 }

@@ -1,14 +1,15 @@
 //! The only module through which the library uses locks, atomics, threads and time.
 //!
-//! In an ordinary build these are re-exports of `parking_lot`, `arc_swap`, `crossbeam_skiplist` and
-//! the standard library, at no cost; with debug assertions a mutex also checks that locks are taken
-//! in the order of their [`LockRank`]. With `RUSTFLAGS="--cfg shuttle"` they are stand-ins with the
-//! same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call
-//! which thread continues. `tests/shuttle` runs the engine that way, under many schedules.
+//! In an ordinary build, this module re-exports `parking_lot`, `arc_swap`, `crossbeam_skiplist` and
+//! the standard library, at no cost. With debug assertions, a mutex also checks that locks are
+//! taken in the order of their [`LockRank`]. With `RUSTFLAGS="--cfg shuttle"`, the module contains
+//! stand-ins with the same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that
+//! decides at each call which thread continues. `tests/shuttle` runs the engine with these
+//! stand-ins, under many schedules.
 //!
-//! `tests/layers` lists the uses of locks, atomics, threads and time that bypass this module, with
-//! reasons. `Arc` bypasses it, too: the schedule already decides which thread drops the last
-//! reference.
+//! `tests/layers` lists the uses of locks, atomics, threads and time that bypass this module, and
+//! gives the reasons. `Arc` also bypasses it, because the schedule already decides which thread
+//! drops the last reference.
 
 #[cfg(not(shuttle))]
 mod real {
@@ -25,8 +26,8 @@ mod real {
     pub(super) use parking_lot as raw;
     pub(crate) use parking_lot::{RwLock, WaitTimeoutResult};
 
-    /// Yields to other threads until `done` returns true, for at most `limit`. Meant for waits
-    /// about as short as the time it takes to park and wake a thread.
+    /// Yields to other threads until `done` returns true, for at most `limit`. Meant for waits that
+    /// take about as long as parking and waking a thread.
     pub(crate) fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
         if limit.is_zero() {
             return;

@@ -1,9 +1,9 @@
-//! Mutexes that know their place in the lock order.
+//! Mutexes with a rank in the lock order.
 //!
-//! A thread takes locks in ascending [`LockRank`] only, so that no two threads can wait for each
-//! other. Builds with debug assertions check this at every lock and panic if it is violated, even
-//! if no other thread is waiting at that moment. Other builds keep no rank and check nothing: there
-//! a [`Mutex`] is its inner mutex.
+//! A thread takes locks only in ascending order of their [`LockRank`], so that threads never wait
+//! for each other in a circle. Builds with debug assertions check this order whenever a lock is
+//! taken, and panic if it is violated, even if no other thread is waiting at that moment. Other
+//! builds store no rank and check nothing: in these builds, a [`Mutex`] is only its inner mutex.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::{Instant, WaitTimeoutResult, raw};
 
-/// The locks of the library, in the order in which a thread may take them. The module `engine` says
-/// what each of them guards.
+/// The locks of the library, in the order in which a thread may take them. The documentation of the
+/// module `engine` says what each lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LockRank {
     /// The position up to which a followed database has been read.
@@ -21,7 +21,7 @@ pub(crate) enum LockRank {
     Workers,
     /// The handles of the threads of a pool.
     PoolThreads,
-    /// Held by the one ingest that may add tables.
+    /// Held by the only ingest that may currently add tables.
     Ingest,
     /// The current log and the memtable it fills.
     Commit,
@@ -43,9 +43,9 @@ pub(crate) enum LockRank {
     Shard,
     /// The sorted part of a memtable.
     Covered,
-    /// The tally of reads shared by threads that have none of their own.
+    /// The shared tally of reads, for threads that have no tally of their own.
     SharedTally,
-    /// A lock under which no other is taken.
+    /// A lock under which no other lock is taken.
     Leaf,
 }
 
@@ -56,7 +56,7 @@ mod order {
     use super::LockRank;
 
     super::super::thread_local! {
-        /// A set of ranks as bits: those of the locks that the thread holds.
+        /// A set of ranks as bits: the ranks of the locks that the thread holds.
         static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
@@ -65,7 +65,8 @@ mod order {
     pub(super) struct Order(Option<LockRank>);
 
     impl Order {
-        /// Returns the place in the lock order of a lock of this rank, if it has one.
+        /// Returns the place in the lock order of a lock with this rank. Without a rank, the lock
+        /// is not checked.
         pub(super) const fn new(rank: Option<LockRank>) -> Order {
             Order(rank)
         }
@@ -75,7 +76,7 @@ mod order {
         pub(super) fn enter(self) {
             let Some(rank) = self.0 else { return };
             let bit = 1 << rank as u32;
-            // A thread that is ending no longer has this record.
+            // A thread that is ending may have destroyed `HELD` already.
             let _ = HELD.try_with(|held| {
                 let now = held.get();
                 let is_above = now < bit;
@@ -100,12 +101,12 @@ mod order {
 mod order {
     use super::LockRank;
 
-    /// A rank that is never checked, for builds without debug assertions.
+    /// A replacement for the rank in builds without debug assertions. It is never checked.
     #[derive(Clone, Copy)]
     pub(super) struct Order;
 
     impl Order {
-        /// Returns the rank that is never checked.
+        /// Returns the replacement for a rank.
         #[inline(always)]
         pub(super) const fn new(_: Option<LockRank>) -> Order {
             Order
@@ -134,7 +135,7 @@ pub(crate) struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// Creates an unlocked mutex of a rank.
+    /// Creates an unlocked mutex with a rank.
     #[inline]
     pub(crate) const fn ranked(rank: LockRank, value: T) -> Mutex<T> {
         Mutex { order: Order::new(Some(rank)), inner: raw::Mutex::new(value) }
@@ -166,10 +167,11 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { order: self.order, inner: self.inner.lock() }
     }
 
-    /// Locks the mutex unless it is locked. Returns the guard.
+    /// Locks the mutex unless it is locked already. Returns the guard, or `None` if the mutex is
+    /// locked.
     ///
     /// # Panics
-    /// As [`Mutex::lock`].
+    /// The same as for [`Mutex::lock`].
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
@@ -177,7 +179,7 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { order: self.order, inner })
     }
 
-    /// Returns the value, which needs no lock because access is exclusive.
+    /// Returns the value. No lock is needed, because the caller has exclusive access.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
@@ -224,8 +226,9 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// A condition variable for a [`Mutex`]. A thread's record of the locks it holds keeps the released
-/// lock during the wait, which does no harm because a waiting thread takes no other lock.
+/// A condition variable for a [`Mutex`]. During the wait, the mutex is released, but the thread's
+/// record of held locks still includes it. This does no harm, because a waiting thread takes no
+/// other lock.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(raw::Condvar);
 
@@ -241,7 +244,7 @@ impl Condvar {
         self.0.wait(&mut guard.inner);
     }
 
-    /// Waits for a notification, for at most `time`. Returns whether it timed out.
+    /// Waits for a notification, for at most `time`. Returns whether the wait timed out.
     #[inline]
     pub(crate) fn wait_for<T>(
         &self,
@@ -251,7 +254,7 @@ impl Condvar {
         self.0.wait_for(&mut guard.inner, time)
     }
 
-    /// Waits for a notification, at most until `time`. Returns whether it timed out.
+    /// Waits for a notification, at most until `time`. Returns whether the wait timed out.
     #[inline]
     pub(crate) fn wait_until<T>(
         &self,

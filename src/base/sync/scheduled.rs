@@ -1,6 +1,6 @@
-//! Stand-ins for the synchronization primitives, scheduled by shuttle.
+//! Stand-ins for the synchronization primitives, whose threads shuttle schedules.
 //!
-//! Atomics behave as if every ordering were `SeqCst`. Time advances only in timed waits.
+//! Atomics behave as if every memory ordering were `SeqCst`. Time advances only in timed waits.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,7 +12,7 @@ pub use crossbeam_skiplist::map::Entry as SkipEntry;
 use shuttle::rand::{Rng, thread_rng};
 pub use shuttle::sync::atomic;
 
-/// The parts of `std::thread` that are used here.
+/// The parts of `std::thread` that the library uses.
 pub mod thread {
     use std::io;
     use std::num::NonZero;
@@ -31,7 +31,7 @@ pub mod thread {
             Builder::default()
         }
 
-        /// Names the thread, for messages. Returns the builder.
+        /// Sets the thread's name, which appears in messages. Returns the builder.
         pub fn name(self, name: String) -> Builder {
             Builder(self.0.name(name))
         }
@@ -44,7 +44,7 @@ pub mod thread {
             self.0.spawn(work)
         }
 
-        /// Spawns a scoped thread. The name is dropped.
+        /// Spawns a scoped thread. The name of the builder is ignored.
         pub fn spawn_scoped<'scope, T: Send + 'scope>(
             self,
             scope: &'scope Scope<'scope, '_>,
@@ -54,20 +54,20 @@ pub mod thread {
         }
     }
 
-    /// Returns 2, so that a schedule can be replayed on any machine.
+    /// Returns 2 on every machine, so that a schedule can be replayed on any machine.
     pub fn available_parallelism() -> io::Result<NonZero<usize>> {
         NonZero::new(2).ok_or(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// Stand-in for `parking_lot::Mutex`. An arriving thread may take the lock before threads that
-/// already wait for it.
+/// Stand-in for `parking_lot::Mutex`. A thread that has just arrived may take the lock before
+/// threads that are already waiting.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized>(shuttle::sync::Mutex<T>);
 
 /// Stand-in for `parking_lot::MutexGuard`.
 pub struct MutexGuard<'a, T: ?Sized> {
-    /// `None` while released by a condition variable or by [`MutexGuard::unlocked`].
+    /// `None` while the lock is released by a condition variable or by [`MutexGuard::unlocked`].
     held: Option<shuttle::sync::MutexGuard<'a, T>>,
     mutex: &'a Mutex<T>,
 }
@@ -89,7 +89,8 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { held: Some(self.held()), mutex: self }
     }
 
-    /// Locks the mutex unless it is locked. Returns the guard.
+    /// Locks the mutex unless it is locked already. Returns the guard, or `None` if the mutex is
+    /// locked.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let held = match self.0.try_lock() {
             Ok(held) => held,
@@ -99,7 +100,7 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { held: Some(held), mutex: self })
     }
 
-    /// Returns the value, which needs no lock because access is exclusive.
+    /// Returns the value. No lock is needed, because the caller has exclusive access.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,9 +179,9 @@ impl Condvar {
         self.wait_until(guard, Instant::now() + time)
     }
 
-    /// Yields to other threads for an arbitrary time. Afterwards the deadline may or may not have
-    /// passed; if it has not, the wake-up may be spurious. Callers must allow for either. Returns
-    /// whether the deadline has passed.
+    /// Yields to other threads for an arbitrary time. Afterwards, the deadline may or may not have
+    /// passed. If it has not passed, the wake-up may be spurious. Callers must allow for both
+    /// cases. Returns whether the deadline has passed.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
         let is_over = thread_rng().r#gen();
@@ -212,7 +213,7 @@ impl WaitTimeoutResult {
     }
 }
 
-/// Yields to other threads for an arbitrary time. Afterwards `done` may return true or false.
+/// Yields to other threads for an arbitrary time. When it returns, `done` may or may not be true.
 pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
     if !limit.is_zero() && !done() {
         thread::yield_now();
@@ -224,7 +225,7 @@ thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Stand-in for `std::time::Instant`, with a clock that only [`Condvar::wait_until`] advances.
+/// Stand-in for `std::time::Instant`. Its clock advances only in [`Condvar::wait_until`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
 
@@ -253,7 +254,7 @@ impl Add<Duration> for Instant {
 pub struct ArcSwapAny<T> {
     /// Locked for a single step only.
     value: parking_lot::Mutex<T>,
-    /// Read to let shuttle switch threads.
+    /// An atomic whose loads let shuttle switch threads.
     turn: atomic::AtomicBool,
 }
 
@@ -328,7 +329,7 @@ impl<T> fmt::Debug for ArcSwapAny<T> {
 #[derive(Debug)]
 pub struct SkipMap<K: Ord, V> {
     map: crossbeam_skiplist::SkipMap<K, V>,
-    /// Read to let shuttle switch threads.
+    /// An atomic whose loads let shuttle switch threads.
     turn: atomic::AtomicBool,
 }
 

@@ -1,8 +1,9 @@
-//! A memory budget: the capacity of a block cache, from which memtables and the indexes and filters
-//! of open tables take their part.
+//! A memory budget: the capacity of a block cache, which memtables and the indexes and filters of
+//! open tables share.
 //!
-//! The cache has what the others leave. Memtables are flushed to stay within their part
-//! (`engine::resources::memory`). Tables are closed to stay within theirs, a quarter of the budget.
+//! The cache may use the part that memtables and tables do not take. Memtables are flushed to stay
+//! within their part (`engine::resources::memory`). Tables are closed to stay within theirs, a
+//! quarter of the budget.
 
 use std::fmt;
 use std::sync::Weak;
@@ -15,17 +16,18 @@ use crate::base::sync::{LockRank, Mutex};
 /// divisor, more is left to blocks, and tables are closed and opened more often.
 const TABLES_PART: u64 = 4;
 
-/// Divisor of the budget that gives the step in which the cache shards grow and shrink as others
-/// take less or more of the budget. With a larger divisor, they change their capacity more often.
+/// Divisor of the budget that gives the size of a step. The capacity of the cache's shards changes
+/// only in whole steps, as memtables and tables take more or less of the budget. With a larger
+/// divisor, the capacity changes more often.
 const STEP_PART: u64 = 64;
 
-/// Open tables that can be closed.
+/// A set of open tables, some of which can be closed.
 pub trait OpenTables: Send + Sync {
     /// Returns the memory that the indexes and filters of the open tables take, in bytes.
     fn pinned_bytes(&self) -> u64;
 
-    /// Closes tables that take `bytes` or a little more, but not the last one. Returns the number
-    /// of bytes that they took.
+    /// Closes tables whose indexes and filters take `bytes` bytes or a little more in total, but
+    /// keeps at least one table open. Returns the number of bytes that the closed tables took.
     fn close_some(&self, bytes: u64) -> u64;
 }
 
@@ -33,18 +35,18 @@ pub trait OpenTables: Send + Sync {
 pub(super) struct Budget {
     /// The whole budget, in bytes.
     bytes: u64,
-    /// Size of memtables, in bytes.
+    /// Number of bytes that memtables take.
     memtables: AtomicU64,
-    /// Size of the indexes and filters of open tables, in bytes.
+    /// Number of bytes that the indexes and filters of open tables take.
     tables: AtomicU64,
-    /// Size that the cache leaves to others, in bytes.
+    /// Number of bytes that the cache leaves to memtables and tables.
     reserved: AtomicU64,
-    /// The table caches of the databases.
+    /// The table caches of all databases that share the budget.
     all_tables: Mutex<Vec<Weak<dyn OpenTables>>>,
 }
 
 impl Budget {
-    /// Creates a budget of `bytes`, of which nothing is taken.
+    /// Creates a budget of `bytes` bytes, of which nothing is taken yet.
     pub(super) fn new(bytes: usize) -> Budget {
         Budget {
             bytes: bytes as u64,
@@ -65,38 +67,39 @@ impl Budget {
         self.memtables.store(bytes, Relaxed);
     }
 
-    /// Counts the indexes and filters of a table that is opened, of `bytes` bytes.
+    /// Adds `bytes`, the size of the index and filters of a table that is opened.
     pub(super) fn add_table(&self, bytes: u64) {
         self.tables.fetch_add(bytes, Relaxed);
     }
 
-    /// Takes back what [`add_table`](Self::add_table) counted.
+    /// Subtracts the bytes of a table that [`add_table`](Self::add_table) added.
     pub(super) fn remove_table(&self, bytes: u64) {
         let before = self.tables.fetch_sub(bytes, Relaxed);
         debug_assert!(before >= bytes, "{bytes} bytes of {before} are given back");
     }
 
-    /// Returns the number of bytes that the cache must leave to others.
+    /// Returns the number of bytes that the cache must leave to memtables and tables.
     pub(super) fn reserved(&self) -> u64 {
         self.reserved.load(Relaxed)
     }
 
-    /// Updates the size that the cache leaves to others, in steps. Returns whether it has changed.
+    /// Recomputes the number of bytes that the cache leaves to memtables and tables, rounded up to
+    /// a whole step. Returns whether the number has changed.
     pub(super) fn reserve(&self) -> bool {
         let step = (self.bytes / STEP_PART).max(1);
         let reserve = self.taken().div_ceil(step).saturating_mul(step).min(self.bytes);
         self.reserved.swap(reserve, Relaxed) != reserve
     }
 
-    /// Lets tables of `tables` be closed when all tables together take too much.
+    /// Registers `tables`, so that tables of it can be closed when all open tables take too much.
     pub(super) fn may_close(&self, tables: Weak<dyn OpenTables>) {
         let mut all = self.all_tables.lock();
         all.retain(|tables| tables.strong_count() > 0);
         all.push(tables);
     }
 
-    /// Closes tables if all open ones take more than their part: first those of the database whose
-    /// tables take the most.
+    /// Closes tables if all open tables together take more than their part of the budget. Starts
+    /// with the database whose tables take the most.
     pub(super) fn close_tables(&self) {
         let mut over = self.tables.load(Relaxed).saturating_sub(self.bytes / TABLES_PART);
         if over == 0 {
@@ -131,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Tables of 100 bytes each.
+    /// A number of open tables, each of which takes 100 bytes of the budget.
     struct Tables(AtomicU64, Arc<Budget>);
 
     impl OpenTables for Tables {
@@ -159,12 +162,13 @@ mod tests {
         budget.add_table(1500);
         budget.close_tables();
         assert_eq!((open(), budget.taken()), ([3, 7], 1000));
-        // One more table is opened where few are, and one is closed where most are.
+        // When the database with few open tables opens one more, the database with the most closes
+        // one.
         budget.add_table(100);
         all[0].0.fetch_add(1, Relaxed);
         budget.close_tables();
         assert_eq!(open(), [4, 6]);
-        // A database without a table to close is passed over.
+        // A database that has only one open table is skipped.
         all[1].0.store(1, Relaxed);
         budget.add_table(100);
         budget.close_tables();
@@ -183,7 +187,7 @@ mod tests {
         budget.add_table(1);
         assert!(budget.reserve());
         assert_eq!(budget.reserved(), 200);
-        // If more is taken than there is, nothing is left.
+        // If more than the whole budget is taken, all of it is reserved.
         budget.set_memtables(u64::MAX);
         assert!(budget.reserve());
         assert_eq!(budget.reserved(), 6400);

@@ -1,4 +1,4 @@
-//! Transcripts of the blocks that the cache admits and evicts.
+//! Tests that replay transcripts: the blocks that the cache admits and evicts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::block::{Block, BlockView};
 use crate::format::block_builder::BlockBuilder;
 use crate::table::block_cache::{BlockCache, Ghosts, Queue, SPARE_PART, TableBlocks, entry_bytes};
 
-/// Number of blocks of a table: one for each letter.
+/// Number of data blocks of the table: one for each letter of the alphabet.
 const BLOCKS: usize = 26;
 
 fn block() -> Block {
@@ -19,7 +19,7 @@ fn block() -> Block {
     Block::new(builder.finish()).expect("a block")
 }
 
-/// Returns the name of a block: the letter at position `at` of the alphabet.
+/// Returns the letter that names the block with number `at`.
 fn letter(at: usize) -> char {
     char::from(b'a' + at as u8)
 }
@@ -28,7 +28,7 @@ fn number(letter: char) -> usize {
     usize::from(letter as u8 - b'a')
 }
 
-/// A cache of one shard, and a table whose blocks are read.
+/// A cache of one shard, and the table whose blocks are read.
 struct Machine {
     cache: Arc<BlockCache>,
     table: TableBlocks,
@@ -37,15 +37,15 @@ struct Machine {
 impl Machine {
     fn new(blocks: u64) -> Machine {
         let bytes = blocks * entry_bytes(block().len());
-        // Some of the capacity is left to spares.
+        // The extra capacity is the part that is left to spares.
         let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_PART - 1) + 1) as usize));
-        // There are enough ghost entries that no two of the blocks share one.
+        // With this many ghost entries, no two of the table's blocks share an entry.
         cache.shards[0].lock().ghosts = Ghosts::new(1 << 16);
         let table = cache.table(BLOCKS);
         Machine { cache, table }
     }
 
-    /// Reads a block as a lookup does. Returns what happened, as text.
+    /// Reads a block as a lookup does. Returns the outcome as text.
     fn read(&self, letter: char) -> &'static str {
         let at = number(letter);
         if self.table.get(at).is_some() {
@@ -58,7 +58,8 @@ impl Machine {
         }
     }
 
-    /// Returns a queue from its end, where blocks leave: each block with a `+` for each use.
+    /// Formats a queue, starting with the entry that is evicted next. A `+` follows a block for
+    /// each counted use.
     fn queue(&self, queue: &Queue) -> String {
         let name = |entry: &super::Queued| {
             let slots = entry.slots.upgrade()?;
@@ -100,7 +101,7 @@ fn blocks_come_and_go() {
             lines.push(machine.show());
             lines.join("\n")
         }
-        // The state after thousands of blocks have left the small queue unused.
+        // Simulates thousands of blocks that left the small queue without being used.
         "unused" => {
             machine.cache.shards[0].lock().used_in_small = 0;
             String::new()
