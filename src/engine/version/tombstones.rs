@@ -83,7 +83,7 @@ impl EntryCounts {
     }
 }
 
-/// What is known about the tombstones of a table, from counts and from crawls. Thread-safe.
+/// The known facts about the tombstones of a table, from counts and from crawls. Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     counts: OnceLock<EntryCounts>,
