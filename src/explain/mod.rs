@@ -82,7 +82,7 @@ pub enum Step {
     TableFilter(Verdict),
     /// The index was searched.
     Index {
-        /// The block where the key would be; `None` if every key of the table is less.
+        /// The block where the key would be; `None` if every key of the table is less than the key.
         block: Option<IndexedBlock>,
     },
     /// The data block's filter was queried.

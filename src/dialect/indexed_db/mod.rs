@@ -7,20 +7,21 @@
 //! lengths  7 6 5   4 3 2   1 0     the lengths of the three ids, each less one;
 //!          dddd    ssss    ii      the ids are little-endian
 //!
-//! kind, by the first id that fits                  rest
-//! database 0                   global metadata     type, and what follows it:
-//!                                0 to 6              nothing: schema version, largest database id,
-//!                                                    data version, journals of blobs, times
-//!                                50                  bytes: changes that are not complete
-//!                                100                 database id: a free one
-//!                                201                 origin, name: of a database
-//! store 0                      database metadata   type, and what follows it:
-//!                                0 to 5              nothing: origin, name, versions, numbers
-//!                                50                  store id, type: of a store
-//!                                100                 store id, index id, type: of an index
-//!                                150, 151            store id; store id, index id: free ones
-//!                                200                 name: of a store
-//!                                201                 store id, name: of an index
+//! kind (the first line whose id matches)           rest
+//! database 0                   global metadata     type, then:
+//!                                0 to 6              nothing (schema version, largest database id,
+//!                                                    data version, journals of blobs, times)
+//!                                50                  bytes (changes that are not complete)
+//!                                100                 database id (of a free id)
+//!                                201                 origin, name (of a database)
+//! store 0                      database metadata   type, then:
+//!                                0 to 5              nothing (origin, name, versions, numbers)
+//!                                50                  store id, type (of a store)
+//!                                100                 store id, index id, type (of an index)
+//!                                150                 store id (of a free id)
+//!                                151                 store id, index id (of a free id)
+//!                                200                 name (of a store)
+//!                                201                 store id, name (of an index)
 //! index 1                      data of a store     value
 //! index 2                      existence           value
 //! index 3                      blobs               value
@@ -28,13 +29,13 @@
 //!
 //! type     1 byte              number   varint, 64 bits
 //! name     number of UTF-16 units, then the units, big-endian
-//! value    5                               less than all others
+//! value    5                               less than all other values
 //!          3 | double, little-endian       a number
 //!          2 | double, little-endian       a date, in milliseconds since 1970
 //!          1 | name                        a string
 //!          6 | number of bytes, bytes      a binary
 //!          4 | number of values, values    an array
-//!          0                               greater than all others
+//!          0                               greater than all other values
 //! ```
 //!
 //! Values are listed in ascending order: 5 < 3 < 2 < 1 < 6 < 4 < 0. Within a type, numbers are

@@ -12,7 +12,8 @@ use super::{
     take_number, take_prefix, take_string, value,
 };
 
-/// Breaks with the order of the keys once it is decided, and continues while they are equal.
+/// Breaks with the order of the keys once the order is decided, and continues while the keys are
+/// equal.
 type Step = ControlFlow<Ordering>;
 
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {

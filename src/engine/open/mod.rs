@@ -159,7 +159,8 @@ impl Opening {
         let files = list(&*fs, dir)?;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
         check_numbers(dir, &files, recovered.next_number())?;
-        // Files may have higher numbers than the MANIFEST knows. No number of a file may be reused.
+        // Files may have higher numbers than the MANIFEST knows. The number of an existing file
+        // must not be handed out again.
         let numbers = FileNumbers::new(recovered.next_number());
         for number in files.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);

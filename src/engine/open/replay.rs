@@ -287,7 +287,7 @@ pub(crate) fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Opti
 fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<SeqNo> {
     let (first_seq, count) = decode_header(record)?;
     let last_seq = (first_seq + u64::from(count)).saturating_sub(1);
-    // A batch is inserted completely or not at all, so all of it is checked first.
+    // A batch is inserted completely or not at all, so the whole batch is checked first.
     decode_ops(record).try_for_each(|op| op.map(drop))?;
     mem.insert_batch(record, first_seq, arena)?;
     Ok(last_seq)

@@ -30,7 +30,8 @@ pub struct Iter {
     /// The keyspace whose keys are yielded. The bounds are within this keyspace.
     space: Space,
     done: bool,
-    // Must stay the last field: the cursors and their views are dropped before the `Sweep` in it.
+    // Must stay the last field: the cursors and their views are dropped before the `Sweep` in
+    // `source`.
     source: IterSource,
 }
 

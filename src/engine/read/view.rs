@@ -216,8 +216,8 @@ impl ReadState {
         self.newest_snapshot_and_read_seqs().1
     }
 
-    /// Returns the sequence number of the newest snapshot, 0 if there is none, and
-    /// [`ReadState::read_seqs`].
+    /// Returns the sequence number of the newest snapshot (0 if there is no snapshot), and the
+    /// sequence numbers that [`ReadState::read_seqs`] returns.
     pub(crate) fn newest_snapshot_and_read_seqs(&self) -> (SeqNo, Vec<SeqNo>) {
         let snapshots = self.snapshots.lock();
         let mut seqs: Vec<SeqNo> = snapshots.keys().copied().collect();

@@ -14,7 +14,7 @@ pub enum StallCause {
     Flush,
     /// Level 0 has so many tables that writes stop until a compaction has finished.
     Level0,
-    /// Level 0 has many tables: writes are slowed down so that they need not stop.
+    /// Level 0 has many tables: writes are slowed down so that they do not have to stop later.
     Slowdown,
 }
 

@@ -18,8 +18,8 @@ use crate::engine::stats::trace::ReadTally;
 /// replay of the keys slower.
 pub(crate) const MAX_KEYS: usize = 8192;
 
-/// Maximum total length of the keys kept, in bytes. It bounds the memory of the sample, apart from
-/// 24 bytes per key. A higher limit keeps more long keys.
+/// Maximum total length of the keys kept, in bytes. This limit bounds the memory of the sample,
+/// apart from 24 bytes per key. A higher limit keeps more long keys.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum length of a key that is kept, in bytes: a longer key would push out hundreds of other

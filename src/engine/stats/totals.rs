@@ -131,7 +131,8 @@ impl Drop for Lease {
 const NO_NUMBER: usize = usize::MAX;
 
 thread_local! {
-    /// The thread's number; [`NO_NUMBER`] before its first read and after its lease has ended.
+    /// The thread's number; [`NO_NUMBER`] before the thread's first read and after the thread's
+    /// lease has ended.
     static NUMBER: Cell<usize> = const { Cell::new(NO_NUMBER) };
     static LEASE: Lease = Lease::take();
 }

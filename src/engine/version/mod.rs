@@ -84,7 +84,7 @@ impl TableFile {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// Returns whether the table may have entries that expire, while it is not yet known when.
+    /// Returns whether the table may have entries that expire at a time that is not yet known.
     pub(crate) fn lacks_expiry(&self) -> bool {
         self.expiry.get().is_none() && may_hold_expiring(self.first_key(), self.last_key())
     }

@@ -72,8 +72,8 @@ impl Trash {
         }
     }
 
-    /// Makes the trash remove nothing any more once `lock`, the directory's lock, has been
-    /// replaced. Returns the trash.
+    /// Makes the trash stop removing tables once `lock`, the directory's lock, has been replaced.
+    /// Returns the trash.
     pub(crate) fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
         self.lock = Some(Arc::downgrade(lock));
         self
@@ -96,9 +96,9 @@ impl Trash {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Undoes one [`Trash::hold`]: one `TableFile` less counts. If it was `obsolete`, the next
-    /// [`Trash::empty`] removes the table. This function does no I/O, so it can be called under any
-    /// lock.
+    /// Undoes one [`Trash::hold`], so that one `TableFile` fewer is counted. If the table is
+    /// `obsolete`, the next [`Trash::empty`] removes it. This function does no I/O, so it can be
+    /// called under any lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();
         debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");

@@ -45,7 +45,7 @@ pub(crate) struct VersionSet {
     last_seq: SeqNo,
     /// The error after which no edit is written to the MANIFEST.
     failed: Option<Error>,
-    /// Whether the next open may find the edit that failed in the MANIFEST.
+    /// Whether the edit that failed may be in the MANIFEST that the next open reads.
     in_doubt: bool,
     /// Size in bytes above which a MANIFEST is replaced, if it is also more than twice its initial
     /// length.
@@ -178,7 +178,7 @@ impl VersionSet {
         Ok(version)
     }
 
-    /// Checks that an edit breaks no invariant of a version that had no broken invariant.
+    /// Checks that `next` has no broken invariant, if the current version has none.
     fn assert_stays_sound(&self, next: &Version) {
         if cfg!(debug_assertions) && self.current.check(&self.order).is_ok() {
             assert_eq!(next.check(&self.order), Ok(()), "after an edit");

@@ -34,7 +34,7 @@ pub(crate) const LEAST_TOMBSTONES: u64 = 256;
 pub(crate) const CRAWL_TOMBSTONES: u64 = 1024;
 
 /// Assumed bytes per entry of a table whose entries this process did not count. Only an estimate of
-/// the cost of a merge depends on it.
+/// the cost of a merge depends on this value.
 const GUESSED_ENTRY_BYTES: u64 = 64;
 
 /// Counts of the entries of a table.
@@ -51,7 +51,7 @@ pub(crate) struct EntryCounts {
     /// Number of entries with an expiry.
     pub expiring: u64,
     /// Latest expiry of the entries that are not tombstones, in milliseconds since the Unix epoch;
-    /// 0 if there is none.
+    /// 0 if no such entry has an expiry.
     pub last_expiry: u64,
 }
 

@@ -24,8 +24,8 @@ use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
 /// Size in bytes up to which a write counts as small. A group led by a small write takes at most
-/// this many bytes from others, so that the write does not wait for large ones. Raising it makes
-/// groups larger and small writes slower.
+/// this many bytes from other writes, so that the small write does not wait for large ones. Raising
+/// it makes groups larger and small writes slower.
 const SMALL_WRITE_BYTES: usize = 128 << 10;
 
 /// A leader waits at most `last_sync / GATHER_DIVISOR` for the previous group's writers to write

@@ -1,12 +1,12 @@
-//! The read set of a transaction: sorted keys and sorted ranges of keys. Whether a key was read is
-//! found in logarithmic time.
+//! The read set of a transaction: sorted keys and sorted ranges of keys. A lookup of a key takes
+//! logarithmic time.
 
 use std::ops::Bound;
 
 use crate::engine::span::{Span, compare_from, ends_below};
 use crate::format::key::UserComparator;
 
-/// Sorts `spans` and merges those that overlap or touch.
+/// Sorts `spans` and merges the spans that overlap or touch.
 pub(crate) fn merge_spans(order: &UserComparator, spans: &mut Vec<Span>) {
     spans.retain(|span| !span.is_empty(order));
     spans.sort_by(|a, b| compare_from(order, &a.from, &b.from));

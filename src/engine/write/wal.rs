@@ -104,7 +104,7 @@ impl SpareLog {
 
 impl Engine {
     /// Makes all records logged so far durable. `next_seq` is the sequence number that follows
-    /// them.
+    /// these records.
     ///
     /// # Errors
     /// I/O errors of the logs and the directory, and of the flush of logs that were replayed.
@@ -189,14 +189,14 @@ impl Engine {
         }
     }
 
-    /// If this attempt fails, the next freeze tries again and reports the error.
+    /// Creates the next log before it is needed.
     pub(crate) fn create_spare_log(&self) {
-        // After a failure the next freeze tries again, and reports the error.
+        // If this attempt fails, the next freeze tries again and reports the error.
         let spare = self.create_log().ok();
         self.state.lock().logs.spare = spare;
     }
 
-    /// Freezes the memtable and begins the next one, with a log of its own.
+    /// Freezes the memtable, and begins the next memtable and a new log for it.
     ///
     /// # Errors
     /// I/O errors of the new log, after which nothing has changed.
@@ -204,7 +204,7 @@ impl Engine {
         debug_assert!(!commit.half_done, "a memtable that was cut short is not frozen");
         let spare = self.state.lock().logs.spare.take();
         let spare = match spare {
-            // A spare log that is older than the current one must not follow it.
+            // A spare log that is older than the current log must not follow the current log.
             Some(spare) if spare.number > commit.log_number => spare,
             _ => self.create_log()?,
         };

@@ -20,7 +20,7 @@ fn a_writer_keeps_pace_with_the_flushes() {
                 let millis = command.args[1].strip_suffix("ms").expect("milliseconds");
                 pace.timed(bytes(0), Duration::from_millis(number(millis)));
             }
-            // `lead buffer=SIZE SIZE…`: the write buffer's size, then sizes of its memtable.
+            // `lead buffer=SIZE SIZE…`: the write buffer's size, then sizes of the memtable.
             "lead" => {
                 let buffer = command.number("buffer", 0) as usize;
                 let line = |size: &&str| {

@@ -39,7 +39,7 @@ fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
 }
 
 /// Makes the leaders of `groups` groups gather in vain, one after the other. Returns how many
-/// groups skipped the wait between each two waits.
+/// groups skipped the wait between two consecutive waits.
 fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;
