@@ -48,12 +48,10 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 impl Table {
-    /// Looks up `key`. Returns the first entry at or after `key`, if that entry has the same user
-    /// key. In the engine's tables, `key` is an internal key: a user key with the newest visible
-    /// sequence number. Adds the work done to `trace`.
+    /// Does the same as `Table::get_hashed`, and adds the work done to `trace`.
     ///
     /// # Errors
-    /// Corruption, if the index, the data block or the entry is damaged; an I/O error.
+    /// The same as for `Table::get_hashed`.
     #[cfg(any(test, feature = "internals"))]
     pub fn get(
         &self,
@@ -64,11 +62,13 @@ impl Table {
         self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, trace)
     }
 
-    /// Does the same as [`Table::get`], with a user-key hash that the caller computes once for
+    /// Looks up `key`. Returns the first entry at or after `key`, if that entry has the same user
+    /// key. In the engine's tables, `key` is an internal key: a user key with the newest visible
+    /// sequence number. `hash` is the hash of the user key, which the caller computes once for
     /// several tables. Reports every step to `sink`.
     ///
     /// # Errors
-    /// The same as for [`Table::get`].
+    /// Corruption, if the index, the data block or the entry is damaged; an I/O error.
     #[inline]
     pub(crate) fn get_hashed<S: TableSink>(
         &self,
@@ -150,7 +150,7 @@ impl Table {
     /// Returns whether a lookup of `key` would find an entry. Uses neither filters nor the cache.
     ///
     /// # Errors
-    /// The same as for [`Table::get`].
+    /// The same as for `Table::get_hashed`.
     pub fn holds(&self, key: &[u8]) -> Result<bool> {
         let Some(spot) = self.index_seek(key, &mut NoSink)? else { return Ok(false) };
         let handle = spot.handle;

@@ -1,8 +1,9 @@
 //! Tables: sorted, immutable files of entries, with an index and filters.
 //!
-//! [`TableBuilder`](builder::TableBuilder) writes a table, [`Table`] reads it and [`TableCursor`]
-//! iterates over it. A [`TableCache`](table_cache::TableCache) keeps the tables of a database open,
-//! and a [`BlockCache`](block_cache::BlockCache) keeps their data blocks in memory.
+//! [`TableBuilder`](builder::TableBuilder) writes a table, [`Table`] reads it and
+//! [`TableCursor`](iter::TableCursor) iterates over it. A
+//! [`TableCache`](table_cache::TableCache) keeps the tables of a database open, and a
+//! [`BlockCache`](block_cache::BlockCache) keeps their data blocks in memory.
 
 mod answers;
 pub mod block_cache;

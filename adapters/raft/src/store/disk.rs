@@ -52,7 +52,7 @@ impl Store {
     /// answers that it has accepted entries.
     ///
     /// # Errors
-    /// [`Error::Log`] if the log cannot be written.
+    /// [`Error::Log`](crate::store::Error::Log) if the log cannot be written.
     pub async fn log_durable(&self) -> Result<()> {
         self.writer.all_durable().await
     }

@@ -67,7 +67,8 @@ impl State {
     /// Returns the id of the last entry that was applied.
     ///
     /// # Errors
-    /// Errors of the database; [`Error::Format`] if the stored id is damaged.
+    /// Errors of the database; [`Error::Format`](crate::store::Error::Format) if the stored id is
+    /// damaged.
     pub fn applied(&self) -> Result<Option<LogId<u64>>> {
         let id = self.spaces().state.get(keys::APPLIED)?;
         id.map(|bytes| keys::decode_log_id(keys::APPLIED, &bytes)).transpose()
