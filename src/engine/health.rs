@@ -508,6 +508,21 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_table_is_forgotten_when_it_leaves_the_version() {
+        let before = version(["L1: 3:[a-c] 4:[d-f]"]);
+        let inputs = Inputs(vec![(1, before.level(1).to_vec())]);
+        let order = order().user().clone();
+        let compaction = Compaction::from_inputs(before.clone(), &order, inputs, 2);
+        let mut state = CompactionState::default();
+        state.failed(&compaction, &Error::corruption("torn").in_file(Path::new("000004.ldb")));
+        state.forget_dropped(&version(["L1: 4:[d-f]", "L2: 5:[a-c]"]));
+        assert!(state.damaged.contains_key(&4) && state.trouble().is_some());
+        state.forget_dropped(&version(["L1: 3:[a-c]", "L2: 5:[g-h]"]));
+        assert!(state.damaged.is_empty() && state.trouble().is_none());
+        assert_eq!(state.failures, 0);
+    }
+
+    #[test]
     fn a_database_that_is_closing_refuses_writes_for_that_reason() {
         let mut lifecycle = Lifecycle::default();
         assert!(lifecycle.refusal().is_none());

@@ -234,6 +234,17 @@ mod tests {
         assert_eq!(ends(100, &["e", "h", "k"]), "k", "what is passed before does not count");
         assert_eq!(ends(101, &["a", "e", "h", "k"]), "k");
         assert_eq!(ends(1, &["a", "b"]), "b");
+
+        let mut outputs = Outputs::new(&engine, 2);
+        let key = internal_key(b"a", 1, KeyKind::Value);
+        outputs.add(&key, &ParsedKey::parse(&key).unwrap(), b"").unwrap();
+        let bytes = outputs.open_bytes();
+        outputs.end_table().unwrap();
+        outputs.into_files();
+        assert_eq!(
+            (ends(bytes, &["a", "b"]).as_str(), ends(bytes + 1, &["a", "b"]).as_str()),
+            ("b", "")
+        );
     }
 
     #[test]

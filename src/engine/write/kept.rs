@@ -162,6 +162,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::sim::{OpKind, SimFs};
 
     /// Creates `logs` logs of 100 bytes each and returns the numbers of the logs that are kept. The
     /// numbers start at 5. The logs were last written a minute apart, and the newest has the age 0.
@@ -193,6 +194,22 @@ mod tests {
         assert_eq!(kept(3, 0, 3), [5, 6, 7]);
         assert_eq!(kept(3, 100, 2), [6, 7]);
         assert_eq!(kept(3, 200, 1), [6, 7]);
+    }
+
+    #[test]
+    fn an_open_syncs_the_logs_that_it_has_replayed() {
+        let (fs, dir) = (SimFs::new(1), Path::new("/db"));
+        fs.create_dir(dir).unwrap();
+        for number in 3..=6 {
+            let mut log = fs.create(&dir.join(name::log_name(number))).unwrap();
+            log.write(&[number as u8; 20]).unwrap();
+        }
+        fs.record_history();
+        let kept = KeptLogs::at_open(&fs, dir, &[3, 4, 5, 6], 5);
+        assert_eq!(kept.numbers().collect::<Vec<_>>(), [3, 4, 5, 6]);
+        let syncs = fs.journal().into_iter().filter(|entry| entry.kind == OpKind::Sync);
+        let synced: Vec<_> = syncs.map(|entry| entry.path).collect();
+        assert_eq!(synced, [5, 6].map(|number| dir.join(name::log_name(number))));
     }
 
     #[test]
