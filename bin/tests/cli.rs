@@ -1362,9 +1362,7 @@ fn bench_without_a_database_leaves_nothing_and_prints_json() {
     assert!(outcomes[0]["latency"]["p99"].as_f64().unwrap() > 0.0);
     assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
     let list = run(minikv().args(["bench", "--list"]), b"").ok();
-    assert!(
-        String::from_utf8(list).unwrap().contains("\nreadmissing          get what is not there\n")
-    );
+    assert!(String::from_utf8(list).unwrap().contains("\nreadmissing          get missing keys\n"));
 }
 
 /// Decodes a field of `packages.tsv`, in which a backslash, a newline and a TAB are written as
