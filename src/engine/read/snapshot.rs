@@ -20,7 +20,7 @@ use crate::engine::read::view::{ReadSeq, ReadState};
 /// let morning = db.snapshot();
 /// db.delete("stock")?;
 /// assert!(morning.contains_key("stock")?);
-/// The same read, through the database:
+/// // The same read, through the database:
 /// assert!(db.get_with(&ReadOptions::default().snapshot(&morning), "stock")?.is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
