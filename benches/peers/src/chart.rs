@@ -1,5 +1,5 @@
-//! The chart: every figure of every engine, divided by the same figure of the first peer (LevelDB,
-//! by default).
+//! Draws a chart that shows how many times as good each figure of each engine is as the same figure
+//! of the first peer (LevelDB, by default).
 
 use std::path::Path;
 
