@@ -82,7 +82,7 @@ impl Line {
         }
     }
 
-    /// Parses a JSON object in the form in which `inspect --json --entries` prints operations.
+    /// Parses a JSON object in the format that `inspect --json --entries` prints for operations.
     fn parse_object(line: &[u8]) -> Result<Line, String> {
         let object: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| error.to_string())?;
@@ -105,7 +105,7 @@ struct Committer<'a> {
     batch: WriteBatch,
     /// Number of batches applied.
     batches: u64,
-    /// Stdout; `None` once it is closed.
+    /// Stdout, or `None` after it was closed.
     stdout: Option<Stdout>,
 }
 

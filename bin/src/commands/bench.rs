@@ -1,4 +1,4 @@
-//! `minikv bench`: the workloads of LevelDB's db_bench, on this build.
+//! `minikv bench`: runs workloads modelled on LevelDB's db_bench with this build of minikv.
 
 use std::path::Path;
 
@@ -82,7 +82,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             dir.display()
         )));
     }
-    // Invalid options are reported before anything is created.
+    // Invalid options must be reported before the command creates anything.
     super::check_parent(&dir)?;
     global.options(&dir)?;
     let plan = args.plan(&global.shape);
@@ -189,7 +189,7 @@ fn to_text(plan: &Plan, outcomes: &[Outcome]) -> String {
             if figure.better == Better::Higher {
                 let speed = thousands(figure.value.round() as u64);
                 let row = [&figure.name, &speed, &median, &p99, &p999, &max];
-                // Only the row of the first figure shows the latencies.
+                // The latencies are shown only in the row of the first figure.
                 match i {
                     0 => speeds.row(row.map(String::as_str)),
                     _ => speeds.row([&figure.name, &speed, "", "", "", ""]),

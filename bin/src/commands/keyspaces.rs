@@ -21,13 +21,13 @@ pub struct Args {
     json: bool,
 }
 
-/// A keyspace that has entries. Sorts by name, and puts an ordinary keyspace before an expiring one
-/// of the same name.
+/// A keyspace that has entries. Keyspaces are sorted by name, and an ordinary keyspace comes before
+/// an expiring one with the same name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Listed {
     name: Bytes,
     is_expiring: bool,
-    /// Approximate size of the keyspace's part of the tables, in bytes.
+    /// Approximate total size of the keyspace's entries in the tables, in bytes.
     bytes: u64,
 }
 

@@ -59,7 +59,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let loaded = entries(loader.loaded.count());
     match outcome {
         Ok(()) => {
-            // Without this flush, timing would decide which entries are already in tables.
+            // Flushes the memtable. Otherwise, the timing of background work would determine which
+            // entries are in tables.
             db.flush()?;
             db.close()?;
             output::say(format!("loaded {loaded}"));
@@ -81,7 +82,7 @@ impl Loader<'_> {
     fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
         let progress = Progress::bytes("loading", lines.total_bytes());
         let outcome = self.read_lines(lines, format, &progress);
-        // Even after an invalid line, the entries before it are written.
+        // The entries before an invalid line are written, too.
         self.write_batch(true)?;
         outcome
     }

@@ -80,7 +80,7 @@ impl ValueFormat {
             ValueFormat::Hex => Format::Hex,
             ValueFormat::Json => Format::Json,
         };
-        // Files and pipes usually end with a newline that is not part of the text.
+        // Files and pipes usually end with a newline that is not part of the value.
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         format.decode(text).map_err(|what| {
             CliError::Usage(format!("value: {what}; --value-format sets its format"))
@@ -102,7 +102,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Some(old) => Some(Condition::Value(args.value_format.decode(read_value(old)?)?)),
         None => args.if_absent.then_some(Condition::Absent),
     };
-    // A database that does not exist has no value to compare.
+    // `--if-value` needs an existing value, so it never creates a database.
     let db = super::open(global, !args.no_create && args.if_value.is_none())?;
     let options = WriteOptions::default().sync(args.sync);
     let target = name.of_writer(&db)?;
@@ -119,7 +119,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// Returns the value for which an argument stands: the bytes of the argument, of stdin or of a
+/// Returns the value that an argument denotes: the bytes of the argument itself, of stdin, or of a
 /// file.
 pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
     let bytes = argument.as_bytes();
