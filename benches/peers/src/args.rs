@@ -23,7 +23,7 @@ const COUNTED_BUFFER_MIB: usize = 4;
 /// Prints a table and writes it to target/peers as Markdown, JSON and an SVG chart.
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// Takes minutes instead of hours: 500,000 entries, one repetition
+    /// Finishes in minutes instead of hours: 500,000 entries, one repetition
     #[arg(long)]
     pub short: bool,
 

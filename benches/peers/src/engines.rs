@@ -61,7 +61,8 @@ impl Engine {
         matches!(self, Engine::Minikv | Engine::MinikvTable)
     }
 
-    /// Returns whether the engine is a log-structured merge tree. All engines except redb are.
+    /// Returns whether the engine is a log-structured merge tree. redb is the only engine that is
+    /// not.
     pub fn is_lsm(self) -> bool {
         #[cfg(feature = "redb")]
         return self != Engine::Redb;

@@ -60,9 +60,9 @@ impl Fjall {
         Fjall::open_keyspace(dir, settings, keyspace_options(settings.write_buffer_bytes))
     }
 
-    /// Opens the database as [`open`](Fjall::open) does, but optionally without filters, and with
-    /// the default ratio of the table size to the size of the write buffer. The first level holds
-    /// four tables.
+    /// Opens the database as [`open`](Fjall::open) does, but optionally without filters. The size
+    /// of tables has fjall's default ratio to the size of the write buffer, and the first level
+    /// holds four tables.
     pub fn open_scaled(dir: &Path, settings: &Settings, filters: bool) -> Result<Fjall> {
         let write_buffer_bytes = settings.write_buffer_bytes;
         let strategy = Leveled::default().with_table_target_size(write_buffer_bytes as u64);

@@ -1,9 +1,9 @@
 //! LevelDB as a [`Store`], through its C API.
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
-//! never null, except where noted, and never used after the object is destroyed. Slices are passed
-//! as pointer and length, and the library copies them before it returns. A database may be shared
-//! between threads (`leveldb/db.h`).
+//! never null, except where noted, and are never used after the object is destroyed. Slices are
+//! passed as a pointer and a length, and the library copies them before it returns. Threads may
+//! share a database (`leveldb/db.h`).
 #![allow(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, CString, c_char};
@@ -45,7 +45,7 @@ unsafe impl Send for LevelDb {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for LevelDb {}
 
-/// Passes a location for an error to `call`, and returns the error if one was stored.
+/// Calls `call` with a pointer to which an error can be written. Returns the error if there is one.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
     Ok(c_api::checked(call)?)
 }

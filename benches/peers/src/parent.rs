@@ -50,8 +50,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut rng = SmallRng::seed_from_u64(1);
     for run in 1..=args.repeats() {
         for group in &groups {
-            // The engines are shuffled, so that an engine does not always run right after the same
-            // other engine.
+            // Shuffles the engines, so that no engine always runs after the same other engine.
             engines.shuffle(&mut rng);
             for &engine in &engines {
                 let workloads = wanted(engine, group, args, &report);

@@ -16,7 +16,7 @@ pub struct Cell {
     pub runs: Vec<f64>,
 }
 
-/// One figure of all engines, in the order of [`Report::engines`].
+/// One kind of figure, with a cell for each engine, in the order of [`Report::engines`].
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: String,
@@ -25,7 +25,7 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// One kind of figure, with a cell for each engine, in the order of [`Report::engines`].
+/// The figures of all workloads, for all engines.
 pub struct Report {
     pub engines: Vec<Engine>,
     pub rows: Vec<Row>,
@@ -67,7 +67,7 @@ impl Row {
             Better::Higher => own / other,
             Better::Lower => other / own,
         };
-        // A figure such as the share of conflicts may be 0, and then the ratio may not be finite.
+        // The ratio may not be finite if a figure is 0, for example the share of conflicts.
         ratio.is_finite().then_some(ratio)
     }
 

@@ -90,9 +90,9 @@ impl RocksDb {
         Ok(RocksDb { db, options, settings: *settings, synced: synced() })
     }
 
-    /// Opens the database as [`open`](RocksDb::open) does, but with statistics, optionally without
-    /// filters, and with the default ratios of the table size and of the first level's size to the
-    /// size of the write buffer.
+    /// Opens the database as [`open`](RocksDb::open) does, but with statistics and optionally
+    /// without filters. The sizes of tables and of the first level have RocksDB's default ratios to
+    /// the size of the write buffer.
     pub fn open_counted(dir: &Path, settings: &Settings, filters: bool) -> Result<RocksDb> {
         let blocks = block_options(&Cache::new_lru_cache(settings.cache_bytes), filters);
         let mut options = options(&blocks, settings);

@@ -12,8 +12,8 @@ pub const MIN_VALUE_BYTES: usize = 12;
 
 const POOL_BYTES: usize = 1 << 20;
 /// Distance in bytes between the positions in the pool for consecutive numbers. The distance
-/// exceeds half the length of a value of 4 KiB, so the values of consecutive numbers share no part
-/// of the pool unless they are longer.
+/// exceeds half the length of a 4 KiB value, so values of up to 4 KiB share no part of the pool if
+/// their numbers are consecutive.
 const POOL_STEP: u64 = 4_099;
 const GENERATION_STEP: u64 = 100_003;
 
@@ -47,9 +47,9 @@ pub fn is_removed(key: &[u8]) -> bool {
     key.last().is_some_and(|digit| digit % 2 == 1)
 }
 
-/// Creates and checks values. A value holds the number of its key and a generation. Bytes from a
-/// pool follow twice, so that a value compresses to about half of its length, like the values of
-/// db_bench. Because each value contains its generation, any value can be checked.
+/// Creates and checks values. A value consists of the number of its key, a generation, and two
+/// copies of the same bytes from a pool, so it compresses to about half of its length, like the
+/// values of db_bench. Because each value contains its generation, any value can be checked.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,

@@ -3,9 +3,10 @@
 //! - [`Mixgraph`] is the model of `mixgraph` in RocksDB's db_bench, after Cao et al.,
 //!   "Characterizing, modeling, and benchmarking RocksDB key-value workloads at Facebook" (FAST
 //!   2020), with the parameters that they fitted to a trace of one week.
-//! - [`CacheTrace`] is a request mix of a cache, many of whose gets miss, after the statistics in
-//!   Yang et al., "A large scale analysis of hundreds of in-memory cache clusters at Twitter" (OSDI
-//!   2020): a share of gets, a share of misses, Zipf-distributed keys, sizes of keys and values.
+//! - [`CacheTrace`] is the request mix of a cache, in which many gets miss. It follows the
+//!   statistics in Yang et al., "A large scale analysis of hundreds of in-memory cache clusters at
+//!   Twitter" (OSDI 2020): a share of gets, a share of misses, Zipf-distributed keys, and the sizes
+//!   of keys and values.
 //!
 //! db_bench draws one number for each request and derives the kind of request, the key range, the
 //! key, and the sizes from this number, so that they depend on each other: a put always goes to the

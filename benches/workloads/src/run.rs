@@ -40,8 +40,8 @@ const MIB: f64 = 1048576.0;
 pub struct Plan {
     /// Number of entries in a full database.
     pub entries: u64,
-    /// Maximum number of gets, seeks, mixed or synced operations in a workload. Fills, overwrites,
-    /// deletes and whole scans process all entries.
+    /// Maximum number of gets, seeks, synced puts or mixed operations in a workload. Unsynced
+    /// fills, overwrites, deletes and whole scans process all entries.
     pub most_operations: u64,
     /// Length of a value, in bytes.
     pub value_bytes: usize,
@@ -182,7 +182,7 @@ impl<'a> Runner<'a> {
         }
         let store = &self.current.as_ref().expect("just made").store;
         if workload.group.is_optional() && !store.has(workload.group) {
-            // The empty outcome shows in the table of results that the engine lacks the feature.
+            // In the table of results, the empty outcome shows that the engine lacks the feature.
             return Ok(Outcome {
                 workload: workload.name.to_string(),
                 operations: 0,

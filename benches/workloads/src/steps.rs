@@ -239,7 +239,7 @@ impl Loaded<'_> {
     }
 
     /// Runs transactions on several threads until `operations` transactions are committed. Each
-    /// transaction adds 1 to the generations of two random entries among the first [`HOT`] entries.
+    /// transaction adds 1 to the generations of two random entries among the first `HOT` entries.
     /// No addition may be lost. Returns the work done and the number of conflicts.
     pub fn transact(&self, operations: u64) -> Result<(Done, u64)> {
         let hot = HOT.min(self.entries);

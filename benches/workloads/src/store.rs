@@ -1,4 +1,4 @@
-//! The interface that an engine implements to be measured.
+//! The interface that a measured engine implements.
 
 use std::path::{Path, PathBuf};
 
@@ -242,9 +242,9 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Passes entries to `visit` until it returns false: forward from the first key that is at
-    /// least `from`, or backward from the last key that is at most `from`. Without `from`, starts
-    /// at the first or last key.
+    /// Passes entries to `visit` until `visit` returns false. Scans forward from the first key that
+    /// is at least `from`, or backward from the last key that is at most `from`. If `from` is
+    /// `None`, starts at the first or the last key.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -105,8 +105,8 @@ fn features_beside_puts_and_gets_have_plausible_figures() {
     let backup = run("backup");
     let added = "backup, added by the second MiB";
     assert_eq!(names(&backup), ["backup ms", "backup, second ms", added]);
-    // The second backup adds a hundredth of 2,000 entries of 116 bytes, which is about 2 KiB, in a
-    // log, and a MANIFEST.
+    // The second backup adds a MANIFEST and a log. The log has a hundredth of 2,000 entries of 116
+    // bytes, which is about 2 KiB.
     assert!(backup.figures[2].value < 0.1, "{backup:?}");
 
     let follow = run("follow");

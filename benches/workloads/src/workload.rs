@@ -1,5 +1,5 @@
 //! The list of workloads. Each workload names the state of the database from which it starts, so
-//! any workload can run alone and in any order with others.
+//! the workloads can run alone or in any order.
 
 /// The state of a database when a workload starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -22,8 +22,8 @@ use crate::output::Stdout;
 ///
 /// A batch is applied whole or not at all. After each batch, prints `committed N`, where N is its
 /// number of operations. An invalid line stops the command (exit code 2): earlier batches stay, and
-/// the batch with the line is not applied. If stdout is closed, batches are still applied. Creates
-/// the database if there is none.
+/// the batch with the invalid line is not applied. If stdout is closed, batches are still applied.
+/// Creates the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to read [default: stdin, also `-`]

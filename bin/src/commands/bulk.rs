@@ -60,8 +60,8 @@ pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result
     Ok(())
 }
 
-/// The folder for temporary files, which is removed on drop. The database's lock keeps other
-/// processes from using this folder.
+/// The folder for temporary files. Dropping the value removes the folder. The database's lock keeps
+/// other processes from using the folder.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -41,7 +41,7 @@ const ABSENT: &str = "filtre";
 /// they are, looks one up, and measures what filters save.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also write an HTML page to this file, which shows the database at work
+    /// Also write an HTML page that shows the database at work to this file
     ///
     /// The database then gets smaller tables, so that there is more to see.
     #[arg(long, value_name = "FILE")]

@@ -11,9 +11,10 @@ use crate::output::{Stdout, Table};
 
 /// List the keyspaces that have entries
 ///
-/// Prints each name, escaped, and the approximate size of its part of the tables. The size does not
-/// include entries that are only in the log. If there are expiring keyspaces, also shows the kind
-/// of each keyspace; expiring ones are listed until their expired entries are removed.
+/// Prints the name of each keyspace, escaped, and the approximate size of its part of the tables.
+/// The size does not include entries that are only in the log. If there are expiring keyspaces,
+/// also shows the kind of each keyspace; expiring ones are listed until their expired entries are
+/// removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON

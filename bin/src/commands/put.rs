@@ -24,8 +24,9 @@ use crate::keyspace::InKeyspace;
 /// Replaces an existing value. Creates the database if there is none; its parent directory must
 /// exist.
 ///
-/// With --if-absent or --if-value, sets the value only if the key has no value, or the value OLD;
-/// otherwise the exit code is 1. No other write comes between the comparison and the put.
+/// With --if-absent, sets the value only if the key has none; with --if-value, only if the key has
+/// the value OLD. Otherwise the exit code is 1. No other write comes between the comparison and the
+/// put.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Key to set
@@ -40,7 +41,7 @@ pub struct Args {
     /// Set the value only if the key has none
     #[arg(long, conflicts_with = "if_value")]
     if_absent: bool,
-    /// Set the value only if the key has the value OLD, given like VALUE
+    /// Set the value only if the key has the value OLD, which is given in the same way as VALUE
     #[arg(long, value_name = "OLD", allow_negative_numbers = true)]
     if_value: Option<OsString>,
     /// Let the value expire after this time: seconds, or a number with s, m, h or d

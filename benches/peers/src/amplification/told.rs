@@ -15,9 +15,9 @@ pub type Written = BTreeMap<usize, u64>;
 
 const MIB: u64 = 1 << 20;
 
-/// Parses LevelDB's property `leveldb.sstables`. In this text, a line such as `--- level 0 ---` is
-/// followed by a line such as `7:1234['a' @ 1 : 1 .. 'b' @ 2 : 1]` for each table, which begins
-/// with the number and the size of the table.
+/// Parses LevelDB's property `leveldb.sstables`. A line such as `--- level 0 ---` precedes the
+/// tables of a level. Each table has a line such as `7:1234['a' @ 1 : 1 .. 'b' @ 2 : 1]`, which
+/// begins with the number and the size of the table.
 pub fn leveldb_tables(text: &str) -> Result<Tables> {
     let mut tables = Tables::new();
     let mut level = None;

@@ -13,7 +13,7 @@ use crate::output::Stdout;
 
 const SHOWN_KEY_CHARS: usize = 40;
 
-/// Collects information about a file.
+/// Collects information about an inspected file.
 pub struct Report {
     path: PathBuf,
     stdout: Stdout,

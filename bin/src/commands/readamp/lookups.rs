@@ -244,8 +244,8 @@ impl Chooser {
     }
 }
 
-/// A Zipf distribution of ranks, from 1 on. The probability of rank `i` is proportional to `1 /
-/// i^exponent`.
+/// A Zipf distribution over ranks, which begin at 1. The probability of rank `i` is proportional to
+/// `1 / i^exponent`.
 struct Zipf {
     /// Cumulative weight of each rank: its own weight and the weights of all lower ranks.
     sums: Vec<f64>,
@@ -340,7 +340,7 @@ mod tests {
             let absent = lookups.iter().filter(|lookup| !lookup.present).count();
             assert!((3850..4150).contains(&absent), "{absent}");
             let firsts = first_times(&lookups).into_iter().filter(|first| *first).count();
-            // Uniform lookups of words would include about 9,700 different keys.
+            // With uniform lookups, the words would give about 9,700 different keys.
             assert!(firsts < 7500, "popular keys repeat: {firsts}");
         }
     }

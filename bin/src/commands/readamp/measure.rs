@@ -91,13 +91,13 @@ impl Pass {
 }
 
 impl Class {
-    /// Returns `n` per lookup.
+    /// Returns `n` divided by the number of lookups.
     pub fn per_get(&self, n: u64) -> f64 {
         n as f64 / self.lookups.max(1) as f64
     }
 }
 
-/// The lookups. A flag for each lookup says whether it is the first lookup of its key.
+/// The lookups, and a flag for each lookup that says whether it is the first lookup of its key.
 pub struct Work<'a> {
     pub lookups: &'a [Lookup],
     pub first_times: &'a [bool],

@@ -51,7 +51,7 @@ pub struct Memory {
     curve: Vec<Point>,
 }
 
-/// Filters, and a cache that takes the memory that the filters leave.
+/// Filters, and a cache that uses the part of the budget that filters and indexes do not use.
 #[derive(Serialize)]
 struct Division {
     filters: String,

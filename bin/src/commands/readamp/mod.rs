@@ -81,7 +81,8 @@ pub struct Args {
     /// Fraction of lookups that are for absent keys: near misses of present ones
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     absent_ratio: f64,
-    /// Choose keys by Zipf's law with this exponent, so that few are popular [default: uniform]
+    /// Choose keys by Zipf's law with this exponent, so that few keys are popular [default:
+    /// uniform]
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
     #[arg(value_parser = parse_exponent)]
     zipf: Option<f64>,

@@ -53,7 +53,7 @@ pub struct ScanChoice {
     pub seed: u64,
 }
 
-/// The scans to do.
+/// The scans to run.
 pub struct ScanWork {
     ranges: Vec<ScannedRange>,
     named: String,

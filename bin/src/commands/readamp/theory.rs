@@ -35,7 +35,7 @@ pub struct Theory {
 /// A row of the table: filters of the same size.
 struct Row {
     bits_per_key: u32,
-    /// Cells for each number of probes, from 1 on.
+    /// Cells in ascending order of the number of probes, from 1 on.
     cells: Vec<Cell>,
     /// Number of probes that LevelDB uses for this size.
     leveldb_probes: u32,
@@ -262,8 +262,8 @@ impl CellDocument {
     }
 }
 
-/// Returns the minimum number of bits per key of a Bloom filter with the given rate, which is `1.44
-/// * log2(1 / rate)`.
+/// Returns `1.44 * log2(1 / rate)`, the minimum number of bits per key of a Bloom filter with this
+/// rate.
 fn bound(rate: f64) -> f64 {
     std::f64::consts::LOG2_E * (1.0 / rate).log2()
 }
