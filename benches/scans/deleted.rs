@@ -1,5 +1,5 @@
-//! A million deletes at the start of two million entries: the time a cursor takes to reach the
-//! first remaining entry, before and after background work has finished.
+//! Deletes the first million of two million entries, and measures the time that a cursor takes to
+//! reach the first remaining entry, before and after background work has finished.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub fn run() {
     }
 }
 
-/// Prints the time that a cursor takes to the first entry, and to the second entry.
+/// Prints the time that a cursor takes to reach the first entry, and the time for the next step.
 fn report(when: &str, db: &Db, dir: &std::path::Path) {
     let (first, second) = first_steps(db);
     println!(

@@ -14,11 +14,11 @@ use minikv::{Db, WriteBatch};
 
 /// Number of entries in each database.
 const ENTRIES: u64 = 2_000_000;
-/// Length of a value, in bytes. Compression can save half of it.
+/// Length of a value, in bytes. A value can be compressed to half of this length.
 const VALUE_BYTES: usize = 100;
 
 fn main() {
-    // `cargo bench` adds its own flags; `cargo test` adds none.
+    // `cargo bench` adds flags to the arguments, but `cargo test` does not.
     match std::env::args().nth(1).as_deref() {
         Some("deleted") => deleted::run(),
         _ => eprintln!("usage: cargo bench --bench scans -- deleted"),
@@ -29,7 +29,7 @@ fn key(number: u64) -> [u8; 16] {
     format!("{number:016}").into_bytes().try_into().expect("16 digits")
 }
 
-/// Fills `value` with bytes that compress to half.
+/// Fills `value` with bytes that can be compressed to half of their size.
 fn value(rng: &mut Rng, value: &mut Vec<u8>) {
     value.clear();
     while value.len() < VALUE_BYTES / 2 {
@@ -39,7 +39,7 @@ fn value(rng: &mut Rng, value: &mut Vec<u8>) {
     value.extend_from_within(..);
 }
 
-/// Calls `add` for each number of a range, with a thousand numbers to a batch.
+/// Calls `add` for each number in a range, and writes the results in batches of a thousand.
 fn write(db: &Db, numbers: std::ops::Range<u64>, mut add: impl FnMut(&mut WriteBatch, u64)) {
     let mut batch = WriteBatch::new();
     for number in numbers.clone() {
@@ -50,7 +50,7 @@ fn write(db: &Db, numbers: std::ops::Range<u64>, mut add: impl FnMut(&mut WriteB
     }
 }
 
-/// Puts the numbers of a range.
+/// Puts one entry for each number in a range.
 fn fill(db: &Db, numbers: std::ops::Range<u64>) {
     let (mut rng, mut bytes) = (Rng::new(7), Vec::new());
     write(db, numbers, |batch, number| {

@@ -1,5 +1,5 @@
-//! Command-line options that all commands share. The options of a single command are in that
-//! command's file.
+//! Command-line options shared by all commands. The options of a single command are in the file of
+//! that command.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -28,8 +28,8 @@ build cannot read, 130 interrupted.
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
 
 const MAX_BLOCK_BYTES: usize = 64 << 20;
-/// Minimum size of the write buffer, in bytes. A smaller buffer would write a table for every few
-/// entries.
+/// Minimum size of the write buffer, in bytes. With a smaller buffer, the database would write a
+/// table after every few entries.
 const MIN_WRITE_BUFFER_BYTES: usize = 4 << 10;
 const MAX_WRITE_BUFFER_BYTES: usize = 1 << 30;
 
@@ -113,8 +113,8 @@ pub struct Shape {
     /// Name of the database's comparator [default: the one in its files, or byte order]
     ///
     /// Known comparators are leveldb.BytewiseComparator and idb_cmp1, which Chromium's IndexedDB
-    /// uses. `ignore` reads a database whose comparator this build does not know, without its key
-    /// order; it works with verify, stats, tree, dump, and scan without a range.
+    /// uses. `ignore` reads a database with a comparator that this build does not know, and ignores
+    /// the key order; it works with verify, stats, tree, dump, and scan without a range.
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub comparator: Option<String>,
 }
@@ -143,7 +143,8 @@ pub enum CompressionKind {
     /// zlib, as in Minecraft's old worlds; LevelDB cannot read it
     Zlib,
     /// zstd; LevelDB 1.23 and older cannot read it
-    // Accepted even without the Cargo feature `zstd`, so that the error can say how to enable it.
+    // Accepted even without the Cargo feature `zstd`, so that the error message can say how to
+    // enable the feature.
     #[cfg_attr(not(feature = "zstd"), value(hide = true))]
     Zstd,
 }
@@ -187,7 +188,7 @@ impl Global {
         Ok(observed(self.shape.plain_options()?, self.comparator(db)?))
     }
 
-    /// Returns the comparator that `--comparator` names or, without this option, the comparator of
+    /// Returns the comparator named by `--comparator` or, without this option, the comparator of
     /// `db`. If this build does not know the comparator of `db`, returns byte order; opening `db`
     /// then reports the unknown comparator.
     pub fn comparator(&self, db: &Path) -> Result<Arc<dyn Comparator>> {
@@ -224,8 +225,8 @@ impl Global {
         Ok(self.comparator(&self.db()?)?.name() == BytewiseComparator.name())
     }
 
-    /// Returns an error if the database's keys are not in byte order, which the option `what`
-    /// needs.
+    /// Returns an error if the database's keys are not in byte order. `what` is the option that
+    /// requires byte order.
     pub fn needs_byte_order(&self, what: &str) -> Result<()> {
         if self.has_byte_order()? {
             return Ok(());
@@ -269,7 +270,7 @@ impl Shape {
         Ok(options)
     }
 
-    /// Returns the number of filter bits per key; 0 for no filters.
+    /// Returns the number of filter bits per key, or 0 if there are no filters.
     pub fn bits_per_key(&self) -> u32 {
         self.bloom_bits.unwrap_or(10)
     }
@@ -291,7 +292,7 @@ impl Shape {
         }
     }
 
-    /// Fails if a filter layout is given without filters.
+    /// Returns an error if the options select a filter layout but disable filters.
     pub fn check_filters(&self) -> Result<()> {
         match (self.bloom_bits, self.filter_layout) {
             (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => Err(CliError::Usage(
@@ -321,7 +322,7 @@ impl CompressionKind {
     }
 }
 
-/// Parses a number of bytes: `4096`, `4KiB`, `64 MiB`, `1GiB`.
+/// Parses a number of bytes such as `4096`, `4KiB`, `64 MiB` or `1GiB`.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -336,7 +337,7 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_string())
 }
 
-/// Parses a duration: `90`, `90s`, `15m`, `12h`, `7d`.
+/// Parses a duration such as `90`, `90s`, `15m`, `12h` or `7d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let is_wrong = || "a duration is a whole number of seconds, or has s, m, h or d".to_string();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();

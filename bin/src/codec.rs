@@ -22,11 +22,11 @@ use serde::ser::{Serialize, Serializer};
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// A text format of bytes.
+/// A text format for bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    // The help texts below contain no backslashes or quotes, because zsh's completion scripts lose
-    // them.
+    // The help texts below contain no backslashes or quotes, because zsh completion scripts would
+    // lose them.
     /// Printable ASCII as it is, other bytes as backslash, x and two hex digits
     #[default]
     Escaped,
@@ -37,7 +37,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Appends the text of `bytes`, without a line end.
+    /// Appends the text for `bytes`, without a newline.
     pub fn encode(self, bytes: &[u8], text: &mut Vec<u8>) {
         match self {
             Format::Escaped => escape(bytes, text),
@@ -48,14 +48,14 @@ impl Format {
         }
     }
 
-    /// Returns the text of `bytes` as a string, for messages.
+    /// Returns the text for `bytes` as a string for messages.
     pub fn show(self, bytes: &[u8]) -> String {
         let mut text = Vec::new();
         self.encode(bytes, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Returns the bytes of `text`, or a description of the error in it.
+    /// Returns the bytes for which `text` stands, or a description of the error in `text`.
     pub fn decode(self, text: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Format::Escaped => unescape(text),
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// Appends one entry and a line end.
+    /// Appends an entry and a newline.
     pub fn encode_entry(self, key: &[u8], value: &[u8], text: &mut Vec<u8>) {
         if self == Format::Json {
             text.extend_from_slice(b"{\"key\":");
@@ -80,7 +80,7 @@ impl Format {
         }
     }
 
-    /// Appends a key alone and a line end.
+    /// Appends a key without its value, and a newline.
     pub fn encode_key_line(self, key: &[u8], text: &mut Vec<u8>) {
         if self == Format::Json {
             text.extend_from_slice(b"{\"key\":");
@@ -92,8 +92,8 @@ impl Format {
         }
     }
 
-    /// Returns the key and value of `line`, which has no line end, or a description of the error in
-    /// the line.
+    /// Returns the key and the value in `line`, which must not end with a newline. If the line is
+    /// invalid, returns a description of the error.
     pub fn decode_entry(self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
         if self == Format::Json {
             return parse_json::<Entry>(line).map(|entry| (entry.key, entry.value));
@@ -232,7 +232,7 @@ impl<'de> Visitor<'de> for DatumVisitor {
     }
 }
 
-/// A line of JSON with a key and a value.
+/// The key and the value in a line of JSON.
 struct Entry {
     key: Vec<u8>,
     value: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command-line arguments.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ const COUNTED_BUFFER_MIB: usize = 4;
 /// Prints a table and writes it to target/peers as Markdown, JSON and an SVG chart.
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// Minutes instead of hours: 500,000 entries, one repetition
+    /// Finishes in minutes instead of hours: 500,000 entries, one repetition
     #[arg(long)]
     pub short: bool,
 
@@ -35,12 +35,12 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_parser = parse_workload)]
     pub workloads: Vec<&'static Workload>,
 
-    /// Entries of a full database [default: 2000000]
+    /// Number of entries in a full database [default: 2000000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub entries: Option<u64>,
 
-    /// Maximum number of gets, seeks, mixed or synced operations of a workload [default: determined
-    /// by the number of entries]
+    /// Maximum number of gets, seeks, synced puts or mixed operations in a workload [default:
+    /// determined by the number of entries]
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub most_operations: u64,
 
@@ -48,15 +48,16 @@ pub struct Args {
     #[arg(long)]
     pub repeats: Option<usize>,
 
-    /// Bytes of a value, unless a workload sets its own
+    /// Length of a value in bytes, unless a workload sets its own
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
 
-    /// MiB of write buffer, unless a workload sets its own [default: 64; 4 with --amplification]
+    /// Size of the write buffer in MiB, unless a workload sets its own [default: 64; 4 with
+    /// --amplification]
     #[arg(long)]
     pub write_buffer_mib: Option<usize>,
 
-    /// MiB of block cache, unless a workload sets its own
+    /// Size of the block cache in MiB, unless a workload sets its own
     #[arg(long, default_value_t = 512)]
     pub cache_mib: usize,
 
@@ -64,12 +65,12 @@ pub struct Args {
     #[arg(long)]
     pub dir: Option<PathBuf>,
 
-    /// Directory for the table and the chart
+    /// Directory in which the table and the chart are written
     #[arg(long, default_value = "target/peers")]
     pub out: PathBuf,
 
-    /// Runs nothing, but draws the cost of an operation against the size of the database, from the
-    /// `peers.json` of runs with different `--entries`
+    /// Runs no workloads, but draws the cost of an operation against the size of the database, from
+    /// the `peers.json` files of runs with different `--entries`
     #[arg(long, value_name = "FILE,FILE...", value_delimiter = ',')]
     pub by_size: Vec<PathBuf>,
 
@@ -127,8 +128,8 @@ impl Args {
         }
     }
 
-    /// Returns the workloads in the order of [`WORKLOADS`], in which the preparation of one
-    /// workload serves the next.
+    /// Returns the selected workloads in the order of [`WORKLOADS`]. In this order, many workloads
+    /// can start from the state that the previous workload left.
     pub fn workloads(&self) -> Vec<&'static Workload> {
         let is_wanted = |workload: &&Workload| {
             self.workloads.is_empty() || self.workloads.iter().any(|w| w.name == workload.name)

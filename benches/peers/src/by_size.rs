@@ -1,4 +1,5 @@
-//! The cost of an operation against the size of the database, from the results of several runs.
+//! Draws the cost of an operation against the size of the database, from the results of several
+//! runs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,19 +13,19 @@ use crate::chart::COLORS;
 const COLUMNS: usize = 3;
 const PANEL: (u32, u32) = (300, 220);
 
-/// One engine's points: number of entries in the database, and microseconds per operation.
+/// The points of one engine: number of entries in the database, and microseconds per operation.
 struct Line {
     engine: String,
     points: Vec<(f64, f64)>,
 }
 
-/// The costs of one workload.
+/// The chart of one workload, with a line for each engine.
 struct Panel {
     workload: String,
     lines: Vec<Line>,
 }
 
-/// Reads the `peers.json` of runs with different numbers of entries, and writes `by-size.md` and
+/// Reads `peers.json` files of runs with different numbers of entries, and writes `by-size.md` and
 /// `by-size.svg` into `out`.
 pub fn run(files: &[PathBuf], out: &Path) -> Result<()> {
     let mut runs = Vec::new();
@@ -69,7 +70,7 @@ fn panels(runs: &[(u64, Value)]) -> Vec<Panel> {
             }
         }
     }
-    // A workload measured at a single size has no line.
+    // A line needs at least two sizes, so workloads measured at a single size are left out.
     panels.iter_mut().for_each(|panel| panel.lines.retain(|line| line.points.len() > 1));
     panels.retain(|panel| !panel.lines.is_empty());
     panels

@@ -1,5 +1,5 @@
-//! The chart: every figure of every engine, divided by the same figure of the first peer (LevelDB,
-//! by default).
+//! Draws a chart that compares each figure of each engine with the same figure of the first peer
+//! (LevelDB, by default). A ratio above 1 means that the engine is better than the first peer.
 
 use std::path::Path;
 

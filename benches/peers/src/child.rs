@@ -1,5 +1,5 @@
-//! The process of one engine, which runs one group of workloads on one database. Prints JSON, one
-//! outcome per line.
+//! The child process, which runs one group of workloads with one engine on one database, and prints
+//! each outcome as a line of JSON.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::args::Args;
 use crate::engines::Engine;
 use crate::task::Task;
 
-/// Returns the command of the process that does `task` for `engine` in `dir`, with the sizes of
+/// Returns the command that starts a process for `task` with `engine` in `dir`. The sizes come from
 /// `args`.
 pub fn command(args: &Args, task: Task, engine: Engine, dir: &Path) -> Result<Command> {
     let plan = args.plan();
@@ -61,7 +61,8 @@ pub fn run(args: &Args, task: &Task) -> Result<()> {
         Task::FillLog => {
             let store = open(dir, &plan.settings)?;
             fill_log(&*store, &plan)?;
-            // No destructor runs, so the database is left as a killed process leaves it.
+            // `exit` runs no destructors, so the database is left as if the process had been
+            // killed.
             std::process::exit(0)
         }
         Task::Open => {

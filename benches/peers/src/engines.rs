@@ -1,4 +1,4 @@
-//! The engines, and how each is opened.
+//! The engines, and the functions that open their databases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ impl Engine {
         matches!(self, Engine::Minikv | Engine::MinikvTable)
     }
 
-    /// Returns whether the engine is a log-structured merge tree, which redb is not.
+    /// Returns whether the engine is a log-structured merge tree. redb is the only engine that is
+    /// not.
     pub fn is_lsm(self) -> bool {
         #[cfg(feature = "redb")]
         return self != Engine::Redb;
@@ -106,7 +107,7 @@ impl Engine {
     }
 }
 
-/// Returns minikv's default options with the sizes of `settings`.
+/// Returns minikv's default options, with the sizes from `settings`.
 pub fn minikv_options(settings: &Settings) -> Options {
     Options::default()
         .write_buffer_bytes(settings.write_buffer_bytes)
@@ -137,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Returns up to three keys that a scan visits.
+    /// Returns the first keys that a scan visits, at most three.
     fn scan(store: &dyn Store, from: Option<&str>, direction: Direction) -> String {
         let mut keys = Vec::new();
         let visit = &mut |key: &[u8], _: &[u8]| {

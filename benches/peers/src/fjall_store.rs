@@ -46,7 +46,7 @@ impl CompactionFilter for Half {
     }
 }
 
-/// Returns fjall's default options with the options of this benchmark.
+/// Returns fjall's default options, changed as this benchmark requires.
 fn keyspace_options(write_buffer_bytes: usize) -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
     KeyspaceCreateOptions::default()
@@ -60,9 +60,9 @@ impl Fjall {
         Fjall::open_keyspace(dir, settings, keyspace_options(settings.write_buffer_bytes))
     }
 
-    /// Opens the database as [`open`](Fjall::open) does, but with or without filters, and with
-    /// tables whose size has the default proportion to the write buffer. The first level holds four
-    /// tables.
+    /// Opens the database as [`open`](Fjall::open) does, but optionally without filters. The size
+    /// of tables has fjall's default ratio to the size of the write buffer, and the first level
+    /// holds four tables.
     pub fn open_scaled(dir: &Path, settings: &Settings, filters: bool) -> Result<Fjall> {
         let write_buffer_bytes = settings.write_buffer_bytes;
         let strategy = Leveled::default().with_table_target_size(write_buffer_bytes as u64);

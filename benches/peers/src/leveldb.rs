@@ -1,9 +1,9 @@
 //! LevelDB as a [`Store`], through its C API.
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
-//! never null, except where noted, and never used after the object is destroyed. Slices are passed
-//! as pointer and length, and the library copies them before it returns. A database may be shared
-//! between threads (`leveldb/db.h`).
+//! never null, except where noted, and are never used after the object is destroyed. Slices are
+//! passed as a pointer and a length, and the library copies them before it returns. Threads may
+//! share a database (`leveldb/db.h`).
 #![allow(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, CString, c_char};
@@ -15,15 +15,15 @@ use minikv_workloads::{Direction, Entry, Result, Settings, Store};
 
 use crate::c_api::{self, *};
 
-/// LevelDB's `crc32c::Extend` (`util/crc32c.h`), with the processor's CRC-32C instruction. The
-/// linker uses this function instead of the archive's function, which Debian builds without the
-/// instruction.
+/// Replaces LevelDB's `crc32c::Extend` (`util/crc32c.h`) with a function that uses the processor's
+/// CRC-32C instruction. The linker prefers this function to the one in the static library, which
+/// Debian builds without the instruction.
 ///
 /// # Safety
-/// `len` bytes at `data` are readable.
+/// `data` must point to `len` readable bytes.
 #[unsafe(export_name = "_ZN7leveldb6crc32c6ExtendEjPKcm")]
 unsafe extern "C" fn crc32c_extend(crc: u32, data: *const u8, len: usize) -> u32 {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises that `data` points to `len` readable bytes.
     crc32c::crc32c_append(crc, unsafe { bytes(data, len) })
 }
 
@@ -39,13 +39,13 @@ pub struct LevelDb {
     write_synced: *mut CWriteOptions,
 }
 
-// SAFETY: LevelDB's database may be used by any thread, and by several at once; options are only
-// read after `open`.
+// SAFETY: any thread may use LevelDB's database, and several threads may use it at once. The
+// options are only read after `open`.
 unsafe impl Send for LevelDb {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for LevelDb {}
 
-/// Passes a location for an error to `call`, and returns the error if one was stored.
+/// Calls `call` with a pointer to which an error can be written. Returns the error if there is one.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
     Ok(c_api::checked(call)?)
 }
@@ -59,9 +59,9 @@ impl LevelDb {
     /// Opens or creates the database in `dir`, with or without filters.
     pub fn open_with(dir: &Path, settings: &Settings, filters: bool) -> Result<LevelDb> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
-        // SAFETY: objects made here are destroyed in `drop`, or at once if the open fails; the
-        // setters get the options just made, and the objects that the options point to outlive the
-        // database.
+        // SAFETY: the objects created here are destroyed in `drop`, or at once if the open fails.
+        // The setters get the options that were just created. The objects to which the options
+        // point outlive the database.
         unsafe {
             let options = leveldb_options_create();
             let cache = leveldb_cache_create_lru(settings.cache_bytes);
@@ -90,8 +90,8 @@ impl LevelDb {
 impl LevelDb {
     /// Returns the text of a property (`leveldb/db.h`), or `None` if there is no such property.
     pub fn property(&self, name: &CStr) -> Option<String> {
-        // SAFETY: the database is open; a text returned is a C string of the library's allocator,
-        // freed once.
+        // SAFETY: the database is open. A returned text is a C string allocated by the library, and
+        // it is freed once.
         unsafe {
             let text = leveldb_property_value(self.db, name.as_ptr());
             if text.is_null() {
@@ -105,8 +105,8 @@ impl LevelDb {
 
     /// Writes the entries in one batch.
     fn write(&self, entries: &[Entry<'_>], options: *mut CWriteOptions) -> Result<()> {
-        // SAFETY: the batch is made, used and destroyed here; slices are passed as the module's
-        // comment says.
+        // SAFETY: the batch is created, used and destroyed here; slices are passed as described in
+        // the module documentation.
         unsafe {
             let batch = leveldb_writebatch_create();
             for (key, value) in entries {
@@ -123,7 +123,7 @@ impl LevelDb {
 impl Store for LevelDb {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         let write = if sync { self.write_synced } else { self.write };
-        // SAFETY: the database is open; slices are passed as the module's comment says.
+        // SAFETY: the database is open; slices are passed as described in the module documentation.
         checked(|error| unsafe {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(self.db, write, key, key_len, value.as_ptr(), value.len(), error);
@@ -141,7 +141,7 @@ impl Store for LevelDb {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        // SAFETY: the database is open; slices are passed as the module's comment says.
+        // SAFETY: the database is open; slices are passed as described in the module documentation.
         checked(|error| unsafe {
             leveldb_delete(self.db, self.write, key.as_ptr(), key.len(), error);
         })
@@ -149,8 +149,8 @@ impl Store for LevelDb {
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut len = 0;
-        // SAFETY: the database is open; a value found is `len` bytes of the library's allocator,
-        // lent for the call and freed once.
+        // SAFETY: the database is open. A value found is `len` bytes allocated by the library. The
+        // value is lent to `found` for the call, and is freed once.
         unsafe {
             let value = checked(|error| {
                 leveldb_get(self.db, self.read, key.as_ptr(), key.len(), &mut len, error)
@@ -170,8 +170,8 @@ impl Store for LevelDb {
         direction: Direction,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        // SAFETY: the iterator is made, used and destroyed here; key and value are lent only until
-        // the iterator moves.
+        // SAFETY: the iterator is created, used and destroyed here. The key and the value are lent
+        // only until the iterator moves.
         unsafe {
             let iter = leveldb_create_iterator(self.db, self.read);
             let entry = || {
@@ -213,7 +213,8 @@ impl Store for LevelDb {
     }
 
     fn compact_beside(&self) -> Result<bool> {
-        // SAFETY: the database is open, and null keys stand for both ends. LevelDB is thread-safe.
+        // SAFETY: the database is open, and LevelDB is thread-safe. Two null keys select the whole
+        // key range.
         unsafe { leveldb_compact_range(self.db, null(), 0, null(), 0) };
         Ok(true)
     }
@@ -230,7 +231,8 @@ impl Store for LevelDb {
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: each object was made in `open` and is destroyed once, the database first.
+        // SAFETY: each object was created in `open` and is destroyed once. The database is
+        // destroyed first.
         unsafe {
             if !self.db.is_null() {
                 leveldb_close(self.db);

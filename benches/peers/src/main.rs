@@ -1,9 +1,9 @@
-//! minikv, LevelDB, RocksDB, fjall and redb on the same work in the same run.
+//! Runs the same work on minikv, LevelDB, RocksDB, fjall and redb in the same run.
 //!
-//! Each engine runs each group of workloads in a process of its own (this program again), so that
-//! peak memory and bytes written are measured for each engine alone. Repetitions are interleaved:
-//! every engine runs once before any engine runs again. `README.md` says how to run the benchmark
-//! and which options the engines get.
+//! Each engine runs each group of workloads in its own process, which runs this program again, so
+//! that peak memory and bytes written are measured for each engine separately. Repetitions are
+//! interleaved: every engine runs once before any engine runs again. `README.md` says how to run
+//! the benchmark and which options the engines get.
 
 mod amplification;
 mod args;

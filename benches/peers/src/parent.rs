@@ -16,8 +16,8 @@ use crate::report::Report;
 use crate::results;
 use crate::task::Task;
 
-/// Workloads in which only the kind of filter matters: `minikv-table` runs only these, unless it
-/// was named explicitly.
+/// Workloads whose speed depends on the kind of filter. `minikv-table` runs only these workloads,
+/// unless it is named on the command line.
 const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
 
 /// Workloads whose final state no other workload needs. If such a workload is slow, it can be left
@@ -32,8 +32,8 @@ const ENDS: &[&str] = &[
     "keyspaces",
 ];
 
-/// Time in seconds above which a workload is not repeated on an engine. A higher limit makes runs
-/// longer.
+/// Time in seconds above which a workload in `ENDS` is not repeated with the same engine. A higher
+/// limit makes runs longer.
 const LONG_SECONDS: f64 = 90.0;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -50,8 +50,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut rng = SmallRng::seed_from_u64(1);
     for run in 1..=args.repeats() {
         for group in &groups {
-            // The engines are shuffled, so that an engine does not always run right after the same
-            // other engine.
+            // Shuffles the engines, so that no engine always runs after the same other engine.
             engines.shuffle(&mut rng);
             for &engine in &engines {
                 let workloads = wanted(engine, group, args, &report);
@@ -76,8 +75,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the system has written the previous engine's data, so that no engine pays for the
-/// writes of another engine.
+/// Waits until the operating system has written the data of the previous engine to disk, so that
+/// these writes do not slow down the next engine.
 pub fn settle() {
     // If this fails, the next engine is slower for a while.
     let _ = Command::new("sync").status();
@@ -107,7 +106,7 @@ fn names(workloads: &[&Workload]) -> String {
     workloads.iter().map(|workload| workload.name).collect::<Vec<_>>().join(",")
 }
 
-/// Runs one group of workloads on one engine.
+/// Runs one group of workloads with one engine.
 fn one(
     args: &Args,
     engine: Engine,

@@ -12,8 +12,8 @@ type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
 const TABLE: Definition<'_> = Definition::new("default");
 
-/// Number of writes from one durable commit to the next. redb frees no pages without durable
-/// commits.
+/// Number of writes from one durable commit to the next. Without durable commits, redb frees no
+/// pages.
 const DURABLE_EVERY: u64 = 1000;
 
 pub struct Redb {
@@ -27,7 +27,7 @@ impl Redb {
         let db =
             Database::builder().set_cache_size(settings.cache_bytes).create(dir.join("redb"))?;
         let redb = Redb { db, commits: AtomicU64::new(0) };
-        // Reads need the table to exist.
+        // Reads fail if the table does not exist.
         redb.sync()?;
         Ok(redb)
     }
@@ -189,7 +189,7 @@ impl Space for Named<'_> {
     }
 }
 
-/// A transaction. Only one runs at a time.
+/// A running transaction. Only one transaction runs at a time.
 struct Running<'t, 'd>(&'t mut Table<'d, &'static [u8], &'static [u8]>);
 
 impl Transact for Running<'_, '_> {

@@ -16,7 +16,7 @@ pub struct Cell {
     pub runs: Vec<f64>,
 }
 
-/// One figure of all engines, in the order of [`Report::engines`].
+/// One kind of figure, with a cell for each engine, in the order of [`Report::engines`].
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: String,
@@ -25,14 +25,14 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// The figures of all engines and workloads.
+/// The figures of all workloads, for all engines.
 pub struct Report {
     pub engines: Vec<Engine>,
     pub rows: Vec<Row>,
     described: Vec<Option<String>>,
     head: Vec<String>,
     plan: Value,
-    /// Seconds that the last run of a workload took, by column and workload.
+    /// Duration of the last run of each workload in seconds, by column and workload.
     seconds: HashMap<(usize, String), f64>,
 }
 
@@ -59,19 +59,19 @@ impl Cell {
 }
 
 impl Row {
-    /// Returns the ratio by which the figure of the engine in `column` is better than `other`; a
-    /// ratio below 1 means that the figure is worse.
+    /// Returns the ratio by which the figure of the engine in `column` is better than `other`. If
+    /// the figure is worse, the ratio is less than 1.
     fn ratio(&self, column: usize, other: f64) -> Option<f64> {
         let own = self.cells[column].median()?;
         let ratio = match self.better {
             Better::Higher => own / other,
             Better::Lower => other / own,
         };
-        // A share of conflicts may be 0, and a ratio to it is not finite.
+        // The ratio may not be finite if a figure is 0, for example the share of conflicts.
         ratio.is_finite().then_some(ratio)
     }
 
-    /// Returns the best median among the engines that `of` selects.
+    /// Returns the best median of the engines for which `of` returns true.
     pub fn best(&self, engines: &[Engine], of: impl Fn(Engine) -> bool) -> Option<f64> {
         let of_those = engines.iter().zip(&self.cells).filter(|(engine, _)| of(**engine));
         let medians = of_those.filter_map(|(_, cell)| cell.median());
@@ -81,7 +81,7 @@ impl Row {
         }
     }
 
-    /// Returns the divisor and the unit with which the figure is printed.
+    /// Returns the divisor and the unit used to print the figure.
     fn scale(&self) -> (f64, &str) {
         match self.unit.as_str() {
             "op/s" => (1000.0, "kop/s"),
@@ -167,7 +167,8 @@ impl Report {
         }
     }
 
-    /// Returns the seconds that the last run of a workload took, if there was one.
+    /// Returns the duration of the last run of a workload in seconds, or `None` if the workload has
+    /// not run.
     pub fn seconds(&self, engine: Engine, workload: &str) -> Option<f64> {
         let column = self.engines.iter().position(|e| *e == engine)?;
         self.seconds.get(&(column, workload.to_string())).copied()
@@ -217,7 +218,8 @@ impl Report {
         text
     }
 
-    /// Returns the ratios of minikv to the best log-structured peer and to the best peer.
+    /// Returns two ratios: minikv to the best log-structured peer, and minikv to the best peer of
+    /// any kind.
     fn ratios(&self, row: &Row) -> [Option<f64>; 2] {
         let is_peer = |engine: Engine| !engine.is_minikv();
         let best = row.best(&self.engines, is_peer);
@@ -257,7 +259,8 @@ impl Report {
     }
 }
 
-/// Returns the processor's name, the number of processors, and the instruction set of this build.
+/// Returns a text with the processor's name, the number of processors, and the instruction set for
+/// which this program was built.
 pub fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));

@@ -1,4 +1,4 @@
-//! The files that a run leaves.
+//! Writes the output files of a run.
 
 use std::path::Path;
 

@@ -15,9 +15,10 @@ use rocksdb::{
     WriteBatch, WriteBatchWithTransaction, WriteBufferManager, WriteOptions,
 };
 
-/// Size at which an ingested table is full, in bytes: the size of RocksDB's own tables.
+/// Size in bytes at which a table for ingestion is full. RocksDB's own tables have the same size.
 const SST_BYTES: u64 = 64 << 20;
-/// Numbers of flushing and of compacting threads for all databases that share an environment.
+/// Number of flush threads and number of compaction threads for all databases that share an
+/// environment.
 const SHARED_THREADS: (i32, i32) = (1, 2);
 
 pub struct RocksDb {
@@ -27,7 +28,7 @@ pub struct RocksDb {
     synced: WriteOptions,
 }
 
-/// RocksDB opened for transactions, which needs another type of database.
+/// A RocksDB database opened for transactions, which require another database type.
 pub struct RocksTransactions {
     db: OptimisticTransactionDB,
     synced: WriteOptions,
@@ -70,7 +71,7 @@ fn synced() -> WriteOptions {
     synced
 }
 
-/// Passes a value to `found`. Returns whether there is a value.
+/// Passes the value to `found` if there is one. Returns whether there is a value.
 fn show(
     value: Result<Option<DBPinnableSlice<'_>>, Error>,
     found: &mut dyn FnMut(&[u8]),
@@ -89,9 +90,9 @@ impl RocksDb {
         Ok(RocksDb { db, options, settings: *settings, synced: synced() })
     }
 
-    /// Opens the database as [`open`](RocksDb::open) does, but with or without filters, with
-    /// statistics, and with tables and a first level whose sizes have the default proportion to the
-    /// write buffer.
+    /// Opens the database as [`open`](RocksDb::open) does, but with statistics and optionally
+    /// without filters. The sizes of tables and of the first level have RocksDB's default ratios to
+    /// the size of the write buffer.
     pub fn open_counted(dir: &Path, settings: &Settings, filters: bool) -> Result<RocksDb> {
         let blocks = block_options(&Cache::new_lru_cache(settings.cache_bytes), filters);
         let mut options = options(&blocks, settings);
@@ -103,7 +104,7 @@ impl RocksDb {
         Ok(RocksDb { db, options, settings: *settings, synced: synced() })
     }
 
-    /// Returns a counter of a database opened with statistics.
+    /// Returns a counter. The database must have been opened with statistics.
     pub fn ticker(&self, ticker: Ticker) -> u64 {
         self.options.get_ticker_count(ticker)
     }
@@ -121,8 +122,9 @@ impl RocksTransactions {
     }
 }
 
-/// The methods of a [`Store`] that both types implement in the same way. A macro is needed, because
-/// the trait that their databases have in common cannot be named outside of the `rocksdb` crate.
+/// The methods of [`Store`] that `RocksDb` and `RocksTransactions` implement in the same way. A
+/// macro is needed, because the trait that their database types share cannot be named outside of
+/// the `rocksdb` crate.
 macro_rules! common_methods {
     () => {
         fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
@@ -255,8 +257,8 @@ impl Store for RocksDb {
         let mut blocks = block_options(&cache, true);
         blocks.set_cache_index_and_filter_blocks(true);
         let mut options = options(&blocks, settings);
-        // The budget is the cache: memtables are charged to the cache, and take at most a quarter
-        // of it.
+        // The size of the cache is the memory budget. Memtables are charged to the cache and take
+        // at most a quarter of it.
         let memtables = settings.cache_bytes / 4;
         let manager =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, cache);
@@ -322,7 +324,7 @@ impl Space for Sharing {
     }
 }
 
-/// A secondary instance.
+/// A secondary instance of RocksDB, which follows the database.
 struct Secondary(DB);
 
 impl Follower for Secondary {

@@ -1,4 +1,4 @@
-//! Keys, values, and random orders of them, all determined by a seed.
+//! Keys, values, and random orders of keys, all determined by seeds.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -6,19 +6,21 @@ use rand::{RngExt, SeedableRng};
 /// Length of a key, in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// Minimum length of a value, in bytes: the length of its key's number and of its generation.
+/// Minimum length of a value, in bytes: the number of the key (8 bytes) and the generation (4
+/// bytes).
 pub const MIN_VALUE_BYTES: usize = 12;
 
 const POOL_BYTES: usize = 1 << 20;
-/// Distance between the pool positions of neighbouring numbers, in bytes. It is a prime, so that
-/// values of neighbouring keys share no part of the pool.
+/// Distance in bytes between the positions in the pool for consecutive numbers. The distance
+/// exceeds half the length of a 4 KiB value, so values of up to 4 KiB share no part of the pool if
+/// their numbers are consecutive.
 const POOL_STEP: u64 = 4_099;
 const GENERATION_STEP: u64 = 100_003;
 
 /// A key: a number with 16 decimal digits, as in db_bench.
 pub type Key = [u8; KEY_BYTES];
 
-/// Returns the key of a number.
+/// Returns the key for a number.
 pub fn key(number: u64) -> Key {
     let mut key = [b'0'; KEY_BYTES];
     let mut rest = number;
@@ -29,7 +31,7 @@ pub fn key(number: u64) -> Key {
     key
 }
 
-/// Returns the number of a key, or `None` if the key does not have the form of a [`Key`].
+/// Returns the number in a key, or `None` if the key does not have the form of a [`Key`].
 pub fn number_of(key: &[u8]) -> Option<u64> {
     if key.len() != KEY_BYTES {
         return None;
@@ -45,9 +47,9 @@ pub fn is_removed(key: &[u8]) -> bool {
     key.last().is_some_and(|digit| digit % 2 == 1)
 }
 
-/// Creates and checks values. A value holds the key's number and a generation, followed twice by
-/// the same bytes of a pool, so that it compresses to half, like db_bench's values. Because a value
-/// states its generation, any value can be checked.
+/// Creates and checks values. A value consists of the number of its key, a generation, and two
+/// copies of the same bytes from a pool, so it compresses to about half of its length, like the
+/// values of db_bench. Because each value contains its generation, any value can be checked.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -55,7 +57,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Creates values of `value_bytes` bytes, at least [`MIN_VALUE_BYTES`].
+    /// Creates values with a length of `value_bytes`, or of [`MIN_VALUE_BYTES`] if that is greater.
     pub fn new(value_bytes: usize) -> Values {
         let value_bytes = value_bytes.max(MIN_VALUE_BYTES);
         let mut rng = SmallRng::seed_from_u64(301);
@@ -78,7 +80,7 @@ impl Values {
         &self.pool[start..start + (self.value_bytes - MIN_VALUE_BYTES).div_ceil(2)]
     }
 
-    /// Replaces the contents of `value` with the value of a key and generation.
+    /// Replaces the contents of `value` with the value for a number and a generation.
     pub fn fill(&self, number: u64, generation: u32, value: &mut Vec<u8>) {
         let half = self.half(number, generation);
         value.clear();
@@ -95,7 +97,7 @@ impl Values {
         self.sized(number, value_bytes, |part| value.extend_from_slice(part));
     }
 
-    /// Returns whether `value` is a value of this number that has no generation.
+    /// Returns whether `value` is a value without a generation for `number`.
     pub fn is_sized(&self, number: u64, value: &[u8]) -> bool {
         let (mut rest, mut is_ours) = (value, true);
         self.sized(number, value.len(), |part| {
@@ -112,7 +114,7 @@ impl Values {
         each(&self.pool[start..start + value_bytes.saturating_sub(half).min(half)]);
     }
 
-    /// Returns the generation of `value`, if it is a value of this number.
+    /// Returns the generation of `value` if it is a value for `number`.
     pub fn generation_of(&self, number: u64, value: &[u8]) -> Option<u32> {
         if value.len() != self.value_bytes {
             return None;
@@ -127,8 +129,8 @@ impl Values {
     }
 }
 
-/// A pseudo-random permutation of the numbers below `len`, without a list of them: a Feistel
-/// network over the next power of four that skips numbers that are too large.
+/// A pseudo-random permutation of the numbers below `len` that needs no list of them. It is a
+/// Feistel network over the next power of four, which skips numbers that are too large.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
     len: u64,
@@ -137,7 +139,7 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
-    /// Creates the permutation of the numbers below `len` that belongs to `seed`.
+    /// Creates the permutation of the numbers below `len` that `seed` selects.
     pub fn new(len: u64, seed: u64) -> Shuffle {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         Shuffle { len, half_bits: bits.div_ceil(2).max(1), seed }

@@ -11,7 +11,7 @@ use crate::store::Result;
 
 const MAX_NANOS: u64 = 3_600_000_000_000;
 
-/// Whether a figure should be high or low.
+/// Whether a higher or a lower figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -24,13 +24,14 @@ pub enum Better {
 /// A measured number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// The workload and, unless the figure is the workload's speed, what was measured.
+    /// Name of the workload. If the figure is not the workload's speed, the name also says what was
+    /// measured.
     pub name: String,
     /// The value, in its unit.
     pub value: f64,
-    /// The unit: `op/s`, `s`, `ms`, `µs`, `MiB`, or empty for a ratio.
+    /// The unit: `op/s`, `s`, `ms`, `µs`, `MiB`, `%`, or empty for a ratio.
     pub unit: String,
-    /// Whether the value should be high or low.
+    /// Whether a higher or a lower value is better.
     pub better: Better,
 }
 
@@ -59,15 +60,15 @@ pub struct Latency {
 pub struct Outcome {
     /// Name of the workload.
     pub workload: String,
-    /// Number of operations done, by all threads together.
+    /// Number of operations, summed over all threads.
     pub operations: u64,
-    /// Time taken, in seconds.
+    /// Duration of the workload, in seconds.
     pub seconds: f64,
-    /// Latencies of every put and delete, and of every eighth get and seek; steps of a scan are not
-    /// timed. For `sync` and `follow`, latencies of every sync and of every time that the follower
-    /// caught up.
+    /// Latencies of every put and delete, and of every eighth get and seek. Steps of a scan are not
+    /// timed. For `sync`, latencies of the syncs; for `follow`, latencies of the rounds in which
+    /// the follower catches up.
     pub latency: Option<Latency>,
-    /// The figures, with the speed first.
+    /// The figures. The speed comes first.
     pub figures: Vec<Figure>,
 }
 
@@ -98,7 +99,7 @@ impl Timings {
 
     pub fn latency(&self) -> Option<Latency> {
         let longest = self.longest.as_nanos() as f64 / 1000.0;
-        // A quantile is the upper bound of its bucket, which may exceed the maximum.
+        // A quantile is the upper bound of a bucket, which may exceed the maximum.
         let at = |q| (self.histogram.value_at_quantile(q) as f64 / 1000.0).min(longest);
         (!self.histogram.is_empty()).then(|| Latency {
             median: at(0.5),
@@ -109,16 +110,16 @@ impl Timings {
     }
 }
 
-/// Returns the number on a line of a file in Linux's `/proc`, or `None` on other systems.
+/// Returns the number after `name` in a file of Linux's `/proc`, or `None` on other systems.
 fn proc_number(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Resets the peak of memory to the current use. Linux only.
+/// Resets the peak memory use to the current memory use. Linux only.
 pub fn reset_peak_memory() {
-    // If this fails, the peak covers the whole life of the process.
+    // If this write fails, the peak covers the whole life of the process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -127,22 +128,23 @@ pub fn peak_memory_mib() -> Option<f64> {
     proc_number("/proc/self/status", "VmHWM:").map(|kib| kib as f64 / 1024.0)
 }
 
-/// Returns the number of bytes this process has written: passed to `write`, or dirtied in the page
-/// cache, whichever is more, because a mapped file is written without system calls.
+/// Returns the number of bytes written by this process: the greater of the bytes passed to `write`
+/// and the bytes dirtied in the page cache. The second count includes writes to mapped files, which
+/// need no system calls.
 pub fn written_bytes() -> Option<u64> {
     let called = proc_number("/proc/self/io", "wchar:")?;
     Some(called.max(proc_number("/proc/self/io", "write_bytes:").unwrap_or(0)))
 }
 
-/// Returns the processor time of this process so far, in clock ticks.
+/// Returns the processor time used by this process, in clock ticks.
 fn processor_ticks() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
-/// Waits until the process is idle: until it takes at most one clock tick in each of three
-/// consecutive tenths of a second. Gives up after two minutes.
+/// Waits until the process is idle: until it uses at most one clock tick of processor time in each
+/// of three consecutive intervals of 100 ms. Gives up after two minutes.
 pub fn wait_until_quiet() {
     const SPAN: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(120);
@@ -164,8 +166,8 @@ pub fn disk_bytes(path: &Path) -> Result<u64> {
     add_disk_bytes(path, &mut HashSet::new())
 }
 
-/// Returns the size of the files that are not in `seen`. Adds each file with several names to
-/// `seen`, as its device and its inode.
+/// Returns the size of the files that are not in `seen`. Adds the device and inode of each file
+/// with several names to `seen`.
 fn add_disk_bytes(path: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
@@ -206,8 +208,8 @@ mod tests {
     #[test]
     fn the_peak_of_memory_is_reset() {
         let before = peak_memory_mib().unwrap();
-        // This memory is freed only after the peak has been read. Even if another test resets the
-        // peak before that, the peak includes this memory.
+        // This memory is freed only after the peak has been read. If another test resets the peak
+        // in the meantime, the new peak still includes this memory.
         let held = std::hint::black_box(vec![1u8; 256 << 20]);
         let with = peak_memory_mib().unwrap();
         drop(held);

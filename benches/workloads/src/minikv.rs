@@ -13,7 +13,7 @@ use crate::store::{
 };
 use crate::workload::Group;
 
-/// Number of threads that compact for all databases that share resources.
+/// Number of compaction threads for all databases that share resources.
 const SHARED_COMPACTION_THREADS: usize = 2;
 
 /// An open minikv database.
@@ -26,11 +26,11 @@ pub struct Minikv {
 }
 
 impl Minikv {
-    /// Opens or creates the database in `dir`, whose `options` have the sizes of `settings`.
-    /// [`Store::describe`] returns `describe`.
+    /// Opens or creates the database in `dir` with `options`, whose sizes must equal those in
+    /// `settings`. [`Store::describe`] returns `describe`.
     ///
     /// # Errors
-    /// As [`Db::open`].
+    /// See [`Db::open`].
     pub fn open(
         dir: &Path,
         options: Options,

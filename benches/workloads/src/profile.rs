@@ -3,9 +3,10 @@
 //! - [`Mixgraph`] is the model of `mixgraph` in RocksDB's db_bench, after Cao et al.,
 //!   "Characterizing, modeling, and benchmarking RocksDB key-value workloads at Facebook" (FAST
 //!   2020), with the parameters that they fitted to a trace of one week.
-//! - [`CacheTrace`] is a request mix of a cache, many of whose gets miss, after the statistics in
-//!   Yang et al., "A large scale analysis of hundreds of in-memory cache clusters at Twitter" (OSDI
-//!   2020): a share of gets, a share of misses, Zipf-distributed keys, sizes of keys and values.
+//! - [`CacheTrace`] is the request mix of a cache, in which many gets miss. It follows the
+//!   statistics in Yang et al., "A large scale analysis of hundreds of in-memory cache clusters at
+//!   Twitter" (OSDI 2020): a share of gets, a share of misses, Zipf-distributed keys, and the sizes
+//!   of keys and values.
 //!
 //! db_bench draws one number for each request and derives the kind of request, the key range, the
 //! key, and the sizes from this number, so that they depend on each other: a put always goes to the
@@ -39,8 +40,8 @@ pub struct Mixgraph {
     /// Popularity of the keys in a key range: the rank of a requested key is at most `x` with
     /// probability `a * x^b`.
     pub keys: PowerLaw,
-    /// Popularity of the key ranges: range `x`, from 1 on, has the weight `a * e^(b * x) + c * e^(d
-    /// * x)`.
+    /// Popularity of the key ranges. Key range `x`, counted from 1, has this weight:
+    /// `a * e^(b * x) + c * e^(d * x)`.
     pub ranges: TwoTermExponential,
     /// Number of key ranges.
     pub range_count: u64,
@@ -51,7 +52,7 @@ pub struct Mixgraph {
     pub max_value_bytes: u64,
     /// Number of entries in a scan.
     pub scans: Pareto,
-    /// Maximum number of entries in a scan. A greater number is reduced modulo this maximum, too.
+    /// Maximum number of entries in a scan. A greater number is reduced modulo this maximum.
     pub max_scan: u64,
     /// Shares of gets, puts and scans.
     pub shares: [f64; 3],
@@ -110,7 +111,8 @@ pub struct PowerLaw {
 }
 
 impl PowerLaw {
-    /// Returns the rank, at least 1, for a probability below 1.
+    /// Returns the smallest rank, from 1 on, whose cumulative probability is at least
+    /// `probability`, which must be below 1.
     fn inverse(self, probability: f64) -> u64 {
         ((probability / self.a).powf(1.0 / self.b).ceil() as u64).max(1)
     }
@@ -133,7 +135,7 @@ impl TwoTermExponential {
     }
 }
 
-/// A generalised Pareto distribution that begins at 0, rounded up to whole numbers.
+/// A generalised Pareto distribution that begins at 0. Numbers are rounded up to whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pareto {
     /// Shape; not 0.
@@ -143,7 +145,7 @@ pub struct Pareto {
 }
 
 impl Pareto {
-    /// Returns the number that is exceeded with `probability`. `probability` must be above 0.
+    /// Returns the number that a draw exceeds with the given probability, which must be above 0.
     fn exceeded_with(self, probability: f64) -> u64 {
         (self.sigma * (probability.powf(-self.k) - 1.0) / self.k).ceil() as u64
     }
@@ -159,7 +161,7 @@ impl Pareto {
 /// A request. Entries are numbered in the order of their keys, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A get of an entry or, if `missing`, of the absent key that follows it.
+    /// A get of an entry or, if `missing` is true, of the absent key that follows the entry's key.
     Get {
         /// The entry.
         number: u64,
@@ -173,17 +175,18 @@ pub enum Request {
         /// Length of the value.
         value_bytes: usize,
     },
-    /// A scan from an entry on.
+    /// A scan that begins at an entry.
     Scan {
         /// The first entry.
         number: u64,
-        /// Number of entries.
+        /// Number of entries to read.
         entries: u64,
     },
 }
 
 impl Profile {
-    /// Returns the key of entry `number`, or the absent key between that key and the next.
+    /// Returns the key of entry `number` or, if `missing` is true, the absent key between this key
+    /// and the next entry's key.
     pub fn key(&self, number: u64, missing: bool) -> Vec<u8> {
         let id = 2 * number + u64::from(missing);
         let mut key = format!("{id:0DIGITS$}").into_bytes();
@@ -199,7 +202,7 @@ impl Profile {
         }
     }
 
-    /// Returns the length of the value with which entry `number` is loaded, in bytes.
+    /// Returns the length of the initial value of entry `number`, in bytes.
     pub fn value_bytes(&self, number: u64) -> usize {
         match self {
             Profile::Mixgraph(mixgraph) => {
@@ -249,12 +252,13 @@ pub struct Requests {
     scans: SmallRng,
 }
 
-/// The choice of keys.
+/// Chooses the keys of the requests.
 #[derive(Debug)]
 enum Keys {
     Mixgraph {
         law: PowerLaw,
-        /// For each key range, the sum of the weights up to that range.
+        /// Cumulative weight of each key range: its own weight and the weights of all ranges before
+        /// it.
         sums: Vec<f64>,
         /// Number of entries.
         entries: u64,
@@ -270,10 +274,11 @@ enum Keys {
 }
 
 impl Requests {
-    /// Creates a sequence for a database of `entries` entries, at least 1.
+    /// Creates a sequence of requests for a database of `entries` entries. The minimum is one
+    /// entry.
     pub fn new(profile: Profile, entries: u64, seed: u64) -> Requests {
         let entries = entries.max(1);
-        // One generator for each component.
+        // Each component has its own random generator.
         let rng = |component: u64| SmallRng::seed_from_u64(mix(seed) ^ mix(component));
         let keys = match profile {
             Profile::Mixgraph(mixgraph) => {
@@ -298,7 +303,7 @@ impl Requests {
                 let count = sums.len() as u64;
                 let bound = |range: u64| (u128::from(range) * u128::from(*entries)) / count as u128;
                 let (from, to) = (bound(range) as u64, bound(range + 1) as u64);
-                // Popular keys are spread over their range.
+                // Scatters the popular keys over the key range.
                 let rank = law.inverse(ranks.random::<f64>());
                 from + mix(rank) % (to - from).max(1)
             }
@@ -309,7 +314,8 @@ impl Requests {
         }
     }
 
-    /// Returns the next get: an entry, and whether the get is for the absent key after the entry.
+    /// Returns the next get: the number of an entry, and whether the get asks for the absent key
+    /// after that entry.
     pub fn next_get(&mut self) -> (u64, bool) {
         let missing = self.misses.random::<f64>() < self.profile.miss();
         (self.next_number(), missing)
@@ -356,8 +362,7 @@ impl Requests {
     }
 }
 
-/// Returns the sums of the weights of the key ranges, which are in an order that depends on the
-/// seed.
+/// Returns the cumulative weights of the key ranges, in an order that depends on the seed.
 fn range_sums(mixgraph: &Mixgraph, seed: u64) -> Vec<f64> {
     let count = mixgraph.range_count.max(1);
     let mut weights: Vec<f64> = (1..=count).map(|x| mixgraph.ranges.weight(x)).collect();

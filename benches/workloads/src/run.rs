@@ -21,16 +21,17 @@ mod requests;
 
 const SMALL_CACHE_BYTES: usize = 8 << 20;
 const SMALL_BUFFER_BYTES: usize = 4 << 20;
-/// Memory budget of the databases of `shared`. The write buffer of each is an eighth of the budget.
+/// Memory budget in bytes for all databases of the `shared` workload. The write buffer of each
+/// database is an eighth of the budget.
 const SHARED_BYTES: usize = 64 << 20;
-/// Number of threads that sync at the same time.
+/// Number of threads that write and sync at the same time.
 const SYNCING: u64 = 4;
 const LARGE_VALUE_BYTES: usize = 4 << 10;
 const LARGE_VALUES_SHARE: u64 = 20;
-/// Time without a change after which the files of a directory count as settled.
+/// Time after which files that have not changed count as settled.
 const SETTLED: Duration = Duration::from_millis(100);
 const KEYS_BYTES: u64 = crate::data::KEY_BYTES as u64;
-/// Number of entries per batch when a database is filled untimed. Larger batches make this faster.
+/// Number of entries per batch in untimed fills. Larger batches make these fills faster.
 const FILL_BATCH: u64 = 100;
 const MIB: f64 = 1048576.0;
 
@@ -39,26 +40,26 @@ const MIB: f64 = 1048576.0;
 pub struct Plan {
     /// Number of entries in a full database.
     pub entries: u64,
-    /// Maximum number of gets, seeks, mixed or synced operations in a workload. Fills, overwrites,
-    /// deletes and whole scans process all entries.
+    /// Maximum number of gets, seeks, synced puts or mixed operations in a workload. Unsynced
+    /// fills, overwrites, deletes and whole scans process all entries.
     pub most_operations: u64,
     /// Length of a value, in bytes.
     pub value_bytes: usize,
-    /// Number of threads of `readthreads`.
+    /// Number of threads in the `readthreads` workload.
     pub threads: u64,
-    /// Sizes of memtable and cache.
+    /// Sizes of the memtable and the cache.
     pub settings: Settings,
-    /// The requests of `mixgraph`.
+    /// The requests of the `mixgraph` workload.
     pub mixgraph: Mixgraph,
-    /// The requests of `cachetrace`.
+    /// The requests of the `cachetrace` workload.
     pub cache: CacheTrace,
     /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl Default for Plan {
-    /// Returns a plan of 2,000,000 entries with keys of 16 and values of 100 bytes, 64 MiB of write
-    /// buffer and 512 MiB of cache.
+    /// Returns a plan with 2,000,000 entries, 16-byte keys, 100-byte values, 64 MiB of write buffer
+    /// and 512 MiB of cache.
     fn default() -> Plan {
         Plan {
             entries: 2_000_000,
@@ -86,8 +87,8 @@ impl Plan {
                 plan.value_bytes = LARGE_VALUE_BYTES;
                 plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
             }
-            // The entries fill three quarters of the write buffer: engines differ in how they count
-            // the size of a memtable, and no engine may flush.
+            // No engine may flush its memtable, and engines measure its size differently. For this
+            // reason, the entries fill only three quarters of the write buffer.
             Group::Open => {
                 let bytes = plan.settings.write_buffer_bytes as u64 / 4 * 3;
                 plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
@@ -122,13 +123,13 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     At(Start),
-    /// All entries are there, some of them overwritten.
+    /// All entries are present, and some of them have been overwritten.
     Changed,
-    /// Some entries are missing.
+    /// No workload can start from this state, for example because entries are missing.
     Spent,
 }
 
-/// Opens or creates a database of the engine to be measured.
+/// Opens or creates a database with the engine that is measured.
 pub type Opener<'a> = dyn Fn(&Path, &Settings) -> Result<Box<dyn Store>> + 'a;
 
 /// Runs workloads on databases in one directory.
@@ -146,25 +147,27 @@ struct Current {
     values: Values,
     stage: Stage,
     generations: (u32, u32),
-    /// Number of bytes the process had written before the entries were put one by one.
+    /// Number of bytes that the process had written before the entries were put one by one.
     written_before_fill: Option<u64>,
 }
 
 impl<'a> Runner<'a> {
-    /// Creates a runner whose databases are created, and replaced, at `dir`, which must not exist.
+    /// Creates a runner. Each database replaces the previous one at `dir`, which must not exist
+    /// yet.
     pub fn new(plan: Plan, dir: &Path, open: &'a Opener<'a>) -> Runner<'a> {
         Runner { plan, dir: dir.to_path_buf(), open, current: None }
     }
 
-    /// Returns the description of the engine and its options; `None` before the first workload.
+    /// Returns the description of the engine and its options, or `None` before the first workload.
     pub fn describe(&self) -> Option<String> {
         self.current.as_ref().map(|current| current.store.describe())
     }
 
-    /// Runs one workload, after preparing its start. Returns the outcome.
+    /// Prepares the state from which the workload starts, runs the workload, and returns the
+    /// outcome.
     ///
     /// # Errors
-    /// An error of the engine, or a value read that was not written.
+    /// Returns an error of the engine, or an error if a value read differs from the value written.
     pub fn run(&mut self, workload: &Workload) -> Result<Outcome> {
         let plan = self.plan.of(workload.group);
         if workload.group == Group::Open {
@@ -179,7 +182,7 @@ impl<'a> Runner<'a> {
         }
         let store = &self.current.as_ref().expect("just made").store;
         if workload.group.is_optional() && !store.has(workload.group) {
-            // The table shows that the engine lacks the feature.
+            // In the table of results, the empty outcome shows that the engine lacks the feature.
             return Ok(Outcome {
                 workload: workload.name.to_string(),
                 operations: 0,
@@ -196,19 +199,19 @@ impl<'a> Runner<'a> {
         current.run(workload, &self.dir, self.open)
     }
 
-    /// Opens the current database again, with the compaction filter.
+    /// Reopens the current database with the compaction filter.
     fn open_filtered(&mut self, mut plan: Plan) -> Result<()> {
-        // A database is closed before it is opened again.
+        // The database must be closed before it is opened again.
         self.current = None;
         plan.settings.filtered = true;
         self.current = Some(Current::new((self.open)(&self.dir, &plan.settings)?, plan));
         Ok(())
     }
 
-    /// Opens the database that [`fill_log`] left in the directory.
+    /// Measures the time to open the database that [`fill_log`] left in the directory.
     ///
     /// # Errors
-    /// As [`Runner::run`].
+    /// See [`Runner::run`].
     pub fn measure_open(&mut self) -> Result<Outcome> {
         let plan = self.plan.of(Group::Open);
         let start = Instant::now();
@@ -334,7 +337,8 @@ impl Current {
             _ => self.read(name).map(|done| speed(name, &done)),
         };
         outcome.map_err(|error| match error.downcast::<minikv::Error>() {
-            // The command's exit code depends on the kind of error.
+            // Errors of minikv are not wrapped, because the exit code of `minikv bench` depends on
+            // their kind.
             Ok(error) => Failure::from(error),
             Err(error) => format!("{name}: {error}").into(),
         })
@@ -362,8 +366,8 @@ impl Current {
             outcome.figures.extend(peak);
         }
         self.stage = Stage::At(Start::Filled);
-        // Only a few entries are checked, so that the reads right after the fill still find
-        // background work running and a cold cache.
+        // Only a few entries are checked. The reads that follow the fill then still find a cold
+        // cache and running background work.
         self.all().check_some()?;
         Ok(outcome)
     }
@@ -432,7 +436,7 @@ impl Current {
         Ok(Outcome { workload: name.to_string(), operations: 1, seconds, latency: None, figures })
     }
 
-    /// Deletes all but the first and the last twentieth of the entries.
+    /// Deletes all entries except the first twentieth and the last twentieth.
     fn delete_range(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
         let entries = self.plan.entries;
         let kept = entries.div_ceil(20);
@@ -491,7 +495,7 @@ impl Current {
         Ok(outcome)
     }
 
-    /// Overwrites all entries while another thread compacts everything, again and again.
+    /// Overwrites all entries while another thread repeatedly compacts the whole database.
     fn put_beside_compactions(&self, generation: u32) -> Result<Done> {
         let ended = AtomicBool::new(false);
         std::thread::scope(|threads| {
@@ -528,7 +532,7 @@ impl Current {
     }
 }
 
-/// Returns the size of the files in `dir` once they are neither written nor removed any more.
+/// Waits until the files in `dir` no longer change, and returns their total size.
 ///
 /// # Errors
 /// An I/O error that keeps a directory from being read.
@@ -544,8 +548,9 @@ pub fn settled_disk_bytes(dir: &Path) -> Result<u64> {
     }
 }
 
-/// Puts single entries that nearly fill the log and the memtable. The last put is synced, because
-/// some engines promise that a write survives a killed process only if a sync follows the write.
+/// Puts entries one by one until the log and the memtable are nearly full. The last put is synced,
+/// because some engines promise that a write survives the death of the process only if a sync
+/// follows the write.
 ///
 /// # Errors
 /// Errors of the engine.
@@ -560,7 +565,7 @@ pub fn fill_log(store: &dyn Store, plan: &Plan) -> Result<()> {
     store.put(&crate::data::key(0), &value, true)
 }
 
-/// Returns the outcome of a workload whose figure is its speed.
+/// Returns the outcome of a workload whose only figure is its speed.
 fn speed(name: &str, done: &Done) -> Outcome {
     let seconds = done.time.as_secs_f64().max(1e-9);
     let per_second = done.operations as f64 / seconds;
@@ -573,8 +578,8 @@ fn speed(name: &str, done: &Done) -> Outcome {
     }
 }
 
-/// Returns the outcome of a workload that has the speeds of two kinds of work. The time and the
-/// latencies are those of the first kind.
+/// Returns the outcome of a workload that measures the speeds of two kinds of work. The time and
+/// the latencies are those of the first kind.
 fn two_speeds(name: &str, first: (&str, &Done), second: (&str, &Done)) -> Outcome {
     let mut outcome = speed(name, first.1);
     outcome.figures[0].name = format!("{name}, {}", first.0);

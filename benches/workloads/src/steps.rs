@@ -1,7 +1,7 @@
 //! The timed loops.
 //!
-//! Every put and delete is timed, and every eighth get and seek, so that reading the clock takes up
-//! little of the time. Every value is checked when it is read, at the same cost for each engine.
+//! Every put and delete, and every eighth get and seek, is timed, so that reading the clock takes
+//! little of the time. Every value read is checked, at the same cost for each engine.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,16 +18,16 @@ use crate::store::{Direction, Ended, Entry, Failure, Follower, Result, Space, St
 /// Exponent of the Zipf distribution: the constant used by YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
 const TIME_EVERY: u64 = 8;
-/// Number of entries that transactions change. With fewer entries, there are more conflicts.
+/// Number of entries that transactions change. The fewer entries, the more conflicts.
 const HOT: u64 = 100;
-/// Number of threads with transactions.
+/// Number of threads that run transactions.
 const TRANSACTING: u64 = 4;
 /// Number of puts before each sync of the `sync` workload.
 pub const PUTS_PER_SYNC: u64 = 100;
-/// Suffix of a present key that makes an absent key, as in db_bench.
+/// Suffix that turns a present key into an absent key, as in db_bench.
 const MISSING_SUFFIX: u8 = b'.';
 
-/// The number of operations, the time that they took, and the latencies of single operations.
+/// Number of operations, the total time, and the latencies of single operations.
 #[derive(Debug)]
 pub struct Done {
     pub operations: u64,
@@ -35,14 +35,14 @@ pub struct Done {
     pub timings: Timings,
 }
 
-/// A database, and what is known about its entries.
+/// A database, and the properties of its entries.
 #[derive(Clone, Copy)]
 pub struct Loaded<'a> {
     pub store: &'a dyn Store,
     pub values: &'a Values,
-    /// Number of entries: the keys of all smaller numbers are present.
+    /// Number of entries. Their keys have the numbers from 0 to `entries - 1`.
     pub entries: u64,
-    /// The oldest and the newest generation of the values.
+    /// The oldest and the newest generation among the values.
     pub generations: (u32, u32),
     pub seed: u64,
 }
@@ -51,7 +51,7 @@ fn wrong(number: u64, what: &str) -> Failure {
     format!("key {}: {what}", String::from_utf8_lossy(&key(number))).into()
 }
 
-/// The order in which numbers are written.
+/// The order in which entries are written.
 #[derive(Clone, Copy)]
 pub enum Order {
     Sequential,
@@ -87,13 +87,13 @@ impl Loaded<'_> {
         }
     }
 
-    /// Checks some entries, untimed.
+    /// Checks some random entries, untimed.
     pub fn check_some(&self) -> Result<()> {
         let mut rng = self.rng(99);
         (0..1000.min(self.entries)).try_for_each(|_| self.get(rng.random_range(0..self.entries)))
     }
 
-    /// Checks that some entries are gone, untimed.
+    /// Checks that some random entries are absent, untimed.
     pub fn check_gone(&self) -> Result<()> {
         let mut rng = self.rng(98);
         for _ in 0..1000.min(self.entries) {
@@ -105,8 +105,8 @@ impl Loaded<'_> {
         Ok(())
     }
 
-    /// Puts the entries at `positions` one by one, with values of `generation`. Returns the
-    /// latencies.
+    /// Puts the entries at `positions` in `order` one by one, with values of `generation`. Returns
+    /// the latencies.
     fn put_each(
         &self,
         positions: impl Iterator<Item = u64>,
@@ -143,14 +143,15 @@ impl Loaded<'_> {
         self.put_each(0..count, order, generation, false).map(drop)
     }
 
-    /// Checks that the first `count` entries of `order` are of `generation`, untimed.
+    /// Checks that the first `count` entries of `order` have values of `generation`, untimed.
     pub fn check_put(&self, order: Order, count: u64, generation: u32) -> Result<()> {
         let put = Loaded { generations: (generation, generation), ..*self };
         (0..count).try_for_each(|position| put.get(order.at(position)))
     }
 
-    /// Puts all entries, unsynced, with a sync after every hundred puts, by several threads. Each
-    /// sync counts as an operation, and latencies are those of syncs. Returns the work done.
+    /// Puts all entries, distributed over `threads` threads. The puts are unsynced, but each thread
+    /// syncs after every hundred puts. Each sync counts as an operation, and the latencies are
+    /// those of the syncs. Returns the work done.
     pub fn put_and_sync(&self, threads: u64, order: Order, generation: u32) -> Result<Done> {
         let syncs = self.entries / PUTS_PER_SYNC;
         parallel(threads, syncs, |thread| {
@@ -166,10 +167,10 @@ impl Loaded<'_> {
         })
     }
 
-    /// Puts `puts` entries in each of `rounds` rounds, with a generation for each round, from
-    /// `generation` on. After each round `follower` catches up and gets the last entry, which
-    /// counts as one operation. Some of the other entries are checked, untimed. Returns the work
-    /// done.
+    /// Puts `puts` entries in each of `rounds` rounds. The generation of the values begins at
+    /// `generation` and increases by 1 in each round. At the end of a round, `follower` catches up
+    /// and gets the last entry. These two steps count as one operation. Some other entries of the
+    /// round are checked, untimed. Returns the work done.
     pub fn follow(
         &self,
         follower: &dyn Follower,
@@ -237,9 +238,9 @@ impl Loaded<'_> {
         }
     }
 
-    /// Adds 1 to the generations of two of the first entries in each transaction, by several
-    /// threads, until `operations` transactions are committed. Returns the work done and the number
-    /// of conflicts. No addition may be lost.
+    /// Runs transactions on several threads until `operations` transactions are committed. Each
+    /// transaction adds 1 to the generations of two random entries among the first `HOT` entries.
+    /// No addition may be lost. Returns the work done and the number of conflicts.
     pub fn transact(&self, operations: u64) -> Result<(Done, u64)> {
         let hot = HOT.min(self.entries);
         let conflicts = AtomicU64::new(0);
@@ -287,8 +288,8 @@ impl Loaded<'_> {
         }
     }
 
-    /// Puts all entries in batches. Each entry counts as an operation; each latency is that of a
-    /// batch. Returns the work done.
+    /// Puts all entries in batches. Each entry counts as an operation, but each latency is that of
+    /// a whole batch. Returns the work done.
     pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
         timed(self.entries, || {
             let mut timings = Timings::new();
@@ -326,7 +327,8 @@ impl Loaded<'_> {
         })
     }
 
-    /// Gets random entries below `limit`. Returns the work done.
+    /// Gets random entries whose numbers are below `limit`, from `threads` threads. Returns the
+    /// work done.
     pub fn gets(&self, operations: u64, limit: u64, threads: u64) -> Result<Done> {
         parallel(threads, operations, |thread| {
             random(&mut self.rng(thread), operations / threads, limit, |number| self.get(number))
@@ -361,7 +363,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// Seeks to random entries, and reads `len` entries from each.
+    /// Seeks to random entries, and reads `len` entries after each seek. Returns the work done.
     pub fn seeks(&self, operations: u64, len: u64) -> Result<Done> {
         timed(operations, || {
             random(&mut self.rng(0), operations, self.entries, |number| {
@@ -374,8 +376,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// Scans up to `limit` entries and checks that they are the expected entries. Returns the
-    /// number of entries scanned.
+    /// Scans up to `limit` entries, and checks them. Returns the number of entries scanned.
     fn scan_from(&self, from: Option<u64>, direction: Direction, limit: u64) -> Result<u64> {
         let first = from.unwrap_or(match direction {
             Direction::Forward => 0,
@@ -399,11 +400,11 @@ impl Loaded<'_> {
         failure.map_or(Ok(seen), Err)
     }
 
-    /// Gets and puts entries with YCSB's zipfian popularity; `gets_percent` of the operations are
-    /// gets. Returns the work done.
+    /// Gets and puts entries whose popularity has the Zipf distribution of YCSB; `gets_percent`
+    /// percent of the operations are gets. Returns the work done.
     pub fn ycsb(&self, operations: u64, gets_percent: u32, generation: u32) -> Result<Done> {
         let ranks = Zipf::new(self.entries as f64, ZIPF_EXPONENT).map_err(|e| e.to_string())?;
-        // The popular entries are spread over all keys.
+        // Scatters the popular entries over all keys.
         let places = Shuffle::new(self.entries, self.seed);
         let (mut rng, mut value) = (self.rng(0), Vec::new());
         timed(operations, || {
@@ -425,8 +426,8 @@ impl Loaded<'_> {
         })
     }
 
-    /// One thread gets random entries, while another puts random entries until the first is done.
-    /// Returns the work of each thread.
+    /// Gets random entries in one thread, while another thread puts random entries until the gets
+    /// are done. Returns the work of each thread.
     pub fn gets_while_putting(&self, gets: u64, generation: u32) -> Result<(Done, Done)> {
         let is_over = AtomicBool::new(false);
         let barrier = Barrier::new(2);
@@ -462,7 +463,7 @@ impl Loaded<'_> {
     }
 }
 
-/// Entries in several spaces, all of which have the same keys.
+/// Entries in several spaces, each of which has the same keys.
 pub struct Spread<'a> {
     pub spaces: &'a [Box<dyn Space + 'a>],
     pub values: &'a Values,
@@ -478,7 +479,7 @@ impl Spread<'_> {
         (&*self.spaces[(number % count) as usize], key(number / count))
     }
 
-    /// Puts all entries, and then gets random entries. Returns the work of the puts and of the
+    /// Puts all entries, and then gets random entries. Returns the work done by the puts and by the
     /// gets.
     pub fn put_and_get(&self, order: Order, gets: u64) -> Result<(Done, Done)> {
         let puts = timed(self.entries, || {
@@ -513,7 +514,7 @@ fn rng(seed: u64, thread: u64) -> SmallRng {
     SmallRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(thread))
 }
 
-/// Runs `operation` on random numbers below `limit`. Returns the latencies.
+/// Calls `operation` with random numbers below `limit`. Returns the latencies.
 fn random(
     rng: &mut SmallRng,
     operations: u64,

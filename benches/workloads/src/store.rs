@@ -1,43 +1,43 @@
-//! The interface that an engine implements to be measured.
+//! The interface that a measured engine implements.
 
 use std::path::{Path, PathBuf};
 
 use crate::workload::Group;
 
-/// An error of an engine, or of a check of what it returned.
+/// An error of an engine, or an error from checking its results.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The result of all functions here.
+/// The result of most functions in this crate.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// A key and its value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// The options that differ between workloads. Other options are the same for all workloads: filters
-/// of 10 bits per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine
-/// has it.
+/// The options that differ between workloads. All other options are the same for all workloads:
+/// filters with 10 bits per key, blocks of 4 KiB, a log, verified checksums, and snappy compression
+/// if the engine supports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Size of a memtable, in bytes.
     pub write_buffer_bytes: usize,
     /// Size of the block cache, in bytes.
     pub cache_bytes: usize,
-    /// Whether the database is opened for transactions, which is another kind of database in some
-    /// engines.
+    /// Whether the database is opened for transactions. Some engines have another type of database
+    /// for this purpose.
     pub transactions: bool,
-    /// Whether compactions remove the entries of [`is_removed`](crate::is_removed), in engines with
-    /// compaction filters.
+    /// Whether compactions remove the entries for which [`is_removed`](crate::is_removed) returns
+    /// true. Only for engines with compaction filters.
     pub filtered: bool,
 }
 
 impl Settings {
-    /// Returns the settings of most workloads, with these sizes.
+    /// Returns the settings of most workloads, with the given sizes.
     pub fn new(write_buffer_bytes: usize, cache_bytes: usize) -> Settings {
         Settings { write_buffer_bytes, cache_bytes, transactions: false, filtered: false }
     }
 }
 
-/// A function that takes an entry.
+/// A function that receives entries.
 pub type Sink<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 
 /// A function that passes entries to a sink, in ascending order of their keys.
@@ -64,13 +64,13 @@ pub trait Transact {
 pub enum Ended {
     /// The writes of the transaction are visible.
     Committed,
-    /// The transaction has failed, because data that it had read was changed.
+    /// The transaction has failed, because data that it had read has changed.
     Conflict,
 }
 
-/// A space of keys: a keyspace of a database, or one of several databases.
+/// A key space: a keyspace of a database, or one of several databases.
 pub trait Space {
-    /// Sets one value, unsynced.
+    /// Sets one value. The write is not synced.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -83,9 +83,9 @@ pub trait Space {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 }
 
-/// A handle for reading a database that another handle writes.
+/// A handle for reading a database to which another handle writes.
 pub trait Follower {
-    /// Makes all writes before the call visible.
+    /// Makes all writes that completed before this call visible to this handle.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -107,20 +107,21 @@ pub enum Direction {
     Backward,
 }
 
-/// Returns the error for a feature that the engine lacks ([`Store::has`]).
+/// Returns the error for a feature that the engine lacks (see [`Store::has`]).
 fn missing<T>() -> Result<T> {
     Err("the engine does not have this".into())
 }
 
-/// An open database of some engine. Dropping it closes it.
+/// An open database of some engine. Dropping the value closes the database.
 pub trait Store: Send + Sync {
-    /// Returns whether the engine has the features that the workloads of an optional group need
+    /// Returns whether the engine has the features needed by the workloads of an optional group
     /// ([`Group::is_optional`]).
     fn has(&self, _optional: Group) -> bool {
         false
     }
 
-    /// Sets one value. With `sync`, returns when the write survives a power loss.
+    /// Sets one value. If `sync` is true, returns only when the write would survive a loss of
+    /// power.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -138,8 +139,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn delete(&self, key: &[u8]) -> Result<()>;
 
-    /// Deletes the keys from `from` up to and excluding `to`. An engine without range deletes
-    /// deletes the keys one by one.
+    /// Deletes the keys from `from` (inclusive) to `to` (exclusive). The default implementation,
+    /// for engines without range deletes, deletes the keys one by one.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -155,8 +156,8 @@ pub trait Store: Send + Sync {
         keys.iter().try_for_each(|key| self.delete(key))
     }
 
-    /// Loads sorted entries into the empty database in the engine's fastest way, and makes the
-    /// entries durable. By default, writes the entries in batches.
+    /// Loads sorted entries into the empty database in the fastest way that the engine offers, and
+    /// makes them durable. The default implementation writes the entries in batches.
     ///
     /// # Errors
     /// Errors of the engine and of `entries`.
@@ -178,7 +179,7 @@ pub trait Store: Send + Sync {
         last.map_or(Ok(()), |(key, value)| self.put(&key, &value, true))
     }
 
-    /// Runs `body` in an optimistic, serializable transaction, unsynced.
+    /// Runs `body` in an optimistic, serializable transaction. The commit is not synced.
     ///
     /// # Errors
     /// Errors of the engine and of `body`.
@@ -186,13 +187,13 @@ pub trait Store: Send + Sync {
         missing()
     }
 
-    /// Makes every write so far durable.
+    /// Makes all previous writes durable.
     ///
     /// # Errors
     /// Errors of the engine.
     fn sync(&self) -> Result<()>;
 
-    /// Creates `count` keyspaces. If each keyspace has a write buffer of its own,
+    /// Creates `count` keyspaces. If each keyspace has its own write buffer,
     /// [`Settings::write_buffer_bytes`] is divided among the keyspaces.
     ///
     /// # Errors
@@ -201,8 +202,9 @@ pub trait Store: Send + Sync {
         missing()
     }
 
-    /// Creates databases in `dirs` that share background threads and, for memtables, indexes,
-    /// filters and cached blocks together, a budget of [`Settings::cache_bytes`].
+    /// Creates databases in `dirs` that share background threads and a memory budget of
+    /// [`Settings::cache_bytes`]. Memtables, indexes, filters and cached blocks all count against
+    /// this budget.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -210,7 +212,7 @@ pub trait Store: Send + Sync {
         missing()
     }
 
-    /// Adds a durable backup to the folder `folder`.
+    /// Adds a durable backup to `folder`.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -226,7 +228,7 @@ pub trait Store: Send + Sync {
         missing()
     }
 
-    /// Opens the database once more, to follow the writes of this handle.
+    /// Opens a second handle, which follows the writes of this handle.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -240,9 +242,9 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Passes entries to `visit` until it returns false: forward from the first key that is at
-    /// least `from`, or backward from the last key that is at most `from`. Without `from`, starts
-    /// at the first or last key.
+    /// Passes entries to `visit` until `visit` returns false. Scans forward from the first key that
+    /// is at least `from`, or backward from the last key that is at most `from`. If `from` is
+    /// `None`, starts at the first or the last key.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -253,14 +255,14 @@ pub trait Store: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()>;
 
-    /// Compacts everything, including memtables, and waits until the compaction is done.
+    /// Compacts the whole database, including memtables, and waits until the compaction is done.
     ///
     /// # Errors
     /// Errors of the engine.
     fn compact(&mut self) -> Result<()>;
 
-    /// Compacts everything as [`compact`](Store::compact) does, while other threads use the
-    /// database. Returns false if the engine cannot do this.
+    /// Compacts the whole database as [`compact`](Store::compact) does, but other threads may use
+    /// the database at the same time. Returns false if the engine does not support this.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -268,8 +270,8 @@ pub trait Store: Send + Sync {
         Ok(false)
     }
 
-    /// Waits until background work is done. Returns false if the engine does not support that; the
-    /// runner then waits until the process uses no processor time.
+    /// Waits until background work is done. Returns false if the engine does not support this wait;
+    /// the runner then waits until the process uses hardly any processor time.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -1,5 +1,5 @@
-//! Tests of every workload at a small size, on minikv and on stores whose wrong answers must be
-//! caught.
+//! Runs every workload at a small size on minikv, and on faulty stores whose wrong results must be
+//! detected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use crate::{Better, Minikv, Outcome, is_removed};
 const ENTRIES: u64 = 2000;
 
 fn plan() -> Plan {
-    // The write buffer is small, so that there are tables.
+    // The write buffer is small, so that entries reach tables.
     Plan { entries: ENTRIES, settings: Settings::new(32 << 10, 64 << 10), ..Plan::default() }
 }
 
@@ -37,7 +37,7 @@ fn every_workload_runs_on_minikv() {
         assert_eq!(outcome.workload, workload.name);
         assert!(outcome.operations > 0 && outcome.seconds > 0.0, "{outcome:?}");
         for figure in &outcome.figures {
-            // Perhaps no transaction had a conflict.
+            // The share of conflicts is 0 if no transaction had a conflict.
             let may_be_none = figure.name == "transact, conflicts" && figure.value == 0.0;
             assert!(may_be_none || figure.value.is_finite() && figure.value > 0.0, "{figure:?}");
             assert!(figure.name.starts_with(workload.name) || workload.name == "compact");
@@ -60,7 +60,8 @@ fn every_workload_runs_alone_and_in_the_opposite_order() {
     for workload in WORKLOADS.iter().rev() {
         assert_eq!(runner.run(workload).unwrap().workload, workload.name);
     }
-    // No workload can start from the state that `deleterandom` leaves; it needs a new database.
+    // No workload can start from the state that `deleterandom` leaves. The next workload needs a
+    // new database.
     assert!(runner.run(find("deleterandom").unwrap()).is_ok());
     assert!(runner.run(find("readrandom").unwrap()).is_ok());
 }
@@ -73,8 +74,8 @@ fn what_is_written_is_counted() {
     runner.run(find("fillrandom").unwrap()).unwrap();
     let outcome = runner.run(find("compact").unwrap()).unwrap();
     let written = outcome.figures.iter().find(|figure| figure.name == "written per byte put");
-    // The log, the flush and the compaction each write the data. Other tests of the process may
-    // write at the same time, so there is no upper bound.
+    // The log, the flush and the compaction each write the data. Other tests in this process may
+    // write at the same time, so the test has no upper bound.
     assert!(written.unwrap().value > 1.5, "{written:?}");
 }
 
@@ -104,7 +105,8 @@ fn features_beside_puts_and_gets_have_plausible_figures() {
     let backup = run("backup");
     let added = "backup, added by the second MiB";
     assert_eq!(names(&backup), ["backup ms", "backup, second ms", added]);
-    // A hundredth of 2,000 entries of 116 bytes are 2 KiB, in a log beside a MANIFEST.
+    // The second backup adds a MANIFEST and a log. The log has a hundredth of 2,000 entries of 116
+    // bytes, which is about 2 KiB.
     assert!(backup.figures[2].value < 0.1, "{backup:?}");
 
     let follow = run("follow");
@@ -114,37 +116,37 @@ fn features_beside_puts_and_gets_have_plausible_figures() {
     let filtered = run("filtered");
     assert_eq!(names(&filtered), ["filtered op/s", "filtered, disk after MiB"]);
     assert_eq!(filtered.operations, ENTRIES);
-    // Half of 2,000 entries of 116 bytes, whose values compress to half, are 70 KiB.
+    // Half of 2,000 entries of 116 bytes remain, and their values compress to half: 70 KiB.
     let disk = filtered.figures[1].value;
     assert!((0.05..0.2).contains(&disk), "{disk}");
 }
 
-/// The fault of a store.
+/// The fault of a test store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
     /// Lacks every optional feature.
     HasNothing,
-    /// Finds nothing for three keys in a hundred.
+    /// Does not find 3 of every 100 keys.
     Loses,
     /// Returns the value of the next key.
     Confuses,
     /// Changes the last byte of a value.
     Damages,
-    /// Keeps the first value of a key.
+    /// Always returns the first value that was put for a key.
     Stale,
     /// Ignores deletes.
     Undeletes,
-    /// Finds a key by its first 16 bytes alone. For a long key, finds the last entry at or before
-    /// the key.
+    /// Compares only the first 16 bytes of a key. For a longer key, finds the last entry that is
+    /// not after the key.
     FindsMissing,
     /// Skips entries in scans.
     ScansPartly,
-    /// Loses some writes of transactions.
+    /// Loses some of the writes in transactions.
     LosesAdditions,
-    /// Has the same entries in all keyspaces, and in all databases that share resources.
+    /// Uses one set of entries for all keyspaces, and for all databases that share resources.
     MixesSpaces,
-    /// Makes only the first backup, and ignores later ones.
+    /// Makes only the first backup, and ignores later requests for backups.
     BacksUpLate,
     /// Leaves entries out of backups.
     BacksUpPartly,
@@ -158,14 +160,14 @@ enum Fault {
 
 type Map = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
-/// Databases, and backups of them, by their directories.
+/// Databases and backups, by directory.
 type Disk = Arc<Mutex<HashMap<PathBuf, Map>>>;
 
-/// A map in memory, with a fault.
+/// A store that keeps its entries in a map in memory, and has a fault.
 struct Faulty {
     map: Map,
     disk: Disk,
-    /// Held by the transaction that runs.
+    /// Locked while a transaction runs.
     transaction: Mutex<()>,
     filtered: bool,
     fault: Fault,
@@ -342,7 +344,7 @@ impl Follower for Map {
     }
 }
 
-/// The transaction that runs on a map in memory.
+/// A running transaction on a map in memory.
 struct Running<'a>(&'a Faulty);
 
 impl Transact for Running<'_> {
@@ -358,7 +360,7 @@ impl Transact for Running<'_> {
     }
 }
 
-/// Runs a workload on a store with this fault.
+/// Runs a workload on a store with the given fault.
 fn run_faulty(fault: Fault, name: &str) -> Result<Outcome> {
     let home = tempfile::tempdir().unwrap();
     let disk = Disk::default();
@@ -377,7 +379,7 @@ fn run_faulty(fault: Fault, name: &str) -> Result<Outcome> {
     runner.run(find(name).unwrap())
 }
 
-/// Returns the names of the workloads that fail on a store with this fault.
+/// Returns the names of the workloads that fail on a store with the given fault.
 fn caught(fault: Fault, names: &[&'static str]) -> Vec<&'static str> {
     names.iter().filter(|name| run_faulty(fault, name).is_err()).copied().collect()
 }

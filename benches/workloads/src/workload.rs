@@ -1,12 +1,13 @@
 //! The list of workloads. Each workload names the state of the database from which it starts, so
-//! that workloads can be run alone and in any order.
+//! the workloads can run alone or in any order.
 
 /// The state of a database when a workload starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
     /// A new, empty database.
     Empty,
-    /// All entries, just put in random order; background work may still be running.
+    /// All entries, immediately after they were put in random order. Background work may still be
+    /// running.
     Filled,
     /// All entries, after background work has finished.
     Rested,
@@ -14,7 +15,7 @@ pub enum Start {
     Compacted,
 }
 
-/// A group of workloads with the same data and options, which the benchmark `peers` runs in one
+/// A group of workloads with the same data and options. The benchmark `peers` runs a group in one
 /// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
@@ -24,36 +25,37 @@ pub enum Group {
     Batch,
     /// Synced puts.
     Sync,
-    /// Puts in random order, all reads, then workloads that change the entries.
+    /// Puts in random order, then reads, then workloads that change the entries.
     Random,
     /// Workloads with a block cache of 8 MiB.
     SmallCache,
-    /// Workloads with values of 4 KiB, and a twentieth of the entries.
+    /// Workloads with 4 KiB values, and a twentieth of the number of entries.
     LargeValues,
     /// Workloads with a write buffer of 4 MiB.
     SmallBuffer,
     /// Bulk load.
     Load,
-    /// Requests that are distributed like those of published traces, on entries of their own.
+    /// Requests that are distributed like those of published traces. The group loads its own
+    /// entries.
     Requests,
-    /// Transactions, in databases opened for them.
+    /// Transactions, in a database opened for transactions.
     Transactions,
     /// Several keyspaces.
     Keyspaces,
     /// Backups.
     Backup,
-    /// A database that a second handle follows, with a write buffer of 4 MiB.
+    /// A database with a write buffer of 4 MiB, followed by a second handle.
     Follow,
-    /// A compaction filter.
+    /// Compaction with a compaction filter.
     Filtered,
-    /// Several databases with one budget of memory of 64 MiB, and write buffers of 8 MiB.
+    /// Several databases that share a memory budget of 64 MiB, each with a write buffer of 8 MiB.
     Shared,
-    /// Opening a database with a full log.
+    /// Opening a database whose log is nearly full.
     Open,
 }
 
 impl Group {
-    /// Returns whether the workloads need a feature that not every engine has.
+    /// Returns whether the workloads of this group need a feature that some engines lack.
     pub fn is_optional(self) -> bool {
         match self {
             Group::Transactions
@@ -79,11 +81,11 @@ impl Group {
 /// One workload.
 #[derive(Debug)]
 pub struct Workload {
-    /// The name, as typed.
+    /// Name of the workload, as typed on the command line.
     pub name: &'static str,
     /// A description, for help and tables.
     pub about: &'static str,
-    /// The group to which it belongs.
+    /// Group to which the workload belongs.
     pub group: Group,
     /// The state of the database from which the workload starts.
     pub start: Start,
@@ -93,7 +95,7 @@ const fn workload(name: &'static str, group: Group, start: Start, about: &'stati
     Workload { name, about, group, start }
 }
 
-/// All workloads, in an order that needs little preparation between them.
+/// All workloads, in an order in which little preparation is needed between them.
 pub const WORKLOADS: &[Workload] = &[
     workload("fillseq", Group::Seq, Start::Empty, "put in the order of keys"),
     workload("fillbatch", Group::Batch, Start::Empty, "put in random order, 100 a batch"),
@@ -141,7 +143,7 @@ pub const WORKLOADS: &[Workload] = &[
     workload("open", Group::Open, Start::Empty, "open with a full log"),
 ];
 
-/// Returns the workload with this name.
+/// Returns the workload named `name`.
 pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }

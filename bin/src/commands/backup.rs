@@ -13,8 +13,9 @@ use crate::output::{self, Progress, Stdout};
 /// Add a backup to a folder of backups
 ///
 /// Reads the whole database, and copies the tables that the previous backup does not have. FOLDER
-/// is a folder of backups, empty or missing. The database is locked, but not changed. `backups`
-/// lists and verifies the backups of a folder; `restore` makes a database from one.
+/// must be a folder of backups, an empty folder, or missing. The database is locked, but not
+/// changed. `backups` lists and verifies the backups of a folder; `restore` creates a database from
+/// a backup.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder of backups

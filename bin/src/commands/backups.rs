@@ -34,7 +34,8 @@ pub fn run(args: Args) -> Result<()> {
         true => verify(&backups)?,
         false => Vec::new(),
     };
-    // With --verify, a damaged listing is one of the faults; otherwise it is an error.
+    // With --verify, a damaged listing has already been added to the faults. Without --verify, it
+    // is an error.
     let list = match backups.list() {
         Err(_) if !faults.is_empty() => Vec::new(),
         list => list?,
@@ -74,7 +75,7 @@ fn print(list: &[Backup], stdout: &mut Stdout) -> Result<()> {
     let mut table = Table::new(["backup", "made (UTC)", "files", "size", "new"]);
     for backup in list {
         let made = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(backup.made));
-        // RFC 3339 has no times after the year 9999.
+        // RFC 3339 cannot express times after the year 9999.
         let made = made.filter(|_| backup.made < 253_402_300_800);
         let made = made.map(|made| humantime::format_rfc3339_seconds(made).to_string());
         table.row([

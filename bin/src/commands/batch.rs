@@ -22,8 +22,8 @@ use crate::output::Stdout;
 ///
 /// A batch is applied whole or not at all. After each batch, prints `committed N`, where N is its
 /// number of operations. An invalid line stops the command (exit code 2): earlier batches stay, and
-/// the batch with the line is not applied. If stdout is closed, batches are still applied. Creates
-/// the database if there is none.
+/// the batch with the invalid line is not applied. If stdout is closed, batches are still applied.
+/// Creates the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to read [default: stdin, also `-`]
@@ -82,7 +82,7 @@ impl Line {
         }
     }
 
-    /// Parses a JSON object in the form in which `inspect --json --entries` prints operations.
+    /// Parses a JSON object in the format that `inspect --json --entries` prints for operations.
     fn parse_object(line: &[u8]) -> Result<Line, String> {
         let object: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| error.to_string())?;
@@ -105,7 +105,7 @@ struct Committer<'a> {
     batch: WriteBatch,
     /// Number of batches applied.
     batches: u64,
-    /// Stdout; `None` once it is closed.
+    /// Stdout, or `None` after it was closed.
     stdout: Option<Stdout>,
 }
 

@@ -1,4 +1,4 @@
-//! `minikv bench`: the workloads of LevelDB's db_bench, on this build.
+//! `minikv bench`: runs workloads modelled on LevelDB's db_bench with this build of minikv.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ const CACHE_BYTES: usize = 512 << 20;
 
 /// Measure this build with workloads modelled on LevelDB's db_bench
 ///
-/// The workloads run on a temporary database, or on --db, which must be new: it is replaced when a
-/// workload needs an empty one, and the last one is kept. Keys are numbers of 16 digits, values
-/// compress to half, and every value read is checked. Preparations, such as a compaction, are not
-/// timed.
+/// The workloads run on a temporary database, or on --db, which must be new. When a workload needs
+/// an empty database, a new one replaces it; the last one is kept. Keys are numbers of 16 digits,
+/// values compress to half, and every value read is checked. Preparations, such as a compaction,
+/// are not timed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Workloads to run, in this order, separated by commas [default: all]
@@ -82,7 +82,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             dir.display()
         )));
     }
-    // Invalid options are reported before anything is created.
+    // Invalid options must be reported before the command creates anything.
     super::check_parent(&dir)?;
     global.options(&dir)?;
     let plan = args.plan(&global.shape);
@@ -189,7 +189,7 @@ fn to_text(plan: &Plan, outcomes: &[Outcome]) -> String {
             if figure.better == Better::Higher {
                 let speed = thousands(figure.value.round() as u64);
                 let row = [&figure.name, &speed, &median, &p99, &p999, &max];
-                // Only the row of the first figure shows the latencies.
+                // The latencies are shown only in the row of the first figure.
                 match i {
                     0 => speeds.row(row.map(String::as_str)),
                     _ => speeds.row([&figure.name, &speed, "", "", "", ""]),

@@ -1,5 +1,5 @@
-//! Bulk loading, for `load --sorted` and `load --sort`: entries are written to tables, which the
-//! database then ingests.
+//! Bulk loading for `load --sorted` and `load --sort`. The commands write entries to tables, and
+//! the database then ingests these tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use crate::keyspace::{Name, Target};
 use crate::output::{self, Progress};
 use crate::runs::{Entry, Merging, Run, merge, merge_to_few};
 
-/// Name of the folder of temporary files, in the database's directory.
+/// Name of the folder for temporary files in the database's directory.
 const FOLDER: &str = "minikv-load";
 
-/// Size of the entries that are sorted in memory at a time, in bytes. A larger size takes more
+/// Total size of the entries that are sorted in memory at once, in bytes. A larger size takes more
 /// memory and leaves fewer files to merge.
 const CHUNK_BYTES: usize = 256 << 20;
 
-/// Maximum number of files that are merged at a time. A higher number takes more memory and open
-/// files, and fewer passes over the entries.
+/// Maximum number of files that are merged at once. A higher number takes more memory and open
+/// files, but fewer passes over the entries.
 const MERGE_WIDTH: usize = 64;
 
-/// Memory that an entry takes in addition to its key and value, in bytes.
+/// Memory used by an entry in addition to its key and value, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
 
-/// Loads the entries of all lines or, after an error, none of them. With `sort`, the lines may be
-/// in any order.
+/// Loads the entries of all lines. After an error, loads none of them. If `sort` is true, the lines
+/// may be in any order.
 pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result<()> {
     if sort {
         global.needs_byte_order("--sort")?;
@@ -60,14 +60,14 @@ pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result
     Ok(())
 }
 
-/// The folder of temporary files, removed on drop. The database's lock keeps other processes from
-/// using the folder.
+/// The folder for temporary files. Dropping the value removes the folder. The database's lock keeps
+/// other processes from using the folder.
 struct Folder(PathBuf);
 
 impl Folder {
     fn create(db: &Path) -> Result<Folder> {
         let dir = db.join(FOLDER);
-        // A killed load leaves the folder behind. A symbolic link is not followed.
+        // Removes the folder that a killed load has left. A symbolic link is not followed.
         if fs::symlink_metadata(&dir).is_ok_and(|found| found.is_dir()) {
             fs::remove_dir_all(&dir).map_err(|error| CliError::io("remove", &dir, error))?;
         }
@@ -102,7 +102,7 @@ impl Source<'_> {
         CliError::Usage(format!("{}: {what}", self.lines.place()))
     }
 
-    /// Writes tables of the entries, which must be in ascending order.
+    /// Writes the entries, which must be in ascending order, to tables.
     fn write_tables(&mut self, folder: &Path, options: &Options) -> Result<Vec<SortedTable>> {
         let progress = Progress::bytes("loading", self.lines.total_bytes());
         let mut writer = TableWriter::create(folder.join("tables"), options)?;
@@ -118,8 +118,8 @@ impl Source<'_> {
         Ok(writer.finish()?)
     }
 
-    /// Writes tables of the entries, which may be in any order. If several entries have the same
-    /// key, only the last of these entries is kept.
+    /// Sorts the entries and writes them to tables. If several entries have the same key, only the
+    /// last of these entries is kept.
     fn sort(
         &mut self,
         folder: &Path,
@@ -146,8 +146,8 @@ impl Source<'_> {
         Ok(writer.finish()?)
     }
 
-    /// Reads entries of about `chunk_bytes` bytes in total. Returns them sorted, with one entry per
-    /// key.
+    /// Reads entries until their total size is about `chunk_bytes` bytes. Returns them sorted, with
+    /// one entry per key.
     fn next_chunk(&mut self, chunk_bytes: usize, progress: &Progress) -> Result<Vec<Entry>> {
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         while bytes < chunk_bytes
@@ -159,7 +159,8 @@ impl Source<'_> {
         }
         chunk.reverse();
         chunk.sort_by(|a, b| a.0.cmp(&b.0));
-        // The sort is stable, so the last of several entries with the same key now comes first.
+        // The sort is stable, so the last of several entries with the same key is now the first of
+        // them.
         chunk.dedup_by(|next, first| next.0 == first.0);
         Ok(chunk)
     }
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn entries_are_sorted_in_chunks() {
         let home = tempfile::tempdir().unwrap();
-        // Each key occurs twice, in chunks that are far apart.
+        // Each key occurs twice, and the two occurrences are in distant chunks.
         let line = |i: u32| format!("k{:05}\t{i}\n", i * 7919 % 5000);
         let text: String = (0..10_000).map(line).collect();
         let mut lines = Lines::of(text.leak().as_bytes(), "text");

@@ -13,7 +13,7 @@ use crate::error::Result;
 /// supports them, and copied otherwise. The database is locked, but not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directory to create, or an empty one
+    /// Directory to create, or an empty directory
     #[arg(value_name = "DEST", value_hint = ValueHint::DirPath)]
     dest: PathBuf,
 }

@@ -47,7 +47,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Compacts `range` and shows progress.
+/// Compacts `range`, and shows the progress.
 fn compact(db: &Db, range: Range) -> Result<()> {
     let _guard = interrupt::on_interrupt(|| {
         output::say("minikv: interrupted; nothing is lost, run the command again to continue");
@@ -69,7 +69,8 @@ fn compact(db: &Db, range: Range) -> Result<()> {
     })
 }
 
-/// Returns the bytes read and written by compactions and flushes since the database was opened.
+/// Returns the number of bytes read and the number of bytes written by compactions and flushes
+/// since the database was opened.
 fn work(db: &Db) -> (u64, u64) {
     let stats = db.stats();
     let read = stats.levels.iter().map(|level| level.bytes_read).sum();
@@ -77,7 +78,7 @@ fn work(db: &Db) -> (u64, u64) {
     (read, written + stats.flush_bytes)
 }
 
-/// The tables of a database.
+/// Number and total size of a database's tables.
 #[derive(Serialize)]
 struct Tables {
     tables: u64,

@@ -35,8 +35,7 @@ pub fn run(args: Args) -> Result<()> {
     stdout.finish()
 }
 
-/// Returns completions of positional arguments for fish, because its generator supports options
-/// only.
+/// Returns fish completions for positional arguments. The generator for fish supports only options.
 fn fish_positionals() -> String {
     let mut lines = String::new();
     for command in definition::shown().get_subcommands() {

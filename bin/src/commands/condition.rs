@@ -1,4 +1,4 @@
-//! Writes that depend on the value that a key has: `--if-absent` and `--if-value`.
+//! Conditional writes, which depend on the current value of a key: `--if-absent` and `--if-value`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::keyspace::Target;
 
-/// The condition of a write.
+/// The condition for a write.
 #[derive(Debug)]
 pub enum Condition {
     /// The key has no value.
@@ -25,8 +25,8 @@ impl Condition {
         }
     }
 
-    /// If the condition holds, sets `key` of `target` to the value in `new`, which expires after
-    /// the duration in `new`, if any. If `new` is `None`, deletes the key instead.
+    /// Writes to `key` in `target` if the condition holds. If `new` is a value, puts the value,
+    /// with an optional time to live. If `new` is `None`, deletes the key.
     pub fn write(
         &self,
         (db, target, global): (&Db, &Target, &Global),

@@ -19,8 +19,8 @@ use crate::output;
 /// --from or --to, deletes every key that meets all of these conditions, in one durable step.
 /// Tables without other keys are dropped whole. `scan` with the same options shows the keys.
 ///
-/// With --if-value, deletes the one KEY only if it has that value; otherwise the exit code is 1. No
-/// other write comes between the comparison and the deletion.
+/// With --if-value, takes a single KEY and deletes it only if it has the value OLD; otherwise the
+/// exit code is 1. No other write comes between the comparison and the deletion.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Keys to delete

@@ -1,4 +1,5 @@
-//! `minikv demo`: follows real data through log, memtable and tables, and a get through filters.
+//! `minikv demo`: shows the path of real data through the log, the memtable and tables, and the
+//! path of a get through filters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,13 +20,15 @@ use crate::scratch::Scratch;
 use crate::workload::{Data, Rng};
 
 const FIRST_ENTRIES: u64 = 1000;
-/// Size of the write buffer, in bytes: small, so that the words fill it several times.
+/// Size of the write buffer, in bytes. It is small, so that the words fill the buffer several
+/// times.
 const WRITE_BUFFER_BYTES: usize = 512 << 10;
-/// Size of the write buffer if a page is made, in bytes: smaller, so that there is more to see.
+/// Size of the write buffer with `--html`, in bytes. It is smaller, so that there is more to see on
+/// the page.
 const PAGE_WRITE_BUFFER_BYTES: usize = 256 << 10;
-/// Size of a table if a page is made, in bytes: small, so that there is more to see.
+/// Size of a table with `--html`, in bytes. It is small, so that there is more to see on the page.
 const PAGE_TABLE_BYTES: u64 = 64 << 10;
-/// Number of entries loaded between two lookups, if a page is made.
+/// Number of entries loaded between two lookups with `--html`.
 const PAGE_LOOKUP_ENTRIES: u64 = 250;
 const LOOKUPS: u64 = 20_000;
 const SEED: u64 = 1;
@@ -38,7 +41,7 @@ const ABSENT: &str = "filtre";
 /// they are, looks one up, and measures what filters save.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also write an HTML page to this file, which shows the database at work
+    /// Also write an HTML page that shows the database at work to this file
     ///
     /// The database then gets smaller tables, so that there is more to see.
     #[arg(long, value_name = "FILE")]
@@ -85,7 +88,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 struct Tour {
     stdout: Stdout,
     dir: PathBuf,
-    /// Records what happens, for a page.
+    /// Records the database's work for the HTML page.
     recorder: Option<Recorder>,
 }
 
@@ -135,7 +138,7 @@ impl Tour {
     /// Prints the sizes of the log and the tables.
     fn files(&mut self, db: &Db, what: &str) -> Result<()> {
         let stats = db.stats();
-        // A log file may be longer than its records.
+        // A log file may be longer than the records in it.
         let logs = size(Files::logs(&self.dir)?.bytes.min(stats.wal_bytes));
         let levels = stats.levels;
         let bytes = levels.iter().map(|level| level.bytes).sum();
@@ -151,7 +154,7 @@ impl Tour {
         self.say(format!("   {what:<22} log {logs}, {tables}"))
     }
 
-    /// Looks up a key and prints the work that the lookup took.
+    /// Looks up a key, and prints the value and a description of the lookup's work.
     fn get(&mut self, db: &Db, key: &str) -> Result<()> {
         let (value, trace) = match &self.recorder {
             Some(recorder) => {
@@ -168,8 +171,8 @@ impl Tour {
     }
 }
 
-/// Loads the data. After each batch, looks up a word: sometimes the word loaded last, otherwise any
-/// word of the data, loaded or not, or an absent word.
+/// Loads the data. After each batch, looks up the word loaded last, any word of the data (which may
+/// not have been loaded yet), or an absent word.
 fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     let mut rng = Rng::new(SEED);
     data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {
@@ -183,7 +186,7 @@ fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     })
 }
 
-/// Returns a description of the work of a get.
+/// Returns a description of the work done for a get.
 fn summary(trace: &ReadTrace) -> String {
     if trace.memtable_hits > 0 {
         return "found in the memtable: no table was searched".to_string();

@@ -27,7 +27,7 @@ const ENTRIES_PER_PROGRESS: u64 = 4096;
 ///
 /// Writes one entry per line, in --format, from which `load` restores the same database. FILE is
 /// created or replaced only once the dump is complete. With --comparator ignore, entries are in the
-/// order of the database's files, and the keys must fit in memory.
+/// order in which they are in the database's files, and the keys must fit in memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to write [default: stdout, also `-`]
@@ -52,8 +52,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the file that a finished dump may replace. Returns `None` for a device, a named pipe or
-/// the like, even behind a link: /dev/stdout, for example, must not become a regular file.
+/// Returns the regular file that a finished dump may replace, with symbolic links resolved. Returns
+/// `None` for a device, a named pipe or another special file: /dev/stdout, for example, must not
+/// become a regular file.
 fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
     let here = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -82,8 +83,8 @@ fn write_in_place(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     Ok(entries)
 }
 
-/// Writes to a temporary file beside `path`, and renames it to `path` once it is complete. Returns
-/// the number of entries.
+/// Writes entries to a temporary file beside `path`, and renames the complete file to `path`.
+/// Returns the number of entries.
 fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);

@@ -1,5 +1,5 @@
-//! The entries of a database opened for reading: in key order or, with `--comparator ignore`, in
-//! the order of its files.
+//! Reads the entries of a database in key order or, with `--comparator ignore`, in the order in
+//! which they are in the files.
 
 use crate::args::Global;
 use crate::error::Result;

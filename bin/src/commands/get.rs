@@ -12,7 +12,7 @@ use crate::output::{
 
 /// Print the values of keys
 ///
-/// Without --format, and if stdout is not a terminal, writes the exact bytes of the values and
+/// If stdout is not a terminal and --format is not given, writes the exact bytes of the values and
 /// nothing else, not even between the values of several keys. On a terminal, or with --format, each
 /// value is a line. With --format and several keys, each line is an entry as printed by `scan`:
 /// KEY<TAB>VALUE, or a JSON object.
@@ -80,7 +80,7 @@ impl Style {
     }
 }
 
-/// Returns advice about a key that was not found.
+/// Returns advice for a user whose key was not found.
 fn next_step(global: &Global) -> String {
     match (global.format, global.key_format) {
         (Some(Format::Hex), None) => "--key-format hex reads keys as hexadecimal".to_string(),

@@ -11,9 +11,10 @@ use crate::output::{Stdout, Table};
 
 /// List the keyspaces that have entries
 ///
-/// Prints each name, escaped, and the approximate size of its part of the tables. The size does not
-/// include entries that are only in the log. If there are expiring keyspaces, also shows the kind
-/// of each keyspace; expiring ones are listed until their expired entries are removed.
+/// Prints the name of each keyspace, escaped, and the approximate size of its part of the tables.
+/// The size does not include entries that are only in the log. If there are expiring keyspaces,
+/// also shows the kind of each keyspace; expiring ones are listed until their expired entries are
+/// removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON
@@ -21,13 +22,13 @@ pub struct Args {
     json: bool,
 }
 
-/// A keyspace that has entries. Sorts by name, and puts an ordinary keyspace before an expiring one
-/// of the same name.
+/// A keyspace that has entries. Keyspaces are sorted by name, and an ordinary keyspace comes before
+/// an expiring one with the same name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Listed {
     name: Bytes,
     is_expiring: bool,
-    /// Approximate size of the keyspace's part of the tables, in bytes.
+    /// Approximate total size of the keyspace's entries in the tables, in bytes.
     bytes: u64,
 }
 

@@ -22,8 +22,8 @@ const BATCH_BYTES: usize = 1 << 20;
 ///
 /// Reads one entry per line, in --format, as written by `dump`. Entries are put in batches of up to
 /// 1000, of which the last is synced, so that all loaded entries survive a loss of power. An
-/// invalid line stops the command (exit code 2), as an interrupt does (exit code 130); the entries
-/// before it stay. Creates the database if there is none.
+/// invalid line stops the command (exit code 2), and so does an interrupt (exit code 130); the
+/// entries loaded before stay. Creates the database if there is none.
 ///
 /// With --sorted or --sort, loads all entries at once, or none: they are written into tables, which
 /// then become tables of the database. Where a range of keys is new, no compaction follows.
@@ -59,7 +59,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let loaded = entries(loader.loaded.count());
     match outcome {
         Ok(()) => {
-            // Without this flush, timing would decide which entries are already in tables.
+            // Flushes the memtable. Otherwise, the timing of background work would determine which
+            // entries are in tables.
             db.flush()?;
             db.close()?;
             output::say(format!("loaded {loaded}"));
@@ -81,7 +82,7 @@ impl Loader<'_> {
     fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
         let progress = Progress::bytes("loading", lines.total_bytes());
         let outcome = self.read_lines(lines, format, &progress);
-        // Even after an invalid line, the entries before it are written.
+        // The entries before an invalid line are written, too.
         self.write_batch(true)?;
         outcome
     }

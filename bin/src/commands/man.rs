@@ -139,7 +139,7 @@ fn install(definition: &Command, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the page of minikv itself, or of one command.
+/// Returns the manual page of minikv itself, or of one command.
 fn page(command: &Command, is_root: bool) -> Vec<u8> {
     let mut page = Vec::new();
     let written = write_page(command, is_root, &mut page);

@@ -1,4 +1,4 @@
-//! One file per command.
+//! The commands, each in its own file.
 
 mod backup;
 mod backups;
@@ -118,15 +118,16 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     if create {
         check_parent(&dir)?;
     }
-    // In a shell, each put is a process of its own. Continuing the last log avoids a new table for
-    // every few puts.
+    // In a shell script, each put runs in its own process. If each process continues the last log,
+    // the database does not write a new table after every few puts.
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
     let db = Db::open(dir, options)?;
     report_lost_logs(db.recovery());
     Ok(db)
 }
 
-/// Refuses to create a directory whose parent does not exist: that is usually a typing error.
+/// Returns an error if the parent of the directory to create does not exist, because that is
+/// usually a typing error.
 fn check_parent(dir: &Path) -> Result<()> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     match parent {
@@ -142,7 +143,7 @@ fn check_parent(dir: &Path) -> Result<()> {
     }
 }
 
-/// Opens the database for reading, without its lock and without changing anything.
+/// Opens the database for reading, without taking its lock and without changing any file.
 fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
     let dir = global.db()?;
     let options = global.options(&dir)?;
@@ -167,12 +168,12 @@ fn report_lost_logs(recovery: &Recovery) {
     }
 }
 
-/// Returns a number with its noun: `1 entry`, `2 entries`, `104,334 entries`.
+/// Returns a number and its noun, such as `1 entry`, `2 entries` or `104,334 entries`.
 fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", thousands(n), if n == 1 { one } else { many })
 }
 
-/// Returns a number with separators: `104,334`.
+/// Returns a number with thousands separators, such as `104,334`.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -185,7 +186,7 @@ fn thousands(n: u64) -> String {
     text
 }
 
-/// Returns a number of bytes in readable units: `512 B`, `4.0 KiB`, `1.2 GiB`.
+/// Returns a size in bytes with a readable unit, such as `512 B`, `4.0 KiB` or `1.2 GiB`.
 fn size(bytes: u64) -> String {
     Size(bytes).to_string()
 }

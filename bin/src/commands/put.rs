@@ -24,8 +24,9 @@ use crate::keyspace::InKeyspace;
 /// Replaces an existing value. Creates the database if there is none; its parent directory must
 /// exist.
 ///
-/// With --if-absent or --if-value, sets the value only if the key has no value, or the value OLD;
-/// otherwise the exit code is 1. No other write comes between the comparison and the put.
+/// With --if-absent, sets the value only if the key has none; with --if-value, only if the key has
+/// the value OLD. Otherwise the exit code is 1. No other write comes between the comparison and the
+/// put.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Key to set
@@ -40,7 +41,7 @@ pub struct Args {
     /// Set the value only if the key has none
     #[arg(long, conflicts_with = "if_value")]
     if_absent: bool,
-    /// Set the value only if the key has the value OLD, given like VALUE
+    /// Set the value only if the key has the value OLD, which is given in the same way as VALUE
     #[arg(long, value_name = "OLD", allow_negative_numbers = true)]
     if_value: Option<OsString>,
     /// Let the value expire after this time: seconds, or a number with s, m, h or d
@@ -80,7 +81,7 @@ impl ValueFormat {
             ValueFormat::Hex => Format::Hex,
             ValueFormat::Json => Format::Json,
         };
-        // Files and pipes usually end with a newline that is not part of the text.
+        // Files and pipes usually end with a newline that is not part of the value.
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         format.decode(text).map_err(|what| {
             CliError::Usage(format!("value: {what}; --value-format sets its format"))
@@ -102,7 +103,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Some(old) => Some(Condition::Value(args.value_format.decode(read_value(old)?)?)),
         None => args.if_absent.then_some(Condition::Absent),
     };
-    // A database that does not exist has no value to compare.
+    // `--if-value` needs an existing value, so it never creates a database.
     let db = super::open(global, !args.no_create && args.if_value.is_none())?;
     let options = WriteOptions::default().sync(args.sync);
     let target = name.of_writer(&db)?;
@@ -119,7 +120,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// Returns the value for which an argument stands: the bytes of the argument, of stdin or of a
+/// Returns the value that an argument denotes: the bytes of the argument itself, of stdin, or of a
 /// file.
 pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
     let bytes = argument.as_bytes();

@@ -20,7 +20,7 @@ pub struct Bounds {
     pub to: Option<OsString>,
 }
 
-/// [`Bounds`], and the option that limits a command to one prefix.
+/// [`Bounds`], and the option that limits a command to the keys with one prefix.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PrefixBounds {
     /// Only keys that begin with this
@@ -30,7 +30,7 @@ pub struct PrefixBounds {
     pub bounds: Bounds,
 }
 
-/// Half-open range of keys, `[from, to)`. Without `to` it has no end.
+/// Half-open range of keys, `[from, to)`. If `to` is `None`, the range has no upper bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     from: Vec<u8>,
@@ -63,15 +63,15 @@ fn key(global: &Global, argument: &Option<OsString>) -> Result<Option<Vec<u8>>> 
 }
 
 impl Range {
-    /// Returns the range of the keys that meet all conditions given.
+    /// Returns the range of the keys that meet all of the given conditions.
     fn new(prefix: Option<Vec<u8>>, from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Range {
         let prefix = prefix.unwrap_or_default();
         let ends = [after_prefix(&prefix), to].into_iter().flatten();
         Range { to: ends.min(), from: from.unwrap_or_default().max(prefix) }
     }
 
-    /// Returns whether a table with the internal keys from `smallest` to `largest` may have keys in
-    /// the range.
+    /// Returns whether a table whose internal keys are between `smallest` and `largest` may have
+    /// keys in the range.
     pub fn overlaps(&self, order: &dyn Comparator, smallest: &[u8], largest: &[u8]) -> bool {
         let begins = self.from.is_empty() || order.compare(user_key(largest), &self.from).is_ge();
         let ends = |to| order.compare(user_key(smallest), to).is_lt();
@@ -84,7 +84,8 @@ impl Range {
         begins && self.to.as_deref().is_none_or(|to| order.compare(key, to).is_lt())
     }
 
-    /// Splits off and returns the part before `cut` or, with `at_end`, the part from `cut` on.
+    /// Splits the range at `cut`. If `at_end` is false, returns the part before `cut`; otherwise,
+    /// returns the part from `cut` on. The other part remains.
     pub fn split_off(&mut self, cut: Vec<u8>, at_end: bool) -> Range {
         match at_end {
             false => {
@@ -95,15 +96,15 @@ impl Range {
         }
     }
 
-    /// Returns the bounds, for the library.
+    /// Returns the bounds in the form that the library takes.
     pub fn bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let from = if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(self.from) };
         (from, self.to.map_or(Bound::Unbounded, Bound::Excluded))
     }
 }
 
-/// Returns the smallest key that is greater than every key with the prefix `prefix`, if there is
-/// one.
+/// Returns the smallest key that is greater than all keys with the prefix `prefix`, or `None` if
+/// there is no such key.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

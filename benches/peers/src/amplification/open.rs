@@ -1,4 +1,4 @@
-//! Opening the database of a case, with its engine's counters.
+//! Opens the database of a case, and enables the counters of its engine.
 
 use std::path::Path;
 

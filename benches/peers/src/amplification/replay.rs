@@ -1,5 +1,5 @@
-//! Traced gets that minikv makes in the files of a closed database. minikv reads LevelDB's files,
-//! so LevelDB's levels and filters are measured in this way, too.
+//! Traces gets by minikv in the files of a closed database. minikv can read LevelDB's files, so the
+//! levels and filters of LevelDB are also measured in this way.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use super::{Blocks, Level};
 /// Number of even numbers that fit in a key of 16 digits.
 const EVEN_NUMBERS: u64 = 5_000_000_000_000_000;
 
-/// The keys of a database: some even numbers, chosen at random. LevelDB's hash does not spread
-/// consecutive numbers.
+/// The keys of a database: even numbers chosen at random. Consecutive numbers are not used, because
+/// LevelDB's hash function does not spread them.
 #[derive(Clone, Copy)]
 pub struct Keys(Shuffle);
 
@@ -21,7 +21,7 @@ impl Keys {
         Keys(Shuffle::new(EVEN_NUMBERS, seed))
     }
 
-    /// Returns the number of the key of an entry.
+    /// Returns the number in the key of an entry.
     pub fn at(&self, entry: u64) -> u64 {
         2 * self.0.at(entry)
     }
@@ -32,21 +32,22 @@ pub struct Lookups {
     pub keys: Keys,
     /// Number of entries in the database.
     pub entries: u64,
-    /// Number of absent keys to look up, and number of present keys to look up.
+    /// Number of absent keys to look up. The same number of present keys is looked up.
     pub count: u64,
 }
 
 impl Lookups {
-    /// Returns the numbers of present or of absent keys. The number of an absent key is one more
-    /// than the number of a present key.
+    /// Returns the numbers in the keys to look up, which are all present or all absent. The number
+    /// in an absent key is one more than the number in a present key.
     pub fn numbers(&self, is_present: bool) -> impl Iterator<Item = u64> {
         let (keys, entries, absent) = (self.keys, self.entries, u64::from(!is_present));
         (0..self.count).map(move |n| keys.at(mix(!n) % entries) + absent)
     }
 }
 
-/// Looks keys up in the database in `dir`, and adds the data blocks searched at each level to
-/// `levels`, which must be the levels of the database. Returns the sums over all levels.
+/// Looks keys up in the database in `dir`, and stores the number of data blocks searched at each
+/// level in `levels`, which must describe the levels of the database. Returns the totals over all
+/// levels.
 pub fn replay(
     dir: &Path,
     options: Options,

@@ -49,11 +49,12 @@ impl Counted for Counts {
         let Counts { store, dir } = *self;
         let tickers = [Ticker::FlushWriteBytes, Ticker::CompactWriteBytes];
         let counted: u64 = tickers.map(|ticker| store.ticker(ticker)).iter().sum();
-        // The last events reach the file when the database is closed.
+        // RocksDB writes the last events to the file when the database is closed.
         drop(store);
         let written = told::rocksdb_written(&std::fs::read_to_string(dir.join("LOG"))?)?;
         let logged: u64 = written.values().sum();
-        // The tickers count all writes of flushes and compactions, the events count only tables.
+        // The tickers count all writes of flushes and compactions, but the events count only
+        // tables.
         if logged > counted || counted - logged > counted / 1000 {
             return Err(format!("RocksDB counted {counted} bytes, but logged {logged}").into());
         }

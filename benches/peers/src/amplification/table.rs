@@ -1,4 +1,4 @@
-//! The results as tables in Markdown, and as JSON.
+//! Formats the results as tables in Markdown and as JSON.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::report::machine;
 
 const MIB: f64 = 1048576.0;
 
-/// The sources of the figures.
+/// Notes below the tables, which name the source of each figure.
 const SOURCES: &str = "
 - Written per byte put: /proc/self/io of the engine's process, from the first put until background \
 work has settled. Memtables are not flushed at the end.
@@ -24,10 +24,10 @@ LevelDB: such traces, of gets by minikv in LevelDB's directory. RocksDB: its tic
 blocks in the block cache, hit and missed. fjall: its metrics, if built with `--features metrics`.
 ";
 
-/// The cell of a figure that no counter reports.
+/// Table cell for a figure that no counter reports.
 const UNTOLD: &str = "–";
 
-/// Returns both tables, below a description of the run.
+/// Returns a description of the run, followed by the table of engines and the table of levels.
 pub fn markdown(plan: &Plan, results: &[(Case, Measured)]) -> String {
     let lookups = results.first().map_or(0, |(_, measured)| measured.lookups);
     let mut text = format!(
@@ -83,7 +83,8 @@ fn told(value: Option<String>) -> String {
     value.unwrap_or_else(|| UNTOLD.to_string())
 }
 
-/// Returns the cells for blocks per get, of absent and of present keys.
+/// Returns two table cells: the blocks per get of an absent key, and the blocks per get of a
+/// present key.
 fn reads(measured: &Measured, blocks: Option<super::Blocks>) -> [String; 2] {
     let per_get = |blocks: u64| format!("{:.3}", measured.per_get(blocks));
     [told(blocks.map(|b| per_get(b.absent))), told(blocks.map(|b| per_get(b.present)))]
@@ -115,7 +116,7 @@ fn of_level(measured: &Measured, level: &Level) -> Vec<String> {
     [&cells[..], &reads(measured, level.blocks)].concat()
 }
 
-/// Returns the counts, and their ratios per byte and per get.
+/// Returns the counts of all cases, with their ratios per byte and per get.
 pub fn json(results: &[(Case, Measured)]) -> Value {
     let cases = results.iter().map(|(case, measured)| {
         let own = measured.own_written_bytes();

@@ -1,5 +1,5 @@
-//! The texts in which LevelDB and RocksDB report the contents of their levels and the bytes
-//! written.
+//! Parses the texts in which LevelDB and RocksDB report the contents of their levels and the number
+//! of bytes written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use minikv_workloads::Result;
 
 use super::Level;
 
-/// Number of tables and their size in bytes, by level.
+/// Number of tables and their total size in bytes, by level.
 pub type Tables = BTreeMap<usize, (u64, u64)>;
 
 /// Number of bytes of tables written, by level.
@@ -15,8 +15,9 @@ pub type Written = BTreeMap<usize, u64>;
 
 const MIB: u64 = 1 << 20;
 
-/// Reads LevelDB's property `leveldb.sstables`: after a line `--- level 0 ---`, a line
-/// `7:1234['a' @ 1 : 1 .. 'b' @ 2 : 1]` for each table, with its number and its size.
+/// Parses LevelDB's property `leveldb.sstables`. A line such as `--- level 0 ---` precedes the
+/// tables of a level. Each table has a line such as `7:1234['a' @ 1 : 1 .. 'b' @ 2 : 1]`, which
+/// begins with the number and the size of the table.
 pub fn leveldb_tables(text: &str) -> Result<Tables> {
     let mut tables = Tables::new();
     let mut level = None;
@@ -36,9 +37,9 @@ pub fn leveldb_tables(text: &str) -> Result<Tables> {
     Ok(tables)
 }
 
-/// Reads LevelDB's property `leveldb.stats`. The line of a level has the level's number, the number
-/// and size of its tables, and the seconds, MiB read and MiB written of the compactions into the
-/// level, flushes included. Sizes are rounded to whole MiB.
+/// Parses LevelDB's property `leveldb.stats`. The line of a level has the level's number, the
+/// number and size of its tables, and three figures of the compactions into the level, which
+/// include flushes: seconds, MiB read, and MiB written. Sizes are rounded to whole MiB.
 pub fn leveldb_written(text: &str) -> Result<Written> {
     let rule = text.lines().position(|line| line.starts_with("---")).ok_or("no statistics")?;
     let mut written = Written::new();
@@ -52,8 +53,8 @@ pub fn leveldb_written(text: &str) -> Result<Written> {
     Ok(written)
 }
 
-/// Reads the events in RocksDB's `LOG`. A compaction reports its level and the size of its tables
-/// when it has finished. Other jobs that create tables are flushes.
+/// Parses the events in RocksDB's `LOG`. When a compaction finishes, its event has the output level
+/// and the total size of the output tables. All other jobs that create tables are flushes.
 #[cfg(any(feature = "rocksdb", test))]
 pub fn rocksdb_written(text: &str) -> Result<Written> {
     let mut written = Written::new();
@@ -81,7 +82,7 @@ pub fn rocksdb_written(text: &str) -> Result<Written> {
     Ok(written)
 }
 
-/// Joins the contents of the levels with the bytes written to them.
+/// Combines the contents of each level with the number of bytes written to it.
 pub fn joined(tables: &Tables, written: &Written) -> Vec<Level> {
     let levels: BTreeSet<usize> = tables.keys().chain(written.keys()).copied().collect();
     let level = |level: usize| {

@@ -1,6 +1,6 @@
-//! Checks that draws follow the requested distributions, with Kolmogorov-Smirnov's and chi-square's
-//! tests and fixed seeds. The right parameters pass each bound with a margin, and parameters that
-//! are off by a few percent fail it.
+//! Checks that draws follow the requested distributions, with Kolmogorov-Smirnov and chi-square
+//! tests and fixed seeds. With the correct parameters, each statistic stays well below its bound.
+//! With parameters that are off by a few percent, the statistic exceeds the bound.
 
 use super::*;
 
@@ -18,8 +18,8 @@ fn mixgraph() -> Mixgraph {
 
 /// Returns the Kolmogorov-Smirnov statistic: the largest difference between the distribution of
 /// `draws` and `expected`, times the square root of the number of draws. `expected(x)` is the
-/// probability of a number of at most `x`. With the true distribution, the statistic exceeds 1.63
-/// in one of a hundred cases.
+/// probability that a draw is at most `x`. If the distributions are the same, the statistic exceeds
+/// 1.63 in one of a hundred cases.
 fn kolmogorov_smirnov(draws: &[u64], expected: impl Fn(u64) -> f64) -> f64 {
     let mut draws = draws.to_vec();
     draws.sort_unstable();
@@ -52,11 +52,12 @@ fn pareto(k: f64, sigma: f64) -> impl Fn(u64) -> f64 {
     move |x| 1.0 - (1.0 + k * x as f64 / sigma).powf(-1.0 / k)
 }
 
-/// Returns the distribution of a number that is reduced modulo `max` if it is greater.
+/// Returns the distribution of a number drawn from `of` and then, if it is greater than `max`,
+/// reduced modulo `max`.
 fn folded(of: impl Fn(u64) -> f64, max: u64) -> impl Fn(u64) -> f64 {
     move |x| {
         let over = (1..2000).map(|i| of(i * max + x.min(max - 1)) - of(i * max - 1));
-        // `max` itself is not reduced to zero; only greater numbers are reduced.
+        // `max` itself is not reduced to zero.
         let exact = of(max) - of(max - 1);
         of(x) + over.sum::<f64>() - if x < max { exact } else { 0.0 }
     }
@@ -95,7 +96,8 @@ fn scan_lengths_are_pareto_distributed() {
         })
         .collect();
     let off = kolmogorov_smirnov(&lengths, folded(pareto(2.517, 14.236), 10_000));
-    // The bound is wide, because `folded` leaves out the few scans far beyond the limit.
+    // The bound is loose, because `folded` ignores the few draws that exceed 2000 times the
+    // maximum.
     assert!(off < 3.5, "{off}");
     for (k, sigma) in [(2.7, 14.236), (2.517, 15.5)] {
         let off = kolmogorov_smirnov(&lengths, folded(pareto(k, sigma), 10_000));
@@ -141,7 +143,8 @@ fn key_ranges_have_the_weights_of_the_two_exponentials() {
         (1..=30).map(f64::from).map(|x| a * (b * x).exp() + c * (d * x).exp()).collect()
     };
     let right = mixgraph().ranges;
-    // Sorting may swap ranges of nearly equal weight, which makes the counts fit slightly better.
+    // Sorting may swap key ranges of nearly equal weight, so the counts fit slightly better than in
+    // a random order.
     let off = chi_square(&counts, &weights(right));
     assert!(off < 3.0, "{off}");
     for wrong in [
@@ -155,7 +158,7 @@ fn key_ranges_have_the_weights_of_the_two_exponentials() {
     }
 }
 
-/// Returns the numbers of gets of present keys, of gets of absent keys, of puts and of scans.
+/// Returns four counts: gets of present keys, gets of absent keys, puts, and scans.
 fn kinds(requests: &[Request]) -> [u64; 4] {
     let mut counts = [0; 4];
     for request in requests {
@@ -183,7 +186,7 @@ fn kinds_of_requests_have_their_shares() {
     assert!(chi_square(&[found, missed, puts], &[0.8 * 0.31, 0.8 * 0.69, 0.2]) > 5.0);
 }
 
-/// Returns the chi-square statistic of the independence of two numbers.
+/// Returns the chi-square statistic for the independence of two numbers.
 fn dependence(pairs: &[(usize, usize)], sizes: (usize, usize)) -> f64 {
     let mut counts = vec![0; sizes.0 * sizes.1];
     let (mut first, mut second) = (vec![0.0; sizes.0], vec![0.0; sizes.1]);
@@ -196,8 +199,8 @@ fn dependence(pairs: &[(usize, usize)], sizes: (usize, usize)) -> f64 {
     chi_square(&counts, &weights)
 }
 
-/// Checks that components are independent. In db_bench, the range of a key and the length of its
-/// value follow from one random number.
+/// Checks that the components of a request are independent. In db_bench, the same random number
+/// determines the key range and the length of the value.
 #[test]
 fn components_do_not_depend_on_each_other() {
     let range = |number: u64| (number / (ENTRIES / 30)) as usize;
@@ -216,12 +219,12 @@ fn components_do_not_depend_on_each_other() {
     let length_and_range: Vec<_> = length_and_range.collect();
     let off = dependence(&length_and_range, (4, 30));
     assert!(off < 3.0, "length and range: {off}");
-    // A length that is determined by the range is detected.
+    // Checks that a length determined by the key range would be detected.
     let tied: Vec<_> = length_and_range.iter().map(|&(_, range)| (range % 4, range)).collect();
     assert!(dependence(&tied, (4, 30)) > 100.0);
 }
 
-/// Checks that popular keys are not adjacent, and that every range has popular keys of its own.
+/// Checks that popular keys are not adjacent, and that every key range has its own popular keys.
 #[test]
 fn popular_keys_are_spread_over_their_range_and_over_all_ranges() {
     let alone = Profile::Mixgraph(Mixgraph { range_count: 1, ..mixgraph() });
@@ -254,7 +257,8 @@ fn keys_of_a_cache_are_zipf_distributed() {
     let mut counts = vec![0u64; 1000];
     (0..DRAWS).for_each(|_| counts[requests.next_number() as usize] += 1);
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    // Two ranks may meet in one key, so only the share of the first ten ranks is compared.
+    // Two ranks may be mapped to the same key, so only the share of the first ten ranks is
+    // compared.
     let share = |exponent: f64| {
         let weight = |rank: i32| f64::from(rank).powf(-exponent);
         (1..=10).map(weight).sum::<f64>() / (1..=1000).map(weight).sum::<f64>()

@@ -1,4 +1,4 @@
-//! Workloads that need a feature that not every engine has.
+//! Workloads that need features that some engines lack.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,9 +11,9 @@ use crate::store::{Result, Space};
 
 const SHARED_DATABASES: usize = 4;
 const KEYSPACES: usize = 16;
-/// Number of entries that are put before each time that a follower catches up.
+/// Number of entries that are put before the follower catches up.
 const FOLLOWED_PUTS: u64 = 1000;
-/// Minimum and maximum number of times that a follower catches up.
+/// Minimum and maximum number of rounds in which the follower catches up.
 const FOLLOWED_ROUNDS: (u64, u64) = (10, 200);
 
 impl Current {
@@ -36,7 +36,8 @@ impl Current {
 
     pub(super) fn shared(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
         self.stage = Stage::Spent;
-        // Files in the database's directory are removed with the database.
+        // This directory is inside the database's directory, so it is removed with the database
+        // even if an error occurs.
         let home = dir.join("shared");
         std::fs::create_dir(&home)?;
         let dirs: Vec<PathBuf> = (0..SHARED_DATABASES).map(|n| home.join(n.to_string())).collect();
@@ -50,7 +51,7 @@ impl Current {
         Ok(outcome)
     }
 
-    /// Backs up the database, puts a hundredth of the entries, and backs it up again.
+    /// Backs up the database, puts a hundredth of the entries again, and makes a second backup.
     pub(super) fn back_up(&mut self, name: &str, dir: &Path, open: &Opener<'_>) -> Result<Outcome> {
         let generation = self.generations.1 + 1;
         self.generations.1 = generation;
@@ -108,7 +109,7 @@ impl Current {
         Ok(outcome)
     }
 
-    /// Compacts everything with the compaction filter.
+    /// Compacts the whole database with the compaction filter.
     pub(super) fn filter(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
         self.stage = Stage::Spent;
         let start = Instant::now();
@@ -125,7 +126,7 @@ impl Current {
     }
 }
 
-/// Puts all entries into `spaces`, and gets random entries.
+/// Puts all entries into `spaces`, and then gets random entries.
 fn spread(
     name: &str,
     plan: &Plan,

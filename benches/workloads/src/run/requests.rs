@@ -10,7 +10,7 @@ use crate::steps::Done;
 use crate::store::{Direction, Entry, Failure, Result};
 
 impl Current {
-    /// Loads the entries of `profile`, untimed, and then sends its requests.
+    /// Loads the entries of `profile` untimed, and then runs the requests of `profile`.
     pub(super) fn requests(&mut self, name: &str, profile: Profile) -> Result<Outcome> {
         self.stage = Stage::Spent;
         let plan = self.plan;
@@ -52,7 +52,7 @@ impl Current {
         Ok(())
     }
 
-    /// Does what a request asks for, and checks the answer.
+    /// Executes a request, and checks its result.
     fn answer(
         &self,
         profile: &Profile,
@@ -93,7 +93,7 @@ impl Current {
     }
 }
 
-/// Returns the length of the longest value, in bytes.
+/// Returns the maximum length of a value, in bytes.
 fn longest(profile: &Profile) -> usize {
     match profile {
         Profile::Mixgraph(mixgraph) => mixgraph.max_value_bytes as usize,

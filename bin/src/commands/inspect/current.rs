@@ -1,4 +1,4 @@
-//! CURRENT: the name of the MANIFEST in use.
+//! Inspection of CURRENT, which contains the name of the MANIFEST in use.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     if path.file_name().is_none_or(|own| own != CURRENT) {
-        // The file may be a copy outside a database.
+        // The file may be a copy of CURRENT outside of a database.
         return report.line(format!("{name} is not in the same directory"));
     }
     report.damage(minikv::Error::corruption(format!("it names {name}, which does not exist")))

@@ -1,5 +1,5 @@
-//! Detection of the kind of a file: by its content, or by its name if the content does not
-//! determine it.
+//! Detects the kind of a file from its content, or from its name if the content does not determine
+//! the kind.
 
 use std::fs::{File, FileType};
 use std::io::{Read, Seek, SeekFrom};
@@ -17,8 +17,8 @@ use crate::error::{CliError, Result};
 /// Maximum length of CURRENT, in bytes. A longer file cannot be a CURRENT.
 const MAX_CURRENT_BYTES: u64 = 4096;
 
-/// Maximum number of records, or damaged places, to read before the file's name decides its kind. A
-/// higher number takes longer for damaged files.
+/// Maximum number of records or damaged places to read. After these, the file's name determines its
+/// kind. A higher number takes longer for damaged files.
 const MAX_RECORDS: usize = 16;
 
 /// The kind of a file.
@@ -31,11 +31,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of the file at `path`, or `None` if neither its content nor its name
-    /// determines it.
+    /// Returns the kind of the file at `path`, or `None` if neither the content nor the name of the
+    /// file determines its kind.
     pub fn of(path: &Path) -> Result<Option<Kind>> {
         let failed = |error| CliError::io("read", path, error);
-        // The kind is checked before opening, because opening a FIFO waits for a writer.
+        // The kind is checked before the file is opened, because opening a FIFO would wait for a
+        // writer.
         let is_special = |kind: FileType| !kind.is_file() && !kind.is_dir();
         let before = std::fs::metadata(path).map_err(|error| CliError::io("open", path, error))?;
         if is_special(before.file_type()) {
@@ -66,8 +67,8 @@ impl Kind {
     }
 }
 
-/// Returns the kind of a file of records: the records of a MANIFEST are version edits, and the
-/// records of a log are batches. Returns `None` if no record determines the kind.
+/// Returns the kind of a file that consists of records. The records of a MANIFEST are version
+/// edits, and the records of a log are batches. Returns `None` if no record determines the kind.
 fn by_records(path: &Path) -> Result<Option<Kind>> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let mut reader = LogReader::new(file, path)?;
@@ -84,7 +85,7 @@ fn by_records(path: &Path) -> Result<Option<Kind>> {
     Ok(None)
 }
 
-/// Returns whether `record` is an edit with fields that no batch can have.
+/// Returns whether `record` is a version edit with fields that a batch cannot have.
 fn is_edit(record: &[u8]) -> bool {
     VersionEdit::decode(record).is_ok_and(|edit| {
         edit.comparator.is_some_and(|name| !name.is_empty()) || edit.next_file_number.is_some()
@@ -104,7 +105,7 @@ fn by_name(path: &Path) -> Option<Kind> {
         Some(FileName::Current) => return Some(Kind::Current),
         _ => {}
     }
-    // A copy may have a name such as `broken.ldb` or `000005.log.bak`.
+    // The file may be a copy with a name such as `broken.ldb` or `000005.log.bak`.
     match name {
         _ if name.contains(".ldb") || name.contains(".sst") => Some(Kind::Table),
         _ if name.contains(".log") => Some(Kind::Log),

@@ -1,4 +1,4 @@
-//! Inspection of a write-ahead log: its batches, and its end.
+//! Inspection of a write-ahead log: its batches, and the state of its end.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::report::json_bytes;
 use crate::commands::{count, thousands};
 use crate::error::{CliError, Result};
 
-/// Totals over the batches.
+/// Totals over all batches.
 #[derive(Default)]
 struct Totals {
     batches: u64,
@@ -25,8 +25,8 @@ struct Totals {
 }
 
 impl Totals {
-    /// Returns the range of sequence numbers of the operations as text; if there are no operations,
-    /// the next sequence number.
+    /// Returns a text with the range of the operations' sequence numbers. If there are batches but
+    /// no operations, the text has the next sequence number instead.
     fn sequences(&self) -> String {
         let first = self.first_seq.unwrap_or(0);
         match self.puts + self.deletes {
@@ -67,7 +67,8 @@ fn open(path: &Path) -> Result<(LogReader, u64)> {
     Ok((LogReader::new(file, path)?, bytes))
 }
 
-/// Visits the records of a log or MANIFEST, skipping damage, and reports how the file ends.
+/// Visits the records of a log or MANIFEST, skips and reports damage, and reports how the file
+/// ends.
 pub fn each_record(
     path: &Path,
     report: &mut Report,
@@ -79,8 +80,8 @@ pub fn each_record(
         match reader.next() {
             Ok(None) => break,
             Ok(Some(record)) => {
-                // The record borrows the reader, so it is copied before the reader is asked for the
-                // record's offset.
+                // The record borrows the reader, so it must be copied before `record_offset` is
+                // called.
                 let record = record.to_vec();
                 visit(reader.record_offset(), &record, report)?;
             }

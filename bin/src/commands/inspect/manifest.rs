@@ -1,4 +1,4 @@
-//! Inspection of a MANIFEST: its version edits, and the resulting version.
+//! Inspection of a MANIFEST: its version edits, and the version that results from them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::report::json_internal_key;
 use crate::commands::{count, size, thousands};
 use crate::error::Result;
 
-/// Sizes of tables in bytes, by level and number.
+/// Sizes of tables in bytes, by level and table number.
 type Live = BTreeMap<(usize, u64), u64>;
 
 pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
@@ -109,7 +109,7 @@ fn json_edit(offset: u64, edit: &VersionEdit) -> Value {
     })
 }
 
-/// Reports the tables of the resulting version, by level.
+/// Reports the tables of the resulting version, grouped by level.
 fn summary(live: &Live, report: &mut Report) -> Result<()> {
     report.line(format!("Resulting tables: {}", count(live.len() as u64, "table", "tables")))?;
     let mut levels: BTreeMap<usize, (u64, u64)> = BTreeMap::new();

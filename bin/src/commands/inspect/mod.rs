@@ -22,8 +22,8 @@ use crate::output::{
 ///
 /// FILE is a table, a log, a MANIFEST or CURRENT, under any name: its kind is detected from its
 /// content, and from its name (.ldb, .sst, .log, MANIFEST, CURRENT) only if it is damaged or empty.
-/// Prints everything readable, and damage with its offset; then the exit code is 4. A torn record
-/// at the end of a log is not damage.
+/// Prints everything that is readable, and the offset of any damage. If there is damage, the exit
+/// code is 4. A torn record at the end of a log is not damage.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Files to inspect

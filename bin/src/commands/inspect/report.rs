@@ -1,4 +1,5 @@
-//! Output of an inspection: lines of text at once, or one JSON document at the end.
+//! Output of an inspection: lines of text, which are printed at once, or a JSON document, which is
+//! printed at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +13,11 @@ use crate::output::Stdout;
 
 const SHOWN_KEY_CHARS: usize = 40;
 
-/// Collects the facts about a file.
+/// Collects information about an inspected file.
 pub struct Report {
     path: PathBuf,
     stdout: Stdout,
-    /// The JSON document; `None` if the output is text.
+    /// The JSON document, or `None` if the output is text.
     document: Option<Map<String, Value>>,
     format: Format,
     entries: bool,
@@ -56,14 +57,15 @@ impl Report {
         }
     }
 
-    /// Appends to a list of the JSON document, if the output is JSON.
+    /// Appends a value to a list in the JSON document, if the output is JSON.
     pub fn push(&mut self, list: &str, value: Value) {
         let Some(document) = &mut self.document else { return };
         let list = document.entry(list).or_insert_with(|| json!([]));
         list.as_array_mut().expect("names of lists and fields differ").push(value);
     }
 
-    /// Reports damage. Returns an error of any other kind, which ends the inspection.
+    /// Reports damage or an unsupported feature. Returns any other error, which ends the
+    /// inspection.
     pub fn damage(&mut self, error: minikv::Error) -> Result<()> {
         let (offset, what) = match &error {
             minikv::Error::Corruption(c) => {
@@ -83,7 +85,7 @@ impl Report {
         Ok(())
     }
 
-    /// Formats a key as part of a line of text, shortened if it is long.
+    /// Formats a key for a line of text, and shortens it if it is long.
     pub fn show_key(&self, key: &[u8]) -> String {
         let text = self.format.show(key);
         match text.char_indices().nth(SHOWN_KEY_CHARS) {
@@ -92,7 +94,7 @@ impl Report {
         }
     }
 
-    /// Formats an internal key as part of a line of text: key, sequence number, kind.
+    /// Formats an internal key for a line of text: key, sequence number, kind.
     pub fn show_internal_key(&self, key: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => format!("{} @{} {}", self.show_key(key.user_key), key.seq, kind(&key)),
@@ -100,7 +102,7 @@ impl Report {
         }
     }
 
-    /// Formats an entry as part of a line of text: sequence number, kind, key, value.
+    /// Formats an entry for a line of text: sequence number, kind, key, value.
     pub fn show_entry(&self, key: &[u8], value: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => {
@@ -111,12 +113,12 @@ impl Report {
         }
     }
 
-    /// Formats a whole key or value as part of a line of text.
+    /// Formats a key or a value for a line of text, without shortening it.
     pub fn show_whole(&self, bytes: &[u8]) -> String {
         self.format.show(bytes)
     }
 
-    /// Ends the output. Returns the first damage as an error.
+    /// Finishes the output. If there was damage, returns the first damage as an error.
     pub fn finish(mut self) -> Result<()> {
         if let Some(document) = &mut self.document {
             document.insert("file".to_string(), json!(self.path.display().to_string()));
@@ -126,7 +128,7 @@ impl Report {
         }
         self.stdout.finish()?;
         let places = self.damage.len();
-        // Damage takes precedence over features that this build does not know.
+        // Damage takes precedence over features that this build does not support.
         let at = self.damage.iter().position(minikv::Error::is_corruption).unwrap_or(0);
         if places == 0 {
             return Ok(());

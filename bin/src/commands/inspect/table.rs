@@ -15,7 +15,7 @@ use crate::commands::{count, size, thousands};
 use crate::error::Result;
 use crate::table_file::open_table;
 
-/// Totals over the data blocks.
+/// Totals over all data blocks.
 #[derive(Default)]
 struct Totals {
     blocks: u64,
@@ -39,7 +39,7 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     summary(&table, &totals, report)
 }
 
-/// Reports the parts of the file other than data blocks.
+/// Reports all parts of the file except the data blocks.
 fn frame(table: &Table, report: &mut Report) -> Result<()> {
     let footer = table.footer();
     report.set("bytes", json!(table.file_bytes()));
@@ -128,7 +128,7 @@ fn data_block(
     contents.damage.map_or(Ok(()), |error| report.damage(error))
 }
 
-/// The entries of a data block, up to the first damage in it.
+/// The entries of a data block, up to the first damage in the block.
 struct Contents {
     compression: &'static str,
     raw_bytes: usize,
@@ -202,8 +202,8 @@ fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
         return report.line("filter: none");
     };
     let bits_per_entry = filter.bytes as f64 * 8.0 / totals.entries.max(1) as f64;
-    // A filter block also has an offset for every 2 KiB of data. With large values, these offsets
-    // make up most of the block.
+    // A filter block also stores an offset for every 2 KiB of data. If values are large, these
+    // offsets make up most of the filter block.
     let bits_per_entry = match bits_per_entry < 100.0 {
         true => format!("{bits_per_entry:.1}"),
         false => thousands(bits_per_entry.round() as u64),

@@ -1,4 +1,4 @@
-//! `readamp --advise`: recommends filters for the given lookups on the given data.
+//! `readamp --advise`: recommends filters for the given data and lookups.
 
 use minikv::FilterLayout;
 use minikv::advice::LevelAdvice;
@@ -20,16 +20,17 @@ use super::{size, thousands};
 use crate::error::Result;
 use crate::output::Table;
 
-/// Returns the configurations to try by default.
+/// Returns the configurations that are compared by default.
 pub fn default_filters() -> Vec<Filters> {
     let block = [4, 6, 8, 10, 12, 16].map(Filters::Block);
     let table = [4, 6, 8, 10, 12, 16].map(Filters::Table);
     [Filters::None].into_iter().chain(block).chain(table).collect()
 }
 
-/// Divides the memory of the advised filters among levels, and replays the lookups with the
-/// divisions. If no filters are advised, divides the memory of block filters with 10 bits per key.
-/// Returns `None` if there are no tables, or if every configuration has filters.
+/// Divides the memory of the advised filters among the levels in several ways, and replays the
+/// lookups with each division. If the advice is to use no filters, divides the memory of block
+/// filters with 10 bits per key. Returns `None` if there are no tables, or if the report has no
+/// configuration without filters.
 pub fn by_level(
     report: &Report,
     source: &Source,
@@ -52,11 +53,11 @@ pub fn by_level(
     Ok(Some(divisions.measured(levels, lookups.len() as u64, false_blocks)))
 }
 
-/// A report with advice.
+/// A report, and the advice derived from it.
 pub struct Advised<'a> {
     report: &'a Report,
     without: &'a Measured,
-    /// The configurations that have filters, in the order of the advice's savings.
+    /// The configurations with filters, in the same order as the savings in `advice`.
     with: Vec<&'a Measured>,
     advice: Advice,
     /// Whether the lookups were given by the user.
@@ -64,7 +65,8 @@ pub struct Advised<'a> {
 }
 
 impl<'a> Advised<'a> {
-    /// Judges a report. Returns `None` if every configuration of the report has filters.
+    /// Derives advice from a report. Returns `None` if every configuration in the report has
+    /// filters.
     pub fn of(report: &'a Report, own_lookups: bool) -> Option<Advised<'a>> {
         let without = report.measured.iter().find(|m| m.filters == Filters::None)?;
         let with: Vec<_> = report.measured.iter().filter(|m| m.filters.bits().is_some()).collect();
@@ -124,7 +126,7 @@ impl<'a> Advised<'a> {
         table
     }
 
-    /// Returns the advice, how certain it is, and remarks.
+    /// Returns the lines of the advice: the recommendation, its certainty, and remarks.
     pub fn verdict(&self) -> Vec<String> {
         let mut remarks = vec![self.recommendation(), self.sureness()];
         let warm = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file;
@@ -247,7 +249,7 @@ struct Row {
     time_mean_ns: f64,
 }
 
-/// Formats a number with three decimals, and zero without a sign.
+/// Formats a number with three decimals. A negative number that rounds to zero has no sign.
 fn signed(n: f64) -> String {
     format!("{:.3}", (n * 1000.0).round() / 1000.0 + 0.0)
 }

@@ -5,18 +5,18 @@ use std::fmt::Write;
 /// Height of a row of bars or dots, in pixels.
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
-/// Height of a line of text, and of each span in a row of several spans, in pixels.
+/// Height in pixels of a line of text. Each span in a row of several spans has the same height.
 const TEXT: f64 = 15.0;
 const AXIS: f64 = 36.0;
 /// Space for a label of a horizontal axis, in pixels.
 const TICK: f64 = 34.0;
 
-/// The width of a chart and of its margins, in pixels.
+/// Width of a chart and of its margins, in pixels.
 pub struct Frame {
     width: f64,
     /// Space for the names of rows.
     left: f64,
-    /// Space for figures after the longest row.
+    /// Space for the figures to the right of the longest row.
     right: f64,
 }
 
@@ -31,7 +31,8 @@ impl Frame {
         self.width - self.left - self.right
     }
 
-    /// Draws vertical lines at the `ticks` of a horizontal axis, with their labels and the unit.
+    /// Draws vertical lines and labels at the `ticks` of a horizontal axis, and the name of the
+    /// unit.
     fn axis(&self, out: &mut String, height: f64, unit: &str, ticks: &[(f64, String)]) {
         for (x, label) in ticks {
             line(out, "grid", (*x, 0.0), (*x, height));
@@ -92,7 +93,8 @@ impl Bar {
     }
 }
 
-/// Returns a chart of horizontal bars, each followed by its sum, on a scale from 0 to `most`.
+/// Returns a chart of horizontal bars on a scale from 0 to `most`. The sum of each bar's parts
+/// follows the bar.
 pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> String {
     let ticks = ticks(most);
     let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
@@ -133,7 +135,7 @@ pub struct Span {
     pub tooltip: String,
 }
 
-/// Returns a chart of spans on a logarithmic scale, each followed by its two figures.
+/// Returns a chart of spans on a logarithmic scale. The two figures of each span follow the span.
 pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     let all = || rows.iter().flat_map(|row| &row.spans);
     let least = all().map(|span| span.from).fold(f64::INFINITY, f64::min);
@@ -174,7 +176,7 @@ fn row_height(spans: usize) -> f64 {
     ROW.max(spans as f64 * TEXT + 8.0)
 }
 
-/// A row with a measured rate and its interval.
+/// A measured rate and its confidence interval, shown in one row.
 pub struct Measured {
     pub name: String,
     pub class: &'static str,
@@ -186,8 +188,8 @@ pub struct Measured {
     pub tooltip: String,
 }
 
-/// Returns a chart of rates in percent, one per row: a dot with its interval, and a stroke at the
-/// prediction.
+/// Returns a chart with a rate in percent in each row: a dot at the measured rate, a line for the
+/// interval, and a stroke at the predicted rate.
 pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> String {
     let most = rows.iter().map(|row| row.high.max(row.predicted)).fold(0.0, f64::max);
     let ticks = ticks(most * 100.0);
@@ -215,7 +217,7 @@ pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> S
     frame.svg(title, height + AXIS, &out)
 }
 
-/// A measured point with its interval.
+/// A measured point and its confidence interval.
 pub struct Point {
     pub x: f64,
     pub y: f64,
@@ -237,7 +239,7 @@ pub struct Axes {
     pub upwards: &'static str,
 }
 
-/// Returns a chart of points and curves, with a logarithmic vertical scale for rates.
+/// Returns a chart of points and curves. The vertical scale, for rates, is logarithmic.
 pub fn rates(
     frame: &Frame,
     title: &str,
@@ -289,7 +291,7 @@ pub fn rates(
     frame.svg(title, HEIGHT + AXIS, &out)
 }
 
-/// Returns the smallest rate above 0, and the largest rate.
+/// Returns the smallest rate above 0 and the largest rate of all points and curves.
 fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
     let ys = points.iter().flat_map(|p| [p.low, p.high, p.y]);
     let ys = ys.chain(curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)));
@@ -298,8 +300,8 @@ fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
     (least, ys.iter().copied().fold(least, f64::max))
 }
 
-/// Maximum number of decades with ticks at 1, 2 and 5; with more decades, only powers of ten have
-/// ticks.
+/// Maximum number of decades with ticks at 1, 2 and 5. On a scale with more decades, only powers of
+/// ten have ticks.
 const MOST_DECADES: f64 = 2.4;
 
 /// A logarithmic scale that maps values to a range of coordinates.
@@ -311,7 +313,8 @@ struct Log {
 }
 
 impl Log {
-    /// Creates a scale from a round number below `least` to a round number above `most`.
+    /// Creates a scale that begins at a round number, `least` or lower, and ends a little above
+    /// `most`.
     fn new(least: f64, most: f64, start: f64, end: f64) -> Log {
         let usable = least.is_finite() && least > 0.0 && most >= least;
         let (least, most) = if usable { (least, most) } else { (0.1, 1.0) };
@@ -325,7 +328,7 @@ impl Log {
         self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// Returns ticks at 1, 2 and 5 of each decade or, if there are many decades, at 1 only.
+    /// Returns ticks at 1, 2 and 5 in each decade or, if there are many decades, only at 1.
     fn ticks(&self) -> Vec<f64> {
         let (first, last) = (self.least.log10().floor() as i32, self.most.log10().floor() as i32);
         let (least, most) = (self.least * 0.999, self.most);
@@ -340,7 +343,7 @@ impl Log {
     }
 }
 
-/// Returns evenly spaced round numbers from 0 up to the first number that is at least `most`.
+/// Returns evenly spaced round numbers from 0 to the first one that is at least `most`.
 fn ticks(most: f64) -> Vec<f64> {
     if most.is_nan() || most <= 0.0 {
         return vec![0.0, 1.0];
@@ -349,7 +352,7 @@ fn ticks(most: f64) -> Vec<f64> {
     let fits = |step: &f64| most / (step * decade) <= 6.0;
     let step = [0.2, 0.5, 1.0, 2.0].into_iter().find(fits).unwrap_or(2.0) * decade;
     let last = (most / step).ceil() as u32;
-    // Rounded, because a multiple of 0.2 would be shown as 0.6000000000000001.
+    // The numbers are rounded, because a multiple of 0.2 could be shown as 0.6000000000000001.
     (0..=last).map(|i| (f64::from(i) * step * 1e6).round() / 1e6).collect()
 }
 
@@ -358,7 +361,7 @@ fn round(n: f64) -> f64 {
     (n * 1e9).round() / 1e9
 }
 
-/// Formats a figure with its significant digits only.
+/// Formats a number with its significant digits only.
 fn figures(n: f64) -> String {
     match n {
         n if n >= 100.0 => format!("{n:.0}"),

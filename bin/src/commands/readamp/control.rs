@@ -1,9 +1,10 @@
-//! A control experiment: the same filters with a hash of good quality.
+//! A control experiment: the same filters with a better hash function.
 //!
-//! LevelDB's filters use a 32-bit hash whose last step mixes weakly. Keys that differ only in their
-//! last four bytes can have hashes that differ in few bits, and then filters are wrong more often
-//! than theory predicts. The control shows whether this is the reason for a high rate: it builds
-//! filters of the same size and number of probes, from the same keys, with another hash.
+//! LevelDB's filters use a 32-bit hash function whose last step mixes bits weakly. If keys differ
+//! only in their last four bytes, their hashes may differ in only a few bits, and filters then have
+//! more false positives than theory predicts. The control experiment shows whether a high rate has
+//! this cause: it builds filters of the same size, with the same number of probes and from the same
+//! keys, but with another hash function.
 
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::shadow::{BlockFilters, FilterPlan, Outcome, TableFilters};
@@ -22,8 +23,8 @@ pub struct Control {
     pub rate: Rate,
 }
 
-/// Runs a control experiment for each configuration whose measured rate differs from the
-/// prediction. Returns the rates of these experiments.
+/// Runs a control experiment for each configuration of block filters whose measured rate differs
+/// from the predicted rate. Returns the rates of these experiments.
 pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Result<Vec<Control>> {
     let odd = measured.iter().filter(|m| m.rate.is_some_and(|rate| !rate.agrees()));
     let odd: Vec<_> = odd.map(|m| m.filters).filter(|f| matches!(f, Filters::Block(_))).collect();
@@ -45,8 +46,8 @@ pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Resu
     Ok(odd.into_iter().zip(outcomes).filter_map(control).collect())
 }
 
-/// A bloom filter with LevelDB's size and number of probes, whose probes are independent: each has
-/// its own 64-bit hash.
+/// A Bloom filter with LevelDB's size and number of probes. The probes are independent, because
+/// each probe has its own 64-bit hash.
 #[derive(Clone, Copy, Debug)]
 pub struct Independent {
     bits_per_key: u32,
@@ -129,7 +130,7 @@ impl FilterGenerator for Generator {
     }
 }
 
-/// Returns a 64-bit hash, mixed after every eight bytes.
+/// Returns a 64-bit hash of `key`. The hash is mixed after every eight bytes of the key.
 fn hash64(key: &[u8]) -> u64 {
     let mut hash = mix(key.len() as u64 ^ 0x5851_f42d_4c95_7f2d);
     for chunk in key.chunks(8) {
@@ -140,8 +141,8 @@ fn hash64(key: &[u8]) -> u64 {
     hash
 }
 
-/// Mixes `n` with Murmur's 64-bit finalizer. Adds a constant first, because the finalizer maps 0 to
-/// 0.
+/// Mixes `n` with the 64-bit finalizer of MurmurHash. A constant is added first, because the
+/// finalizer maps 0 to 0.
 fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -156,8 +157,8 @@ mod tests {
     use super::super::rates::wilson;
     use super::*;
 
-    /// Checks that the rate agrees with the textbook's formula for keys that are consecutive
-    /// numbers, which LevelDB's hash spreads badly.
+    /// Checks that the false-positive rate agrees with the textbook formula even for keys that are
+    /// consecutive numbers, which LevelDB's hash function distributes badly.
     #[test]
     fn its_rate_is_the_textbooks() {
         let keys: Vec<_> = (0..20_000u32).map(|i| format!("{i:08}").into_bytes()).collect();

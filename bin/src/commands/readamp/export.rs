@@ -1,4 +1,4 @@
-//! The report as JSON and CSV.
+//! Exports the report as JSON and CSV.
 
 use minikv::LevelTrace;
 use minikv::files::NUM_LEVELS;
@@ -10,7 +10,8 @@ use super::measure::{Class, Measured, Pass, Times};
 use super::rates::Rate;
 use super::report::Report;
 
-/// Returns the counters of a level or of all levels, and sums of some counters. Each has a name.
+/// Returns the names and values of the counters of a level or of all levels, followed by sums of
+/// some counters.
 fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     let all = AllFilters::of(trace);
     let sums = [
@@ -23,7 +24,7 @@ fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     trace.counters().into_iter().chain(sums).collect()
 }
 
-/// The report as JSON.
+/// Serializes the report as JSON.
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let configurations: Vec<_> = self.measured.iter().map(|m| self.configuration(m)).collect();
@@ -69,8 +70,8 @@ impl Report {
         }
     }
 
-    /// Returns CSV. Each combination of configuration, pass and kind of lookup has one line for
-    /// each level, and one line for all levels together.
+    /// Returns the report as CSV. Each combination of configuration, pass and kind of lookup has a
+    /// line for each level and a line for all levels together.
     pub fn csv(&self) -> String {
         let names = counters(&LevelTrace::default()).into_iter().map(|(name, _)| name);
         let names: Vec<_> = names.collect();
@@ -111,7 +112,7 @@ fn csv_line(
     let name = level.map_or("all".to_string(), |level| level.to_string());
     let counts: Vec<_> = counters(trace).into_iter().map(|(_, n)| n.to_string()).collect();
     let counts = counts.join(",");
-    // Memtable hits and times belong to whole gets, not to levels.
+    // Memtable hits and times are counted for whole gets, not for levels.
     let (memtable, times) = match level {
         Some(_) => (String::new(), ",,".to_string()),
         None => {

@@ -13,19 +13,22 @@ const MAX_CONFIGURATIONS: usize = 64;
 /// The filters of one configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Filters {
-    /// The filters that the files have.
+    /// The filters that are in the files.
     AsIs,
-    /// The filters that the files have, but lookups do not use them.
+    /// The filters that are in the files, but lookups do not use them.
     Ignored,
     /// No filters.
     None,
-    /// LevelDB's kind: one filter for each 2 KiB of data blocks, with this many bits per key.
+    /// LevelDB's filters: one filter for each 2 KiB of data blocks, with this number of bits per
+    /// key.
     Block(u32),
-    /// One filter for each table, with this many bits per key.
+    /// One filter for each table, with this number of bits per key.
     Table(u32),
-    /// Both kinds: LevelDB queries the block filters, and minikv the table filter.
+    /// Both kinds of filters. LevelDB queries the block filters, and minikv queries the table
+    /// filter.
     Both(u32),
-    /// Filters of this layout, with a number of bits per key for each level; 0 means no filters.
+    /// Filters with this layout, and the number of bits per key at each level. A level with 0 bits
+    /// has no filters.
     ByLevel(FilterLayout, Bits),
 }
 
@@ -49,7 +52,7 @@ impl Filters {
         }
     }
 
-    /// Parses one part of a list: a configuration, or a range of them.
+    /// Parses one element of a list: a configuration, or a range of configurations.
     fn parse(part: &str) -> Result<Vec<Filters>, String> {
         let (kind, bits) = part.split_once(':').unwrap_or((part, ""));
         match (kind, bits) {
@@ -75,8 +78,8 @@ impl Filters {
         Ok(range_of(part, bits)?.into_iter().map(of).collect())
     }
 
-    /// Parses `14/10/4`: the bits of each level from 0 on. The last number also applies to all
-    /// deeper levels.
+    /// Parses a list such as `14/10/4`: the bits per key at each level, from level 0 on. The last
+    /// number also applies to all deeper levels.
     fn by_level(part: &str, kind: &str, bits: &str) -> Result<Filters, String> {
         let layout = match kind {
             "block" => FilterLayout::Block,
@@ -105,7 +108,7 @@ impl Filters {
         }
     }
 
-    /// Returns the number of bits per key of new filters.
+    /// Returns the number of bits per key of new filters, if it is the same at all levels.
     pub fn bits(&self) -> Option<u32> {
         match *self {
             Filters::Block(bits) | Filters::Table(bits) | Filters::Both(bits) => Some(bits),
@@ -113,7 +116,7 @@ impl Filters {
         }
     }
 
-    /// Returns the name of the kind, without the size.
+    /// Returns the name of the kind of filter, without the bits per key.
     pub fn kind(&self) -> &'static str {
         match self {
             Filters::AsIs => "as-is",
@@ -137,7 +140,7 @@ impl Filters {
         matches!(self, Filters::AsIs | Filters::Ignored)
     }
 
-    /// Returns the plan that gives tables these filters.
+    /// Returns the plan for building these filters in the tables.
     pub fn plan(&self) -> TreePlan {
         let new = |layout, bits| TreePlan::from(FilterPlan::new(layout, bits));
         match *self {
@@ -165,7 +168,7 @@ impl fmt::Display for Filters {
     }
 }
 
-/// Parses `10`, or `4..16` with both ends included.
+/// Parses a number such as `10`, or a range such as `4..16`, which includes both ends.
 fn range_of(part: &str, bits: &str) -> Result<Vec<u32>, String> {
     let number = |text: &str| match text.parse::<u32>() {
         Ok(bits) if (1..=MAX_BITS_PER_KEY).contains(&bits) => Ok(bits),

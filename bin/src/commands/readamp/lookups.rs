@@ -1,4 +1,4 @@
-//! The choice of keys to look up.
+//! Chooses the keys to look up.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use crate::input::Lines;
 use crate::output::Progress;
 use crate::workload::{Data, Rng, near_miss, near_miss_of};
 
-/// Maximum number of a database's keys from which lookups are chosen. They are held in memory, so a
-/// higher number takes more memory.
+/// Maximum size of the sample of a database's keys from which lookups are chosen. The sample is
+/// held in memory, so a larger sample takes more memory.
 const POOL_KEYS: usize = 200_000;
-/// Maximum number of attempts to change a present key into an absent key that lies between the
-/// first and the last key. Raising it helps only if nearly all such changes give present keys.
+/// Maximum number of attempts to change a present key into an absent key between the first and the
+/// last key. More attempts help only if nearly all changed keys are present, too.
 const TRIES: usize = 100;
 
 /// The value of `--lookups`.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// This number of lookups, chosen at random.
+    /// The given number of lookups, chosen at random.
     Number(u64),
-    /// The keys of this file, in order.
+    /// The keys in the given file, in order.
     File(PathBuf),
 }
 
@@ -45,11 +45,11 @@ impl FromStr for Wanted {
 #[derive(Clone, Debug)]
 pub struct Choice {
     pub number: u64,
-    /// Fraction of lookups that are for absent keys.
+    /// Fraction of lookups that ask for absent keys.
     pub absent_ratio: f64,
-    /// Exponent of a Zipf distribution; `None` for a uniform distribution.
+    /// Exponent of a Zipf distribution, or `None` for a uniform distribution.
     pub zipf: Option<f64>,
-    /// Profile whose gets are the lookups, in place of `absent_ratio` and `zipf`.
+    /// Profile whose gets are used as lookups, instead of `absent_ratio` and `zipf`.
     pub like: Option<Profile>,
     pub seed: u64,
 }
@@ -63,12 +63,12 @@ pub struct Lookup {
 
 /// A source of present and absent keys.
 pub trait Keys {
-    /// Returns the number of present keys to choose from.
+    /// Returns the number of present keys that can be chosen.
     fn present_keys(&self) -> u64;
     fn present(&self, i: u64) -> Vec<u8>;
-    /// Returns the absent key number `i`.
+    /// Returns the `i`-th absent key.
     fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>>;
-    /// Returns an absent key near the present key `i`. Every call returns the same key.
+    /// Returns an absent key near the present key `i`. The result is the same for every call.
     fn absent_near(&self, i: u64) -> Result<Vec<u8>>;
 }
 
@@ -103,7 +103,8 @@ pub struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// Reads the whole database, and returns a uniform random sample of its keys.
+    /// Reads the whole database, and returns a random sample of its keys, in which each key is
+    /// equally likely.
     pub fn of(db: &'a ReadOnlyDb, seed: u64) -> Result<Pool<'a>> {
         let mut rng = Rng::new(seed);
         let mut pool = Pool {
@@ -177,12 +178,12 @@ impl Keys for Pool<'_> {
 }
 
 impl Choice {
-    /// Returns lookups of keys of `data`.
+    /// Returns lookups for the keys of `data`.
     pub fn of_data(&self, data: &Data) -> Result<Vec<Lookup>> {
         self.of(data)
     }
 
-    /// Returns lookups of keys of a database.
+    /// Returns lookups for the keys in a sample of a database.
     pub fn of_pool(&self, pool: &Pool<'_>) -> Result<Vec<Lookup>> {
         self.of(pool)
     }
@@ -204,7 +205,7 @@ impl Choice {
         let of_absent = Chooser::new(self.zipf, absent_lookups, !self.seed);
         let mut lookups = Vec::with_capacity(self.number as usize);
         for i in 0..self.number {
-            // Lookups of absent keys are spread evenly among the lookups of present keys.
+            // Distributes the lookups of absent keys evenly among the lookups of present keys.
             let due = |i: u64| ((i as f64) * self.absent_ratio).round() as u64;
             let present = due(i + 1) == due(i);
             let key = match (present, self.zipf) {
@@ -214,14 +215,14 @@ impl Choice {
             };
             lookups.push(Lookup { key, present });
         }
-        // The lookups are shuffled, because alternating between present and absent keys would be an
-        // unrealistic pattern for caches.
+        // The lookups are shuffled, because regular alternation between present and absent keys
+        // would be an unrealistic access pattern for caches.
         rng.shuffle(&mut lookups);
         Ok(lookups)
     }
 }
 
-/// Chooses numbers below `n`, uniformly or by Zipf's law.
+/// Chooses numbers below `n`, either uniformly or with a Zipf distribution.
 struct Chooser {
     n: u64,
     zipf: Option<Zipf>,
@@ -237,20 +238,20 @@ impl Chooser {
     fn next(&self, rng: &mut Rng) -> u64 {
         match &self.zipf {
             None => rng.below(self.n),
-            // The popular keys are spread over all keys.
+            // Scatters the popular keys over all keys.
             Some(zipf) => Rng::new(zipf.rank(rng).wrapping_add(self.offset)).below(self.n),
         }
     }
 }
 
-/// Zipf's law: ranks begin with 1, and rank `i` is drawn with a probability proportional to `1 /
-/// i^exponent`.
+/// A Zipf distribution over ranks, which begin at 1. The probability of rank `i` is proportional to
+/// `1 / i^exponent`.
 struct Zipf {
-    /// For each rank, the sum of the weights up to that rank.
+    /// Cumulative weight of each rank: its own weight and the weights of all lower ranks.
     sums: Vec<f64>,
 }
 
-/// Maximum number of ranks, each of which takes eight bytes. Higher ranks would hardly ever be
+/// Maximum number of ranks. Each rank takes eight bytes, and higher ranks would hardly ever be
 /// drawn.
 const ZIPF_RANKS: u64 = 1 << 20;
 
@@ -272,8 +273,8 @@ impl Zipf {
     }
 }
 
-/// Returns lookups of the keys of a file, one per line: in the format of keys if a format is given,
-/// otherwise as plain bytes.
+/// Returns lookups for the keys in a file, which has one key per line. The keys are in the key
+/// format if one was given; otherwise, they are plain bytes.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
     let mut lines = Lines::open(Some(path))?;
@@ -295,7 +296,7 @@ pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<L
     }
 }
 
-/// Returns, for each lookup, whether it is the first lookup of its key.
+/// Returns a flag for each lookup, which is true for the first lookup of a key.
 pub fn first_times(lookups: &[Lookup]) -> Vec<bool> {
     let mut seen = HashSet::with_capacity(lookups.len());
     lookups.iter().map(|lookup| seen.insert(&lookup.key[..])).collect()
@@ -339,7 +340,7 @@ mod tests {
             let absent = lookups.iter().filter(|lookup| !lookup.present).count();
             assert!((3850..4150).contains(&absent), "{absent}");
             let firsts = first_times(&lookups).into_iter().filter(|first| *first).count();
-            // Uniform lookups of the words would have about 9,700 different keys.
+            // With uniform lookups, the words would give about 9,700 different keys.
             assert!(firsts < 7500, "popular keys repeat: {firsts}");
         }
     }
@@ -354,7 +355,7 @@ mod tests {
         }
         let mut counts: Vec<_> = counts.into_values().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        // The weight of rank 1 among 3000 is 1 / 8.9.
+        // With 3000 ranks, the probability of rank 1 is 1 / 8.9.
         assert!((1000..1300).contains(&counts[0]), "{counts:?}");
         assert!((450..700).contains(&counts[1]), "{counts:?}");
         assert!(counts.len() > 1000);

@@ -1,4 +1,4 @@
-//! Measurement of the lookups: the blocks they read, and the time they take.
+//! Measures the lookups: the blocks that they read, and the time that they take.
 
 use std::time::Instant;
 
@@ -17,29 +17,31 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::output::Progress;
 
-/// Number of times that the lookups are timed. More rounds take longer and give steadier times.
+/// Number of rounds in which the lookups are timed. More rounds take longer and give more stable
+/// times.
 const ROUNDS: usize = 3;
 
-/// Maximum latency that is recorded exactly, in nanoseconds: one hour.
+/// Maximum latency that the histogram records, in nanoseconds: one hour.
 const MAX_NANOS: u64 = 3_600_000_000_000;
 
-/// Resolution of latencies, in significant decimal digits. Each further digit takes about ten times
-/// the memory.
+/// Resolution of latencies, in significant decimal digits. Each additional digit takes about ten
+/// times as much memory.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
 /// The measurements of one configuration.
 pub struct Measured {
     pub filters: Filters,
-    /// Size of the filters in bytes, in the files and, while the tables are open, in memory.
+    /// Size of the filters in bytes. While the tables are open, the filters take the same size in
+    /// memory as in the files.
     pub filter_bytes: u64,
     /// The first pass, which begins with an empty block cache.
     pub cold: Pass,
-    /// The second pass, with the blocks that the cache kept.
+    /// The second pass, which begins with the blocks that are still in the cache.
     pub warm: Pass,
     /// The false-positive rate, if filters were queried for absent keys.
     pub rate: Option<Rate>,
     pub level_rates: Vec<(usize, Rate)>,
-    /// Number of data blocks that each lookup searched in the cold pass.
+    /// Number of data blocks searched by each lookup in the cold pass.
     pub blocks: Vec<u16>,
 }
 
@@ -67,7 +69,7 @@ pub struct Times {
 }
 
 impl Pass {
-    /// Returns both classes together, with the mean of the times but no percentiles.
+    /// Returns the sum of both classes. The times have a mean, but no percentiles.
     pub fn all(&self) -> Class {
         let mut trace = self.present.trace.clone();
         trace.add(&self.absent.trace);
@@ -77,7 +79,7 @@ impl Pass {
         Class { lookups, trace, times: Times { mean, ..Times::default() } }
     }
 
-    /// Returns the classes that have lookups, with their names.
+    /// Returns the classes that have lookups, and their names.
     pub fn classes(&self) -> impl Iterator<Item = (&'static str, &Class)> {
         let classes = [("absent", &self.absent), ("present", &self.present)];
         classes.into_iter().filter(|(_, class)| class.lookups > 0)
@@ -95,14 +97,14 @@ impl Class {
     }
 }
 
-/// The lookups and, for each, whether it is the first lookup of its key.
+/// The lookups, and a flag for each lookup that says whether it is the first lookup of its key.
 pub struct Work<'a> {
     pub lookups: &'a [Lookup],
     pub first_times: &'a [bool],
 }
 
 impl Work<'_> {
-    /// Runs the lookups on every configuration, and returns the measurements.
+    /// Runs the lookups with each configuration, and returns the measurements.
     pub fn measure(&self, source: &Source, candidates: Vec<Candidate>) -> Result<Vec<Measured>> {
         let progress = Progress::steps("counting", candidates.len() as u64);
         let mut measured = Vec::with_capacity(candidates.len());
@@ -111,13 +113,14 @@ impl Work<'_> {
             progress.set(measured.len() as u64);
         }
         drop(progress);
-        // Configurations take turns in each round, so that other work of the machine affects all of
-        // them alike.
+        // Each round runs all configurations, so that other activity on the machine affects them
+        // equally.
         let progress = Progress::steps("timing", (candidates.len() * ROUNDS) as u64);
         let mut clocks: Vec<_> = candidates.iter().map(|_| [Clock::new(), Clock::new()]).collect();
         for round in 0..ROUNDS {
             for (i, candidate) in candidates.iter().enumerate() {
-                // Reads are counted in a separate pass, because tracing takes time.
+                // The timed passes are separate from the passes that count reads, because tracing
+                // takes time.
                 let db = source.open_candidate(candidate)?;
                 let read = ReadOptions::default().use_filter(candidate.filters.asked());
                 let [cold, warm] = &mut clocks[i];

@@ -1,9 +1,9 @@
-//! `readamp --budget`: divides memory among the block cache, filters and indexes.
+//! `readamp --budget`: divides a memory budget among the block cache, filters and indexes.
 //!
-//! The lookups are replayed with filters of several sizes; the memory of each size is divided among
-//! the levels. The block reads then go through a simulated cache, which has the memory of the
-//! budget that filters and indexes do not use. The first half of the lookups only warms the cache
-//! up; the second half is counted.
+//! The lookups are replayed with several filter sizes. For each size, the memory of the filters is
+//! divided among the levels. The block reads then go through a simulated cache, whose size is the
+//! part of the budget that filters and indexes do not use. The first half of the lookups only warms
+//! up the cache; only the second half is counted.
 
 use minikv::FilterLayout;
 use minikv::files::NUM_LEVELS;
@@ -20,39 +20,38 @@ use super::{size, thousands};
 use crate::error::{CliError, Result};
 use crate::output::Table;
 
-/// Filter sizes that are tried, in bits per key. The memory of each size is divided among the
-/// levels.
+/// Filter sizes to try, in bits per key. The memory of each size is divided among the levels.
 const SIZES: [u32; 6] = [2, 4, 6, 8, 10, 14];
 
-/// Memory added to the budget to estimate what more memory would save, in bytes.
+/// Memory added to the budget, in bytes, to estimate the savings of a larger budget.
 const MORE: u64 = 1 << 20;
 
-/// Number of cache sizes on the curve, and the binary logarithm of the ratio of the largest cache
-/// size to the budget.
+/// Number of cache sizes on the curve, and the binary logarithm of the largest cache size divided
+/// by the budget.
 const CURVE: (i32, i32) = (10, 3);
 
-/// Block sizes that are tried, as binary logarithms of their ratios to the block size of the
+/// Block sizes to try, as the binary logarithm of the block size divided by the block size of the
 /// tables.
 const BLOCK_SIZES: [i32; 4] = [-2, -1, 1, 2];
 
-/// The division of a memory budget, and the reads from files that remain with it.
+/// The division of a memory budget, and the remaining reads from files.
 #[derive(Serialize)]
 pub struct Memory {
     budget_bytes: u64,
     index_bytes: u64,
-    /// Number of lookups, of which the second half is counted.
+    /// Number of lookups. Only the second half is counted.
     lookups: u64,
     divisions: Vec<Division>,
-    /// The position of the best division.
+    /// Index of the best division in `divisions`.
     best: usize,
-    /// Reads from files per get that were measured with the best division and the real cache.
+    /// Number of reads from files per get, measured with the best division and the real cache.
     measured: f64,
     next: Next,
     block_sizes: Vec<BlockSize>,
     curve: Vec<Point>,
 }
 
-/// Filters, and a cache that has the memory of the budget that the filters do not use.
+/// Filters, and a cache that uses the part of the budget that filters and indexes do not use.
 #[derive(Serialize)]
 struct Division {
     filters: String,
@@ -67,28 +66,28 @@ struct Division {
     choice: Filters,
 }
 
-/// An estimate of the reads that go to files because the cache does not have the block.
+/// An estimate of the block reads that miss the cache and go to files.
 #[derive(Clone, Copy, Serialize)]
 struct Left {
     file_reads_per_get: f64,
     standard_error: f64,
 }
 
-/// The savings of one more MiB of memory.
+/// Savings from one additional MiB of memory.
 #[derive(Serialize)]
 struct Next {
-    /// Reads from files saved per get if the cache gets the MiB.
+    /// Number of reads from files saved per get if the cache gets the additional MiB.
     to_cache: f64,
-    /// The best filters for a budget with one more MiB, and the reads from files saved per get with
-    /// these filters.
+    /// The best filters for the larger budget. `to_best` is the number of reads from files saved
+    /// per get with these filters.
     best_filters: String,
     to_best: f64,
 }
 
-/// The effect of another block size.
+/// The effect of changing the block size.
 #[derive(Serialize)]
 struct BlockSize {
-    /// Size of a block relative to the current size.
+    /// Block size divided by the current block size.
     factor: f64,
     index_bytes: u64,
     cache_bytes: u64,
@@ -104,18 +103,18 @@ struct Point {
     #[serde(flatten)]
     left: Left,
     miss_ratio: f64,
-    /// Fraction of the blocks that were simulated.
+    /// Fraction of the blocks that the simulation sampled.
     sampled: f64,
 }
 
-/// The lookups that are counted.
+/// The part of the lookups that is counted.
 #[derive(Clone, Copy)]
 struct Counted {
-    /// Number of all lookups.
+    /// Number of lookups, counted or not.
     lookups: u64,
     /// Index of the first lookup that is counted.
     first: usize,
-    /// Number of lookups before `first` that no memtable answers.
+    /// Number of lookups before `first` that are not answered by a memtable.
     from: u32,
 }
 
@@ -147,7 +146,7 @@ impl Counted {
 }
 
 impl Memory {
-    /// Divides `budget` bytes among indexes, filters and the block cache, for these `lookups`.
+    /// Divides `budget` bytes among indexes, filters and the block cache for the given lookups.
     pub fn divide(source: &Source, lookups: &[Lookup], budget: u64) -> Result<Memory> {
         let index_bytes = source.index_bytes()?;
         if budget <= index_bytes {
@@ -180,7 +179,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Returns the effects of other block sizes, given the mean size of a stored block.
+    /// Returns the effects of other block sizes. `block_bytes` is the mean size of a stored block.
     fn block_sizes(&self, block_bytes: f64, counted: Counted) -> Vec<BlockSize> {
         let chosen = &self.divisions[self.best];
         let of = |log: i32| {
@@ -289,8 +288,8 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// Replays the lookups without filters, and with filters of each size that leaves memory for a
-/// cache. Filters and cache together have `bytes` bytes.
+/// Replays the lookups without filters, and with each filter size that leaves memory for a cache.
+/// The filters and the cache share `bytes` bytes.
 fn divisions(
     source: &Source,
     held: &TablesRead,
@@ -304,7 +303,8 @@ fn divisions(
         let of = Choices::of(levels, layout);
         for bits in SIZES {
             let mut divided = of.within(of.bytes(&[bits; NUM_LEVELS]));
-            // Levels deeper than the last level with tables get the same bits as that level.
+            // All levels below the deepest level that has tables get the same number of bits as
+            // that level.
             if let Some(last) = levels.iter().rposition(|level| level.keys > 0) {
                 let bits = divided[last];
                 divided[last..].fill(bits);
@@ -333,8 +333,8 @@ fn divisions(
     Ok(each.map(division).collect())
 }
 
-/// Runs the lookups with the filters and the cache of a division. Returns the number of reads from
-/// files per get.
+/// Runs the lookups with the filters and the cache size of a division. Returns the number of reads
+/// from files per get.
 fn measured(
     source: &Source,
     lookups: &[Lookup],

@@ -1,7 +1,7 @@
-//! `minikv readamp`: measures what filters save.
+//! `minikv readamp`: measures the savings of filters.
 //!
-//! Runs the same lookups on the same tables with different filters. Counts and times the reads, and
-//! compares false-positive rates with theory.
+//! Runs the same lookups on the same tables with different filters, counts and times the reads, and
+//! compares the false-positive rates with theory.
 
 mod advise;
 pub mod chart;
@@ -81,16 +81,18 @@ pub struct Args {
     /// Fraction of lookups that are for absent keys: near misses of present ones
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     absent_ratio: f64,
-    /// Choose keys by Zipf's law with this exponent, so that few are popular [default: uniform]
+    /// Choose keys by Zipf's law with this exponent, so that few keys are popular [default:
+    /// uniform]
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
     #[arg(value_parser = parse_exponent)]
     zipf: Option<f64>,
-    /// Look up keys as a profile of requests does: mixgraph, the model of RocksDB's db_bench, or
-    /// cache; with parameters as in mixgraph:miss=0.3 (share of absent keys) or
-    /// cache:miss=0.5,zipf=1,key=40,value=200. With --entries, its keys and values are generated
+    /// Look up keys as a profile of requests does: mixgraph (the model in RocksDB's db_bench) or
+    /// cache, with parameters as in mixgraph:miss=0.3 (share of absent keys) or
+    /// cache:miss=0.5,zipf=1,key=40,value=200. With --entries, the profile also determines the
+    /// generated keys and values
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["absent_ratio", "zipf"])]
     like: Option<Profile>,
-    /// Also do this many scans with two bounds, which begin at the keys of the lookups or, with
+    /// Also do this many scans with two bounds. The scans begin at the keys of the lookups or, with
     /// --like, as in the profile; a scan from an absent key ends before the next key [default: 0;
     /// with --like, the profile's share]
     #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
@@ -118,8 +120,8 @@ pub struct Args {
     /// Recommend filters for these lookups: what each would save and cost, and how certain that is
     #[arg(long, conflicts_with_all = ["csv", "theory"])]
     advise: bool,
-    /// With --advise, also load the data again with the filters advised by level, and count what
-    /// the same lookups then read
+    /// With --advise, also load the data again with the advised filter size for each level, and
+    /// count what the same lookups then read
     #[arg(long, requires = "advise")]
     rewrite: bool,
     /// Divide this much memory among block cache, filters and indexes for these lookups
@@ -130,7 +132,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf", "like"])]
     #[arg(conflicts_with_all = ["csv", "html"])]
     theory: bool,
-    /// Also write a self-contained page with charts, and with --advise the advice, to this file
+    /// Also write a self-contained page with charts to this file; with --advise, the page includes
+    /// the advice
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -230,7 +233,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     stdout.finish()
 }
 
-/// The database or data to measure.
+/// The database or the data that is measured.
 enum Input {
     Db(PathBuf),
     Data(Data),
@@ -372,7 +375,7 @@ impl Args {
         choice.of(db, lookups, keys)
     }
 
-    /// Returns a description of how the lookups were chosen.
+    /// Returns a text that says how the lookups were chosen.
     fn lookups_named(&self) -> String {
         match &self.lookups {
             Some(Wanted::File(path)) => format!("from {}", path.display()),
@@ -387,19 +390,20 @@ impl Args {
     }
 }
 
-/// Returns `options` changed so that filters are read, even if new tables are to have no filters.
+/// Returns `options` with a filter policy, so that filters are read even if new tables get no
+/// filters.
 fn readable(options: Options) -> Options {
     let default = minikv::BloomFilterPolicy::new(10);
     options.filter_policy(Some(std::sync::Arc::new(default)))
 }
 
-/// Creates a database of `data` without filters. Each configuration adds its own filters later.
+/// Creates a database of `data` without filters. Each configuration adds its filters later.
 fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     let options = Shape { bloom_bits: Some(0), ..shape.clone() }.options()?;
     load_with(shape, options, data, seed, dir)
 }
 
-/// Creates a database of `data` with these options, and with the cache of `shape`.
+/// Creates a database of `data` with the given options. Lookups use the cache size of `shape`.
 fn load_with(
     shape: &Shape,
     options: Options,
@@ -418,8 +422,8 @@ fn load_with(
     Ok(source)
 }
 
-/// Loads `data` and does lookups, half of present keys and half of absent keys, without filters and
-/// with the filters of `shape`. Returns the report.
+/// Loads `data`, and runs lookups, half of them for present keys and half for absent keys. Runs
+/// them without filters and with the filters of `shape`. Returns the report.
 pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Report> {
     let scratch = Scratch::new()?;
     let source = load(shape, data, seed, &scratch.path().join("db"))?;
@@ -431,8 +435,8 @@ pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Re
 }
 
 impl Report {
-    /// Runs `lookups` on `source` with each of `filters`, and returns the report. `live` is the
-    /// number of live entries and their size in bytes.
+    /// Runs `lookups` on `source` with each element of `filters`, and returns the report. `live` is
+    /// the number of live entries and their total size in bytes.
     fn of(
         data: String,
         live: (u64, u64),
@@ -466,7 +470,7 @@ impl Report {
     }
 }
 
-/// Returns the number of tables by level as text, such as `L0: 1, L2: 7`, without empty levels.
+/// Returns a text with the number of tables at each level that has tables, such as `L0: 1, L2: 7`.
 pub fn show_levels(tables: &[u64]) -> String {
     let levels = tables.iter().enumerate().filter(|(_, tables)| **tables > 0);
     let levels: Vec<_> = levels.map(|(level, tables)| format!("L{level}: {tables}")).collect();

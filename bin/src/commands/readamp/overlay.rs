@@ -30,12 +30,12 @@ pub enum Content {
     Disk,
     /// All in memory.
     Memory(Arc<Vec<u8>>),
-    /// The first `disk_bytes` bytes are on the disk, the rest in memory.
+    /// The first `disk_bytes` bytes are on the disk, and the rest is in memory.
     Spliced { disk_bytes: u64, tail: Arc<Vec<u8>> },
 }
 
 impl Overlay {
-    /// Creates an empty view of the directory `dir`.
+    /// Creates a view of the directory `dir` without any files.
     pub fn new(dir: &Path) -> Overlay {
         Overlay { dir: dir.to_path_buf(), files: BTreeMap::new() }
     }

@@ -1,4 +1,5 @@
-//! The report as an HTML page: one file with its charts, which loads nothing from the network.
+//! Writes the report as an HTML page. The page includes its charts and loads nothing from the
+//! network.
 
 use std::fmt::Write;
 
@@ -19,18 +20,18 @@ use crate::output::Table;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Content security policy: allows the page's own style sheet and its empty icon, nothing else.
+/// Content security policy, which allows only the page's own style sheet and its empty icon.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// Number of keys for the theoretical curve: so large that rounding does not show.
+/// Number of keys for the theoretical curve. The number is so large that rounding is not visible.
 const CURVE_KEYS: u64 = 1_000_000;
 
-/// Minimum number of filter sizes of one kind for which a curve is drawn. With fewer sizes, the
+/// Minimum number of sizes of one kind of filter for which a curve is drawn. With fewer sizes, the
 /// rates are shown in rows.
 const CURVE_SIZES: usize = 3;
 
 impl Report {
-    /// Returns the page, with the advice if there is any.
+    /// Returns the page. It includes the advice if `advised` is not `None`.
     pub fn page(&self, advised: Option<&Advised<'_>>, provenance: &Provenance) -> String {
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -63,7 +64,7 @@ impl Report {
         page
     }
 
-    /// Adds a chart for absent keys and one for present keys, with the same scale.
+    /// Adds a chart for absent keys and a chart for present keys, with the same scale.
     fn blocks_charts(&self, page: &mut String) {
         page.push_str("<h2>Data blocks per get, by level</h2>\n");
         let levels: Vec<_> = (0..NUM_LEVELS).filter(|&l| self.tables_per_level[l] > 0).collect();
@@ -94,8 +95,8 @@ impl Report {
         }
     }
 
-    /// Adds a chart of rates: against bits per key if there are several sizes of a kind, otherwise
-    /// in rows.
+    /// Adds a chart of rates. If a kind of filter has enough sizes, the chart shows the rates
+    /// against bits per key; otherwise, it shows them in rows.
     fn rates_chart(&self, page: &mut String) {
         let sizes = |of: &str| {
             let of_family = self.measured.iter().filter(|m| family(m) == of && m.rate.is_some());
@@ -153,7 +154,8 @@ impl Report {
         page.push_str(&both(|frame| chart::rates(frame, title, &axes, &points, &curves)));
     }
 
-    /// Returns theoretical curves around the sizes of `points`, and their legend.
+    /// Returns theoretical curves for the range of filter sizes in `points`, and the legend of the
+    /// curves.
     fn curves(&self, points: &[Point]) -> (Vec<Curve>, String) {
         let sizes = || points.iter().map(|point| point.x as u32);
         let least = sizes().min().unwrap_or(1).saturating_sub(2).max(1);
@@ -238,14 +240,15 @@ impl Report {
     }
 }
 
-/// Returns a chart drawn twice, for wide and for narrow windows. The style sheet shows one of them.
+/// Returns the same chart for wide and for narrow windows. The style sheet shows only one of the
+/// two.
 fn both(draw: impl Fn(&Frame) -> String) -> String {
     let (wide, narrow) = (draw(&WIDE), draw(&NARROW));
     format!("<div class=\"wide\">\n{wide}</div>\n<div class=\"narrow\">\n{narrow}</div>\n")
 }
 
-/// Returns a sentence escaped for an HTML element, with a non-breaking space between a figure and
-/// its `%`.
+/// Returns `text` escaped for an HTML element, with a non-breaking space between a number and its
+/// `%`.
 fn prose(text: &str) -> String {
     escape(text).replace(" %", "&nbsp;%")
 }
@@ -271,7 +274,7 @@ fn footer(page: &mut String, from: &Provenance) {
     );
 }
 
-/// Returns a description of a configuration's false-positive rate, if there is one.
+/// Returns a text with a configuration's false-positive rate, or `None` if it has no rate.
 fn rate_in_words(m: &Measured) -> Option<String> {
     let rate = m.rate?;
     let (low, high) = rate.interval();
@@ -289,7 +292,7 @@ fn title_of(kind: &str) -> &'static str {
     if kind == "present" { "Present keys" } else { "Absent keys" }
 }
 
-/// Returns the kind of filter that is queried. Each kind has a theory of its own.
+/// Returns the kind of filter that lookups query. Each kind has its own predicted rates.
 fn family(m: &Measured) -> &'static str {
     match m.filters {
         Filters::Table(_) | Filters::Both(_) => "fuse",
@@ -301,7 +304,7 @@ fn class_of<'a>(pass: &'a Pass, kind: &str) -> &'a Class {
     if kind == "present" { &pass.present } else { &pass.absent }
 }
 
-/// Returns a table as HTML, with one or two header rows.
+/// Returns an HTML table with one or two header rows.
 fn html_table(table: &Table) -> String {
     let mut html = "<div class=\"scroll\"><table>\n<thead>".to_string();
     let mut rows = table.rows().iter();

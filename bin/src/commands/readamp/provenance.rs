@@ -1,21 +1,21 @@
-//! The origin of a page: the command, its version, the date and the machine.
+//! The origin of a page: the command, the version of minikv, the date and the machine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
-/// Facts about the run that made a page, for its readers.
+/// Information for readers of a page about the run that created it.
 pub struct Provenance {
     pub command: String,
     pub version: &'static str,
-    /// The date in UTC, such as `2026-05-17`.
+    /// Date in UTC, such as `2026-05-17`.
     pub date: String,
     pub machine: String,
 }
 
 impl Provenance {
-    /// Returns the origin of a page made by this process now. `SOURCE_DATE_EPOCH` in the
-    /// environment replaces the date, so that a page can be reproduced.
+    /// Returns the origin of a page that this process writes now. The environment variable
+    /// `SOURCE_DATE_EPOCH` replaces the current date, so that a page can be reproduced.
     pub fn of_this_run() -> Provenance {
         let command = std::env::args_os().skip(1).map(|arg| quoted(&arg.to_string_lossy()));
         let command: Vec<_> = std::iter::once("minikv".to_string()).chain(command).collect();
@@ -28,7 +28,7 @@ impl Provenance {
     }
 }
 
-/// Returns an argument quoted for a shell.
+/// Returns `arg`, quoted for a shell if necessary.
 fn quoted(arg: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:,=+@%".contains(c);
     match !arg.is_empty() && arg.chars().all(plain) {
@@ -37,14 +37,14 @@ fn quoted(arg: &str) -> String {
     }
 }
 
-/// Returns the time, in seconds since 1970.
+/// Returns the time of the run, in seconds since 1970.
 fn seconds() -> u64 {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     given.unwrap_or_else(now)
 }
 
-/// Returns the date of a time in seconds since 1970.
+/// Returns the date for a time in seconds since 1970.
 fn date(seconds: u64) -> String {
     let mut day = seconds / SECONDS_PER_DAY;
     let divides = |n, year: u64| year.is_multiple_of(n);
@@ -67,7 +67,7 @@ fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{:02}", day + 1)
 }
 
-/// Returns a description of the system and the processor, as far as they are known.
+/// Returns a text that names the system and the processor, as far as they are known.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let cores = super::count(cores as u64, "core", "cores");
@@ -75,7 +75,7 @@ fn machine() -> String {
     format!("{} on {}{model}, {cores}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
-/// Returns the processor's name, if the system provides it in a file.
+/// Returns the name of the processor, if the system has a file with the name.
 fn processor() -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;

@@ -8,26 +8,27 @@ use minikv::internals::advice::judge::Z;
 use minikv::internals::advice::levels::double_hashing_probability;
 use minikv::internals::advice::shadow::{FilterShape, Outcome};
 
-/// The rate at which filters answered "maybe" for keys that they do not have.
+/// The rate at which filters answered "maybe" for keys that they do not contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Number of filter queries for keys that the filter does not have.
+    /// Number of filter queries for keys that the filter does not contain.
     pub tried: u64,
-    /// Number of these queries that were answered "maybe".
+    /// Number of queries in `tried` that were answered "maybe".
     pub wrong: u64,
-    /// Number of independent queries that would give the same certainty. Queries of one filter are
-    /// correlated, and so are queries for one key in several tables.
+    /// Number of independent queries that would give the same certainty. Queries to one filter are
+    /// correlated, and queries for one key in several tables are correlated, too.
     pub independent: f64,
-    /// The theoretical probability, averaged over the filters queried.
+    /// The predicted probability, averaged over the filters that were queried.
     pub predicted: f64,
-    /// The theoretical probability by the textbook's formula, which assumes that the probes of a
-    /// key are independent.
+    /// The probability according to the textbook formula, which assumes that the probes of a key
+    /// are independent.
     pub textbook: f64,
 }
 
 impl Rate {
-    /// Returns the rate at some levels, given that `wrong` of `tried` queries for keys that the
-    /// filters do not have were answered "maybe". Returns `None` if `tried` is 0.
+    /// Returns the rate at some levels. `tried` is the number of queries for keys that the filters
+    /// do not contain, and `wrong` is the number of these queries that were answered "maybe".
+    /// Returns `None` if `tried` is 0.
     pub fn of_filters(
         tried: u64,
         wrong: u64,
@@ -66,20 +67,20 @@ impl Rate {
         self.wrong as f64 / self.tried as f64
     }
 
-    /// Returns the 95 % confidence interval of the probability.
+    /// Returns the 95 % confidence interval of the measured rate.
     pub fn interval(&self) -> (f64, f64) {
         wilson(self.measured(), self.independent)
     }
 
-    /// Returns whether the prediction is in the interval.
+    /// Returns whether the predicted probability is in the confidence interval.
     pub fn agrees(&self) -> bool {
         let (low, high) = self.interval();
         (low..=high).contains(&self.predicted)
     }
 }
 
-/// Returns the factor, at least 1, by which the variance of a rate exceeds the variance for
-/// independent queries. Queries are clustered by filter and by key, as in Cameron, Gelbach and
+/// Returns the factor, at least 1, by which the variance of a rate exceeds the variance of a rate
+/// of independent queries. Queries are clustered by filter and by key, as in Cameron, Gelbach and
 /// Miller, "Robust inference with multiway clustering" (2011).
 pub fn design_effect(shadow: &Outcome) -> f64 {
     let tried: u64 = shadow.tried.iter().flat_map(|shapes| shapes.values()).sum();
@@ -91,7 +92,7 @@ pub fn design_effect(shadow: &Outcome) -> f64 {
     if effect.is_finite() { effect.max(1.0) } else { 1.0 }
 }
 
-/// Returns Wilson's 95 % interval of a probability measured as `rate` in `tries` tries.
+/// Returns Wilson's 95 % interval for a probability that was measured as `rate` in `tries` tries.
 pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     if tries.is_nan() || tries <= 0.0 {
         return (0.0, 1.0);
@@ -99,8 +100,8 @@ pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     let middle = rate + Z * Z / (2.0 * tries);
     let spread = Z * (rate * (1.0 - rate) / tries + Z * Z / (4.0 * tries * tries)).sqrt();
     let scale = 1.0 + Z * Z / tries;
-    // For rates of 0 and 1, the formula gives exactly 0 and 1, but floating-point arithmetic adds a
-    // rounding error.
+    // For rates of 0 and 1, the formula gives exactly 0 and 1. The floating-point result would have
+    // a rounding error.
     let low = if rate <= 0.0 { 0.0 } else { ((middle - spread) / scale).max(0.0) };
     let high = if rate >= 1.0 { 1.0 } else { ((middle + spread) / scale).min(1.0) };
     (low, high)
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn wilson_is_wilson() {
-        // These values were computed by hand, and agree with statistics packages.
+        // The expected values were computed by hand, and agree with statistics packages.
         let (low, high) = wilson(0.1, 100.0);
         assert!((low - 0.05523).abs() < 1e-5 && (high - 0.17437).abs() < 1e-5, "{low} {high}");
         let (low, high) = wilson(0.0, 1000.0);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     /// Builds filters of random keys and queries them for other keys. Checks that the prediction is
-    /// close to the measured rate, and that the textbook's formula is not.
+    /// close to the measured rate, and that the result of the textbook formula is not.
     #[test]
     fn double_hashing_is_predicted() {
         let policy = BloomFilterPolicy::new(10);

@@ -1,4 +1,4 @@
-//! The report as text.
+//! Formats the report as text.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::output::Table;
 
 /// Maximum width of a line of text, in columns.
 const WIDTH: usize = 100;
-/// Maximum number of configurations that a remark names one by one. A higher number makes remarks
+/// Maximum number of configurations that a remark lists by name. A higher number makes remarks
 /// longer.
 const MAX_NAMED: usize = 4;
 
@@ -36,14 +36,14 @@ pub struct Report {
     pub held: TablesRead,
     pub measured: Vec<Measured>,
     pub controls: Vec<Control>,
-    /// The bytes written, and the space that the tables take.
+    /// Number of bytes written, and the space that the tables take.
     pub space: Space,
-    /// The reads of scans, if there were any.
+    /// The reads of the scans, if there were scans.
     pub scans: Option<Scans>,
-    /// With `--advise`, the memory of the filters divided among levels.
+    /// With `--advise`, the division of the filters' memory among the levels.
     pub by_level: Option<LevelAdvice>,
-    /// With `--rewrite`, the reads of the lookups after the data was loaded again with the filters
-    /// of `by_level`.
+    /// With `--rewrite`, the reads of the same lookups after the data was loaded again with the
+    /// filters of `by_level`.
     pub rewritten: Option<Rewritten>,
 }
 
@@ -55,7 +55,7 @@ impl Report {
         format!("{}{}", parts.join("\n\n"), self.remarks_text())
     }
 
-    /// Returns the report without the tables of levels and times.
+    /// Returns a short report: the tables of reads and of filters, and the remarks.
     pub fn summary(&self) -> String {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
         let tables = reads.chain([self.filters()]);
@@ -63,7 +63,7 @@ impl Report {
         format!("{}{}", parts.join("\n\n"), self.remarks_text())
     }
 
-    /// Returns all tables with their titles.
+    /// Returns all tables, with their titles.
     pub fn all_tables(&self) -> Vec<(String, Table)> {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
         let others = [self.levels(), self.filters(), self.times(), self.space.table()];
@@ -95,7 +95,8 @@ impl Report {
         head + &scans.unwrap_or_default()
     }
 
-    /// Returns a table of the reads that gets of absent or present keys did, with its title.
+    /// Returns a table of the reads by gets of absent or of present keys, with its title, or `None`
+    /// if there were no such gets.
     fn reads(&self, absent: bool) -> Option<(String, Table)> {
         let pick = |m: &Measured| match absent {
             true => (m.cold.absent.clone(), m.warm.absent.clone()),
@@ -195,7 +196,7 @@ impl Report {
         ("Time of a get in microseconds, median and 99th percentile (p99)".to_string(), table)
     }
 
-    /// Returns conclusions, and warnings about figures that could mislead.
+    /// Returns conclusions, and warnings about numbers that could mislead.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.remarks_on_lookups();
         remarks.extend(self.scans.iter().flat_map(Scans::remarks));
@@ -234,8 +235,9 @@ impl Report {
         remarks
     }
 
-    /// Returns a remark on how many blocks filters save for absent keys: for each configuration if
-    /// there are few, otherwise for the worst and the best.
+    /// Returns a remark about the number of blocks that filters save for absent keys. The remark
+    /// covers each configuration if there are few configurations, and otherwise only the worst and
+    /// the best.
     fn remark_on_savings(&self) -> Option<String> {
         let blocks = |m: &Measured| m.cold.absent.trace.data_blocks();
         let without = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0)?;
@@ -260,7 +262,7 @@ impl Report {
         Some(format!("Looking up an absent key reads {}.", listed(&parts)))
     }
 
-    /// Returns a remark for each reason why measured rates differ from predicted rates.
+    /// Returns one remark for each reason why measured rates differ from predicted rates.
     fn remarks_on_rates(&self) -> Vec<String> {
         let mut outside: BTreeMap<Reason, Vec<Outside<'_>>> = BTreeMap::new();
         for m in &self.measured {
@@ -274,21 +276,22 @@ impl Report {
     }
 }
 
-/// A configuration whose measured rate differs from the prediction.
+/// A configuration whose measured rate differs from the predicted rate.
 struct Outside<'a> {
     m: &'a Measured,
     rate: Rate,
     control: Option<&'a Rate>,
 }
 
-/// The reason why a measured rate differs from the prediction.
+/// The reason why a measured rate differs from the predicted rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
-    /// LevelDB's hash does not spread these keys well.
+    /// LevelDB's hash function does not spread these keys well.
     Unspread,
-    /// The prediction assumes that LevelDB's hashes are random.
+    /// The prediction assumes random hashes, but the hashes of these keys are not random.
     NotRandom,
-    /// The difference is due to chance: one interval in twenty misses the true rate.
+    /// The difference is due to chance: 1 of 20 confidence intervals does not contain the true
+    /// rate.
     Chance,
 }
 
@@ -303,8 +306,8 @@ impl Reason {
         }
     }
 
-    /// Returns a remark that names all configurations, with the figures of the configuration that
-    /// differs most from its prediction.
+    /// Returns a remark that names all configurations in `outside`, and gives the rates of the
+    /// configuration that differs most from its prediction.
     fn remark(self, outside: &[Outside<'_>]) -> String {
         let names: Vec<_> = outside.iter().map(|outside| outside.m.filters.to_string()).collect();
         let names = listed(&names);
@@ -342,7 +345,7 @@ impl Reason {
     }
 }
 
-/// Formats `a / b` with the digits that are significant.
+/// Formats `a / b` with one decimal if the ratio is below 10, and otherwise without decimals.
 fn ratio(a: u64, b: u64) -> String {
     match a as f64 / b as f64 {
         ratio if ratio < 10.0 => format!("{ratio:.1}"),

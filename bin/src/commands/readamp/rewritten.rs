@@ -1,4 +1,4 @@
-//! The lookups again, on a database that was loaded with the advised filters.
+//! Repeats the lookups on a database that was loaded with the advised filters.
 
 use minikv::advice::LevelAdvice;
 use minikv::files::NUM_LEVELS;
@@ -10,17 +10,18 @@ use super::{size, thousands};
 use crate::error::Result;
 use crate::output::Table;
 
-/// Block reads of the lookups in a database that was loaded with a filter size for each level.
+/// Block reads by the lookups in a database that was loaded with its own filter size for each
+/// level.
 #[derive(Serialize)]
 pub struct Rewritten {
     /// Size of the filters in the files, in bytes.
     pub filter_bytes: u64,
-    /// Average number of data blocks that a get searched in vain.
+    /// Average number of data blocks per get that were searched in vain.
     pub in_vain_per_get: f64,
     levels: Vec<RewrittenLevel>,
 }
 
-/// The filters of one level of a database that was loaded with the advised filters.
+/// The filters at one level of a database that was loaded with the advised filters.
 #[derive(Serialize)]
 struct RewrittenLevel {
     level: usize,
@@ -31,26 +32,27 @@ struct RewrittenLevel {
     keys: u64,
     filter_bytes: u64,
     advised_bits: u32,
-    /// Size of the level's filters if all tables of the level had the advised filters, in bytes.
+    /// Size in bytes that the level's filters would have if all tables of the level had the advised
+    /// filters.
     advised_filter_bytes: u64,
 }
 
 impl Rewritten {
-    /// Runs `lookups` on a database that was loaded with the filters that `advice` gives to each
-    /// level.
+    /// Runs `lookups` on a database that was loaded with the filters advised for each level.
     pub fn of(source: &Source, lookups: &[Lookup], advice: &LevelAdvice) -> Result<Rewritten> {
         let db = source.open()?;
         let (mut blocks, mut needed) = (0, 0);
         for lookup in lookups {
             let (value, trace) = db.get_traced(&lookup.key)?;
             blocks += trace.data_blocks();
-            // A get that finds a value in a table needs one block.
+            // A get that finds its value in a table needs one block; all other blocks were searched
+            // in vain.
             needed += u64::from(value.is_some() && trace.memtable_hits == 0);
         }
         let held = source.survey(Vec::new())?;
         let (tables, filters) = (source.tables_per_level(), source.own_filters()?);
-        // A level that the advice does not name takes the advice for the next deeper level that is
-        // named or, if there is none, the advice for the last named level.
+        // If the advice does not include a level, the advice for the next deeper level applies. If
+        // there is no deeper level in the advice, the advice for its last level applies.
         let advised = |level| {
             let share = advice.levels.iter().find(|share| share.level >= level);
             share.or(advice.levels.last()).map_or(0, |share| share.advised_bits)

@@ -1,4 +1,4 @@
-//! Scans with two bounds: the tables and the data blocks that they read in vain.
+//! Runs scans with two bounds, and counts the tables and the data blocks that they read in vain.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -20,10 +20,10 @@ use crate::error::{CliError, Result};
 use crate::output::{Progress, Table};
 use crate::workload::Rng;
 
-/// Mean number of entries in the range of a scan, if none is given.
+/// Mean number of entries in the range of a scan, unless another mean is given.
 const ENTRIES: u64 = 100;
 
-/// Sizes of the Grafite filters whose bound is shown, in bits per key.
+/// Sizes of the Grafite filters whose false-positive bounds are shown, in bits per key.
 const GRAFITE_BITS: [u32; 3] = [10, 16, 22];
 
 /// The value of `--scan-prefix`.
@@ -31,7 +31,7 @@ const GRAFITE_BITS: [u32; 3] = [10, 16, 22];
 pub struct Prefix(Arc<dyn PrefixExtractor>);
 
 impl Prefix {
-    /// Parses a number of bytes, or the byte that ends a prefix.
+    /// Parses the length of a prefix in bytes, or the byte that ends a prefix.
     pub fn parse(text: &str) -> std::result::Result<Prefix, String> {
         match (text.parse::<usize>(), text.as_bytes()) {
             (Ok(bytes @ 1..), _) => Ok(Prefix(Arc::new(FixedPrefix::new(bytes)))),
@@ -43,17 +43,17 @@ impl Prefix {
 
 /// The way in which scans are chosen.
 pub struct ScanChoice {
-    /// Number of scans; `None` for as many scans per get as the profile has.
+    /// Number of scans. If this is `None`, the profile determines the number of scans per get.
     pub number: Option<u64>,
-    /// Mean number of entries in a range.
+    /// Mean number of entries in the range of a scan.
     pub entries: Option<u64>,
-    /// Profile from which the scans are taken, unless `entries` is given.
+    /// Profile from which the scans are drawn if `entries` is `None`.
     pub like: Option<Profile>,
     pub prefix: Option<Prefix>,
     pub seed: u64,
 }
 
-/// The scans to do.
+/// The scans to run.
 pub struct ScanWork {
     ranges: Vec<ScannedRange>,
     named: String,
@@ -61,7 +61,7 @@ pub struct ScanWork {
 }
 
 impl ScanChoice {
-    /// Returns the scans to do in addition to `lookups`, or `None` if there are no scans to do.
+    /// Returns the scans to run in addition to `lookups`, or `None` if there are none.
     pub fn of(
         self,
         db: &ReadOnlyDb,
@@ -93,8 +93,8 @@ impl ScanChoice {
         (0..number).map(|_| next()).collect()
     }
 
-    /// Returns scans that begin at the keys of the lookups, in turn. A scan from an absent key has
-    /// no entries.
+    /// Returns scans that begin at the keys of the lookups, one after the other. The range of a
+    /// scan that begins at an absent key contains no entries.
     fn of_lookups(&self, number: u64, lookups: &[Lookup]) -> (Vec<(Vec<u8>, u64)>, String) {
         let mut rng = Rng::new(self.seed);
         let mean = self.entries.unwrap_or(ENTRIES).max(1);
@@ -107,8 +107,9 @@ impl ScanChoice {
     }
 }
 
-/// Returns a range that starts at `key`, holds `entries` entries, and ends before the entry after
-/// them. If there is no such entry, the range ends before the last key, or is `key` alone.
+/// Returns a range that starts at `key`, contains `entries` entries, and ends before the next
+/// entry. If the database has no next entry, the range ends before the last entry, or contains only
+/// `key`.
 fn bounded(db: &ReadOnlyDb, key: Vec<u8>, entries: u64) -> Result<ScannedRange> {
     let mut cursor = db.cursor()?;
     let mut valid = cursor.seek(&key)?;
@@ -128,7 +129,7 @@ fn bounded(db: &ReadOnlyDb, key: Vec<u8>, entries: u64) -> Result<ScannedRange> 
     Ok(ScannedRange { from: key, to })
 }
 
-/// The reads of scans, and the part that filters could save.
+/// The reads of scans, and the reads that filters could save.
 #[derive(Serialize)]
 pub struct Scans {
     chosen: String,
@@ -139,9 +140,9 @@ pub struct Scans {
     prefix: Option<String>,
     levels: Vec<Level>,
     all: Level,
-    /// Mean number of keys in a range, if all bounds are whole numbers of one form.
+    /// Mean number of possible keys in a range, if all bounds are whole numbers in the same form.
     mean_range: Option<f64>,
-    /// Bounds for Grafite filters, if `mean_range` is known.
+    /// False-positive bounds of Grafite filters, if `mean_range` is known.
     grafite: Vec<Grafite>,
 }
 
@@ -150,29 +151,31 @@ pub struct Scans {
 struct Level {
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<usize>,
-    /// Number of pairs of a scan and a table whose range of keys overlaps the scan's range.
+    /// Number of pairs of a scan and a table in which the table's range of keys overlaps the scan's
+    /// range.
     pairs: u64,
-    /// Number of empty pairs, in which the table has no key in the scan's range, and their share of
-    /// all pairs.
+    /// Number of empty pairs, in which the table has no key in the scan's range. The next two
+    /// fields are their share of all pairs and its confidence interval.
     empty: u64,
     empty_share: f64,
     empty_share_interval_95_percent: (f64, f64),
-    /// Number of empty pairs that a prefix filter without false positives would save.
+    /// Number of empty pairs in which a prefix filter without false positives would save the reads.
     empty_saved_by_prefix: Option<u64>,
-    /// Data blocks that the scans read, and how many of these came from files.
+    /// Number of data blocks read by the scans, and the number of these that were read from files.
     data_blocks: u64,
     data_blocks_from_file: u64,
-    /// Data blocks of tables whose keys are all outside the scan's range.
+    /// Number of data blocks read from tables whose range of keys does not overlap the scan's
+    /// range.
     data_blocks_outside: u64,
-    /// Data blocks read for empty pairs, which an exact range filter would save: the number in
-    /// total, and the number per scan.
+    /// Number of data blocks read for empty pairs. An exact range filter would save these reads.
+    /// The next field is their number per scan.
     data_blocks_for_nothing: u64,
     saved_per_scan: f64,
     saved_per_scan_interval_95_percent: (f64, f64),
     data_blocks_saved_by_prefix: Option<u64>,
 }
 
-/// The bound of a Grafite filter.
+/// The false-positive bound of a Grafite filter.
 #[derive(Serialize)]
 struct Grafite {
     bits_per_key: u32,
@@ -180,7 +183,7 @@ struct Grafite {
 }
 
 impl ScanWork {
-    /// Runs the scans on a database as it is, and replays them table by table.
+    /// Runs the scans on the unchanged database, and replays them on each table.
     pub fn measure(&self, source: &Source) -> Result<Scans> {
         let db = source.open()?;
         let entries = self.scan(&db)?;
@@ -221,7 +224,7 @@ impl ScanWork {
         })
     }
 
-    /// Returns the number of entries found.
+    /// Runs the scans, and returns the number of entries that they found.
     fn scan(&self, db: &ReadOnlyDb) -> Result<u64> {
         let progress = Progress::steps("scanning", self.ranges.len() as u64);
         let mut entries = 0;
@@ -238,10 +241,10 @@ impl ScanWork {
     }
 }
 
-/// Scans grouped by range. All scans of one range read the same blocks, so they are not
-/// independent evidence.
+/// Scans grouped by range. All scans with the same range read the same blocks, so they are not
+/// independent samples.
 struct Clusters {
-    /// The cluster of each scan.
+    /// The number of the cluster to which each scan belongs.
     of_scan: Vec<usize>,
     number: usize,
 }
@@ -257,7 +260,7 @@ impl Clusters {
         Clusters { of_scan, number: numbers.len() }
     }
 
-    /// Returns the number of scans in each cluster, and the sums of their counts.
+    /// Returns the number of scans and the sum of the counts for each cluster.
     fn sums(&self, counts: &[ScanCounts]) -> Vec<(u64, ScanCounts)> {
         let mut sums = vec![(0, ScanCounts::default()); self.number];
         for (&cluster, counts) in self.of_scan.iter().zip(counts) {
@@ -277,7 +280,7 @@ fn numbers(n: f64) -> String {
     }
 }
 
-/// Returns the ratio of two sums over clusters, and its standard error.
+/// Returns the ratio of two sums over all clusters, and the standard error of the ratio.
 fn ratio(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, f64) {
     let sums = clusters.clone().fold((0, 0), |sum, (a, b)| (sum.0 + a, sum.1 + b));
     let all = sums.1.max(1) as f64;
@@ -287,8 +290,8 @@ fn ratio(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, f64) {
     (ratio, (squares * n / (n - 1.0).max(1.0)).sqrt() / all)
 }
 
-/// Returns the fraction of pairs that are empty, over all clusters, and its 95 % interval. Each
-/// item is a cluster's number of empty pairs and of all pairs.
+/// Returns the fraction of all pairs that are empty, and its 95 % confidence interval. Each item
+/// has the number of empty pairs and the number of all pairs in a cluster.
 fn share(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, (f64, f64)) {
     let reaching = clusters.filter(|(_, pairs)| *pairs > 0);
     let (share, error) = ratio(reaching.clone());
@@ -298,7 +301,8 @@ fn share(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, (f64, f64)
 }
 
 impl Level {
-    /// Returns the reads of scans, given the trace of the scans and the counts of their clusters.
+    /// Returns the reads at one level or at all levels. `read` is the trace of the scans, and
+    /// `clusters` has the number of scans and the counts of each cluster.
     fn of(read: &LevelTrace, clusters: &[(u64, ScanCounts)], has_prefix: bool) -> Level {
         let mut sum = ScanCounts::default();
         clusters.iter().for_each(|(_, counts)| sum.add(counts));
@@ -306,7 +310,7 @@ impl Level {
             share(clusters.iter().map(|(_, counts)| (counts.empty, counts.pairs)));
         let (saved, error) =
             ratio(clusters.iter().map(|(scans, counts)| (counts.empty_blocks, *scans)));
-        // Even if all scans save the same number of blocks, another scan could have saved a
+        // Even if all scans in the sample save the same number of blocks, another scan might save a
         // different number.
         let spread = Z * error.max(1.0 / clusters.len().max(1) as f64);
         Level {
@@ -332,14 +336,14 @@ impl Level {
 }
 
 impl Scans {
-    /// Returns the tables of pairs and of data blocks, with their titles.
+    /// Returns the table of pairs and the table of data blocks, with their titles.
     pub fn tables(&self) -> [(String, Table); 2] {
         let pairs = "Tables in the ranges of scans, and those that gave nothing";
         let blocks = "Data blocks per scan, and those of tables that gave nothing";
         [(pairs.to_string(), self.pairs_table()), (blocks.to_string(), self.blocks_table())]
     }
 
-    /// Returns a description of the scans.
+    /// Returns a one-line description of the scans.
     pub fn head(&self) -> String {
         format!(
             "{} ({}), {}, of {:.1} entries on average",
@@ -411,7 +415,7 @@ impl Scans {
         table
     }
 
-    /// Returns conclusions.
+    /// Returns conclusions from the counts.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = vec![self.remark_on_ceiling()];
         let per_scan = |n: u64| n as f64 / self.scans as f64;
@@ -479,7 +483,8 @@ mod tests {
 
     const DATA: Data = Data::Generated { entries: 12_000, value_bytes: 40, seed: 4 };
 
-    /// Creates a database of several levels. Keys that are put again are in several levels.
+    /// Creates a database of several levels. Some keys are put several times, so they are in
+    /// several levels.
     fn database(dir: &Path) -> Source {
         let options = Options::default().write_buffer_bytes(64 << 10).max_file_bytes(32 << 10);
         let db = Data::create(dir, options.clone()).unwrap();
@@ -508,7 +513,7 @@ mod tests {
         choice.of(&db, &lookups, &DATA).unwrap().unwrap()
     }
 
-    /// The user keys of each data block of a table.
+    /// The user keys in each data block of a table, and the separators of the data blocks.
     struct Blocks(Vec<Vec<Vec<u8>>>, Vec<Vec<u8>>);
 
     impl Blocks {
@@ -541,9 +546,9 @@ mod tests {
         key >= &range.from[..] && before
     }
 
-    /// Returns the number of data blocks that a scan reads in each table of a run. The scan reads
-    /// from the block to which the index leads up to the block with the first entry after the
-    /// range.
+    /// Returns the number of data blocks that a scan reads in each table of a run. The scan begins
+    /// with the block that the index selects, and ends with the block that contains the first entry
+    /// after the range.
     fn blocks_read(run: &[Blocks], range: &ScannedRange, from_table: usize) -> Vec<u64> {
         let mut read = vec![0; run.len()];
         let mut started = false;
@@ -559,7 +564,8 @@ mod tests {
         read
     }
 
-    /// Checks the counts against counts made from all keys of all tables, without any seeks.
+    /// Compares the counts with counts that are derived from all keys of all tables, without any
+    /// seeks.
     #[test]
     fn counts_are_those_of_all_keys_of_all_tables() {
         let dir = tempfile::tempdir().unwrap();
@@ -568,7 +574,7 @@ mod tests {
         let work = work(&source, "3");
         let scans = work.measure(&source).unwrap();
         let blocks: Vec<_> = (0..source.tables.len()).map(|i| Blocks::of(&source, i)).collect();
-        // Each table of level 0 is a run of its own.
+        // Each table of level 0 is a separate run.
         let levels: Vec<_> = source.tables.iter().map(|(file, _)| file.level).collect();
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
         for (i, &level) in levels.iter().enumerate() {
@@ -622,7 +628,7 @@ mod tests {
         assert!(all.data_blocks_outside > 0 && all.empty_saved_by_prefix.unwrap() > 10);
         assert!(all.empty > 2 * all.empty_saved_by_prefix.unwrap() && all.empty < all.pairs);
         assert_eq!(all.empty, empty, "the levels add up");
-        // The cache holds all blocks, so each block is read from its file at most once.
+        // The cache can hold all blocks, so each block is read from its file at most once.
         let stored = blocks.iter().map(|Blocks(blocks, _)| blocks.len() as u64).sum::<u64>();
         assert!((1..=stored).contains(&all.data_blocks_from_file));
         assert!(all.data_blocks > all.data_blocks_from_file);

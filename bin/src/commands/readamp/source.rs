@@ -1,4 +1,5 @@
-//! The database that is measured: its files as of one moment, and views of them with other filters.
+//! The database that is measured: a snapshot of its files, and views of these files with other
+//! filters.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -31,42 +32,44 @@ use crate::error::{CliError, Result};
 use crate::output::Progress;
 use crate::table_file::open_table;
 
-/// Maximum number of attempts to list a database's files while a writer keeps changing them.
-/// Raising it helps only if the writer never pauses.
+/// Maximum number of attempts to list the files of a database while a writer changes them. More
+/// attempts help only if the writer pauses at some time.
 const MAX_TRIES: usize = 50;
-/// Restart interval of a metaindex. It does not matter, because a metaindex has one or two entries.
+/// Restart interval of a metaindex block. The value does not matter, because the block has at most
+/// two entries.
 const METAINDEX_RESTART_INTERVAL: usize = 16;
 
-/// The files of a database as of one moment.
+/// A snapshot of the files of a database.
 pub struct Source {
     dir: PathBuf,
     options: Options,
     cache_bytes: u64,
     recovered: Recovered,
-    /// The tables in the order in which a get searches them, with the names of their files.
+    /// The tables in the order in which gets search them, and the names of their files.
     pub(super) tables: Vec<(NewFile, String)>,
     logs: Vec<(String, Arc<Vec<u8>>)>,
-    /// The counters of the database handle that wrote the files, if this process wrote them.
+    /// The statistics of the database handle that wrote the files, if this process wrote them.
     pub stats: Option<Stats>,
 }
 
-/// A configuration to measure: the database with the filters of the configuration, and the results
-/// of the replay.
+/// A configuration to measure: a view of the database with the filters of the configuration, and
+/// the results of a replay with these filters.
 pub struct Candidate {
     pub filters: Filters,
-    /// The results that the lookups should have.
+    /// The results of the replay, which the measured lookups should match.
     pub shadow: Outcome,
     overlay: Arc<Overlay>,
 }
 
 impl Source {
-    /// Returns the files of the database in `dir`.
+    /// Takes a snapshot of the files of the database in `dir`.
     pub fn of(dir: &Path, options: Options, cache_bytes: u64) -> Result<Source> {
         let comparator = BytewiseComparator.name();
         let mut tries = 0;
         loop {
             tries += 1;
-            // A missing or unreadable database is reported as in other commands.
+            // Opening the database reports a missing or unreadable database with the same error as
+            // other commands.
             if !DiskFs.exists(&dir.join(minikv::internals::format::name::CURRENT)).unwrap_or(false)
             {
                 Db::open_read_only(dir, options.clone())?;
@@ -98,7 +101,7 @@ impl Source {
         };
         let new_files = &recovered.edit.new_files;
         let mut tables: Vec<_> = new_files.iter().map(|file| (file.clone(), named(file))).collect();
-        // The tables of level 0 overlap, and gets search the newest first.
+        // The tables of level 0 overlap, and gets search the newest table first.
         tables.sort_by(|(a, _), (b, _)| {
             let newest_first = b.number.cmp(&a.number);
             let in_order = a.smallest.cmp(&b.smallest);
@@ -122,7 +125,8 @@ impl Source {
         levels
     }
 
-    /// Returns the size of the tables of each level, given the tables' contents.
+    /// Returns the number and size of the tables and the number of keys at each level. `held` has
+    /// the number of keys.
     pub fn stored(&self, held: &TablesRead) -> [Stored; NUM_LEVELS] {
         let mut levels = [Stored::default(); NUM_LEVELS];
         for (file, _) in &self.tables {
@@ -135,17 +139,18 @@ impl Source {
         levels
     }
 
-    /// Opens the database as it is.
+    /// Opens the database with its own filters.
     pub fn open(&self) -> Result<ReadOnlyDb> {
         self.open_overlay(&Arc::new(self.as_it_is()?))
     }
 
-    /// Returns the result of the replay of the logs.
+    /// Returns a description of the replay of the logs.
     pub fn recovery(&self) -> Result<Recovery> {
         Ok(self.open()?.recovery().clone())
     }
 
-    /// Reads all tables once, replays `lookups`, and returns the database with each of `filters`.
+    /// Reads all tables once, and replays `lookups`. Returns a view of the database for each
+    /// element of `filters`, and totals over the tables.
     pub fn candidates(
         &self,
         filters: &[Filters],
@@ -159,7 +164,7 @@ impl Source {
         for ((&filters, plan), mut shadow) in filters.iter().zip(plans).zip(outcomes) {
             let overlay = match filters.own() {
                 true => {
-                    // The filters are in the files even if they are not queried.
+                    // The filters are in the files even if lookups do not query them.
                     shadow.filter_bytes = self.own_filter_bytes()?;
                     self.as_it_is()?
                 }
@@ -171,7 +176,7 @@ impl Source {
         Ok((candidates, held))
     }
 
-    /// Reads all tables once and replays `lookups` under each of `plans`. Returns the outcome of
+    /// Reads all tables once, and replays `lookups` with each of `plans`. Returns the outcome for
     /// each plan.
     pub fn replay(
         &self,
@@ -183,8 +188,8 @@ impl Source {
         Ok(shadow.finish().0)
     }
 
-    /// Reads all tables once. Returns the contents of the tables and, for each level, the `lookups`
-    /// that search the level in vain.
+    /// Reads all tables once. Returns totals over the tables and, for each level, the lookups that
+    /// search the level in vain.
     pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
         let none = FilterPlan::new(FilterLayout::None, 0);
         let mut shadow = Shadow::new(order(), vec![none], lookups);
@@ -192,15 +197,16 @@ impl Source {
         Ok(shadow.finish().1)
     }
 
-    /// Like [`replay`](Source::replay), but keeps the reads of data blocks.
+    /// Replays `lookups` like [`replay`](Source::replay), but also records the reads of data
+    /// blocks.
     pub fn reads(&self, plans: Vec<TreePlan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(order(), plans, lookups).keep_reads();
         self.walk(&mut shadow)?;
         Ok(shadow.finish().0)
     }
 
-    /// Replays scans table by table, with a prefix filter if `prefix` is given. Returns the counts
-    /// of each scan by level.
+    /// Replays scans on each table, with a prefix filter if `prefix` is given. Returns the counts
+    /// of each scan, by level.
     pub fn replay_scans(
         &self,
         prefix: Option<Arc<dyn PrefixExtractor>>,
@@ -228,7 +234,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the lookups that no memtable answers.
+    /// Returns the lookups that are not answered by a memtable.
     pub fn reaching_tables<'a>(&self, lookups: &'a [super::Lookup]) -> Result<Vec<Lookup<'a>>> {
         let db = self.open()?;
         let in_memory = db.stats().memtable_bytes > 0 && !self.logs.is_empty();
@@ -246,12 +252,12 @@ impl Source {
         self.cache_bytes
     }
 
-    /// Opens the database with other filters.
+    /// Opens the database with the filters of `candidate`.
     pub fn open_candidate(&self, candidate: &Candidate) -> Result<ReadOnlyDb> {
         self.open_overlay(&candidate.overlay)
     }
 
-    /// Opens the database with other filters and a block cache of `cache_bytes` bytes.
+    /// Opens the database with the filters of `candidate` and a block cache of `cache_bytes` bytes.
     pub fn open_candidate_with(
         &self,
         candidate: &Candidate,
@@ -266,12 +272,12 @@ impl Source {
         Ok(Db::open_read_only(&self.dir, self.options.clone().fs(overlay.clone()))?)
     }
 
-    /// Returns the size of the files' own filters, in bytes.
+    /// Returns the total size of the filters in the files, in bytes.
     pub fn own_filter_bytes(&self) -> Result<u64> {
         Ok(self.own_filters()?.iter().sum())
     }
 
-    /// Returns the size of the files' own filters at each level, in bytes.
+    /// Returns the size of the filters in the files at each level, in bytes.
     pub fn own_filters(&self) -> Result<[u64; NUM_LEVELS]> {
         let mut bytes = [0; NUM_LEVELS];
         for (i, (file, _)) in self.tables.iter().enumerate() {
@@ -297,7 +303,7 @@ impl Source {
     fn as_it_is(&self) -> Result<Overlay> {
         let mut overlay = Overlay::new(&self.dir);
         for (_, name) in &self.tables {
-            // A missing file is not added; the engine reports it.
+            // Leaves out a missing file, so that the engine reports it.
             if DiskFs.exists(&self.dir.join(name)).unwrap_or(true) {
                 overlay.file(name, Content::Disk);
             }
@@ -312,7 +318,8 @@ impl Source {
             BlockFilters::New(policy) => policy.name(),
             BlockFilters::None | BlockFilters::Own => "",
         });
-        // The policies of the levels differ only in the size of their filters.
+        // The policies of the levels have the same name and differ only in the size of their
+        // filters.
         let policy = policies.max().unwrap_or_default();
         let mut overlay = Overlay::new(&self.dir);
         let mut files = Vec::new();
@@ -326,7 +333,7 @@ impl Source {
         Ok(overlay)
     }
 
-    /// Adds a MANIFEST of one edit, `CURRENT`, and the logs.
+    /// Adds `CURRENT`, a MANIFEST with a single version edit, and the logs.
     fn add_manifest(&self, overlay: &mut Overlay, files: Vec<NewFile>) -> Result<()> {
         let recovered = &self.recovered;
         let edit = VersionEdit {
@@ -366,8 +373,8 @@ fn order() -> UserComparator {
     UserComparator::new(Arc::new(BytewiseComparator))
 }
 
-/// Returns the part of `table` that follows its data blocks, with `made` as its filters,
-/// and the offset of that part.
+/// Returns the offset at which the data blocks of `table` end, and new contents for the rest of the
+/// file, with `made` as the filters.
 fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u8>)> {
     let data_end = table.blocks()?.iter().filter_map(|block| block.handle.end()).max();
     let data_end = data_end.unwrap_or(0);
@@ -421,8 +428,8 @@ mod tests {
         Filters::Both(3),
     ];
 
-    /// Creates a database of several levels, with old versions, deleted keys and entries in its
-    /// log.
+    /// Creates a database with several levels, old versions, deleted keys, and entries that are
+    /// only in the log.
     fn database(dir: &Path, bits: u32) -> Source {
         let options = Options::default()
             .create_if_missing(true)
@@ -458,8 +465,8 @@ mod tests {
         lookups
     }
 
-    /// Returns a trace reduced to the counts that a replay makes. A replay has no cache, and counts
-    /// neither bytes nor skipped tables.
+    /// Returns a trace that has only the counts that a replay makes. A replay uses no cache, and
+    /// does not count bytes and skipped tables.
     fn shadowed(trace: &ReadTrace) -> Vec<LevelTrace> {
         let level = |level: &LevelTrace| {
             let mut shadowed = LevelTrace::default();
@@ -479,8 +486,8 @@ mod tests {
         trace.levels.iter().map(level).collect()
     }
 
-    /// Checks that the totals equal the sums of the traces of single gets, the database's own
-    /// counters, and the counts of the replay, which does no gets.
+    /// Checks that the sums of the traces of single gets equal the database's own counters, the
+    /// measured totals, and the counts of the replay, which runs no gets.
     #[test]
     fn every_count_is_the_sum_of_the_traces_of_its_gets() {
         let dir = tempfile::tempdir().unwrap();
@@ -530,7 +537,7 @@ mod tests {
         assert_eq!(saved, all[3].total().filter_negatives, "each \"no\" saves a block");
     }
 
-    /// Checks that replacing a table's filter by an equal filter gives the same file.
+    /// Checks that replacing the filter of a table with an equal filter gives an identical file.
     #[test]
     fn splicing_the_same_filter_changes_no_byte() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The bytes written to make the tables, and the space that the tables take, by level.
+//! The bytes written to create the tables, and the space that the tables take, by level.
 
 use minikv::Stats;
 use minikv::files::NUM_LEVELS;
@@ -7,26 +7,26 @@ use serde::Serialize;
 use super::{size, thousands};
 use crate::output::Table;
 
-/// The writes that made the tables, and the space that the tables take.
+/// The writes that created the tables, and the space that the tables take.
 #[derive(Serialize)]
 pub struct Space {
-    /// Number of live entries, and the size of their keys and values, in bytes.
+    /// Number of live entries. The next field is the size of their keys and values, in bytes.
     pub live_entries: u64,
     pub live_bytes: u64,
-    /// The writes, if they were counted.
+    /// The bytes written, if they were counted.
     written: Option<Written>,
     /// The levels that have tables, or to which tables were written.
     levels: Vec<Level>,
 }
 
-/// Counters of the database that was loaded.
+/// Counters of the database handle that loaded the data.
 #[derive(Serialize)]
 struct Written {
-    /// Size of the operations: keys, values, tags and lengths, in bytes.
+    /// Size of the operations in bytes: their keys, values, tags and lengths.
     user_bytes: u64,
     wal_bytes: u64,
     flush_bytes: u64,
-    /// Size of the tables that compactions wrote, in bytes.
+    /// Size of the tables written by compactions, in bytes.
     compaction_bytes: u64,
 }
 
@@ -35,13 +35,13 @@ struct Level {
     level: usize,
     tables: u64,
     bytes: u64,
-    /// Number of keys, each counted once per table.
+    /// Number of keys, summed over the tables. A key in several tables counts several times.
     keys: u64,
-    /// Size of the tables that flushes or compactions wrote into the level, in bytes.
+    /// Size of the tables written to the level by flushes or compactions, in bytes.
     written_bytes: Option<u64>,
 }
 
-/// The tables of one level.
+/// Totals over the tables at one level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored {
     pub tables: u64,
@@ -50,8 +50,8 @@ pub struct Stored {
 }
 
 impl Space {
-    /// Returns the space of tables, given the live entries, their size, and the counters of the
-    /// database that wrote the tables.
+    /// Returns the writes and the space. `stored` has the tables at each level, and `stats` has the
+    /// counters of the database handle that wrote the tables.
     pub fn of(
         live_entries: u64,
         live_bytes: u64,
@@ -60,7 +60,7 @@ impl Space {
     ) -> Space {
         let written_bytes = |level: usize| {
             let stats = stats?;
-            // Flushes write into level 0.
+            // Flushes write to level 0.
             let flushed = if level == 0 { stats.flush_bytes } else { 0 };
             Some(flushed + stats.levels.get(level)?.bytes_written)
         };

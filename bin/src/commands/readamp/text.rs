@@ -1,6 +1,6 @@
-//! Lists, lines and rates in the text of a report.
+//! Formats lists, lines and rates for the text of a report.
 
-/// Returns parts joined as in a sentence: `a`, `a and b`, `a, b and c`.
+/// Joins `parts` as in a sentence: `a`, `a and b`, or `a, b and c`.
 pub fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
@@ -9,8 +9,8 @@ pub fn listed(parts: &[String]) -> String {
     }
 }
 
-/// Returns a text broken into lines of at most `width` characters, but not between a figure and its
-/// `%`.
+/// Breaks `text` into lines of at most `width` characters. A number and its `%` stay on the same
+/// line.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;
@@ -28,7 +28,7 @@ pub fn wrap(text: &str, width: usize) -> String {
     lines.replace('\u{a0}', " ")
 }
 
-/// Formats a rate in percent: `0.84 %`, with more digits if it is small.
+/// Formats a rate in percent, such as `0.84 %`. A small rate has more digits.
 pub fn percent(rate: f64) -> String {
     let percent = rate * 100.0;
     match percent {
@@ -40,7 +40,7 @@ pub fn percent(rate: f64) -> String {
     }
 }
 
-/// Formats an interval in percent: `0.82 to 0.98 %`.
+/// Formats an interval in percent, such as `0.82 to 0.98 %`.
 pub fn interval(low: f64, high: f64) -> String {
     let (low, high) = (percent(low), percent(high));
     format!("{} to {high}", low.trim_end_matches(" %"))

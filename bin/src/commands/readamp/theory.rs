@@ -15,32 +15,32 @@ use super::text::{interval, percent, wrap};
 use crate::output::{Progress, Table};
 use crate::workload::Rng;
 
-/// Number of keys in the filter of each cell. It is a prime, so that filter sizes are no rounder
-/// than in real tables. A larger number makes measured rates more exact and takes longer.
+/// Number of keys in the filter of each cell. The number is a prime, so that the filter sizes are
+/// as irregular as in real tables. A larger number gives more exact rates and takes longer.
 const KEYS: u64 = 50_021;
 const TRIES: u64 = 400_000;
 const MAX_PROBES: u32 = 8;
 
-/// Returns the bits per key of the rows.
+/// Returns the bits per key for each row.
 fn rows() -> impl Iterator<Item = u32> {
     (2..=20).chain([32])
 }
 
-/// The table of rates.
+/// The table of false-positive rates.
 pub struct Theory {
     seed: u64,
     rows: Vec<Row>,
 }
 
-/// The filters of one size.
+/// A row of the table: filters of the same size.
 struct Row {
     bits_per_key: u32,
-    /// Cells by number of probes, from 1.
+    /// Cells in ascending order of the number of probes, from 1 on.
     cells: Vec<Cell>,
-    /// The number of probes that LevelDB uses for this size.
+    /// Number of probes that LevelDB uses for this size.
     leveldb_probes: u32,
     leveldb: Cell,
-    /// The number of probes with the lowest predicted rate, which may exceed the number of columns.
+    /// Number of probes with the lowest predicted rate. This may exceed the number of columns.
     best_probes: u32,
     best: f64,
 }
@@ -64,7 +64,7 @@ impl Cell {
         keys(seed, KEYS).for_each(|key| generator.add_key(&key));
         let mut filter = Vec::new();
         generator.finish(&mut filter);
-        // Keys of 64 random bits are practically never equal.
+        // Two keys of 64 random bits are practically never equal, so the queried keys are absent.
         let maybe = |key: &[u8; 8]| policy.may_match(key, &filter);
         let wrong = keys(!seed, TRIES).filter(maybe).count() as u64;
         let bits = u64::from(bits_per_key) * KEYS;
@@ -76,16 +76,15 @@ impl Cell {
         self.wrong as f64 / TRIES as f64
     }
 
-    /// Returns the 95 % confidence interval of the rate of filters with this size and number of
-    /// probes. Because only one filter was built, the interval accounts not only for the chance of
-    /// the queries but also for how full the filter happened to be.
+    /// Returns the 95 % confidence interval for the rate of filters with this size and number of
+    /// probes. Only one filter was built, so the interval accounts for two random effects: the
+    /// sample of queried keys, and the number of bits that are set in the filter.
     fn interval(&self) -> (f64, f64) {
         let rate = self.measured();
         let (bits, probes) = (self.bits as f64, f64::from(self.probes));
         let load = probes * KEYS as f64 / bits;
         let clear = (-load).exp();
-        // The variance of the fraction of set bits, and the slope of the k-th power of that
-        // fraction.
+        // Variance of the fraction of set bits, and slope of the k-th power of this fraction.
         let of_share = clear * (1.0 - (1.0 + load) * clear) / bits;
         let slope = probes * rate / (1.0 - clear);
         let of_tries = rate * (1.0 - rate) / TRIES as f64;
@@ -101,7 +100,7 @@ impl Cell {
 }
 
 impl Theory {
-    /// Builds and queries a filter for each cell of the table. Returns the table.
+    /// Builds and queries a filter for each cell, and returns the table.
     pub fn measure(seed: u64) -> Theory {
         let progress = Progress::steps("measuring", rows().count() as u64);
         let mut measured = Vec::new();
@@ -263,13 +262,13 @@ impl CellDocument {
     }
 }
 
-/// Returns the minimum number of bits per key of a bloom filter with this rate: `1.44 * log2(1 /
-/// rate)`.
+/// Returns `1.44 * log2(1 / rate)`, the minimum number of bits per key of a Bloom filter with this
+/// rate.
 fn bound(rate: f64) -> f64 {
     std::f64::consts::LOG2_E * (1.0 / rate).log2()
 }
 
-/// Formats a rate in percent with at most four digits.
+/// Formats a rate in percent, with at most four decimals.
 fn digits(rate: f64) -> String {
     match rate * 100.0 {
         p if p >= 10.0 => format!("{p:.1}"),
