@@ -39,10 +39,10 @@ pub struct Args {
     /// Print only the number of entries
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
-    /// Print keys decoded, as keys of this program
+    /// Decode keys as those of this program, and print them as text
     ///
-    /// A key of IndexedDB is printed like `db 1 store 2 data: "apple"` (docs/format.md), a damaged
-    /// one as `damaged: ` and its bytes. `load` does not read such lines.
+    /// A key of IndexedDB is printed like `db 1 store 2 data: "apple"` (docs/format.md), and a
+    /// damaged key as `damaged: ` and its bytes. `load` does not read such lines.
     #[arg(long, value_enum, value_name = "PROGRAM")]
     keys: Option<Keys>,
     /// Read with this many threads, up to 64: faster where blocks are expensive to decompress
@@ -54,7 +54,7 @@ pub struct Args {
     threads: u8,
 }
 
-/// A program whose keys can be shown decoded.
+/// Program whose keys can be printed decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Keys {
     /// IndexedDB of Chromium
@@ -101,11 +101,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     printer.stdout.finish()
 }
 
-/// The options of a scan.
+/// Options of a scan.
 struct Scan {
     args: Args,
     format: Format,
-    /// Prefix that keys must have, if the keys of the database are not in byte order.
+    /// Prefix of the keys to print, if the keys of the database are not in byte order.
     prefix: Option<Vec<u8>>,
 }
 
@@ -221,7 +221,7 @@ impl Keys {
     /// Returns a key as one line of text.
     fn show(self, key: &[u8], format: Format) -> String {
         let Keys::IndexedDb = self;
-        // In JSON, the description is already a string, which cannot contain another JSON document.
+        // In JSON, the description is printed as a string, so it must not contain JSON.
         let format = if format == Format::Json { Format::Escaped } else { format };
         indexed_db::describe(key).unwrap_or_else(|| format!("damaged: {}", format.show(key)))
     }
