@@ -175,8 +175,9 @@ pub struct Progress {
     _guard: Option<Guard>,
 }
 
-/// Time to wait before showing a bar whose total was not known at first. During this time the total
-/// grows by leaps, which would make the bar jump back and forth. A longer time shows the bar later.
+/// Delay before showing a bar whose total was not known at first. During this delay the total grows
+/// in leaps, which would make the bar jump back and forth. With a longer delay, the bar appears
+/// later.
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
 /// Minimum width of a terminal for a bar, in columns. A narrower terminal shows a counter.

@@ -31,10 +31,10 @@ pub struct Args {
     /// Begin after this sequence number
     #[arg(long, value_name = "SEQUENCE")]
     since: Option<u64>,
-    /// Milliseconds between two looks at the files
+    /// Milliseconds between two polls of the files
     #[arg(long, value_name = "MS", default_value_t = 100)]
     interval: u64,
-    /// Print the changes so far, and end
+    /// Print the changes so far, then stop
     #[arg(long)]
     once: bool,
 }
