@@ -1,4 +1,4 @@
-//! Reading a whole table that may be damaged: finding its faults and its undamaged blocks.
+//! Reads a whole table that may be damaged, and finds its faults and its undamaged blocks.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ struct Check<'a, 'f> {
     recorded: Option<&'a NewFile>,
     findings: &'a mut Findings<'f>,
     facts: TableFacts,
-    /// The last internal key of the undamaged blocks so far.
+    /// The last internal key of the undamaged blocks read so far.
     last_key: Vec<u8>,
 }
 
@@ -132,7 +132,8 @@ struct BlockFacts {
 }
 
 impl BlockFacts {
-    /// Returns the initial value for a block that comes after the internal key `last`: no entries.
+    /// Returns the facts about a block that follows the internal key `last`, before its entries are
+    /// added.
     fn after(last: &[u8]) -> BlockFacts {
         BlockFacts {
             entries: 0,
@@ -383,7 +384,7 @@ impl Check<'_, '_> {
                     self.fault(error);
                     continue;
                 }
-                // This block is not a data block and not the index but, for example, the filter
+                // This block is neither a data block nor the index but, for example, the filter
                 // block.
                 Err(_) => continue,
             };
@@ -450,7 +451,7 @@ pub(crate) struct SoundEntries {
 }
 
 impl SoundEntries {
-    /// Returns a cursor before the first entry of the table that `facts` describes.
+    /// Returns a cursor before the first entry of the table described by `facts`.
     ///
     /// # Errors
     /// I/O errors; corruption, if the table has changed since `facts` were gathered.

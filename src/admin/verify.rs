@@ -140,8 +140,8 @@ fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
         if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
-        // If the database has not changed since the last attempt, a writer did not cause the
-        // failure.
+        // If the database has not changed since the last attempt, the failure was not caused by a
+        // writer.
         let state = state_of(&*options.fs, dir, options);
         if state == last_state {
             return None;
