@@ -1,5 +1,5 @@
-//! Runs the same lookups in the same tables with and without bloom filters, to show what they save:
-//! `cargo run --release --example filters`.
+//! Runs the same lookups in the same tables with and without bloom filters, to show the reads that
+//! the filters save: `cargo run --release --example filters`.
 //!
 //! A get of an absent key must search every table whose range includes the key. If the filter in
 //! memory says that the key is not in the data block, the block is not read.

@@ -24,7 +24,7 @@ pub type Result<T, E = CliError> = std::result::Result<T, E>;
 /// The reason why a command did not succeed.
 #[derive(Debug)]
 pub enum CliError {
-    /// A key was not found. The command has already named it.
+    /// A key was not found. The command has already reported this.
     NotFound,
     /// The command has already reported the error.
     Said {

@@ -34,8 +34,8 @@ pub fn on_interrupt(action: impl FnMut() + Send + 'static) -> Guard {
     made.expect("it makes nothing that could fail").1
 }
 
-/// Calls `make`, which creates something and returns an action that removes it, and registers this
-/// action. No interrupt can come between these two steps.
+/// Calls `make`, which creates something, and registers the action returned by `make`, which
+/// removes it again. No interrupt can come between the two steps.
 pub fn make<T, A: FnMut() + Send + 'static>(
     make: impl FnOnce() -> Result<(T, A)>,
 ) -> Result<(T, Guard)> {

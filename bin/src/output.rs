@@ -185,7 +185,7 @@ const COLUMNS_WITH_BAR: u16 = 80;
 
 impl Progress {
     /// Creates a bar for `total_bytes`, or a counter if the total is not known. A total of 0 means
-    /// that it is still being determined: nothing is drawn at first.
+    /// that the total is still being determined: nothing is drawn at first.
     pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
         let template = match total_bytes {
             Some(_) if stderr_columns() >= COLUMNS_WITH_BAR => {

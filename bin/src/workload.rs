@@ -157,8 +157,8 @@ impl Data {
     /// different keys.
     pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
-            // Different numbers give different keys, so numbers greater than that of the last entry
-            // give absent keys.
+            // Different numbers give different keys, so numbers beyond the last entry give absent
+            // keys.
             Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
             Data::Like { .. } => self.absent_near(rng.below(self.len())),
             Data::Listed { entries, .. } => {

@@ -1031,7 +1031,7 @@ fn without_times(value: &mut serde_json::Value) {
     inner.into_iter().for_each(without_times);
 }
 
-/// Checks that each counter of one kind of lookups is the sum of its parts, and the sum over all
+/// Checks that counters of a class of lookups are the sums of their parts, and the sums over all
 /// levels.
 fn check_counters(class: &serde_json::Value) {
     let n = |name: &str| number(&class[name]);
@@ -1182,7 +1182,7 @@ fn readamp_shows_the_theory() {
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 20);
-    // Published rates in this table, at 8, 10, 2 and 16 bits per key.
+    // Published false-positive rates, at 8, 10, 2 and 16 bits per key.
     for (row, probes, rate) in [(6, 5, 0.0217), (8, 7, 0.00819), (0, 1, 0.393), (14, 8, 0.000574)] {
         let cell = &rows[row]["independent_hash"][probes - 1];
         assert!((number(&cell["predicted"]) / rate - 1.0).abs() < 0.005, "{cell}");

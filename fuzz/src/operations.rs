@@ -232,8 +232,8 @@ impl Run {
     }
 }
 
-/// Runs the writes, reads, flushes, compactions, reopens and power losses that the bytes select.
 /// Runs the writes, reads, flushes, compactions, reopens and power losses selected by the input.
+///
 /// ```text
 /// input   1 byte seed of the background work | 1 byte, even: logs are reused | operations
 /// ```

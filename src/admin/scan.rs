@@ -98,8 +98,8 @@ fn may_begin(bytes: &[u8]) -> bool {
     };
     let begins_snappy = |bytes: &[u8]| {
         let Some((_, len)) = get_varint32(bytes) else { return false };
-        // Snappy data begins with a literal. Its length is in the tag, or in up to four bytes after
-        // the tag.
+        // Snappy data begins with a literal. The length of the literal is in the tag, or in up to
+        // four bytes after the tag.
         let Some(&tag) = bytes.get(len) else { return false };
         let extra = usize::from(tag >> 2).saturating_sub(59);
         tag & 3 == 0 && bytes.get(len + 1 + extra) == Some(&0)

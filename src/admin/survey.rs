@@ -38,7 +38,7 @@ pub(crate) struct Survey {
     /// The MANIFEST to use, if there is one.
     pub manifest: Option<Manifest>,
     /// Reason why the MANIFEST may lack its last edits; `None` if the MANIFEST is trusted. If it is
-    /// not trusted, tables that it does not name are used, too.
+    /// not trusted, tables that are missing from it are also used.
     pub distrust: Option<String>,
     /// The tables that were read: the tables that the MANIFEST names and, if the MANIFEST is not
     /// trusted, the tables that it neither names nor removes.

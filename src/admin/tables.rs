@@ -166,7 +166,8 @@ fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
         .collect()
 }
 
-/// The range of a block's keys according to the index: after `after`, and not after `to`.
+/// Range of a block's keys according to the index: keys greater than `after`, up to and including
+/// `to`.
 struct Bounds<'a> {
     after: Option<&'a [u8]>,
     to: &'a [u8],
@@ -290,7 +291,7 @@ impl Check<'_, '_> {
     }
 
     /// Checks a whole block. Returns an error if the block's entries are damaged. Faults of filters
-    /// and key ranges are not errors but part of the result.
+    /// and key ranges are not returned as errors, but are recorded in the result.
     fn block(
         &self,
         block: &Block,

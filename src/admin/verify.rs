@@ -63,8 +63,8 @@ impl VerifyReport {
 /// following is checked:
 /// - `CURRENT`;
 /// - the records of the MANIFEST, and the order of the tables in each level;
-/// - of each table, the footer, the index, the filters (none may deny a key of the table), every
-///   data block and its checksum, the order of keys, and the recorded range and size;
+/// - of each table, the footer, the index, the filters (no filter may exclude a key of the table),
+///   every data block and its checksum, the order of keys, and the recorded range and size;
 /// - the records and batches of each live log.
 ///
 /// After a fault, the check continues with the next block, record or file.

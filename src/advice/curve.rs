@@ -4,10 +4,10 @@
 //! the contents of blocks. A large cache is simulated in miniature: only blocks whose hashed number
 //! is below a threshold take part, in a cache that is smaller in proportion (Waldspurger et al.,
 //! "Cache modeling and optimization using miniature simulations", USENIX ATC 2017, with the
-//! spatially hashed sampling of SHARDS, FAST 2015). Either all reads of a block take part or none
-//! of them, so the number of reads between two reads of a block shrinks in proportion to the cache.
-//! A simulation never holds more than about [`MOST_BLOCKS`] blocks, however large the cache is. A
-//! cache of fewer blocks is simulated at full size.
+//! spatially hashed sampling of SHARDS, FAST 2015). If one read of a block takes part, all reads of
+//! the block do, so the number of reads between two reads of a block shrinks in proportion to the
+//! cache. A simulation never holds more than about [`MOST_BLOCKS`] blocks, however large the cache
+//! is. A cache of fewer blocks is simulated at full size.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -46,8 +46,8 @@ const LONG_FILTER_BITS: u64 = 1 << 16;
 pub struct Asked {
     /// Number of lookups.
     pub times: u64,
-    /// The sum, over all pairs of a key and a table, of the squared number of lookups. (If a filter
-    /// gives a false positive for a key, it does so every time.)
+    /// Sum of the squared number of lookups over all pairs of a key and a table. (If a filter gives
+    /// a false positive for a key, it does so for every lookup of the key.)
     pub squares: u64,
 }
 
@@ -311,7 +311,7 @@ impl Choices {
     }
 }
 
-/// Division of filter memory among levels that saves the most block reads.
+/// Advice on the bits per key at each level, which save the most reads for the filters' memory.
 ///
 /// `Display` writes two tables and the options to set.
 #[derive(Clone, Debug)]

@@ -569,7 +569,7 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut line = || lines.next().unwrap().unwrap();
-    // The first put may be committed before the watch begins. The last put is committed later.
+    // The first put may be committed before `watch` begins. The last put is committed later.
     let mut batch = place.command(&["batch"]);
     let mut batch = batch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut acked = BufReader::new(batch.stdout.take().unwrap()).lines();
@@ -582,7 +582,7 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
         number += 1;
         write(&format!("put\tkey\t{number}\ncommit\n"));
         std::thread::sleep(std::time::Duration::from_millis(300));
-        // The watch prints every put after the first put that it sees, without a gap.
+        // `watch` prints every put after the first put that it sees, without a gap.
         if number == 3 {
             break line();
         }

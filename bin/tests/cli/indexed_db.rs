@@ -30,7 +30,7 @@ fn an_indexed_db_is_read_in_its_own_order() {
     let mut back = lines(&place, &["scan", "--keys-only", "--format", "hex", "--reverse"]);
     back.reverse();
     assert_eq!(back, scanned);
-    // `get` finds some of the keys, and `scan` accepts them as the start of a range.
+    // `get` finds each of these keys, and `scan` accepts the key as the start of a range.
     for at in [0, 5, 300, 700, 987] {
         let key = &scanned[at][..];
         place.ok(&["get", key, "--key-format", "hex"]);

@@ -1,4 +1,4 @@
-//! `minikv readamp`: budgets, filters by level, profiles and scans, as text and as JSON.
+//! Tests of `minikv readamp`: budgets, filters by level, profiles and scans, as text and as JSON.
 
 use serde_json::Value;
 

@@ -32,8 +32,8 @@ fn list(value: &Value) -> &[Value] {
 #[derive(Default)]
 struct Sums {
     tables: BTreeMap<u64, u64>,
-    /// Counters by name. A counter of a level has a name such as `1 moves`, a counter of stalls a
-    /// name that begins with the cause.
+    /// Counters by name. The name of a counter of a level begins with the level, as in `1 moves`.
+    /// The name of a counter of stalls begins with the cause of the stalls.
     counters: BTreeMap<String, u64>,
     gets: u64,
 }
@@ -301,7 +301,7 @@ fn trace_runs_what_it_is_given() {
     let loaded = data(Path::new(&page));
     assert_eq!(Sums::of(&loaded["runs"][0]).gets, 4, "two keys, and one after each");
 
-    // `trace` looks up some of the keys again that `bench` has looked up.
+    // `trace` repeats some of the lookups of `bench`.
     let words = ["trace", "--html", &page, "--lookups", "50", "--"];
     let bench = ["bench", "readrandom", "--entries", "5000", "--json"];
     run(minikv().args(words).args(bench), b"").ok();

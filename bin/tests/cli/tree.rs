@@ -1,4 +1,4 @@
-//! Tests of `tree` and `top` on a terminal and with a pipe, with directories of several LevelDB
+//! Tests of `tree` and `top`, on a terminal and in a pipe, for databases of several LevelDB
 //! programs.
 
 use std::fs;

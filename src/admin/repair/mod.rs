@@ -89,11 +89,11 @@ const LOST_SEQS: u64 = 1 << 32;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # Errors
 /// [`Error::Locked`] if the database is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`]
 /// for a format that this build does not know, because that is not damage; I/O errors, including
 /// read errors, because the disk may be able to read the file later. After an error, the directory
 /// is either already repaired or unchanged, except for new files that are not part of the database.
-/// either already repaired or unchanged, except for new files that are not part of the database.
 pub fn repair(
     dir: impl AsRef<Path>,
     options: &Options,

@@ -68,8 +68,8 @@ pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparato
     plan
 }
 
-/// Keeps the levels of the MANIFEST, and assigns tables that it does not name to level 0. Returns
-/// `None` if older versions of a key might then hide newer versions.
+/// Keeps the levels of the MANIFEST. Tables that are missing from the MANIFEST are assigned to
+/// level 0. Returns `None` if older versions of a key might then hide newer versions.
 fn at_their_levels(
     survey: &Survey,
     options: &Options,

@@ -45,9 +45,9 @@ pub struct Args {
     /// damaged key as `damaged: ` and its bytes. `load` does not read such lines.
     #[arg(long, value_enum, value_name = "PROGRAM")]
     keys: Option<Keys>,
-    /// Read with this many threads, up to 64: faster where blocks are expensive to decompress
+    /// Read with this many threads, up to 64: faster if blocks are expensive to decompress
     ///
-    /// Each thread may hold 8 MiB of output, and one entry. The output does not depend on the
+    /// Each thread may hold 8 MiB of output, plus one entry. The output does not depend on the
     /// number of threads.
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "keyspace")]

@@ -233,7 +233,7 @@ impl Since<'_> {
         format!("{}/s", size(per_second(self.growth(name), self.time)))
     }
 
-    /// Returns a few lines that summarize the work of the process.
+    /// Returns a few lines that summarize the work of the writer's process.
     pub fn screen(&self) -> String {
         let rows = [
             ("gets", self.gets()),

@@ -80,8 +80,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     outcome
 }
 
-/// Parses the command to trace. If the command does not name a database, it uses the database of
-/// `global`.
+/// Parses the command to trace. If the command does not name a database, the command uses the
+/// database of `global`.
 fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
     let name = OsString::from("minikv");
     let matches = definition::parsed().try_get_matches_from([&name].into_iter().chain(words));
