@@ -1,5 +1,5 @@
-//! Tests what a program promises, by simulating a power loss after every disk operation: `cargo run
-//! --release --example crash_test`.
+//! Tests what a program promises, by simulating a power loss after every disk operation:
+//! `cargo run --release --example crash_test`.
 //!
 //! `SimFs` is a disk in memory that knows which data a power loss would leave. The program under
 //! test keeps an inbox: it writes each order and the count of orders in one batch, and syncs the

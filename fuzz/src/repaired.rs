@@ -12,9 +12,9 @@ fn may_refuse(error: &Error) -> bool {
     matches!(error, Error::Unsupported { .. } | Error::DatabaseMissing { .. })
 }
 
-/// Repairs the files of a database. A dry run must change nothing and return the same report.
-/// Afterwards the database must open, verify without faults, be readable and writable, and need no
-/// further repair.
+/// Repairs the files of a database. A dry run must change nothing and return the same report as the
+/// repair. Afterwards the database must open, verify without faults, be readable and writable, and
+/// need no further repair.
 pub fn repair(data: &[u8]) {
     let fs = files::load(data);
     let before = files::contents(&fs);
