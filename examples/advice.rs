@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     // Compact first, so that every run has the same tables.
     db.compact_range::<&str>(..)?;
 
-    // Two of three lookups are for users that do not exist.
+    // Two out of three lookups are for users that do not exist.
     for i in (0..USERS * 3).step_by(2) {
         let user = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         db.get(format!("user/{user:016x}"))?;

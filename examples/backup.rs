@@ -1,6 +1,7 @@
 //! Backs up a database while it is in use, and restores it: `cargo run --example backup`.
 //!
-//! A folder holds several backups. Tables never change, so a later backup copies only the new ones.
+//! A folder holds several backups. Tables never change, so a later backup copies only tables that
+//! the folder does not contain yet.
 
 use minikv::{Backups, Db, Options, Result};
 

@@ -1,5 +1,5 @@
-//! Transfers money in batches from several threads, while a snapshot keeps showing the balances
-//! from before: `cargo run --example batch_and_snapshot`.
+//! Transfers money in batches from several threads, while a snapshot keeps showing the original
+//! balances: `cargo run --example batch_and_snapshot`.
 //!
 //! A batch is all or nothing, but it is not a transaction: nothing keeps another thread from
 //! writing between the read of a balance and the batch that changes it. Two concurrent transfers
@@ -20,8 +20,8 @@ struct Bank {
 }
 
 impl Bank {
-    /// Moves `amount` between two accounts, unless the first has less than `amount`. Returns
-    /// whether the money was moved.
+    /// Moves `amount` between two accounts, unless the first account has less than `amount`.
+    /// Returns whether the money was moved.
     fn transfer(&self, from: &str, to: &str, amount: u64) -> Result<bool> {
         let _held = self.accounts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now = self.db.snapshot();

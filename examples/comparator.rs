@@ -1,4 +1,4 @@
-//! Keys in an order of your own: `cargo run --example comparator`.
+//! Sorts keys with a comparator defined by the program: `cargo run --example comparator`.
 //!
 //! The database stores the comparator's name and can be opened only with a comparator of that name.
 //! Keys that sort correctly as bytes need no comparator, so most programs encode numbers as

@@ -1,4 +1,4 @@
-//! A test of a program's own promises, with a power loss after every disk operation:
+//! Tests what a program promises, by simulating a power loss after every disk operation:
 //! `cargo run --release --example crash_test`.
 //!
 //! `SimFs` is a disk in memory that knows which data a power loss would leave. The program under

@@ -1,5 +1,5 @@
-//! Opens a database, writes, reads and deletes: `cargo run --example embed [DIR]`. Without a
-//! directory it uses a temporary one, which is removed at the end.
+//! Opens a database, writes, reads and deletes: `cargo run --example embed [DIR]`. If no directory
+//! is given, uses a temporary directory, which is removed at the end.
 
 use minikv::{Db, Options, Result, WriteOptions};
 

@@ -20,10 +20,10 @@ fn random_key(seed: &mut u64) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
 }
 
-/// Returns the fraction of absent keys that filters of `keys` keys each let through.
+/// Returns the fraction of absent keys that pass a filter, measured with filters of `keys` keys.
 fn measured(policy: &BloomFilterPolicy, keys: usize) -> f64 {
     let mut seed = 1;
-    // Each filter is queried a hundred times per key it holds, and is then replaced by a new one.
+    // Query each filter a hundred times per key that it holds, and then create the next filter.
     let lookups_per_filter = 100 * keys as u64;
     let mut wrong = 0u64;
     for _ in 0..LOOKUPS / lookups_per_filter {

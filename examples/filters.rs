@@ -1,5 +1,5 @@
-//! Runs the same lookups in the same tables with and without bloom filters, to show what they save:
-//! `cargo run --release --example filters`.
+//! Runs the same lookups in the same tables with and without bloom filters, to show the reads that
+//! the filters save: `cargo run --release --example filters`.
 //!
 //! A get of an absent key must search every table whose range includes the key. If the filter in
 //! memory says that the key is not in the data block, the block is not read.
@@ -15,8 +15,8 @@ use minikv::{Db, LevelTrace, Options, ReadOptions, ReadTrace, Result};
 const ENTRIES: u32 = 50_000;
 const LOOKUPS: u32 = 10_000;
 
-/// Looks up even numbers, which are present, or odd numbers, which are absent. Returns the counts
-/// of the work.
+/// Looks up even numbers, which are present, or odd numbers, which are absent. Returns the counters
+/// of these lookups.
 fn look_up(db: &Db, options: &ReadOptions, odd: u32) -> Result<LevelTrace> {
     let mut sum = ReadTrace::default();
     for i in 0..LOOKUPS {
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     let options = Options::default().create_if_missing(true).write_buffer_bytes(512 << 10);
     let db = Db::open(home.path().join("db"), options)?;
     for i in 0..ENTRIES {
-        // Only even numbers, in a scattered order, so that every table spans nearly all keys.
+        // Put only even numbers, in a scattered order, so that every table spans nearly all keys.
         let number = i.wrapping_mul(7919) % ENTRIES * 2;
         db.put(format!("key{number:08}"), format!("the value of {number}"))?;
     }

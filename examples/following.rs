@@ -32,7 +32,8 @@ fn main() -> Result<()> {
 
     for refreshed in db.follow(Duration::from_millis(20)) {
         let sequence = refreshed?.sequence;
-        // The count and the orders are those of one moment: a batch is never seen in part.
+        // The snapshot shows the count and the orders at the same moment. It never shows part of a
+        // batch.
         let now = db.snapshot();
         let count =
             now.get("orders")?.map_or(0, |count| u32::from_be_bytes(count[..].try_into().unwrap()));

@@ -46,7 +46,7 @@ impl Accounts {
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    // Scans of users with the same two first letters skip tables without such users.
+    // Scans of users that share the first two letters skip tables without such users.
     let options = Options::default().filter_prefix_in("users", FixedPrefix::new(2));
     let db = Db::open(home.path().join("db"), options.create_if_missing(true))?;
     let accounts = Accounts::open(db.clone())?;

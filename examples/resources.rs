@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let used = shared.memory_used_bytes() as f64 / f64::from(1 << 20);
     println!("{} databases use {used:.1} MiB of 64", tenants.len());
 
-    // The output for a scraper: one metric of all databases, distinguished by a label.
+    // The output for a scraper: all databases have the same metrics, distinguished by a label.
     for (i, tenant) in tenants.iter().enumerate().take(2) {
         let metrics = tenant.stats().prometheus(&[("db", &format!("tenant{i}"))]);
         let sample = metrics.lines().find(|line| line.starts_with("minikv_operations_total{"));

@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     (0..10).try_for_each(|i| db.put_with(&synced, format!("slow{i}"), ""))?;
     let slow = db.stats().wal_syncs;
 
-    // Until its thread has synced, each of these puts survives the end of the process, but not a
-    // loss of power. Threads that wait for a sync share the next sync.
+    // Each of these puts survives the end of the process. It survives a power loss only after its
+    // thread has synced. Threads that wait for a sync share the next sync.
     std::thread::scope(|scope| {
         let take = |thread: u32| -> minikv::Result<()> {
             for i in 0..ORDERS {

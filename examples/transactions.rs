@@ -1,8 +1,8 @@
 //! Books seats in transactions from several threads: `cargo run --example transactions`.
 //!
 //! A seat is free if there is no key for it, and a guest may book up to three seats. Both rules
-//! depend on what other threads write at the same time: without the check at the commit, two guests
-//! could get one seat, or one guest a fourth.
+//! depend on what other threads write at the same time: if commits did not detect conflicts, two
+//! guests could get one seat, or one guest could get a fourth seat.
 
 use minikv::{Db, Options, Result, Transaction};
 
@@ -14,7 +14,7 @@ fn seat(number: u32) -> String {
     format!("seat/{number:02}")
 }
 
-/// Books the first free seat. Returns its number, or `None` if the guest gets none.
+/// Books the first free seat. Returns the number of the seat, or `None` if the guest gets no seat.
 fn book(tx: &mut Transaction, guest: &str) -> Result<Option<u32>> {
     // The range counts as read: a booking that appears in it later is a conflict.
     let booked = tx.prefix(format!("guest/{guest}/"))?.count();
@@ -33,7 +33,7 @@ fn book(tx: &mut Transaction, guest: &str) -> Result<Option<u32>> {
 
 /// Books seats for a guest until the guest gets no more, and counts the bookings.
 fn book_all(db: &Db, guest: &str) -> Result<()> {
-    // `transact` runs the closure again whenever another thread was faster.
+    // `transact` runs the closure again whenever a write of another thread conflicts with it.
     while let Some(number) = db.transact(|tx| book(tx, guest))? {
         db.update("bookings", |old| Some(vec![old.map_or(0, |count| count[0]) + 1]))?;
         println!("{guest} has seat {number}");
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
 
     std::thread::scope(|scope| {
-        // Each guest has two windows open.
+        // Each guest books on two threads, as from two open windows.
         let guests = GUESTS.iter().flat_map(|guest| [guest, guest]);
         let windows: Vec<_> = guests.map(|guest| scope.spawn(|| book_all(&db, guest))).collect();
         windows.into_iter().try_for_each(|window| window.join().expect("no panic"))
@@ -58,8 +58,8 @@ fn main() -> Result<()> {
         assert!(db.prefix(format!("guest/{guest}/"))?.count() <= SEATS_PER_GUEST);
     }
 
-    // Without `transact`, the second of two transactions that read the same key fails to commit,
-    // and its error says why.
+    // Without `transact`, the second of two transactions that read the same key fails to commit.
+    // The error states the reason.
     let (mut first, mut second) = (db.transaction(), db.transaction());
     for (tx, value) in [(&mut first, "rain"), (&mut second, "sun")] {
         assert!(!tx.contains_key("weather")?);

@@ -18,9 +18,9 @@ pub fn named(name: &str) -> Option<Arc<dyn Comparator>> {
     known.into_iter().find(|comparator| comparator.name() == name)
 }
 
-/// Returns the name of the comparator of the database in `dir`, from the first edit of its
-/// MANIFEST, or of the newest MANIFEST if CURRENT is missing. Returns `None` if that edit is
-/// damaged: an open then reports the damage.
+/// Reads the name of the comparator of the database in `dir` from the first edit of its MANIFEST.
+/// If CURRENT is missing, reads the newest MANIFEST. Returns `None` if the first edit is damaged:
+/// opening the database then reports the damage.
 pub fn name_in(dir: &Path) -> Option<String> {
     let manifest = current(dir).or_else(|| newest_manifest(dir))?;
     let mut log = LogReader::new(DiskFs.open(&manifest).ok()?, &manifest).ok()?;

@@ -11,8 +11,8 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use crate::args::Cli;
 use crate::error::{CliError, Result, usage};
 
-/// Parses the command line. Prints help or the version and ends the process if the user asked for
-/// it.
+/// Parses the command line. If the user asked for help or the version, prints it and ends the
+/// process.
 pub fn parse() -> Result<Cli> {
     let matches = parsed().try_get_matches();
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {

@@ -24,7 +24,7 @@ pub type Result<T, E = CliError> = std::result::Result<T, E>;
 /// The reason why a command did not succeed.
 #[derive(Debug)]
 pub enum CliError {
-    /// A key was not found. The command has already named it.
+    /// A key was not found. The command has already reported this.
     NotFound,
     /// The command has already reported the error.
     Said {
@@ -52,11 +52,11 @@ pub enum CliError {
     Unsupported(String),
     /// A read returned something other than the value written.
     Wrong(String),
-    /// Another error, together with the work done before it.
+    /// Another error, with a description of the work done before the error.
     After {
         /// The error.
         error: Box<CliError>,
-        /// Description of the work done before, such as `kept 6 entries before it`.
+        /// Description of the work done before the error, such as `kept 6 entries before it`.
         done: String,
     },
     /// Stdout is a pipe that was closed. The command ends without a message.
@@ -64,7 +64,7 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// Creates an I/O error of the operation `op` on the file `path`.
+    /// Creates an I/O error for the operation `op` on the file `path`.
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> CliError {
         CliError::Io { op, name: path.display().to_string(), source: plain(source) }
     }
@@ -89,7 +89,7 @@ impl CliError {
         }
     }
 
-    /// Returns the line for stderr, unless the error has already been reported.
+    /// Returns the line to print to stderr, or `None` if there is nothing left to report.
     pub fn message(&self) -> Option<String> {
         let message = match self {
             CliError::NotFound | CliError::Said { .. } | CliError::ClosedPipe => return None,
@@ -183,7 +183,8 @@ fn plain(error: io::Error) -> io::Error {
     }
 }
 
-/// Returns `message` with line breaks and other control characters escaped. Names may contain them.
+/// Returns `message` with line breaks and other control characters escaped. Names of files may
+/// contain such characters.
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {

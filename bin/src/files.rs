@@ -18,7 +18,7 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::table_file::open_table;
 
-/// Maximum number of attempts to list the files while a writer keeps changing them. Raising it
+/// Maximum number of attempts to list the files while a writer keeps changing them. A higher limit
 /// helps only if the writer never pauses.
 const MAX_TRIES: usize = 50;
 
@@ -42,8 +42,8 @@ pub struct LogFile {
 }
 
 impl Survey {
-    /// Returns a survey of the database in `dir`. With `any_order`, this build need not know the
-    /// database's comparator.
+    /// Returns a survey of the database in `dir`. If `any_order` is true, the database may use a
+    /// comparator that this build does not know.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
         if !minikv::internals::engine::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
@@ -77,10 +77,10 @@ impl Survey {
         }
     }
 
-    /// Visits the newest version of each key, table by table and log by log, unless that version is
-    /// a deletion.
+    /// Visits the newest version of each key, table by table and log by log. Skips keys whose
+    /// newest version is a deletion.
     ///
-    /// This works without the key order, but holds all keys in memory.
+    /// This function does not need the comparator, but holds all keys in memory.
     pub fn each_entry(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
         let mut newest: HashMap<Vec<u8>, u64> = HashMap::new();
         self.each_version(|key, seq, _| {
@@ -96,8 +96,8 @@ impl Survey {
         })
     }
 
-    /// Visits every version of every key, with its value unless it is a deletion, until `visit`
-    /// returns false.
+    /// Calls `visit` with the key, the sequence number and the value of every version of every key,
+    /// until `visit` returns false. The value of a deletion is `None`.
     fn each_version(
         &self,
         mut visit: impl FnMut(&[u8], u64, Option<&[u8]>) -> Result<bool>,
@@ -289,7 +289,8 @@ pub fn has_remains(dir: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(CliError::io("list", dir, error)),
     };
-    // Any program may have a file 7.log, so only names that no other program would use count.
+    // Other programs may also use names such as 7.log, so only names that no other program would
+    // use count.
     Ok(names.flatten().any(|entry| {
         matches!(
             entry.file_name().to_str().and_then(FileName::parse),

@@ -46,8 +46,8 @@ impl Lines {
         Lines { reader, name, line: Vec::new(), line_number: 0, bytes_read: 0, total_bytes }
     }
 
-    /// Returns the next line without its line end, or `None` after the last line, which may lack a
-    /// line end.
+    /// Returns the next line without its line end, or `None` after the last line. The last line of
+    /// the input need not have a line end.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let read = self

@@ -34,8 +34,8 @@ pub fn on_interrupt(action: impl FnMut() + Send + 'static) -> Guard {
     made.expect("it makes nothing that could fail").1
 }
 
-/// Creates something by `make`, and registers the action that removes it. No interrupt can come
-/// between these two steps.
+/// Creates something with `make`, and registers the action that removes it. `make` returns both. No
+/// interrupt can come between the creation and the registration.
 pub fn make<T, A: FnMut() + Send + 'static>(
     make: impl FnOnce() -> Result<(T, A)>,
 ) -> Result<(T, Guard)> {

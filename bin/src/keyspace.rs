@@ -1,5 +1,5 @@
-//! The option `--keyspace`, and reads and writes of the keyspace that this option names or, without
-//! the option, of all keys.
+//! The option `--keyspace`, and reads and writes within the keyspace given by this option. Without
+//! the option, reads and writes concern all keys.
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -22,7 +22,7 @@ pub struct InKeyspace {
     /// Work within this keyspace; `minikv keyspaces` lists them. NAME has 1 to 255 bytes, escaped
     #[arg(long, value_name = "NAME")]
     keyspace: Option<OsString>,
-    /// The keyspace is an expiring one, as made by `put --ttl`
+    /// The keyspace is an expiring one, as created by `put --ttl`
     #[arg(long, requires = "keyspace")]
     expiring: bool,
 }
@@ -65,7 +65,7 @@ impl InKeyspace {
 }
 
 impl Name {
-    /// Returns the keys of `db` that a command reads.
+    /// Returns the keys of `db` that a command may read.
     pub fn of_reader(&self, db: ReadOnlyDb) -> Result<Source> {
         Ok(match &self.0 {
             None => Source::All(db),
@@ -74,7 +74,7 @@ impl Name {
         })
     }
 
-    /// Returns the keys of `db` that a command writes.
+    /// Returns the keys of `db` that a command may write.
     pub fn of_writer(&self, db: &Db) -> Result<Target> {
         Ok(match &self.0 {
             None => Target::All(db.clone()),

@@ -175,8 +175,9 @@ pub struct Progress {
     _guard: Option<Guard>,
 }
 
-/// Time to wait before showing a bar whose total was not known at first. During this time the total
-/// grows by leaps, which would make the bar jump back and forth. A longer time shows the bar later.
+/// Delay before showing a bar whose total was not known at first. During this delay the total grows
+/// in leaps, which would make the bar jump back and forth. With a longer delay, the bar appears
+/// later.
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
 /// Minimum width of a terminal for a bar, in columns. A narrower terminal shows a counter.
@@ -184,7 +185,7 @@ const COLUMNS_WITH_BAR: u16 = 80;
 
 impl Progress {
     /// Creates a bar for `total_bytes`, or a counter if the total is not known. A total of 0 means
-    /// that it is still being determined: nothing is drawn at first.
+    /// that the total is still being determined: nothing is drawn at first.
     pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
         let template = match total_bytes {
             Some(_) if stderr_columns() >= COLUMNS_WITH_BAR => {

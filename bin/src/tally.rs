@@ -19,13 +19,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Registers a message for an interrupt. `done` returns the message for a number of entries.
+    /// Registers the message to print on an interrupt. `done` makes the message from the number of
+    /// entries written.
     pub fn say_on_interrupt(&self, done: impl Fn(u64) -> String + Send + 'static) -> Guard {
         let tally = self.clone();
         on_interrupt(move || {
             let started = Instant::now();
-            // A write in progress is still counted. No other write begins, because the lock is kept
-            // until the process ends.
+            // Wait for a write in progress, so that it is counted. No other write begins, because
+            // the lock is kept until the process ends.
             while started.elapsed() < MAX_WAIT {
                 if let Ok(writing) = tally.shared.0.try_lock() {
                     std::mem::forget(writing);

@@ -1,4 +1,4 @@
-//! The data that `readamp` and `demo` load.
+//! Entries that `readamp` and `demo` load.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +17,12 @@ pub static WORDS: &[u8] = include_bytes!("../data/words.txt");
 
 const BATCH_ENTRIES: u64 = 1000;
 const MUTATIONS: u64 = 1000;
-/// Seed of the random choice of when flushes and compactions run while a batch is written. Any
-/// number will do, but it must not change: published figures depend on it.
+/// Seed that determines when flushes and compactions run while a batch is written. The value is
+/// arbitrary, but it must not change: published figures depend on it.
 const BACKGROUND_SEED: u64 = 1;
 
-/// The library's pseudo-random numbers, but reduced to a range by multiplication. Published figures
-/// depend on them.
+/// Pseudo-random number generator of the library. Numbers are reduced to a range by multiplication.
+/// Published figures depend on these numbers.
 #[derive(Clone, Debug)]
 pub struct Rng(random::Rng);
 
@@ -53,13 +53,13 @@ impl Rng {
     }
 }
 
-/// Entries to load, each key once.
+/// Entries to load, with distinct keys.
 pub enum Data {
-    /// Read from a file, in key order.
+    /// Entries of a list, such as a file, in key order.
     Listed { name: String, entries: Vec<(Vec<u8>, Vec<u8>)> },
-    /// Keys of 16 hexadecimal digits, in random order.
+    /// Entries whose keys have 16 hexadecimal digits, in random order.
     Generated { entries: u64, value_bytes: usize, seed: u64 },
-    /// The entries of a profile of requests, numbered in key order.
+    /// Entries of a profile of requests, numbered in key order.
     Like { entries: u64, profile: Profile },
 }
 
@@ -78,8 +78,9 @@ impl Data {
         Ok(Data::Listed { name, entries: entries.into_iter().collect() })
     }
 
-    /// Returns the entries of a file, one per line: in `format` or, if that is `None`, as `KEY` or
-    /// `KEY<TAB>VALUE` in plain bytes. A key without a value gets a value of `value_bytes` bytes.
+    /// Reads entries from a file, one entry per line. The lines are in `format`. If `format` is
+    /// `None`, a line is `KEY` or `KEY<TAB>VALUE` in plain bytes, and a key without a value gets a
+    /// value of `value_bytes` bytes.
     pub fn file(path: &Path, format: Option<Format>, value_bytes: usize) -> Result<Data> {
         let mut lines = Lines::open(Some(&path.to_path_buf()))?;
         let mut entries = BTreeMap::new();
@@ -152,11 +153,12 @@ impl Data {
         }
     }
 
-    /// Returns the absent key number `i`. In generated data, different numbers give different keys.
+    /// Returns the absent key with the number `i`. In generated data, different numbers give
+    /// different keys.
     pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
-            // Different numbers give different keys, so the keys of numbers beyond the last entry
-            // are absent.
+            // Different numbers give different keys, so numbers beyond the last entry give absent
+            // keys.
             Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
             Data::Like { .. } => self.absent_near(rng.below(self.len())),
             Data::Listed { entries, .. } => {
@@ -177,7 +179,8 @@ impl Data {
         }
     }
 
-    /// Returns an absent key near the key of entry `i`. Every call returns the same key.
+    /// Returns an absent key near the key of entry `i`. Every call with the same `i` returns the
+    /// same key.
     pub fn absent_near(&self, i: u64) -> Vec<u8> {
         match self {
             Data::Generated { .. } => self.one_absent(i, &mut Rng::new(i)),
@@ -199,14 +202,14 @@ impl Data {
         Ok(Db::open(dir, options.inline_background(Some(BACKGROUND_SEED)))?)
     }
 
-    /// Puts the entries into `db` in a random order that depends on the seed alone. After each full
+    /// Puts the entries into `db` in a random order that depends only on the seed. After each full
     /// batch, runs all flushes and compactions that are due.
     pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
         self.load_and(db, seed, BATCH_ENTRIES, |_| Ok(()))
     }
 
-    /// Puts the entries as [`Data::load`] does, but in batches of `batch_entries`. After each full
-    /// batch, calls `then` with the entry that was put last.
+    /// Loads the entries as [`Data::load`] does, but in batches of `batch_entries` entries. After
+    /// each full batch, calls `then` with the entry that was put last.
     pub fn load_and(
         &self,
         db: &Db,
@@ -262,8 +265,8 @@ pub fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     changed(key, entries, rng)
 }
 
-/// Returns the key of entry `i` with one change that makes it an absent key. Every call returns the
-/// same key.
+/// Returns the key of entry `i` with one change that makes it an absent key. Every call with the
+/// same `i` returns the same key.
 pub fn near_miss_of(
     entries: &[(Vec<u8>, Vec<u8>)],
     i: u64,

@@ -20,9 +20,10 @@ pub struct Writer {
 impl Writer {
     /// Returns the holder of the lock of the database in `dir`.
     ///
-    /// This function only queries the lock: it locks, creates and changes nothing, so it disturbs
-    /// no writer. A process that holds the lock must not call it: closing a descriptor of the file
-    /// would release an `fcntl` lock. A `flock`, goleveldb's only lock, is detected on Linux only.
+    /// This function only queries the lock. It locks, creates and changes nothing, so it does not
+    /// disturb a writer. A process that holds the lock must not call this function: closing a
+    /// descriptor of the lock file would release an `fcntl` lock. A `flock` lock, the only lock
+    /// that goleveldb takes, is detected only on Linux.
     pub fn of(dir: &Path) -> Option<Writer> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::options()
@@ -41,7 +42,8 @@ impl Writer {
         flock_holder(&file)
     }
 
-    /// Tells the user on stderr that the output shows the state at one moment.
+    /// Tells the user on stderr that a writer is active, and that the output shows the state at one
+    /// moment.
     pub fn say(self, dir: &Path) {
         let who = match self.process {
             Some(pid) => format!("process {pid}"),
@@ -54,8 +56,8 @@ impl Writer {
     }
 }
 
-/// Returns the holder of a `flock` on the file according to Linux's list of locks. A line is `1:
-/// FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`.
+/// Returns the process that holds a `flock` lock on the file, according to Linux's list of locks. A
+/// line of the list is `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`.
 #[cfg(target_os = "linux")]
 fn flock_holder(file: &File) -> Option<Writer> {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! `verify`, `repair`, `checkpoint` and backups, as a user types them.
+//! Tests of `verify`, `repair`, `checkpoint` and backups, run as a user types them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -142,7 +142,7 @@ fn repair_saves_what_is_sound_and_says_what_is_not() {
     let (from, to) = (&json["lost"][0]["from"], &json["lost"][0]["to"]);
     assert_eq!(from, "key00000");
     let to = to.as_str().unwrap();
-    // All entries outside of the damaged block are still there.
+    // `repair` keeps all entries outside of the damaged block.
     let scanned = run(&db, &["scan"]).ok();
     for i in 0..2000 {
         let key = format!("key{i:05}");
@@ -209,7 +209,7 @@ fn backups_are_made_listed_verified_removed_and_restored() {
     assert_eq!(numbers.collect::<Vec<_>>(), [2, 3]);
 
     flip(&named(&path.join("000003"), ".ldb"), 100);
-    // Backups 2 and 3 share the table.
+    // Backups 2 and 3 share the damaged table.
     let damaged = run(&db, &["backups", folder, "--verify"]);
     assert_eq!(damaged.code, Some(1), "{}", damaged.stderr);
     assert_eq!(damaged.stdout.matches("fault: ").count(), 2, "{}", damaged.stdout);

@@ -1,4 +1,4 @@
-//! The command as a user types it: the built binary, its streams and its exit codes.
+//! Tests of the command as a user types it: the built binary, its streams and its exit codes.
 
 use std::collections::BTreeMap;
 use std::fs::{
@@ -54,8 +54,8 @@ fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) 
     master.write_all(typed.as_bytes()).unwrap();
     let end = || Stdio::from(terminal.try_clone().unwrap());
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-    // The terminal closes when no process has its other end open. From here on, only the child has
-    // it open.
+    // The read from `master` ends when no process has the terminal open. From here on, only the
+    // child has it open.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     drop(terminal);
     let mut shown = Vec::new();
@@ -579,7 +579,7 @@ fn filter_layouts_are_those_of_new_tables() {
         let text = place.text(&["inspect", table.to_str().unwrap()]);
         assert_eq!(text.contains("table filter: minikv.table-filter.v1.binary-fuse"), of_table);
 
-        // Gets query the filter, whatever layout the command line sets.
+        // Gets query the filter that the table has, whatever layout the command line sets.
         assert_eq!(place.text(&["get", "b"]), "2");
         let told = place.run(&["explain", "ab", "--filter-layout", "block"]);
         assert_eq!(told.code, Some(1));
@@ -624,7 +624,8 @@ fn damage_is_exit_code_4_and_names_file_and_offset() {
     assert_eq!(ran.code, Some(4), "{}", ran.stderr);
 }
 
-/// Returns a database with the entries of an IndexedDB, in an order that the command does not know.
+/// Creates a database with the entries of an IndexedDB and a comparator that the command does not
+/// know.
 fn of_unknown_order() -> Place {
     #[derive(Debug)]
     struct Unknown;
@@ -711,7 +712,7 @@ fn a_world_of_minecraft_is_read_checked_repaired_and_written() {
         }
     }
 
-    // The index is damaged: the blocks are found by their checksums.
+    // Damage the index. `repair` then finds the blocks by their checksums.
     let path = place.db().join("000006.ldb");
     let mut bytes = fs::read(&path).unwrap();
     let footer = bytes.len() - 48;
@@ -1030,7 +1031,8 @@ fn without_times(value: &mut serde_json::Value) {
     inner.into_iter().for_each(without_times);
 }
 
-/// Checks that the counters of one kind of lookups are the sums of their parts and of the levels.
+/// Checks that counters of a class of lookups are the sums of their parts, and the sums over all
+/// levels.
 fn check_counters(class: &serde_json::Value) {
     let n = |name: &str| number(&class[name]);
     let positives = n("filter_true_positives") + n("filter_false_positives");
@@ -1180,7 +1182,7 @@ fn readamp_shows_the_theory() {
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 20);
-    // These are the rates in every published copy of this table, at 8 and 10 bits per key.
+    // Published false-positive rates, at 8, 10, 2 and 16 bits per key.
     for (row, probes, rate) in [(6, 5, 0.0217), (8, 7, 0.00819), (0, 1, 0.393), (14, 8, 0.000574)] {
         let cell = &rows[row]["independent_hash"][probes - 1];
         assert!((number(&cell["predicted"]) / rate - 1.0).abs() < 0.005, "{cell}");
@@ -1226,7 +1228,7 @@ fn the_page_of_readamp_renders_without_a_word_on_the_console() {
     assert_eq!(said, "");
     assert_eq!(dom.matches("<svg").count(), 8, "four charts for each of two widths: {dom}");
     assert!(dom.contains("False-positive rate against bits per key"));
-    // The check can fail: this page violates the content security policy.
+    // To show that the check can fail, this page violates the content security policy.
     fs::write(&page, html.replace("</body>", "<script>throw 1</script></body>")).unwrap();
     assert_ne!(rendered(&page, &profile).unwrap().0, "");
 }
@@ -1330,7 +1332,7 @@ fn bench_measures_what_it_is_asked_for() {
     for line in ["compact: ", "fillrandom, peak memory: ", "written per byte put: "] {
         assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
     }
-    // The last database is kept at the given path, with its tables. Another run does not touch it.
+    // `bench` keeps the last database at the given path. Another run does not touch this database.
     assert_eq!(place.text(&["scan", "--count"]), "2000\n");
     place.run(&small).fails(2, &["already exists"]);
     assert_eq!(place.text(&["scan", "--count"]), "2000\n");

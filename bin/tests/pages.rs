@@ -1,11 +1,11 @@
-//! Runs the `minikv` commands that the pages show and compares the output: those of README.md,
-//! docs/filters.md, docs/backup.md, docs/bulk-load.md, docs/expiry.md, docs/keyspaces.md and
-//! docs/range-deletes.md,
-//! and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
+//! Runs the `minikv` commands shown on the pages README.md, docs/filters.md, docs/backup.md,
+//! docs/bulk-load.md, docs/expiry.md, docs/keyspaces.md and docs/range-deletes.md, and compares
+//! their output with the pages. With `MINIKV_PAGES=1`, also runs the commands shown in
+//! docs/read-amplification.md.
 //!
 //! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
-//! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into
-//! the pages.
+//! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into the
+//! pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl Place {
         Place { home }
     }
 
-    /// Runs the commands of a block in one shell. Returns the output of each.
+    /// Runs the commands of a block in one shell. Returns the output of each command.
     fn run(&self, steps: &[Step]) -> Vec<Vec<String>> {
         const MARK: &str = "\u{1e}";
         let mut script = "exec 2>&1\n".to_string();
@@ -161,12 +161,12 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
     assert!(writes || compared > 60, "only {compared} lines were compared");
 }
 
-/// Returns paragraphs and rows without their times, so that they are the same for each run.
+/// Returns the paragraphs and table rows of an output without times, which differ between runs.
 fn without_times(lines: &[String]) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let (mut times, mut advice) = (false, false);
     for line in lines {
-        // Paragraphs may be broken into lines at other places if figures differ.
+        // Lines of a paragraph are joined, because different figures may break the lines elsewhere.
         if let (Some(rest), Some(last)) = (line.strip_prefix("  "), kept.last_mut())
             && !rest.starts_with(' ')
         {
@@ -187,8 +187,8 @@ fn without_times(lines: &[String]) -> Vec<String> {
     kept.into_iter().map(|line| without_nanoseconds(&line)).filter(|l| !l.is_empty()).collect()
 }
 
-/// Returns the words of a line, without the dashes around names of columns, whose number depends on
-/// the width.
+/// Returns the words of a line. Leaves out the dashes beside names of columns: their number depends
+/// on the width.
 fn words(line: &str) -> Vec<&str> {
     let dashes = |word: &str| word.len() > 1 && word.bytes().all(|byte| byte == b'-');
     line.split_whitespace().filter(|word| !dashes(word)).collect()

@@ -12,9 +12,9 @@ use crate::files::{self, DIR};
 /// Keys and values of a database.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns all entries, after reading them forward and backward, and some of them by key. If the
-/// database is sound, both scans must agree; `verify` must find keys that are out of order under
-/// correct checksums.
+/// Reads all entries forward and backward, looks up some of them by key, and returns the entries.
+/// If the database is sound, both scans must agree: `verify` must detect keys that are out of order
+/// even if the checksums are correct.
 fn read_all(
     is_sound: bool,
     iter: impl Fn() -> Result<Iter>,
@@ -53,15 +53,16 @@ pub fn check_gets(db: &ReadOnlyDb, entries: &Entries) {
     }
 }
 
-/// Checks that lookups agree with a scan. If sequence numbers are wrong under correct checksums, an
-/// older version may be above a newer one, so this holds only for tables that a compaction wrote.
+/// Checks that lookups agree with a scan. Tables of an input may have correct checksums but wrong
+/// sequence numbers, with an older version above a newer one. Lookups therefore agree with a scan
+/// only after a compaction has written all tables.
 pub fn check_compacted(db: &Db, entries: &Entries) {
     for (key, value) in entries.iter().take(100) {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{key:?}");
     }
 }
 
-/// Asserts that an error is of the kinds that damage may cause.
+/// Asserts that an error is of a kind that damage may cause.
 fn expect_damage(error: &Error) {
     let is_told = match error {
         Error::Corruption(_) | Error::Unsupported { .. } | Error::DatabaseMissing { .. } => true,

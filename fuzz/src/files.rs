@@ -59,8 +59,8 @@ pub fn split(data: &[u8]) -> Vec<(Kind, u8, Range<usize>)> {
     files
 }
 
-/// Returns an input into which files are packed. Leaves out files that do not belong to a database,
-/// or whose number is too high.
+/// Packs files into an input. Leaves out files that do not belong to a database, or whose number is
+/// too high.
 pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let mut packed = Vec::new();
     for (name, bytes) in files {

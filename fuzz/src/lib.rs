@@ -38,8 +38,8 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Maximum memory that an input may take, in bytes.
 pub const LIMIT_BYTES: usize = 128 << 20;
 
-/// Maximum length of an input, in bytes. Longer inputs are truncated, because [`LIMIT_BYTES`] is
-/// the memory limit for a database of up to a mebibyte.
+/// Maximum length of an input, in bytes. Longer inputs are truncated, because [`LIMIT_BYTES`] is a
+/// limit for databases of up to 1 MiB.
 pub const MAX_INPUT_BYTES: usize = 1 << 20;
 
 /// The function of a target.

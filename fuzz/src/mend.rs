@@ -1,5 +1,4 @@
-//! Correcting the checksums of a modified input. Lengths and offsets are kept, so that nothing
-//! moves.
+//! Corrects the checksums of a modified input. Lengths and offsets stay unchanged.
 
 use minikv::internals::block::Block;
 use minikv::internals::format::coding::Decoder;
@@ -11,8 +10,8 @@ use minikv::internals::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader,
 
 use crate::files::{self, Kind};
 
-/// Maximum number of blocks corrected per index. An index may name any number of blocks; a higher
-/// limit makes hostile inputs slower.
+/// Maximum number of blocks corrected per index. An index may point to any number of blocks. A
+/// higher limit makes hostile inputs slower.
 const MAX_BLOCKS: usize = 1000;
 
 /// Corrects the checksum of every record of a log.
@@ -33,8 +32,8 @@ pub fn log(bytes: &mut [u8]) {
     }
 }
 
-/// Corrects the magic number of a table, and the checksum of every block named by the footer, the
-/// index or the metaindex.
+/// Corrects the magic number of a table, and the checksum of every block to which the footer, the
+/// index or the metaindex points.
 pub fn table(bytes: &mut [u8]) {
     let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
     let magic_at = bytes.len() - 8;

@@ -136,7 +136,7 @@ impl Run {
         }
     }
 
-    /// Checks a scan of the keys from `from` on, forward or backward.
+    /// Checks a forward or backward scan that starts at the key `from`.
     fn check_range(&self, from: &[u8], backward: bool) {
         let range = self.db.range(from..).unwrap();
         let want = self.now().range(from.to_vec()..);
@@ -168,8 +168,7 @@ impl Run {
         self.check();
     }
 
-    /// Loses power. Afterwards the database must be in one of the states that [`Run::states`]
-    /// holds.
+    /// Loses power. Afterwards the database must be in one of the states in [`Run::states`].
     fn crash(&mut self, plan: CrashPlan) {
         self.snapshots.clear();
         self.fs = self.fs.crash_image(&plan);
@@ -233,7 +232,7 @@ impl Run {
     }
 }
 
-/// Runs the writes, reads, flushes, compactions, reopens and power losses that the bytes select.
+/// Runs the writes, reads, flushes, compactions, reopens and power losses selected by the input.
 ///
 /// ```text
 /// input   1 byte seed of the background work | 1 byte, even: logs are reused | operations

@@ -45,9 +45,9 @@ fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     (records, end)
 }
 
-/// Reads a log: first up to the first damage, then the rest after each damage. Checks that the part
-/// before `valid_end` is a log by itself, and that the same records can be written again and read
-/// back unchanged.
+/// Reads a log up to the first damage, and then continues after each damage. Checks that the part
+/// before `valid_end` is a log by itself, and that its records can be written again and read back
+/// unchanged.
 pub fn log(data: &[u8]) {
     let fs = MemFs::new();
     let mut whole = reader(&fs, data);
@@ -101,7 +101,8 @@ pub fn edit(data: &[u8]) {
     }
 }
 
-/// Returns the locations of a block's entries, from the cursor's position until it is invalid.
+/// Returns the locations of a block's entries, from the position of the cursor until the cursor is
+/// invalid.
 fn entries(
     cursor: &mut BlockCursor,
     mut valid: Result<bool>,
@@ -138,12 +139,12 @@ pub fn block(data: &[u8]) {
     }
     let mut before: Option<Block> = None;
     for order in orders() {
-        // If the keys are in order, every key must be found; otherwise, any answer is right.
+        // If the keys are in order, every key must be found; otherwise, any result is allowed.
         let is_sound = forward.is_ok()
             && targets.len() < 40
             && targets[3..].windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt());
-        // The block is also read with heads, as in the block cache. This reuses the allocation of
-        // the previous block.
+        // Also reads the block with heads, as the block cache does. The allocation of the previous
+        // block is reused.
         let spare = |_| before.take().map(Block::into_shared);
         let headed = Block::with_heads(data, &order, &mut Vec::new(), spare)
             .expect("heads are no matter of soundness");
@@ -157,8 +158,8 @@ pub fn block(data: &[u8]) {
             }
             let by_head = headed.view().get_ge(&order, target, &mut scratch);
             let by_head = by_head.map(|entry| entry.map(|entry| entry.key.to_vec()));
-            // Restart points may be wrong, so that a search and a walk differ. If each restart
-            // point is the start of an entry, every key must be found.
+            // Wrong restart points may cause a search and a walk to differ. If each restart point
+            // is the start of an entry, every key must be found.
             if is_sound && at >= 3 && block.view().restarts_are_entries() {
                 assert_eq!(got.unwrap().as_ref(), Some(target));
                 assert_eq!(by_head.unwrap().as_ref(), Some(target), "by its head");

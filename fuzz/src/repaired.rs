@@ -6,14 +6,15 @@ use minikv::{Db, Error, RepairOptions, verify};
 use crate::database::{check_compacted, check_gets, is_used_up, read_db, read_only};
 use crate::files::{self, DIR};
 
-/// Returns whether repair may refuse with this error: there is no database, or it has a feature
-/// that this build does not know.
+/// Returns whether repair may refuse with this error: there is no database, or the database has a
+/// feature that this build does not know.
 fn may_refuse(error: &Error) -> bool {
     matches!(error, Error::Unsupported { .. } | Error::DatabaseMissing { .. })
 }
 
-/// Repairs the files of a database. A dry run must change nothing and report the same. Afterwards
-/// the database must open, verify clean, be readable and writable, and need no further repair.
+/// Repairs the files of a database. A dry run must change nothing and return the same report as the
+/// repair. Afterwards the database must open, verify without faults, be readable and writable, and
+/// need no further repair.
 pub fn repair(data: &[u8]) {
     let fs = files::load(data);
     let before = files::contents(&fs);

@@ -10,7 +10,8 @@ use minikv::{BloomFilterPolicy, DelimitedPrefix, LevelTrace, Result};
 
 use crate::parts::orders;
 
-/// The parts of each entry that are compared: its lengths, and the first bytes of its key.
+/// Compared parts of each entry: the lengths of key and value in one number, and the first bytes of
+/// the key.
 type Seen = Vec<(usize, u64)>;
 
 fn walk(

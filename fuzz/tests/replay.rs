@@ -1,9 +1,10 @@
 //! Replays the corpus of every target on stable Rust, and then runs randomly modified inputs for a
 //! while. libFuzzer finds more, but needs nightly Rust.
 //!
-//! `MINIKV_FUZZ_SECONDS` sets the time for each target (default 2), `MINIKV_SEED` the seed of the
-//! modifications. A failing input is written to `target/failed-TARGET`; to run a single input, set
-//! `MINIKV_FUZZ_INPUT` to its file and run `cargo test TARGET`.
+//! `MINIKV_FUZZ_SECONDS` sets the number of seconds for each target (2 by default), and
+//! `MINIKV_SEED` sets the seed of the modifications. A failing input is written to
+//! `target/failed-TARGET`. To run a single input, set `MINIKV_FUZZ_INPUT` to its file and run
+//! `cargo test TARGET`.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,8 +15,8 @@ use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
 /// Maximum time for one input, even on a busy machine. A higher limit finds fewer slow inputs.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Held while a target runs: the allocator counts for the whole process, so only one target may run
-/// at a time.
+/// Held while a target runs: the allocator counts the memory of the whole process, so only one
+/// target may run at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[path = "../../tests/support/rng.rs"]
@@ -41,8 +42,8 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Modifies an input a little: with changed bytes as on a bad disk, with a wrong length, or with a
-/// part of another input.
+/// Makes small modifications to an input: changes bytes as on a bad disk, writes a wrong length, or
+/// inserts a part of another input.
 fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
     for _ in 0..1 + rng.below(4) {
         let len = data.len();
@@ -189,7 +190,7 @@ fn mended_inputs_pass_their_checksums() {
     assert!(broken > 0 && mended < broken, "{broken} with a bad checksum, {mended} when mended");
 }
 
-/// Shows that memory is counted.
+/// Checks that an input that allocates too much memory is detected.
 #[test]
 #[should_panic(expected = "MiB of memory")]
 fn an_input_that_takes_too_much_memory_is_told() {

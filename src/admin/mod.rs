@@ -1,5 +1,5 @@
-//! Administration: operations on whole databases, each given by its directory; and backups, which
-//! can also be made of an open database.
+//! Administration: operations on whole databases, which are given by their directories, and
+//! backups, which can also be made of an open database.
 
 pub(crate) mod backup;
 pub(crate) mod checkpoint;

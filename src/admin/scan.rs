@@ -1,4 +1,4 @@
-//! Finding the blocks of a table whose index is unreadable, by their checksums alone.
+//! Finds the blocks of a table whose index cannot be read. Uses only the checksums of the blocks.
 //!
 //! Blocks and their trailers follow one another from the start of the file. If the start of an
 //! undamaged block is known, the block's end is found by trying every possible end: only at the
@@ -30,7 +30,8 @@ const MAX_REACH: usize = 1 << 20;
 const TRIES_PER_BYTE: usize = 16;
 const TRIES: usize = 64 << 20;
 
-/// Minimum size of a block, in bytes: the number of restart points alone.
+/// Minimum size of a block, in bytes. The smallest block contains only its number of restart
+/// points.
 const MIN_BLOCK_BYTES: usize = 4;
 
 /// Returns the blocks that can be found by a correct checksum, in order.
@@ -97,8 +98,8 @@ fn may_begin(bytes: &[u8]) -> bool {
     };
     let begins_snappy = |bytes: &[u8]| {
         let Some((_, len)) = get_varint32(bytes) else { return false };
-        // The first element is a literal. Its length is in the tag, or in up to four bytes after
-        // the tag.
+        // Snappy data begins with a literal. The length of the literal is in the tag, or in up to
+        // four bytes after the tag.
         let Some(&tag) = bytes.get(len) else { return false };
         let extra = usize::from(tag >> 2).saturating_sub(59);
         tag & 3 == 0 && bytes.get(len + 1 + extra) == Some(&0)
@@ -115,9 +116,10 @@ fn may_begin(bytes: &[u8]) -> bool {
         || begins_deflate(bytes)
 }
 
-/// Returns the data blocks that `block` names, if `block` can be the index of the table. `block` is
-/// at `offset`, and `blocks` are the blocks found before it. An index must name consecutive blocks,
-/// starting at the first byte of the file, and must agree with all blocks that were found.
+/// Returns the data blocks to which `block` points, if `block` can be the index of the table.
+/// `block` is at `offset`, and `blocks` are the blocks found before it. The index must point to
+/// consecutive blocks, starting at the first byte of the file, and must agree with all blocks that
+/// were found.
 pub(crate) fn index_of(
     block: &Block,
     offset: u64,
@@ -162,7 +164,8 @@ mod tests {
         KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)))
     }
 
-    /// Returns a table: its filesystem, its path, the handles of its data blocks and of its index.
+    /// Writes a table. Returns its filesystem and path, and the handles of its data blocks and
+    /// index.
     fn table(compression: Compression) -> (MemFs, PathBuf, Vec<BlockHandle>, BlockHandle) {
         let (fs, path) = (MemFs::new(), PathBuf::from("/table"));
         let options = TableOptions {

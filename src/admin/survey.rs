@@ -1,5 +1,5 @@
-//! A survey of all files of a database in any state. `verify` and `repair` are based on it. It
-//! changes nothing.
+//! Surveys all files of a database, which may be damaged, without changing them. `verify` and
+//! `repair` are based on this survey.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(crate) struct Survey {
     /// The MANIFEST to use, if there is one.
     pub manifest: Option<Manifest>,
     /// Reason why the MANIFEST may lack its last edits; `None` if the MANIFEST is trusted. If it is
-    /// not trusted, tables that it does not name are used, too.
+    /// not trusted, tables that are missing from it are also used.
     pub distrust: Option<String>,
     /// The tables that were read: the tables that the MANIFEST names and, if the MANIFEST is not
     /// trusted, the tables that it neither names nor removes.
@@ -106,9 +106,10 @@ impl Survey {
         found.map(|(file, _)| file.as_str())
     }
 
-    /// Chooses the MANIFEST to use. These are considered in this order: the MANIFEST that `CURRENT`
-    /// names, if it is undamaged; the newest other MANIFEST that is undamaged and whose tables all
-    /// exist; the damaged MANIFEST that `CURRENT` names; the best of the other MANIFESTs.
+    /// Chooses the MANIFEST to use. The candidates, in order of preference, are the MANIFEST that
+    /// `CURRENT` names, if it is undamaged; the newest other MANIFEST that is undamaged and whose
+    /// tables all exist; the damaged MANIFEST that `CURRENT` names; the best of the other
+    /// MANIFESTs.
     fn choose_manifest(
         &mut self,
         fs: &dyn Fs,
@@ -159,8 +160,8 @@ impl Survey {
         }
     }
 
-    /// Returns the best MANIFEST other than `current`, as ordered by [`Soundness`]. Of several
-    /// equally good MANIFESTs, returns the newest. If there is no `current`, damage of each
+    /// Returns the best MANIFEST other than `current`, as ordered by [`Soundness`]. If several
+    /// MANIFESTs are equally good, returns the newest. If `current` is `None`, damage of each
     /// MANIFEST that was read is also a fault.
     fn best_other(
         &self,
@@ -231,8 +232,8 @@ impl Survey {
         };
     }
 
-    /// Returns a description of the evidence, if there is any, that an undamaged MANIFEST lacks its
-    /// last edits. Adds a fault if the evidence is conclusive.
+    /// If there is evidence that an undamaged MANIFEST lacks its last edits, returns a description
+    /// of the evidence. Adds a fault if the evidence is conclusive.
     fn signs_of_lost_edits(
         &self,
         manifest: &Manifest,

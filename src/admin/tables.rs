@@ -1,4 +1,4 @@
-//! Reading a whole table that may be damaged: finding its faults and its undamaged blocks.
+//! Reads a whole table that may be damaged, and finds its faults and its undamaged blocks.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ struct Check<'a, 'f> {
     recorded: Option<&'a NewFile>,
     findings: &'a mut Findings<'f>,
     facts: TableFacts,
-    /// The last internal key of the undamaged blocks so far.
+    /// The last internal key of the undamaged blocks read so far.
     last_key: Vec<u8>,
 }
 
@@ -132,7 +132,8 @@ struct BlockFacts {
 }
 
 impl BlockFacts {
-    /// Returns the initial value for a block that comes after the internal key `last`: no entries.
+    /// Returns the facts about a block that follows the internal key `last`, before its entries are
+    /// added.
     fn after(last: &[u8]) -> BlockFacts {
         BlockFacts {
             entries: 0,
@@ -165,7 +166,8 @@ fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
         .collect()
 }
 
-/// The range of a block's keys according to the index: after `after`, and not after `to`.
+/// Range of a block's keys according to the index: keys greater than `after`, up to and including
+/// `to`.
 struct Bounds<'a> {
     after: Option<&'a [u8]>,
     to: &'a [u8],
@@ -289,7 +291,7 @@ impl Check<'_, '_> {
     }
 
     /// Checks a whole block. Returns an error if the block's entries are damaged. Faults of filters
-    /// and key ranges are not errors but part of the result.
+    /// and key ranges are not returned as errors, but are recorded in the result.
     fn block(
         &self,
         block: &Block,
@@ -383,7 +385,7 @@ impl Check<'_, '_> {
                     self.fault(error);
                     continue;
                 }
-                // This block is not a data block and not the index but, for example, the filter
+                // This block is neither a data block nor the index but, for example, the filter
                 // block.
                 Err(_) => continue,
             };
@@ -450,7 +452,7 @@ pub(crate) struct SoundEntries {
 }
 
 impl SoundEntries {
-    /// Returns a cursor before the first entry of the table that `facts` describes.
+    /// Returns a cursor before the first entry of the table described by `facts`.
     ///
     /// # Errors
     /// I/O errors; corruption, if the table has changed since `facts` were gathered.

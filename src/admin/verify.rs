@@ -63,8 +63,8 @@ impl VerifyReport {
 /// following is checked:
 /// - `CURRENT`;
 /// - the records of the MANIFEST, and the order of the tables in each level;
-/// - of each table, the footer, the index, the filters (none may deny a key of the table), every
-///   data block and its checksum, the order of keys, and the recorded range and size;
+/// - of each table, the footer, the index, the filters (no filter may exclude a key of the table),
+///   every data block and its checksum, the order of keys, and the recorded range and size;
 /// - the records and batches of each live log.
 ///
 /// After a fault, the check continues with the next block, record or file.
@@ -140,8 +140,8 @@ fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
         if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
-        // If the database has not changed since the last attempt, a writer did not cause the
-        // failure.
+        // If the database has not changed since the last attempt, the failure was not caused by a
+        // writer.
         let state = state_of(&*options.fs, dir, options);
         if state == last_state {
             return None;

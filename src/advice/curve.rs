@@ -4,10 +4,10 @@
 //! the contents of blocks. A large cache is simulated in miniature: only blocks whose hashed number
 //! is below a threshold take part, in a cache that is smaller in proportion (Waldspurger et al.,
 //! "Cache modeling and optimization using miniature simulations", USENIX ATC 2017, with the
-//! spatially hashed sampling of SHARDS, FAST 2015). Either all reads of a block take part or none
-//! of them, so the number of reads between two reads of a block shrinks in proportion to the cache.
-//! A simulation never holds more than about [`MOST_BLOCKS`] blocks, however large the cache is. A
-//! cache of fewer blocks is simulated at full size.
+//! spatially hashed sampling of SHARDS, FAST 2015). If one read of a block takes part, all reads of
+//! the block do, so the number of reads between two reads of a block shrinks in proportion to the
+//! cache. A simulation never holds more than about [`MOST_BLOCKS`] blocks, however large the cache
+//! is. A cache of fewer blocks is simulated at full size.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -31,8 +31,9 @@ impl BlockRead {
         u64::from(self.table) << 32 | u64::from(self.block)
     }
 
-    /// Returns this read for blocks `2^log` times as large, where `log` is at least -2. The result
-    /// is the read of the larger block that contains this block, or of a part of this block.
+    /// Converts this read to a read of blocks that are `2^log` times as large, where `log` is at
+    /// least -2. The new block is the larger block that contains the original block, or a part of
+    /// the original block.
     #[must_use]
     pub fn resized(&self, log: i32) -> BlockRead {
         match log {
@@ -57,8 +58,8 @@ pub struct FileReads {
     pub sampled: f64,
 }
 
-/// Returns an estimate of the number of `reads` that would miss a cache of `bytes` bytes. Reads of
-/// lookups before `from` only warm up the cache and are not counted.
+/// Returns an estimate of the number of `reads` that would miss a cache of `bytes` bytes. Lookups
+/// before the lookup `from` only warm up the cache: their reads are not counted.
 pub fn file_reads(reads: &[BlockRead], bytes: u64, from: u32) -> FileReads {
     file_reads_with(reads, bytes, from, MOST_BLOCKS)
 }

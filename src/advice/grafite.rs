@@ -21,7 +21,7 @@ pub fn grafite_bound(keys: f64, bits_per_key: f64) -> f64 {
 struct Form {
     /// Position of the digits in each key.
     digits: Range<usize>,
-    /// 10 or 16; `None` for eight big-endian bytes.
+    /// Base of the digits, 10 or 16; `None` if keys are eight big-endian bytes.
     radix: Option<u32>,
 }
 
@@ -73,8 +73,8 @@ pub fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
     if keys.iter().any(|key| key.len() != keys[0].len()) {
         return None;
     }
-    // Without its zeros, an inclusive upper bound would also cover later keys that start with its
-    // digits.
+    // If the zeros of an inclusive upper bound were left out, the range would also include later
+    // keys that start with the digits of the bound.
     let all_excluded = ranges.iter().all(|range| matches!(range.to, Bound::Excluded(_)));
     let form = Form::of(keys, all_excluded)?;
     let mut sum = 0.0;

@@ -1,5 +1,5 @@
-//! Judging which filters are worthwhile, from lookups that were done or replayed under several
-//! plans.
+//! Judges which filters are worthwhile. The evidence is a set of lookups that were done or replayed
+//! under several plans.
 //!
 //! The lookups are the same under each plan, so a plan's saving is a mean of differences, and its
 //! confidence interval follows from the variance of these differences. The saving is measured in
@@ -112,7 +112,8 @@ impl Saving {
         let saved = mean(differences());
         let n = without.len() as f64;
         let squares: f64 = differences().map(|difference| (difference - saved).powi(2)).sum();
-        // Even if all differences are equal, another lookup could have been different.
+        // Even if all differences are equal, the difference of a further lookup could be another
+        // one.
         let variance = (squares / (n - 1.0).max(1.0)).max(1.0 / n.max(1.0));
         let spread = Z * (variance / n.max(1.0)).sqrt();
         debug_assert!(spread >= 0.0, "a confidence interval of {spread}");
@@ -154,8 +155,8 @@ mod tests {
         assert!(low < 1.99 && 1.99 < high && high - low < 0.005, "{low} {high}");
     }
 
-    /// Checks that filters are turned off if every key is present and in a single table: its block
-    /// is then read whatever the filters say.
+    /// Checks that filters are turned off if every key is present and in a single table. A lookup
+    /// then reads the block of the key, whatever the filters say.
     #[test]
     fn filters_that_save_nothing_are_turned_off() {
         let without = vec![1; 10_000];

@@ -1,4 +1,4 @@
-//! Dividing the memory of filters among levels.
+//! Divides the memory of filters among levels.
 //!
 //! A lookup searches a level *in vain*, or is *unsuccessful* there, if the level does not have the
 //! key. Filters keep most unsuccessful lookups from reading a data block.
@@ -12,8 +12,8 @@
 //! that search each level equally often.)
 //!
 //! Real filters have whole numbers of bits, lengths that are rounded up, and rates that differ from
-//! the textbook's. So the memory is not divided by the formula, but by the best of all
-//! combinations, which is found by dynamic programming.
+//! the rates in textbooks. The memory is therefore not divided by the formula. Instead, dynamic
+//! programming finds the best of all combinations.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ const PARTS: usize = 4096;
 /// less memory, because the last bits per key hardly save any reads.
 const ENOUGH: f64 = 1.001;
 
-/// Length of a filter, in bits, above which the textbook's formula is exact enough. With a lower
+/// Length of a filter, in bits, above which the textbook formula is exact enough. With a lower
 /// limit, the calculation takes less time and is less exact.
 const LONG_FILTER_BITS: u64 = 1 << 16;
 
@@ -46,8 +46,8 @@ const LONG_FILTER_BITS: u64 = 1 << 16;
 pub struct Asked {
     /// Number of lookups.
     pub times: u64,
-    /// The sum, over all pairs of a key and a table, of the squared number of lookups. (If a filter
-    /// gives a false positive for a key, it does so every time.)
+    /// Sum of the squared number of lookups over all pairs of a key and a table. (If a filter gives
+    /// a false positive for a key, it does so for every lookup of the key.)
     pub squares: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct LevelUse {
 }
 
 impl LevelUse {
-    /// Adds a table. `filters` has the number of keys in each span of offsets.
+    /// Adds a table. `filters` maps each span of offsets to the number of keys in the span.
     pub(crate) fn add_table(&mut self, filters: &BTreeMap<u64, u64>) {
         let keys: u64 = filters.values().sum();
         if keys == 0 {
@@ -106,7 +106,7 @@ impl LevelUse {
         LevelUse { of_filters, of_tables, found: 0, ..self.clone() }
     }
 
-    /// Scales the level by `factor`, to count the tables that were not read.
+    /// Scales the level by `factor`, to include the tables that were not read.
     pub(crate) fn scale(&mut self, factor: f64) {
         let scaled = |n: u64| (n as f64 * factor).round() as u64;
         self.keys = scaled(self.keys);
@@ -217,7 +217,8 @@ pub fn name_by_level(layout: FilterLayout, bits: &[u32]) -> String {
     format!("{kind}:{}", bits.collect::<Vec<_>>().join("/"))
 }
 
-/// The memory of one size of filters on one level, and the blocks read in vain despite the filters.
+/// Memory taken by filters of one size on one level, and the blocks that lookups still read in
+/// vain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Choice {
     bytes: u64,
@@ -225,7 +226,7 @@ struct Choice {
     false_blocks: (f64, f64),
 }
 
-/// The choices at each level: one for each number of bits per key, from 0.
+/// Choices for each level: one choice for each number of bits per key, starting at 0.
 #[derive(Clone, Debug)]
 pub struct Choices {
     levels: Vec<Vec<Choice>>,
@@ -310,7 +311,7 @@ impl Choices {
     }
 }
 
-/// The bits per key of each level that save the most for the memory that the filters take.
+/// Advice on the bits per key at each level, which save the most reads for the filters' memory.
 ///
 /// `Display` writes two tables and the options to set.
 #[derive(Clone, Debug)]
@@ -326,7 +327,8 @@ pub struct LevelAdvice {
     /// A division of at most the memory of `uniform` with which the number of blocks read in vain
     /// is close to the minimum.
     pub advised: Division,
-    /// A division that takes less memory than `uniform` without more blocks being read in vain.
+    /// A division that takes less memory than `uniform` without increasing the number of blocks
+    /// read in vain.
     pub smaller: Division,
 }
 
@@ -349,7 +351,7 @@ pub struct LevelShare {
     pub smaller_bits: u32,
 }
 
-/// A division of memory among levels: the memory that it takes, and the blocks still read in vain.
+/// Division of memory among levels: the memory that it takes, and the blocks still read in vain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -381,7 +383,7 @@ pub struct Divisions {
 }
 
 impl Divisions {
-    /// Divides among `levels` the memory that filters of `bits` bits per key take.
+    /// Divides the memory taken by filters of `bits` bits per key among `levels`.
     pub fn of(levels: &[LevelUse], layout: FilterLayout, bits: u32) -> Divisions {
         let choices = Choices::of(levels, layout);
         let uniform = [bits.min(MOST_BITS); NUM_LEVELS];

@@ -19,14 +19,15 @@ const SHOWN_KEY_CHARS: usize = 24;
 /// Print the database's tables and logs
 ///
 /// Lists the tables by level, and the logs whose batches are not in tables yet. Reads the MANIFEST
-/// and the logs, without opening the database and without its lock. With --prometheus, opens the
-/// database read-only and prints the metrics of that open, including those of expired tables.
+/// and the logs, and neither opens nor locks the database. With --prometheus, opens the database
+/// read-only and prints the metrics of this read-only instance, including the metrics of expired
+/// tables.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// List every table with its first and last key
     #[arg(long)]
     tables: bool,
-    /// Print JSON, always with every table
+    /// Print JSON, which always lists every table
     #[arg(long)]
     json: bool,
     /// Print metrics in Prometheus's text format
@@ -43,7 +44,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let order = if any_order { None } else { Some(global.comparator(&dir)?) };
     let mut survey = Survey::of(&dir, any_order)?;
     if let Some(order) = order {
-        // The tables of level 0 stay in the order of their file numbers, that is, of age.
+        // Tables of level 0 stay in the order of their file numbers, that is, from oldest to
+        // newest.
         survey.tables.sort_by(|a, b| {
             let by_key = || order.compare(user_key(&a.smallest), user_key(&b.smallest));
             a.level.cmp(&b.level).then_with(|| if a.level > 0 { by_key() } else { Ordering::Equal })
@@ -64,7 +66,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Prints the metrics of a read-only open, for a scraper that reads a file or a pipe.
+/// Opens the database read-only and prints its metrics, for a scraper that reads a file or a pipe.
 fn print_metrics(global: &Global) -> Result<()> {
     let db = super::open_read_only(global)?;
     let name = global.db()?.display().to_string();

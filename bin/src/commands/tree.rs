@@ -1,4 +1,4 @@
-//! `minikv tree`: the levels of a database, drawn.
+//! `minikv tree`: draws the levels of a database.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::writer::Writer;
 /// Minimum width of the drawing of a level, in columns.
 const MIN_WIDTH: usize = 20;
 
-/// Maximum number of tables of level 0 that get a line each.
+/// Maximum number of tables of level 0 that are drawn on a line of their own.
 const MAX_LEVEL0_LINES: usize = 16;
 
 const SHOWN_KEY_CHARS: usize = 24;
@@ -29,18 +29,18 @@ const SHOWN_KEY_CHARS: usize = 24;
 /// Draw the levels of a database
 ///
 /// Each level is a line on which each table extends from its first to its last key. Tables of level
-/// 0 overlap, so each has a line of its own, the newest first. Keys are spread by rank: where many
-/// tables begin and end, there is more room. Reads the MANIFEST and the logs, without opening the
-/// database and without its lock.
+/// 0 overlap, so each has a line of its own, the newest first. The first and last keys of all
+/// tables are spaced evenly over the line, whatever the keys are. Reads the MANIFEST and the logs,
+/// and neither opens nor locks the database.
 ///
-/// Into a pipe, prints a line for each table: level, number, bytes, first and last key, separated
-/// by tabs; and a line for each log: `log`, number, bytes and batches.
+/// If stdout is a pipe, prints a line for each table: level, number, bytes, first and last key,
+/// separated by tabs; and a line for each log: `log`, number, bytes and batches.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the database [default: --db]
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
-    /// Draw this many columns wide, even into a pipe
+    /// Draw this many columns wide, even if stdout is a pipe
     #[arg(long, value_name = "N", conflicts_with = "plain")]
     #[arg(value_parser = clap::value_parser!(u64).range(40..=1000))]
     width: Option<u64>,
@@ -100,9 +100,9 @@ fn plain(survey: &Survey) -> String {
     text
 }
 
-/// The columns of tables on a line.
+/// Horizontal positions of tables in a drawing, in columns.
 struct Axis {
-    /// First and last column of each table, by its number.
+    /// First and last column of each table, by the number of the table.
     places: BTreeMap<u64, (usize, usize)>,
     width: usize,
 }
@@ -175,7 +175,7 @@ fn drawn(survey: &Survey, columns: usize, compare: impl Fn(&[u8], &[u8]) -> Orde
     lines.join("\n")
 }
 
-/// Returns a line with the first and the last key of all tables.
+/// Returns a line with the first key and the last key of the database.
 fn ends(
     survey: &Survey,
     label: usize,

@@ -14,9 +14,9 @@ use crate::writer::Writer;
 
 /// Check every file and report all damage; read-only
 ///
-/// Checks the MANIFEST, every table with its index, filters and blocks, and every live log, without
-/// taking the lock. The exit code is 1 if there is damage. With --comparator ignore, checks blocks
-/// and records, but not the order of keys.
+/// Checks the MANIFEST, every table with its index, filters and blocks, and every live log. Does
+/// not lock the database. The exit code is 1 if there is damage. With --comparator ignore, checks
+/// blocks and records, but not the order of keys.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON

@@ -19,21 +19,22 @@ use crate::output::{
 ///
 /// Prints the operations of each batch and then `commit`, in the form that `minikv batch` reads, so
 /// `minikv watch | minikv --db COPY batch` keeps a copy up to date. Takes no lock and changes
-/// nothing. Begins with writes from now on, or after the sequence number --since.
+/// nothing. Begins with the next write or, with --since, with the first write after that sequence
+/// number.
 ///
-/// Reads the logs of the writer, which removes them after a flush unless it keeps them (--keep-logs
-/// and --keep-logs-for of the commands that write). If changes are missing, the command stops with
-/// an error and prints no later ones. Writes that were committed at the same time may be printed as
-/// one batch.
+/// Reads the logs of the writer. A writer removes its logs after a flush, unless the options
+/// --keep-logs or --keep-logs-for of its command keep them. If changes are missing, the command
+/// stops with an error and prints no later changes. Writes that were committed at the same time may
+/// be printed as one batch.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Begin after this sequence number
     #[arg(long, value_name = "SEQUENCE")]
     since: Option<u64>,
-    /// Milliseconds between two looks at the files
+    /// Milliseconds between two polls of the files
     #[arg(long, value_name = "MS", default_value_t = 100)]
     interval: u64,
-    /// Print the changes so far, and end
+    /// Print the changes so far, then stop
     #[arg(long)]
     once: bool,
 }

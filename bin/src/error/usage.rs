@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue};
 
 use super::one_line;
 
-/// Returns a description of the error on the command line, and the help page to read: the page of
-/// `command`, if the user named a command.
+/// Describes the error on the command line, and refers to a help page: the page of `command`, if
+/// the user named a command.
 pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     drop_far_fetched_tips(&mut error);
     let page = error.to_string();
@@ -29,7 +29,7 @@ pub fn message(mut error: clap::Error, command: Option<String>) -> String {
 }
 
 /// Drops suggestions that are too different from what was typed. The parser suggests the nearest
-/// name, however different it is: `bench` for `nosuch`.
+/// name, however different it is, such as `bench` for `nosuch`.
 fn drop_far_fetched_tips(error: &mut clap::Error) {
     let pairs = [
         (ContextKind::InvalidArg, ContextKind::SuggestedArg),
@@ -49,14 +49,15 @@ fn drop_far_fetched_tips(error: &mut clap::Error) {
     }
 }
 
-/// Returns whether `typed` may be `meant` with a typing error or two.
+/// Returns whether `typed` may be `meant` with one or two typing errors.
 fn is_slip(typed: &str, meant: &str) -> bool {
     let name = |text: &str| text.trim_start_matches('-').chars().collect::<Vec<_>>();
     let (typed, meant) = (name(typed), name(meant));
     distance(&typed, &meant) <= if meant.len() <= 3 { 1 } else { 2 }
 }
 
-/// Returns the Levenshtein distance: the number of characters to insert, remove or replace.
+/// Returns the Levenshtein distance between `a` and `b`: the number of characters to insert, remove
+/// or replace to turn one into the other.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

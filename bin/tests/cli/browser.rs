@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Chromium with one page. Ended when dropped.
+/// Process of Chromium with one page. The process ends when this value is dropped.
 pub struct Browser {
     chromium: Child,
     requests: ChildStdin,
@@ -34,7 +34,7 @@ impl Browser {
             return None;
         }
         let mut chromium = Command::new("sh")
-            // A browser that hangs is ended, and the test fails.
+            // `timeout` ends a browser that hangs. The test then fails.
             .args(["-c", "exec timeout 240 chromium \"$@\" 3<&0 4>&1", "sh"])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
             .args(["--disable-background-networking", "--remote-debugging-pipe"])
@@ -92,9 +92,10 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// Opens a file at a place in it, such as `#end`.
+    /// Opens the page in a file at a fragment, such as `#end`.
     pub fn open(&mut self, page: &Path, place: &str) {
-        // Opening another place of the same page would not reload it.
+        // Leave the page first: opening another fragment of the same page would not reload the
+        // page.
         self.call("Page.navigate", json!({ "url": "about:blank" }));
         self.until("location.href === 'about:blank'");
         self.call("Page.navigate", json!({ "url": format!("file://{}{place}", page.display()) }));
@@ -110,7 +111,7 @@ impl Browser {
         }
     }
 
-    /// Sets the width of the window, and whether the system prefers dark colours.
+    /// Sets the size of the window, and whether the system prefers dark colours.
     pub fn show(&mut self, width: u64, height: u64, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
@@ -130,7 +131,7 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key }));
     }
 
-    /// Returns the text of the page's element with an id.
+    /// Returns the text of the element of the page whose id is `id`.
     pub fn text(&mut self, id: &str) -> String {
         let text = self.value(&format!("document.getElementById('{id}').innerText"));
         text.as_str().unwrap_or_default().to_owned()

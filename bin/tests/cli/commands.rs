@@ -1,4 +1,4 @@
-//! Tests of what single commands promise, except the tests of round trips.
+//! Tests of single commands, except tests of round trips.
 
 use super::*;
 
@@ -308,12 +308,12 @@ fn readers_say_that_they_saw_a_moment_only_beside_a_writer() {
     let json = json_of(&place.ok(&["stats", "--json"]));
     assert_eq!(json["writer"]["process"], holder.id());
     assert_eq!(contents(&place.db()), before);
-    // The reader's probe did not take the lock from its holder.
+    // The commands did not take the lock from its holder when they queried it.
     place.run(&["put", "a", "c"]).fails(3, &["LOCK"]);
     drop(holder.stdin.take());
     holder.wait().unwrap();
     assert_eq!(place.run(&["stats"]).stderr, "");
-    // Reading creates no LOCK file in a database without a LOCK file.
+    // `verify` creates no LOCK file in a database without a LOCK file.
     fs::remove_file(place.db().join("LOCK")).unwrap();
     place.ok(&["verify"]);
     assert!(!place.db().join("LOCK").exists());
@@ -374,7 +374,8 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     let before = contents(&place.db());
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_string).collect();
-        // The list shows the hash of a long value instead of the value.
+        // `expected.tsv` contains hashes of long values, so lines with long values are not
+        // compared.
         lines.retain(|line| line.len() < 4000);
         lines.sort();
         lines
@@ -398,7 +399,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     place.run(&["verify"]).fails(6, &["acme_cmp", "--comparator ignore"]);
     assert_eq!(contents(&place.db()), before);
 
-    // The newest entry of a key is shown, wherever the older entries are.
+    // `dump` shows the newest entry of a key, wherever older entries are stored.
     let place = Place::new();
     place.feed(&["load"], b"a\told\nb\tgone\nc\tkept\n").ok();
     place.ok(&["compact"]);
@@ -568,7 +569,7 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut line = || lines.next().unwrap().unwrap();
-    // The first put may come before the watch has begun; the last put comes after it.
+    // The first put may be committed before `watch` begins. The last put is committed later.
     let mut batch = place.command(&["batch"]);
     let mut batch = batch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut acked = BufReader::new(batch.stdout.take().unwrap()).lines();
@@ -581,7 +582,7 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
         number += 1;
         write(&format!("put\tkey\t{number}\ncommit\n"));
         std::thread::sleep(std::time::Duration::from_millis(300));
-        // After the first put that is seen, all puts are seen, without a gap.
+        // `watch` prints every put after the first put that it sees, without a gap.
         if number == 3 {
             break line();
         }
@@ -662,7 +663,7 @@ fn a_scan_on_several_threads_prints_the_same() {
     place.run(&["scan", "--threads", "2", "--keyspace", "a"]).fails(2, &["--keyspace"]);
     place.run(&["scan", "--threads", "2", "--comparator", "ignore"]).fails(2, &["--threads"]);
 
-    // A closed pipe ends the scan quietly.
+    // If stdout is a pipe that is closed, the scan ends without a message.
     let mut command = place.command(&["scan", "--threads", "2"]);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -672,7 +673,7 @@ fn a_scan_on_several_threads_prints_the_same() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
 
-    // Several threads report damage at the same entry as one thread does.
+    // A scan on several threads reports damage at the same entry as a scan on one thread.
     let table = largest_table(&place);
     let mut bytes = fs::read(&table).unwrap();
     let middle = bytes.len() / 2;

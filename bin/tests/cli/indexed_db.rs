@@ -1,4 +1,4 @@
-//! Databases of Chromium's IndexedDB, whose order of keys the command knows by its name.
+//! Tests of databases of Chromium's IndexedDB, whose comparator the command knows.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ fn an_indexed_db_is_read_in_its_own_order() {
     let scanned = lines(&place, &["scan", "--keys-only", "--format", "hex"]);
     let shown = lines(&place, &["scan", "--keys-only", "--keys", "indexeddb"]);
     let place_of = |text: &str| shown.iter().position(|line| line == text).expect(text);
-    // Book 2 comes before book 10, unlike in byte order: 00 01 01 01 03 .. 40, .. 24 40.
+    // Keys are numbers: key 3 follows key 2, and key 10 comes later.
     assert_eq!(place_of("db 1 store 1 data: 2") + 1, place_of("db 1 store 1 data: 3"));
     assert!(place_of("db 1 store 1 data: 2") < place_of("db 1 store 1 data: 10"));
     let mut sorted = scanned.clone();
@@ -30,7 +30,7 @@ fn an_indexed_db_is_read_in_its_own_order() {
     let mut back = lines(&place, &["scan", "--keys-only", "--format", "hex", "--reverse"]);
     back.reverse();
     assert_eq!(back, scanned);
-    // Some keys are found by `get`, and are used as the ends of a range.
+    // `get` finds each of these keys, and `scan` accepts the key as the start of a range.
     for at in [0, 5, 300, 700, 987] {
         let key = &scanned[at][..];
         place.ok(&["get", key, "--key-format", "hex"]);
@@ -70,7 +70,7 @@ fn keys_of_an_indexed_db_are_shown_decoded() {
     assert!(json.contains(&r#"{"key":"db 1: id of store \"log\""}"#.to_string()));
     place.run(&["scan", "--keys", "chromium"]).fails(2, &["indexeddb"]);
 
-    // Keys of other programs, and damaged keys, are shown as they are.
+    // Damaged keys and keys of other programs are shown as bytes after `damaged: `.
     let place = Place::new();
     place.ok(&["put", "apple", "red"]);
     place.ok(&["put", r"\x00\x00\x00\x00\x04", "blue"]);
@@ -110,7 +110,7 @@ fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
     let copy = run(minikv().args(["dump", "--format", "hex", "--db", &copied]), b"");
     assert_eq!(String::from_utf8(copy.ok()).unwrap(), all);
 
-    // A dump is loaded into a new database with this order.
+    // Load the dump into a new database that has the comparator of IndexedDB.
     let new = place.path("new").to_str().unwrap().to_string();
     let load = ["load", "--format", "hex", "--db", &new, "--comparator", "idb_cmp1"];
     run(minikv().args(load), all.as_bytes()).ok();
@@ -156,7 +156,7 @@ fn in_chromium(profile: &Path, what: &str) -> Option<String> {
     let mut line = String::new();
     BufReader::new(&asked).read_line(&mut line).unwrap();
     asked.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
-    // On this signal, the browser closes its database and ends.
+    // On SIGTERM, the browser closes its database and ends.
     let ended = Command::new("kill").arg(chromium.id().to_string()).status().unwrap();
     assert!(ended.success() && chromium.wait().unwrap().success());
     let said = line.split_whitespace().nth(1).expect("a request").trim_start_matches("/?");
@@ -177,7 +177,8 @@ fn chromium_reads_and_continues_what_the_command_wrote() {
         let ran = run(minikv().arg("--db").arg(&dir).args(args), b"");
         String::from_utf8(ran.ok()).unwrap()
     };
-    // Of 500 entries, every third is deleted, and one in seven of the rest has a size of 3.
+    // Of 500 entries, every third is deleted. Of the remaining entries, one in seven has the size
+    // 3.
     let expected = "333,333,47,83167,true";
     for round in 0..2 {
         run(&["compact"]);

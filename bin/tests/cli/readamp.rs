@@ -1,4 +1,4 @@
-//! `minikv readamp`: budgets, filters by level, profiles and scans, as text and as JSON.
+//! Tests of `minikv readamp`: budgets, filters by level, profiles and scans, as text and as JSON.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn both(args: &[&str]) -> (String, Value) {
     (text, serde_json::from_slice(&json).unwrap())
 }
 
-/// Returns the words of the rows of a table, which begins after the line `title`.
+/// Returns the rows of the table after the line `title`. Each row is split into words.
 fn rows<'t>(text: &'t str, title: &str) -> Vec<Vec<&'t str>> {
     let after = text.split(title).nth(1).unwrap_or_else(|| panic!("no {title:?} in {text}"));
     let rows = after.lines().skip(1).take_while(|line| !line.is_empty());
@@ -55,8 +55,8 @@ fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
     }
     assert!(sizes.len() > 4 && sizes.contains(&0), "several sizes, and none: {json}");
     assert!((number(&best["file_reads_per_get"]) - number(&json["measured"])).abs() < 0.05);
-    // The second half of the lookups is counted. A get reads no more blocks from files than it
-    // searches.
+    // `readamp` counts the second half of the lookups. A get reads no more blocks from files than
+    // it searches.
     assert_eq!(json["lookups"], 3000);
     assert!(divisions.iter().all(|d| number(&d["file_reads_per_get"]) <= 6.0));
 
@@ -135,7 +135,7 @@ fn a_budget_must_hold_the_indexes() {
 }
 
 /// Returns the options that the text offers for pasting: the layout and the bits of the lowest
-/// level, and the number, layout and bits of each level that differs from it.
+/// level, and the number, layout and bits of each level that differs from the lowest level.
 fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
     let options = text.split("Options::default()\n").nth(1).unwrap();
     let calls = options.lines().take_while(|line| line.starts_with("    ."));
@@ -350,7 +350,8 @@ fn scans_are_printed_as_they_are_exported() {
     );
     let text = text.replace("\n  ", " ");
     assert!(text.contains("a range filter could pay.") && text.contains(&ceiling), "{text}");
-    // Keys of sixteen hexadecimal digits are numbers, and a range with few keys spans many numbers.
+    // Keys of 16 hexadecimal digits are read as numbers. Ranges that contain few keys still span
+    // many numbers.
     assert!(n(&scans["mean_range"]) > 1e12, "{scans}");
     assert_eq!(array(&scans["grafite"]).len(), 3);
     assert!(text.contains("a Grafite filter errs on at most 100.00 % with 10"), "{text}");
@@ -364,7 +365,7 @@ fn scans_of_a_dense_key_range_want_no_filter() {
     assert!(number(&all["empty_share"]) < 0.5, "{all}");
     assert!(json["scans"]["prefix"].is_null() && all["empty_saved_by_prefix"].is_null());
     assert!(text.contains("--scan-prefix") && text.contains("a Grafite filter"), "{text}");
-    // The scans are also reported with --advise, and on the page.
+    // With --advise, `readamp` also reports the scans, both in its text and on the page.
     let place = Place::new();
     let page = place.path("page.html").display().to_string();
     let advise = [&like[..], &["--advise", "--filters", "none,block:10", "--html", &page]].concat();

@@ -1,9 +1,9 @@
-//! Progress and interrupts, on terminals of several widths.
+//! Tests of progress and interrupts on terminals of several widths.
 
 use super::*;
 
-/// Runs a command on a terminal of `columns`, and interrupts it when `until` is shown. Returns its
-/// exit code, and the text that it showed.
+/// Runs a command on a terminal of `columns` columns, and interrupts the command when it shows
+/// `until`. Returns its exit code and the text that it showed.
 fn run_in_columns(command: &mut Command, columns: u16, until: Option<&str>) -> (i32, String) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let mut master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -73,7 +73,8 @@ fn progress_fits_the_terminal_and_never_moves_up() {
             assert_eq!(code, 0, "{shown}");
             assert!(shown.contains(result), "{shown:?}");
             assert!(!shown.contains("\x1b[1A"), "{args:?} moves up: {shown:?}");
-            // The results are sentences: only the progress lines must fit the width.
+            // The line of the result may be wider than the terminal: only lines of progress must
+            // fit.
             let progress = drawn(&shown).into_iter().filter(|line| !line.contains(result));
             for line in progress {
                 assert!(line.chars().count() <= usize::from(columns), "{args:?}: {line:?}");

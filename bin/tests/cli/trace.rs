@@ -1,4 +1,5 @@
-//! The page of `trace` and `demo --html`: its data matches the run, and a browser can show it.
+//! Tests of the page of `trace` and `demo --html`: its data matches the run, and a browser shows
+//! it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,11 +28,12 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], |list| list)
 }
 
-/// The sums of a run's steps.
+/// Sums over the steps of a run.
 #[derive(Default)]
 struct Sums {
     tables: BTreeMap<u64, u64>,
-    /// Counters of flushes and stalls, and of each level by its number and name.
+    /// Counters by name. The name of a counter of a level begins with the level, as in `1 moves`.
+    /// The name of a counter of stalls begins with the cause of the stalls.
     counters: BTreeMap<String, u64>,
     gets: u64,
 }
@@ -132,7 +134,7 @@ impl Sums {
 }
 
 /// Writes a file of operations that make more than ten thousand events if write buffers are small.
-/// Some keys would end a script if they were not escaped.
+/// Some keys contain text that would end a script element if it were not escaped.
 fn write_many(file: &Path) {
     let mut text = String::new();
     for i in 0..4500u32 {
@@ -173,7 +175,7 @@ fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_en
     let sums = Sums::of(run);
     sums.are_those_of(&run["stats"]);
     assert!(sums.gets > 100 && run["replay"] == true, "{} lookups", sums.gets);
-    // The tables are the tables of the MANIFEST.
+    // The page shows the tables listed in the MANIFEST.
     let stats: Value = serde_json::from_str(&place.text(&["stats", "--json"])).unwrap();
     let tables: BTreeMap<u64, u64> = list(&stats["tables"])
         .iter()
@@ -213,14 +215,14 @@ fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_en
             assert_eq!(shown, number(&counters[name]), "{name} of level {level}: {row}");
         }
     }
-    // Steps can be drawn forwards and backwards.
+    // The page can draw steps forwards and backwards.
     for key in ["Home", "ArrowRight", "ArrowRight", "ArrowLeft", "PageDown", "End", "PageUp"] {
         browser.press(key);
     }
     browser.until("Number(document.body.dataset.step) > 10000");
     assert_eq!(browser.said, [""; 0], "on the console");
 
-    // To show that the check can fail, one counter is made wrong.
+    // To show that the page's check of the counters can fail, change one counter.
     let html = fs::read_to_string(&page).unwrap();
     let right = format!("\"flushes\":{}", run["stats"]["flushes"]);
     assert!(html.contains(&right));
@@ -230,7 +232,7 @@ fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_en
     assert!(browser.text("check").contains("Not the database's own counters: flushes: "));
 }
 
-/// Records the time between frames.
+/// Script that records the times between frames.
 const GAPS: &str = "globalThis.gaps = []; globalThis.before = performance.now();
     (function next() {
         const now = performance.now();
@@ -299,7 +301,7 @@ fn trace_runs_what_it_is_given() {
     let loaded = data(Path::new(&page));
     assert_eq!(Sums::of(&loaded["runs"][0]).gets, 4, "two keys, and one after each");
 
-    // Keys that the command looked up are looked up again.
+    // `trace` repeats some of the lookups of `bench`.
     let words = ["trace", "--html", &page, "--lookups", "50", "--"];
     let bench = ["bench", "readrandom", "--entries", "5000", "--json"];
     run(minikv().args(words).args(bench), b"").ok();

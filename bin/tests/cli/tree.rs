@@ -1,4 +1,5 @@
-//! `tree` and `top`: levels in a terminal and in a pipe, of any LevelDB directory.
+//! Tests of `tree` and `top`, on a terminal and in a pipe, for databases of several LevelDB
+//! programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -156,7 +157,7 @@ fn top_on_a_terminal_begins_at_its_first_line_each_time() {
     place.run(&["top", "/no/such"]).fails(5, &["/no/such"]);
 }
 
-/// Answers requests on a port of this machine with `body`, one after the other.
+/// Serves `body` over HTTP on a local port, one request after the other. Returns the address.
 fn serve(status: &'static str, body: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/metrics", listener.local_addr().unwrap());

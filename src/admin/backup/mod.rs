@@ -39,8 +39,8 @@ const MARKER: &str = "BACKUPS";
 
 const MARKER_CONTENTS: &[u8] = b"minikv backups 1\n";
 
-/// Maximum size, in bytes, of a listing that is read: room for five million files. With a higher
-/// limit, a damaged folder could take more memory.
+/// Maximum size of a listing, in bytes: enough for five million files. With a higher limit, a
+/// damaged folder could take more memory.
 const MAX_LISTING_BYTES: u64 = 256 << 20;
 
 /// A folder of backups of one database. Each backup adds only the files that changed since the
@@ -269,8 +269,8 @@ impl Backups {
         let fs = &self.options.fs;
         let dir = self.backup_dir(number);
         let look_for = |error| Error::io("look for", &dir, error);
-        // Leave a link to another directory alone, and also a file of that name, which no backup
-        // creates.
+        // Leave anything else of that name alone, such as a link to another directory or a file: a
+        // backup creates neither of them.
         if !fs.exists(&dir).map_err(look_for)? || !fs.is_real_dir(&dir).map_err(look_for)? {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Adding a backup to a folder of backups.
+//! Adds a backup to a folder of backups.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,8 +15,9 @@ use crate::engine::options::Options;
 use crate::format::name::{FileName, LOCK};
 use crate::fs::{Fs, absolute, replace_file};
 
-/// Adds a backup of the database in the directory `dir` to the folder `folder`, which is created if
-/// it is missing and may be empty. For an open database, use [`Db::backup`](crate::Db::backup).
+/// Adds a backup of the database in the directory `dir` to the folder `folder`. The folder may be
+/// empty, and is created if it is missing. For an open database, use
+/// [`Db::backup`](crate::Db::backup).
 ///
 /// Locks the database, but does not change it. Calls `tell` to report progress.
 ///
@@ -71,7 +72,7 @@ impl Backups {
     fn check_folder(&self) -> Result<()> {
         let fs = &self.options.fs;
         let is_there = fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))?;
-        // A backup that was interrupted at the very beginning leaves no other files than these.
+        // A backup that was interrupted at its very beginning leaves only these files.
         let temp = format!("{MARKER}.tmp");
         let is_ours = |name: &String| name == LOCK || *name == temp;
         if !is_there || self.is_marked()? || self.names()?.iter().all(is_ours) {
@@ -113,8 +114,8 @@ impl Backups {
         last.checked_add(1).ok_or_else(|| Error::invalid("backup numbers are used up"))
     }
 
-    /// Returns the directory and the listing of the latest backup. Returns an empty listing if
-    /// there is no backup or the listing is damaged; then every file is copied.
+    /// Returns the directory and the listing of the latest backup. If there is no backup or the
+    /// listing is damaged, returns an empty listing, so that every file is copied.
     fn latest(&self) -> Result<(PathBuf, Listing)> {
         let Some(&number) = self.numbers()?.last() else { return Ok(Default::default()) };
         match self.listing(number) {

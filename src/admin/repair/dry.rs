@@ -35,8 +35,8 @@ impl Fs for DryFs {
     forward_to!(0: open, open_table, list, len, exists, absolute, is_real_dir);
     forward_to!(changes: Ok(Box::new(Nothing)), Ok(()));
 
-    /// Returns the lock. Does not create a missing lock file: without that file, no process has the
-    /// database open.
+    /// Takes the lock if the lock file exists. Does not create a missing lock file: without that
+    /// file, no process has the database open.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         match self.0.exists(path)? {
             true => self.0.lock(path),

@@ -1,18 +1,19 @@
-//! Merging tables whose levels are unknown, by sequence number.
+//! Merges tables whose levels are unknown, by sequence number.
 //!
 //! The newest version of a key is the one with the highest sequence number, whichever table
-//! contains it. But tables that no MANIFEST names may be obsolete: they may be inputs of a finished
-//! compaction that have not been removed yet. Such tables still contain entries that the compaction
-//! dropped. For example, they contain deleted keys whose tombstones may no longer exist. Obsolete
-//! tables can be recognized: normally, an entry is in only one table of a database. So if two
-//! tables share an entry, the table with the higher number was made from the other table.
+//! contains it. But tables that are missing from every MANIFEST may be obsolete: they may be inputs
+//! of a finished compaction that have not been removed yet. Such tables still contain entries that
+//! the compaction dropped. For example, they contain deleted keys whose tombstones may no longer
+//! exist. Obsolete tables can be recognized: normally, an entry is in only one table of a database.
+//! If two tables share an entry, the table with the higher number was therefore made from the other
+//! table.
 //!
 //! - The part of the older table within the key range of the newer table is *superseded*: the
 //!   compaction has processed that part, and has copied or dropped each of its entries.
 //! - If the newer table also has entries that are in no older table, another input has already been
 //!   removed, so the compaction finished, and the whole older table is superseded.
 //! - Otherwise, the compaction may have been interrupted. Then the part of the older table outside
-//!   the range of the newer table is used, because its entries may be in no other table.
+//!   the key range of the newer table is used, because its entries may be in no other table.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

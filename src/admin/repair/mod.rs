@@ -1,16 +1,16 @@
-//! Repairing: building a database that can be opened from the undamaged parts of a database.
+//! Repairs a database: builds a database that can be opened from the undamaged parts.
 //!
 //! The rules, in order of precedence:
 //!
-//! 1. The MANIFEST that `CURRENT` names is used, up to its first bad record. If there is none, or
-//!    if it is damaged, the newest other MANIFEST is used that is undamaged and whose tables all
-//!    exist.
+//! 1. The MANIFEST named in `CURRENT` is used, up to its first bad record. If `CURRENT` names no
+//!    MANIFEST, or a damaged one, the newest other MANIFEST that is undamaged and whose tables all
+//!    exist is used instead.
 //! 2. A damaged table is replaced, at the same level, by a table of its undamaged blocks. If the
 //!    index of the damaged table cannot be read, the blocks are found by their checksums
 //!    (`admin/scan.rs`).
-//! 3. If the MANIFEST has lost edits, tables that it does not name are used, too: `plan.rs` and
-//!    `merge.rs` decide their levels. If it has lost no edits, such tables are leftovers and are
-//!    ignored.
+//! 3. If the MANIFEST has lost edits, tables that are missing from the MANIFEST are also used:
+//!    `plan.rs` and `merge.rs` decide their levels. If the MANIFEST has lost no edits, such tables
+//!    are leftovers and are ignored.
 //! 4. Logs are replayed as an open would replay them. If the MANIFEST does not say which logs are
 //!    live, replay starts at the first log that has a sequence number above the numbers in all
 //!    tables. All later logs are also replayed, because flushes are done in order.
@@ -91,9 +91,9 @@ const LOST_SEQS: u64 = 1 << 32;
 ///
 /// # Errors
 /// [`Error::Locked`] if the database is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`]
-/// for a format that this build does not know, because that is not damage; I/O errors, also of
-/// reads, because the disk may be able to read the file later. After an error, the directory is
-/// either already repaired or unchanged, except for new files that are not part of the database.
+/// for a format that this build does not know, because that is not damage; I/O errors, including
+/// read errors, because the disk may be able to read the file later. After an error, the directory
+/// is either already repaired or unchanged, except for new files that are not part of the database.
 pub fn repair(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -241,7 +241,8 @@ impl<'a> Repair<'a> {
         Ok(self.report)
     }
 
-    /// Marks the old MANIFESTs to be moved to `lost/`, and also `CURRENT` if it was bad.
+    /// Marks the old MANIFESTs to be moved to `lost/`, and also `CURRENT` if it named no sound
+    /// MANIFEST.
     fn set_aside_names(&mut self) {
         let dir = self.writer.dir;
         for (file, name) in &self.survey.files {
@@ -280,8 +281,8 @@ impl<'a> Repair<'a> {
             }
             let path = self.writer.dir.join(name::table_name(number));
             self.tell(path.clone(), Some(file.level), TableOutcome::Lost, 0);
-            // If the last edits of the MANIFEST are missing, it may name tables that were removed
-            // after a compaction merged them.
+            // If the last edits of the MANIFEST are missing, the MANIFEST may list tables that were
+            // removed after a compaction merged them.
             if self.survey.distrust.is_none() {
                 self.report.lost.push(LostRange {
                     path,
@@ -430,8 +431,8 @@ impl<'a> Repair<'a> {
     fn live_by_seq(&mut self, in_tables: SeqNo) -> Vec<&'a LogFacts> {
         let logs = &self.survey.logs;
         let first = logs.iter().position(|log| log.max_seq > in_tables).unwrap_or(logs.len());
-        // A log that is damaged and comes before the first log with new writes may have contained
-        // new writes, too, unless the next log begins with a write that is in tables.
+        // A damaged log before the first log with new writes may also have contained new writes,
+        // unless the next log begins with a write that is in tables.
         let is_gap = |log: &LogFacts| log.begins_at.is_none_or(|next| next > in_tables + 1);
         let mut pairs = logs.windows(2).take(first);
         let damaged = pairs.position(|pair| pair[0].is_damaged && is_gap(&pair[1]));

@@ -1,9 +1,9 @@
 //! Planning the level of each table in the repaired database.
 //!
 //! The MANIFEST's contents before its first bad record are kept as far as they agree with the
-//! files, because newer versions of a key must be in higher levels than older versions. Tables that
-//! the MANIFEST does not name, because the edits that named them are lost, get a level only if
-//! sequence numbers or key ranges prove that this order is preserved. Otherwise all tables are
+//! files, because newer versions of a key must be in levels above those of older versions. Some
+//! tables may be missing from the MANIFEST because edits were lost. Such a table gets a level only
+//! if sequence numbers or key ranges prove that this order is preserved. Otherwise all tables are
 //! merged by sequence number.
 
 use std::path::Path;
@@ -68,8 +68,8 @@ pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparato
     plan
 }
 
-/// Keeps the levels of the MANIFEST, and assigns tables that it does not name to level 0. Returns
-/// `None` if older versions of a key might then hide newer versions.
+/// Keeps the levels of the MANIFEST. Tables that are missing from the MANIFEST are assigned to
+/// level 0. Returns `None` if older versions of a key might then hide newer versions.
 fn at_their_levels(
     survey: &Survey,
     options: &Options,
@@ -142,8 +142,9 @@ impl RepairPlan {
     }
 }
 
-/// Returns whether the tables that the MANIFEST does not name may come from flushes after its last
-/// edit. Each must be newer, by file number and by sequence numbers, than all tables before it.
+/// Returns whether the tables that are missing from the MANIFEST may come from flushes after its
+/// last edit. Each of these tables must have a higher file number and higher sequence numbers than
+/// all tables before it.
 fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
     let is_unnamed = |number: u64| unnamed.iter().any(|facts| facts.number == number);
     let before = survey.tables.values().filter(|facts| !is_unnamed(facts.number));

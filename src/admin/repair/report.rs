@@ -137,7 +137,7 @@ pub struct LostRange {
         serde(rename = "file", serialize_with = "crate::base::serialize::path")
     )]
     pub path: PathBuf,
-    /// Offset in the file of the lost part, in bytes.
+    /// Offset of the lost part in the file, in bytes.
     pub offset: u64,
     /// Length of the lost part as stored, in bytes.
     pub bytes: u64,

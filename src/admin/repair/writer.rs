@@ -1,4 +1,4 @@
-//! Writing the files that a repair creates, and moving the files that it takes out to `lost/`.
+//! Writes the files that a repair creates, and moves files that leave the database to `lost/`.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -39,7 +39,7 @@ impl Writer<'_> {
         Target { fs: &*self.fs, dir: self.dir, options: self.options, order: &self.order }
     }
 
-    /// Writes a table of the entries that `fill` adds. If `fill` adds no entries, returns `None`
+    /// Writes the entries added by `fill` to a new table. If `fill` adds no entries, returns `None`
     /// and writes no file.
     pub(super) fn table(
         &self,
@@ -49,7 +49,7 @@ impl Writer<'_> {
         Ok(self.tables(level, u64::MAX, fill)?.pop())
     }
 
-    /// Writes the entries that `fill` adds into tables of about `max_bytes` bytes each. Returns the
+    /// Writes the entries added by `fill` to tables of about `max_bytes` bytes each. Returns the
     /// MANIFEST entries of these tables.
     pub(super) fn tables(
         &self,

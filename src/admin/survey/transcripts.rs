@@ -1,5 +1,5 @@
-//! Tests that replay transcripts: which MANIFEST a survey chooses, and whether it trusts that
-//! MANIFEST.
+//! Tests that replay transcripts, which show the MANIFEST that a survey chooses, and whether the
+//! survey trusts this MANIFEST.
 
 use std::path::Path;
 

@@ -66,8 +66,9 @@ fn sizes() -> impl Iterator<Item = u64> {
     (0..10).rev().map(move |half| all >> half)
 }
 
-/// Checks that a miniature simulation, with as few as a tenth of the blocks, has a miss ratio
-/// within two percentage points of the full simulation's, for each of ten cache sizes.
+/// Checks, for ten cache sizes, that the miss ratio of a miniature simulation is within two
+/// percentage points of the miss ratio of the full simulation. A miniature may simulate as few as a
+/// tenth of the blocks.
 #[test]
 fn a_miniature_is_within_two_points_of_the_whole() {
     for (name, reads) in [("0.8", zipf(0.8)), ("1.0", zipf(1.0)), ("scans", with_scans())] {
@@ -150,8 +151,8 @@ fn the_error_of_a_miniature_is_that_of_the_mean_of_its_samples() {
     let [a, b, c] = [0, 1, 2].map(of);
     assert!((small.reads - (a + b + c) / 3.0).abs() < 1e-6, "{small:?}");
     let squares = (a - b).powi(2) + (b - c).powi(2) + (c - a).powi(2);
-    // The variance of three numbers is a sixth of the sum of these squares. The variance of their
-    // mean is a third of the variance of the numbers.
+    // The variance of `a`, `b` and `c` is a sixth of `squares`. The variance of their mean is a
+    // third of the variance of the numbers.
     assert!((small.error - (squares / 18.0).sqrt()).abs() < 1e-6 && small.error > 0.0, "{small:?}");
 }
 
@@ -175,8 +176,8 @@ fn numbered(id: impl Fn(u64) -> u64) -> Vec<BlockRead> {
     (0..READS).map(read).collect()
 }
 
-/// Checks that the full simulation follows the rules of the cache. The only difference is that
-/// ghost entries have other slots, by chance.
+/// Checks that the full simulation follows the rules of the cache. Only the slots of ghost entries
+/// differ, by chance.
 #[test]
 fn the_whole_simulation_is_within_a_third_of_a_point_of_the_cache() {
     let all = [zipf(0.8), with_scans(), in_a_loop(), twice()];

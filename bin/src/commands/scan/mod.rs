@@ -39,22 +39,22 @@ pub struct Args {
     /// Print only the number of entries
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
-    /// Print keys decoded, as keys of this program
+    /// Decode keys as those of this program, and print them as text
     ///
-    /// A key of IndexedDB is printed like `db 1 store 2 data: "apple"` (docs/format.md), a damaged
-    /// one as `damaged: ` and its bytes. `load` does not read such lines.
+    /// A key of IndexedDB is printed like `db 1 store 2 data: "apple"` (docs/format.md), and a
+    /// damaged key as `damaged: ` and its bytes. `load` does not read such lines.
     #[arg(long, value_enum, value_name = "PROGRAM")]
     keys: Option<Keys>,
-    /// Read with this many threads, up to 64: faster where blocks are expensive to decompress
+    /// Read with this many threads, up to 64: faster if blocks are expensive to decompress
     ///
-    /// Each thread may hold 8 MiB of output, and one entry. The output does not depend on the
+    /// Each thread may hold 8 MiB of output, plus one entry. The output does not depend on the
     /// number of threads.
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "keyspace")]
     threads: u8,
 }
 
-/// A program whose keys can be shown decoded.
+/// Program whose keys can be printed decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Keys {
     /// IndexedDB of Chromium
@@ -101,11 +101,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     printer.stdout.finish()
 }
 
-/// The options of a scan.
+/// Options of a scan.
 struct Scan {
     args: Args,
     format: Format,
-    /// Prefix that keys must have, if the keys of the database are not in byte order.
+    /// Prefix of the keys to print, if the keys of the database are not in byte order.
     prefix: Option<Vec<u8>>,
 }
 
@@ -221,7 +221,7 @@ impl Keys {
     /// Returns a key as one line of text.
     fn show(self, key: &[u8], format: Format) -> String {
         let Keys::IndexedDb = self;
-        // In JSON, the description is already a string, which cannot contain another JSON document.
+        // In JSON, the description is printed as a string, so it must not contain JSON.
         let format = if format == Format::Json { Format::Escaped } else { format };
         indexed_db::describe(key).unwrap_or_else(|| format!("damaged: {}", format.show(key)))
     }

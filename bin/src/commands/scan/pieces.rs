@@ -1,4 +1,4 @@
-//! The pieces into which a range is divided for threads to read, found in the indexes of tables.
+//! Divides a range into pieces, which threads can read. The indexes of tables determine the pieces.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,21 +14,21 @@ use minikv::internals::format::name::table_name;
 use crate::commands::range::Range;
 use crate::table_file::open_table;
 
-/// Size of a piece, in bytes of its tables as stored. Smaller pieces take more seeks, larger pieces
+/// Size of the table blocks in a piece, in bytes. Smaller pieces need more seeks, larger pieces
 /// more memory.
 const PIECE_BYTES: u64 = 512 << 10;
 
-/// The pieces of a range, in the order in which they are printed. Together, the pieces always cover
-/// the whole range; the files only decide where the range is cut.
+/// Pieces of a range, in the order in which they are printed. Together, the pieces always cover the
+/// whole range. The tables only determine where the range is cut.
 pub struct Pieces {
-    /// The part of the range that is not in a piece yet.
+    /// Part of the range that is not in a piece yet.
     rest: Option<Range>,
     reverse: bool,
     order: Arc<dyn Comparator>,
     dir: PathBuf,
-    /// The tables whose indexes determine the cuts, and whose indexes have not been read yet.
+    /// Tables whose indexes determine the next cuts and have not been read yet.
     tables: vec::IntoIter<NewFile>,
-    /// The keys at which the range is cut next.
+    /// Keys at which the range is cut next.
     cuts: VecDeque<Vec<u8>>,
     /// Size of the blocks since the last cut, in bytes.
     bytes: u64,
@@ -49,14 +49,14 @@ impl Pieces {
         Pieces { rest: Some(range), reverse, order, dir, tables, cuts, bytes: 0 }
     }
 
-    /// Adds a cut after every [`PIECE_BYTES`] of a table. Adds no cut if the table cannot be read;
-    /// reading its entries reports the error later.
+    /// Adds a cut after every [`PIECE_BYTES`] of a table. If the table cannot be read, adds no cut:
+    /// the scan reports the error when it reads the entries of the table.
     fn cut(&mut self, table: &NewFile) {
         let path = self.dir.join(table_name(table.number));
         let Ok(mut blocks) = open_table(&path).and_then(|table| Ok(table.blocks()?)) else {
             return;
         };
-        // A block ends at its separator, and begins after the separator of the block before it.
+        // A block ends at its separator and begins after the separator of the preceding block.
         let mut before: Vec<_> =
             blocks.iter_mut().map(|b| std::mem::take(&mut b.separator)).collect();
         if self.reverse {
@@ -92,8 +92,8 @@ impl Iterator for Pieces {
     }
 }
 
-/// Returns the tables of the level that has the most bytes. If that is level 0, whose tables
-/// overlap, returns only its largest table.
+/// Returns the tables of the level with the most bytes. If that is level 0, whose tables overlap,
+/// returns only the largest table of the level.
 fn largest_run(files: Vec<NewFile>) -> Vec<NewFile> {
     let bytes =
         |level| files.iter().filter(|f| f.level == level).map(|f| f.file_bytes).sum::<u64>();
@@ -119,7 +119,7 @@ mod tests {
         [&b"\0\x01\x01\x01\x03"[..], &(number as f64).to_le_bytes()].concat()
     }
 
-    /// Makes a database of 8 MB in two levels.
+    /// Creates a database of 8 MB with tables in two levels.
     fn database(dir: PathBuf, order: Arc<dyn Comparator>) {
         let options = Options::default().create_if_missing(true).comparator(order);
         let db = Db::open(dir, options.compression(Compression::None)).unwrap();
@@ -173,7 +173,7 @@ mod tests {
                     assert!(pieces.len() == 1 || pieces.iter().all(ascends));
                 }
             }
-            // Without the files, the range is not cut.
+            // If the files of the database are missing, the range is not cut.
             std::fs::remove_dir_all(&dir).unwrap();
             let pieces = Pieces::of(dir, order, range(None, None), false);
             assert_eq!(pieces.collect::<Vec<_>>(), [range(None, None)]);

@@ -1,4 +1,4 @@
-//! Reading pieces ahead in threads, and printing their lines in order.
+//! Reads pieces ahead on several threads, and prints their lines in order.
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
@@ -10,8 +10,8 @@ use crate::error::{CliError, Result};
 /// Size of a chunk of lines, in bytes. Smaller chunks are handed over more often.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Memory for the lines of a piece that are not printed yet, in bytes. A chunk larger than this is
-/// queued alone. With less memory, threads wait more often until their piece is printed.
+/// Maximum size of the lines of a piece that are queued for printing, in bytes. A larger chunk is
+/// queued alone. With a lower limit, threads wait more often for the printing of their piece.
 const PIECE_MEMORY_BYTES: usize = 8 << 20;
 
 /// Lines, and the number of entries in them.
@@ -32,9 +32,9 @@ impl Chunk {
     }
 }
 
-/// Calls `read` with each piece on one of `threads` threads, a few pieces ahead. Calls `print` with
-/// the chunks that `read` sends, in the order of the pieces, until `print` returns false, or `read`
-/// or `print` fails.
+/// Calls `read` with each piece on one of `threads` threads, a few pieces ahead of the printing.
+/// Calls `print` with the chunks that `read` sends, in the order of the pieces, until `print`
+/// returns false, or until `read` or `print` fails.
 pub fn each_chunk<P: Send>(
     threads: usize,
     mut pieces: impl Iterator<Item = P>,
@@ -66,7 +66,7 @@ pub fn each_chunk<P: Send>(
             })?;
         }
         loop {
-            // One piece more than threads, so that no thread has to wait for its next piece.
+            // Start one more piece than there are threads, so that no thread waits for a piece.
             while started.len() <= threads
                 && let Some(piece) = pieces.next()
             {
@@ -82,7 +82,7 @@ pub fn each_chunk<P: Send>(
                 }
             }
             if receiver.is_broken() {
-                // The thread panicked; the end of the scope repeats the panic.
+                // The thread panicked. The panic is repeated at the end of the scope.
                 return Ok(());
             }
         }
@@ -105,9 +105,9 @@ struct Queue {
 struct State {
     chunks: VecDeque<Result<Chunk>>,
     bytes: usize,
-    /// Whether everything was sent.
+    /// Whether all chunks of the piece were sent.
     ended: bool,
-    /// Whether the sender, or the receiver, was dropped.
+    /// Whether the sender (`no_sender`) or the receiver (`no_receiver`) was dropped.
     no_sender: bool,
     no_receiver: bool,
 }
@@ -153,7 +153,7 @@ impl Drop for Sender {
 }
 
 impl Receiver {
-    /// Waits for the next chunk and returns it; `None` at the end.
+    /// Waits for the next chunk and returns it. Returns `None` after the last chunk.
     fn next(&self) -> Option<Result<Chunk>> {
         let is_waiting = |state: &mut State| state.chunks.is_empty() && !state.no_sender;
         let waited = self.0.changed.wait_while(lock(&self.0.state), is_waiting);
@@ -166,7 +166,7 @@ impl Receiver {
         chunk
     }
 
-    /// Returns whether the sender was dropped before it had sent everything.
+    /// Returns whether the sender was dropped before it had sent all chunks.
     fn is_broken(&self) -> bool {
         !lock(&self.0.state).ended
     }
@@ -195,11 +195,11 @@ mod tests {
         Chunk { lines: line.into_bytes(), entries: 1 }
     }
 
-    /// Reads `pieces` pieces of 50 chunks each. Returns what was printed.
+    /// Reads `pieces` pieces of 50 chunks each, and returns the printed lines.
     fn printed(pieces: usize, threads: usize) -> Vec<u8> {
         let mut out = Vec::new();
         let read = |piece: usize, sender: &Sender| {
-            // The first pieces take longest.
+            // The first pieces take the longest time to read.
             thread::sleep(std::time::Duration::from_millis(20 / (piece as u64 + 1)));
             (0..50).try_for_each(|i| match sender.send(chunk(format!("{piece}.{i} "))) {
                 true => Ok(()),
@@ -242,8 +242,8 @@ mod tests {
         };
         each_chunk(2, 0..6, read, print).unwrap();
         assert_eq!(sent.load(SeqCst), 240);
-        // The limit is three pieces of 8 MiB each, and the chunks that have left their queue but
-        // are not yet counted in `taken`.
+        // Each of three pieces may queue 8 MiB. A few more chunks may have left their queues
+        // without being counted in `taken` yet.
         assert!(most.load(SeqCst) <= 3 * 8 + 2, "{most:?} MiB ahead");
     }
 
@@ -253,7 +253,7 @@ mod tests {
             while sender.send(chunk(format!("{piece} {}", "x".repeat(CHUNK_BYTES)))) {}
             Ok(())
         };
-        // No piece ends by itself.
+        // `read` sends chunks until `print` returns false.
         let mut left = 300;
         let print = |_: Chunk| {
             left -= 1;

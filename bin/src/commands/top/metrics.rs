@@ -12,13 +12,13 @@ use super::per_second;
 use crate::commands::{size, thousands};
 use crate::error::{CliError, Result};
 
-/// Maximum length of a text that is read, in bytes.
+/// Maximum length of the text of metrics, in bytes.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
 
-/// Maximum time to wait for an answer.
+/// Maximum time to wait for an answer of the HTTP server.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The location of the text of metrics, and the database whose samples are taken from the text.
+/// Location of the text of metrics, and the label of the database whose metrics are shown.
 pub struct Source {
     place: Place,
     label: Option<(String, String)>,
@@ -30,8 +30,8 @@ enum Place {
     Url(String),
 }
 
-/// Metrics of a database, by their names without `minikv_`, and the labels that the library gives
-/// them.
+/// Names of the metrics of a database (without the prefix `minikv_`), and names of the labels that
+/// the library gives to metrics.
 struct Known {
     names: BTreeSet<String>,
     labels: BTreeSet<String>,
@@ -51,7 +51,7 @@ impl Known {
 }
 
 impl Source {
-    /// Creates a source from a path or an address that begins with `http://`.
+    /// Creates a source from the path of a file, or from an address that begins with `http://`.
     pub fn new(place: &str, label: Option<&str>) -> Result<Source> {
         let place = match place.starts_with("http://") {
             true => Place::Url(place.to_string()),
@@ -61,7 +61,7 @@ impl Source {
         Ok(Source { place, label, known: Known::new() })
     }
 
-    /// Reads the metrics of the database as they are now.
+    /// Reads the current metrics of the database.
     pub fn read(&self) -> Result<Metrics> {
         Metrics::parse(&self.text()?, &self.known, self.label.as_ref())
             .map_err(|what| CliError::Usage(format!("{}: {what}", self.name())))
@@ -104,7 +104,7 @@ fn parsed_label(label: &str) -> Result<(String, String)> {
     Ok((name.to_string(), value.to_string()))
 }
 
-/// A sample: a line of the text.
+/// Sample: one line of the text of metrics.
 #[derive(Debug, PartialEq)]
 struct Sample {
     name: String,
@@ -152,7 +152,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Values of a database's metrics, by names such as `stalls_total{cause="flush"}`.
+/// Values of a database's metrics, with their names, such as `stalls_total{cause="flush"}`.
 #[derive(Debug, Default)]
 pub struct Metrics(Vec<(String, f64)>);
 
@@ -200,14 +200,14 @@ impl Metrics {
         self.0.iter().find(|(of, _)| of == name).map(|(_, value)| *value)
     }
 
-    /// Returns the sum over all labels of a metric; 0 if it is missing.
+    /// Returns the sum of a metric over all its labels, or 0 if the metric is missing.
     fn sum(&self, name: &str) -> f64 {
         let is_of = |of: &str| of.split('{').next() == Some(name);
         self.0.iter().filter(|(of, _)| is_of(of)).map(|(_, value)| value).sum()
     }
 }
 
-/// Metrics of the present look and of the previous look, and the time between the two looks.
+/// Metrics of this poll and of the previous poll, and the time between the two polls.
 pub struct Since<'a> {
     pub now: &'a Metrics,
     pub before: &'a Metrics,
@@ -215,7 +215,7 @@ pub struct Since<'a> {
 }
 
 impl Since<'_> {
-    /// Returns the growth of a counter since the previous look, summed over its labels.
+    /// Returns the growth of a counter since the previous poll, summed over its labels.
     fn growth(&self, name: &str) -> f64 {
         grown(self.now.sum(name), self.before.sum(name))
     }
@@ -233,7 +233,7 @@ impl Since<'_> {
         format!("{}/s", size(per_second(self.growth(name), self.time)))
     }
 
-    /// Returns a few lines that summarize the work of the process.
+    /// Returns a few lines that summarize the work of the writer's process.
     pub fn screen(&self) -> String {
         let rows = [
             ("gets", self.gets()),
@@ -314,8 +314,8 @@ impl Since<'_> {
     }
 }
 
-/// Returns the growth of a counter. If a counter became smaller, its process has restarted, which
-/// reset the counter.
+/// Returns the growth of a counter. If the counter became smaller, its process has restarted, which
+/// reset the counter to 0.
 fn grown(now: f64, before: f64) -> f64 {
     if now < before { now } else { now - before }
 }

@@ -1,4 +1,4 @@
-//! `minikv top`: shows a database while another process writes it.
+//! `minikv top`: shows the state of a database while another process writes to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,42 +24,43 @@ use crate::writer::Writer;
 
 mod metrics;
 
-/// Moves the cursor of a terminal to its first line, and clears what is below.
+/// Escape sequences that move the cursor to the first line of a terminal and clear the screen.
 const HOME: &str = "\x1b[H\x1b[J";
 
 /// Width of the bar of a level, in columns.
 const BAR_COLUMNS: u64 = 30;
 
-/// Watch the levels and the log of a database while another process writes it
+/// Watch the levels and the log of a database while another process writes to it
 ///
 /// Shows the levels, the logs, the data that is not in a table yet, and the rate of writes. Takes
 /// no lock and changes nothing. Counters of the writer's process, such as its gets and stalls, are
-/// not in the files: --metrics shows those that it exports in Prometheus's text format
-/// (`Stats::prometheus`).
+/// not in the files: --metrics shows the counters that the writer exports in Prometheus's text
+/// format (`Stats::prometheus`).
 ///
-/// Into a pipe, prints one line for each look, after a line with the names of the columns: seconds,
-/// sequence number, writes per second, bytes of the logs, bytes not in a table yet, tables and
-/// bytes of each level, and then every metric of the first look.
+/// If stdout is a pipe, prints a line with the names of the columns, and then one line each time
+/// that it polls the files. The columns are seconds, sequence number, writes per second, bytes of
+/// the logs, bytes not in a table yet, tables and bytes of each level, and then every metric found
+/// by the first poll.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the database [default: --db]
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
-    /// Milliseconds between two looks at the files
+    /// Milliseconds between two polls of the files
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     interval: u64,
-    /// End after this many looks
+    /// Stop after this many polls
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Show the metrics that the writer exports: a file that it replaces, or an http:// address
     #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     metrics: Option<String>,
-    /// Take only the metrics with this label, if there are those of several databases
+    /// Show only the metrics with this label, if the metrics of several databases are exported
     #[arg(long, value_name = "NAME=VALUE", requires = "metrics")]
     label: Option<String>,
-    /// Print one line for each look, even on a terminal
+    /// Print one line for each poll, even on a terminal
     #[arg(long)]
     plain: bool,
 }
@@ -71,7 +72,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = args.dir.clone().map_or_else(|| global.db(), Ok)?;
     let place = args.metrics.as_deref();
     let source = place.map(|place| Source::new(place, args.label.as_deref())).transpose()?;
-    // Only this first read must succeed. Later, a writer that is missing or ends is not an error.
+    // Only this first read must succeed. Later, a writer that is not running is not an error.
     let first = source.as_ref().map(Source::read).transpose()?;
     let columns = first.as_ref().map(Metrics::names).unwrap_or_default();
     let db = Db::open_read_only(&dir, global.options(&dir)?)?;
@@ -107,13 +108,13 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
 }
 
-/// A database at one moment.
+/// State of a database at one poll.
 struct Look {
     time: Duration,
     sequence: u64,
     logs: Files,
     stats: Stats,
-    /// Metrics of the writer, or the error of reading them; `None` if metrics are not shown.
+    /// Metrics of the writer, or the error from reading them; `None` if metrics are not shown.
     metrics: Option<Result<Metrics>>,
 }
 
@@ -208,13 +209,13 @@ impl Look {
     }
 }
 
-/// Returns `number` per second of `time`; 0 if `time` is zero.
+/// Returns `number` divided by the seconds of `time`, or 0 if `time` is zero.
 fn per_second(number: f64, time: Duration) -> u64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 { (number / seconds).round() as u64 } else { 0 }
 }
 
-/// Returns the names of the columns of a line.
+/// Returns the line that names the columns.
 fn names(metrics: &[String]) -> String {
     let mut names = "seconds\tsequence\twrites_per_second\tlog_bytes\tmemtable_bytes".to_string();
     for level in 0..NUM_LEVELS {

@@ -1,8 +1,9 @@
-//! A recording as the JSON document that the page's script reads.
+//! Converts a recording into the JSON document that the page's script reads.
 //!
-//! Each run has `steps`: its events and lookups, in order, each an object with `t`, its type, and
-//! `us`, the microseconds since the open. Tables are identified by their numbers, which are the
-//! names in `tables`, and keys by their positions in `keys`, which is sorted.
+//! Each run has an array `steps`, which contains events and lookups in order of time. Each step is
+//! an object in which `t` is the type and `us` is the number of microseconds since the open. Tables
+//! are identified by their numbers, which are the names in the object `tables`. Keys are identified
+//! by their positions in the sorted array `keys`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +24,13 @@ const MAX_GROWTH_STEPS: usize = 20_000;
 /// Maximum number of characters of a key. Longer keys are shortened in the middle.
 const KEY_CHARS: usize = 160;
 
-/// Returns the document of some runs. Each lookup lists the blocks that it read from the cache and
-/// from files and, in `without`, the blocks that the same lookup read without filters.
+/// Returns the document for `runs`. Each lookup lists the blocks that it read from the cache and
+/// from files. Its field `without` lists the blocks that the same lookup read without filters.
 pub fn document(runs: &[Run]) -> Value {
     json!({ "runs": runs.iter().map(|run| Keys::of(run).run(run)).collect::<Vec<_>>() })
 }
 
-/// The positions of keys among all keys of a run.
+/// Sorted keys of a run. The document identifies a key by its position among them.
 struct Keys {
     order: std::sync::Arc<dyn Comparator>,
     sorted: Vec<Vec<u8>>,
@@ -55,7 +56,7 @@ impl Keys {
     fn run(&self, run: &Run) -> Value {
         let mut tables = BTreeMap::new();
         for table in run.events.iter().flat_map(|event| new_tables(&event.kind)) {
-            // A table that was opened and then moved is the same table, with the same counts.
+            // A table that was moved has the same number and the same counts as before.
             tables.entry(table.number).or_insert_with(|| self.table(run, table));
         }
         json!({
@@ -86,7 +87,7 @@ impl Keys {
         })
     }
 
-    /// Returns events and lookups in order.
+    /// Returns events and lookups in order of time.
     fn steps(&self, run: &Run) -> Vec<Value> {
         let grown = |kind: &EventKind| matches!(kind, EventKind::MemtableGrew { .. });
         let growth = run.events.iter().filter(|event| grown(&event.kind)).count();
@@ -102,7 +103,7 @@ impl Keys {
                 }
             }
             // The recorded times of lookups are a little late. A lookup must come after the events
-            // that add its tables.
+            // that add the tables searched by the lookup.
             while let Some(lookup) = lookups.peek()
                 && lookup.micros < event.micros
                 && tables_of(&lookup.explanation).all(|number| tables.contains(&number))
@@ -231,7 +232,7 @@ fn change(tables: &mut BTreeSet<u64>, kind: &EventKind) {
     tables.extend(new_tables(kind).iter().map(|table| table.number));
 }
 
-/// Returns tables as pairs of number and level.
+/// Returns the number and the level of each table.
 fn placed(tables: &[TableInfo]) -> Vec<[u64; 2]> {
     tables.iter().map(|table| [table.number, table.level as u64]).collect()
 }

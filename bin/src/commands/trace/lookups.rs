@@ -1,4 +1,4 @@
-//! Lookups that the recorder makes itself when a database is closed.
+//! Lookups that the recorder itself makes when a database is closed.
 
 use minikv::explain::Explanation;
 use minikv::{Db, ReadOnlyDb};
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::workload::Rng;
 
 /// Looks up at most `most` keys in the database of `run`, which no longer changes. The keys are
-/// some of the keys that were `looked_up` before or, if there are none, keys of the database and
-/// keys next to them.
+/// some of the keys in `looked_up` or, if `looked_up` is empty, keys of the database and keys
+/// slightly greater than these.
 pub fn make(run: &Run, looked_up: &[Box<[u8]>], most: usize) -> Result<Vec<Explanation>> {
     let db = Db::open_read_only(&run.path, run.options.clone())?;
     let keys = match looked_up.is_empty() {
@@ -42,7 +42,8 @@ fn keys_of(db: &ReadOnlyDb, most: usize) -> Result<Vec<Vec<u8>>> {
         passed += (cursor.key().len() + cursor.value().len()).max(1) as u64;
         at = cursor.next()?;
     }
-    // In key order, most lookups would find their block in the cache, read by the lookup before.
+    // In key order, most lookups would find their block in the cache, because the preceding lookup
+    // has read the block.
     Rng::new(0).shuffle(&mut keys);
     Ok(keys)
 }

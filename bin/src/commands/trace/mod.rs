@@ -1,4 +1,4 @@
-//! `minikv trace`: runs another command, and makes a page that shows its databases at work.
+//! `minikv trace`: runs another command, and writes a page that shows its databases at work.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ pub use recorder::Recorder;
 ///
 /// Records the flushes, compactions, changes of tables and stalls of every database that the
 /// command opens for writing. When a database is closed, some of the keys that the command has
-/// looked up are looked up again, step by step; if it looked up none, keys of the tables and keys
-/// next to them. The page is one file, which loads nothing else: it replays the run and draws
-/// lookups.
+/// looked up are looked up again, step by step. If the command has looked up no keys, keys of the
+/// tables and keys next to them are looked up instead. The page is a single file that needs no
+/// other files. It replays the run and shows the steps of lookups.
 ///
 /// COMMAND is any command that writes, such as load, batch, bench, readamp or compact, with its
 /// options.
@@ -46,11 +46,11 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// The recorder of the command that is traced.
+/// Recorder of the traced command.
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
 
-/// Returns `options` with `comparator`. If this process traces a command, a database that is opened
-/// with these options is recorded.
+/// Returns `options` with `comparator`. If this process traces a command, databases opened with the
+/// returned options are recorded.
 pub fn observed(options: Options, comparator: Arc<dyn Comparator>) -> Options {
     let options = options.comparator(comparator.clone());
     match RECORDER.get() {
@@ -80,8 +80,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     outcome
 }
 
-/// Parses the command to trace. If the command does not name a database, it uses the database of
-/// `global`.
+/// Parses the command to trace. If the command does not name a database, the command uses the
+/// database of `global`.
 fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
     let name = OsString::from("minikv");
     let matches = definition::parsed().try_get_matches_from([&name].into_iter().chain(words));
@@ -96,8 +96,8 @@ fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
     Ok(cli)
 }
 
-/// Fails if the file `path` cannot be created or written. Call this before the command does its
-/// work.
+/// Fails if the file `path` cannot be created or written. Call this function before the command
+/// does its work.
 pub fn check_file(path: &Path) -> Result<()> {
     let created = std::fs::OpenOptions::new().create(true).append(true).open(path);
     created.map(drop).map_err(|error| CliError::io("write", path, error))

@@ -1,4 +1,5 @@
-//! The page of a recording: one file with its data and its script, which loads nothing else.
+//! Page of a recording: a single file that contains the data and the script, and needs no other
+//! files.
 
 use super::document::document;
 use super::run::Run;
@@ -9,7 +10,7 @@ const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Returns the page of some runs.
+/// Returns the page for `runs`.
 pub fn page(runs: &[Run], provenance: &Provenance) -> String {
     // Inside a script element, `<` could begin an end tag or a comment.
     let data = document(runs).to_string().replace('<', "\\u003c");

@@ -1,4 +1,4 @@
-//! Recording a run: the events of its databases, and lookups step by step.
+//! Records runs: the events of databases, and the steps of lookups.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -12,7 +12,8 @@ use super::{lookups, page};
 use crate::commands::readamp::provenance::Provenance;
 use crate::error::{CliError, Result};
 
-/// Records the databases that are opened with its options. Clones record to the same list of runs.
+/// Records databases opened with options from [`Recorder::observe`]. Clones record to the same list
+/// of runs.
 #[derive(Clone)]
 pub struct Recorder {
     runs: Arc<Mutex<Vec<Run>>>,
@@ -31,10 +32,11 @@ impl Recorder {
         self.runs.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns `options`, with this `comparator`, for a database that is recorded.
+    /// Returns `options` with an observer that records the databases opened with them. `comparator`
+    /// must be the comparator of `options`.
     pub fn observe(&self, options: Options, comparator: Arc<dyn Comparator>) -> Options {
         let (recorder, plain) = (self.clone(), options.clone());
-        // The index of the run of the database that was opened last with these options.
+        // Index of the run of the database that was opened last with these options.
         let place = Mutex::new(0);
         options.observer(move |event: &Event| {
             let mut place = place.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -67,7 +69,7 @@ impl Recorder {
             run.stats = Some(stats.clone());
             if run.lookups.is_empty() {
                 run.is_replay = true;
-                // Without lookups, the page still shows the events.
+                // If the lookups fail, the page still shows the events.
                 let made = lookups::make(run, looked_up, self.most_lookups).unwrap_or_default();
                 let lookup = |explanation| Lookup { micros: event.micros, explanation };
                 run.lookups = made.into_iter().map(lookup).collect();
@@ -77,7 +79,7 @@ impl Recorder {
 
     /// Records a lookup in the database that was opened last.
     pub fn lookup(&self, explanation: Explanation) {
-        // The open may not have been reported yet.
+        // The event of the open may not have been recorded yet.
         let begun = self.begun.wait_while(self.runs(), |runs| runs.is_empty());
         let mut runs = begun.unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(run) = runs.last_mut() {

@@ -13,32 +13,31 @@ use minikv::{Comparator, Event, EventKind, Options, Stats, TableInfo};
 
 use crate::table_file::open_table;
 
-/// A database, from its open to its close.
+/// Record of a database from its open to its close.
 pub struct Run {
     pub path: PathBuf,
     pub options: Options,
     pub comparator: Arc<dyn Comparator>,
     pub events: Vec<Event>,
     pub lookups: Vec<Lookup>,
-    /// Whether the lookups were made at the end, by the recorder.
+    /// Whether the lookups were made by the recorder when the database was closed.
     pub is_replay: bool,
-    /// The kinds of filters of each table that was seen, by its number.
+    /// Kinds of filters of each table, by the number of the table.
     pub filters: BTreeMap<u64, Filters>,
-    /// The statistics at the end.
+    /// Statistics of the database when it was closed.
     pub stats: Option<Box<Stats>>,
-    /// Time at which the database was opened, computed from its events; a little later than the
-    /// open.
+    /// Time of the open, computed from the times of events. Slightly later than the actual open.
     pub opened: Instant,
 }
 
-/// A lookup that was recorded.
+/// Recorded lookup.
 pub struct Lookup {
     /// Microseconds since the open.
     pub micros: u64,
     pub explanation: Explanation,
 }
 
-/// The kinds of filters that a table has.
+/// Kinds of filters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     pub block: bool,
@@ -46,7 +45,7 @@ pub struct Filters {
 }
 
 impl Run {
-    /// Begins the run of a database that is open.
+    /// Begins the run of a database that has just been opened.
     pub fn new(path: &Path, options: &Options, comparator: &Arc<dyn Comparator>) -> Run {
         Run {
             path: path.to_path_buf(),
@@ -61,8 +60,7 @@ impl Run {
         }
     }
 
-    /// Records the kinds of filters of a table. If the table no longer exists, its kinds stay
-    /// unknown.
+    /// Records the kinds of filters of a table. If the table no longer exists, records nothing.
     pub fn note_filters(&mut self, table: &TableInfo) {
         let path = self.path.join(table_name(table.number));
         let Ok(file) = open_table(&path) else { return };
