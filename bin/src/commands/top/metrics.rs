@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_shows_rates_and_shares_of_the_time_between_two_looks() {
+    fn the_screen_shows_rates_and_shares_of_the_time_between_two_polls() {
         let mut stats = Stats::default();
         let before = parsed(&stats.prometheus(&[]), None).unwrap();
         (stats.gets, stats.gets_found, stats.operations, stats.commit_groups) = (200, 50, 30, 10);

@@ -78,11 +78,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = Db::open_read_only(&dir, global.options(&dir)?)?;
     let mut stdout = Stdout::open()?;
     let is_plain = args.plain || !output::stdout_is_terminal();
-    let looks = Arc::new(AtomicU64::new(0));
-    let done = looks.clone();
+    let polls = Arc::new(AtomicU64::new(0));
+    let done = polls.clone();
     let _guard = interrupt::on_interrupt(move || {
-        let looks = count(done.load(Relaxed), "look", "looks");
-        output::say(format!("minikv: interrupted after {looks}"));
+        let polls = count(done.load(Relaxed), "poll", "polls");
+        output::say(format!("minikv: interrupted after {polls}"));
     });
     if is_plain {
         stdout.line(names(&columns))?;
@@ -98,8 +98,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             false => stdout.line(format!("{HOME}{}", look.screen(before_it, &dir)))?,
         }
         stdout.flush()?;
-        let looks = looks.fetch_add(1, Relaxed) + 1;
-        if args.count == Some(looks) {
+        let polls = polls.fetch_add(1, Relaxed) + 1;
+        if args.count == Some(polls) {
             return stdout.finish();
         }
         before = Some(look);
