@@ -1,4 +1,4 @@
-//! Iterators over ranges, which can be used from both ends: two cursors that stop where they meet.
+//! Double-ended iterators over ranges: two cursors that stop where they meet.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -183,7 +183,7 @@ impl Iter {
     }
 
     /// Moves one end to the next entry that has not expired, and returns that entry. `step` moves
-    /// the end by one entry, and `end` returns the end that it moves.
+    /// the end by one entry, and `end` returns the end.
     fn advance(
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,
@@ -213,8 +213,8 @@ impl Iter {
         }
     }
 
-    /// Returns the entry that `cursor` is at, as the iterator yields it; `None` if the entry has
-    /// expired.
+    /// Returns the entry that `cursor` is at, in the form in which the iterator yields it; `None`
+    /// if the entry has expired.
     #[inline]
     fn entry(&self, cursor: &Cursor) -> Result<Option<(Bytes, Bytes)>> {
         let now = || self.source.clock().now_millis();
@@ -247,7 +247,7 @@ impl IterSource {
         Cursor::new(state, view, self.seq, self.options, self.scan.as_ref())
     }
 
-    /// Returns the clock by which entries expire.
+    /// Returns the clock that decides when entries expire.
     pub(crate) fn clock(&self) -> &Clock {
         &self.state.clock
     }

@@ -1,5 +1,5 @@
 //! Resources that several databases of a process may share: a block cache, a memory budget,
-//! threads, and a limit of background I/O.
+//! threads, and a limit on background I/O.
 
 use std::fmt;
 use std::sync::Arc;
@@ -87,7 +87,8 @@ impl Resources {
         self
     }
 
-    /// Returns the number of bytes of the memory budget that are in use; 0 without a budget.
+    /// Returns the number of bytes of the memory budget that are in use; 0 if there is no memory
+    /// budget.
     pub fn memory_used_bytes(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
     }
@@ -112,10 +113,9 @@ impl Resources {
         self
     }
 
-    /// Largest number of bytes per second that flushes and compactions of all databases together
-    /// read and write; at least 1. Flushes have priority: a flush waits only for other flushes.
-    /// Writes are slowed down if flushes or compactions do not keep up with the writes at this
-    /// rate.
+    /// Maximum number of bytes that flushes and compactions of all databases together may read and
+    /// write per second; at least 1. Flushes have priority: a flush waits only for other flushes.
+    /// Writes are slowed down if, at this rate, flushes or compactions do not keep up with them.
     #[must_use]
     pub fn background_bytes_per_second(mut self, bytes: u64) -> Resources {
         self.limit = Some(Arc::new(IoLimit::new(bytes.max(1))));
