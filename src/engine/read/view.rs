@@ -80,7 +80,7 @@ pub(crate) struct ReadState {
     pub scans: ScanSample,
     /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
-    /// Ranges whose tables were dropped by a range delete, for the checks of transactions.
+    /// Ranges whose tables were dropped by a range delete, for the conflict checks of transactions.
     pub deleted_ranges: DeletedRanges,
     /// Signal that there may be background work.
     pub work: WorkSignal,
