@@ -168,9 +168,9 @@ impl Options {
         self
     }
 
-    /// Size in bytes at which a memtable is frozen and flushed to a table. A larger size makes
-    /// larger tables and fewer compactions, and takes longer to replay at open. While flushes lag
-    /// behind, up to three memtables are in memory. Default: 4 MiB.
+    /// Size in bytes at which a memtable is frozen and flushed to a table. With a larger size,
+    /// there are larger tables and fewer compactions, and the replay at open takes longer. While
+    /// flushes lag behind, up to three memtables are in memory. Default: 4 MiB.
     #[must_use]
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Options {
         self.write_buffer_bytes = bytes;
@@ -497,8 +497,9 @@ impl Options {
         self
     }
 
-    /// Clock by which entries of expiring keyspaces expire
-    /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system's.
+    /// Clock that decides when entries of expiring keyspaces expire
+    /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system
+    /// clock.
     ///
     /// The clock is called by every read of such a keyspace and by every step of its iterators and
     /// cursors, from any thread, and must not use the database.

@@ -9,7 +9,8 @@ use crate::engine::resources::pool::Lane;
 /// number, waits are rarer and longer.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// Counts the I/O of one flush or merge, and waits. Does nothing if there is no limit.
+/// Counts the I/O of one flush or merge, and waits if the limit requires it. Does nothing if there
+/// is no limit.
 pub(crate) struct Meter<'a> {
     engine: &'a Engine,
     /// The limit; `None` if there is no limit, or in deterministic mode, which ignores time.

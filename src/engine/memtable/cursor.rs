@@ -122,7 +122,7 @@ impl MemCursor {
         self.valid()
     }
 
-    /// Returns the key with which the current entry is looked up in the leaves.
+    /// Returns the key for finding the current entry in the leaves.
     fn here(&self) -> Option<LeafKey> {
         let entry = self.entry()?;
         Some(self.mem.ordered.key(entry.user_key_bytes(), entry.trailer()))

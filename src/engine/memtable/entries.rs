@@ -15,7 +15,7 @@ pub struct Entry {
     /// The key's trailer: `sequence << 8 | kind`.
     trailer: u64,
     user_key_bytes: u32,
-    /// The part of the user key's hash that does not choose the bucket.
+    /// The upper half of the user key's hash, which is not used to choose the bucket.
     pub hash: u32,
     /// Position of the next entry in this entry's chain in the hash index: the number of that entry
     /// plus one, or a link. Never changes once this entry is appended.

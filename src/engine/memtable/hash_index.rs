@@ -143,9 +143,9 @@ impl HashIndex {
         bucket.store(untidy << POSITION_BITS | (number + 1), Ordering::Release);
     }
 
-    /// Makes a tidy chain that starts at `entry`, from the chain at position `at`. The tidy chain
-    /// contains the newest entry of each other hash, and `older` leads from it to the further
-    /// entries of that hash. The `older` of `entry` leads to the entries with its own hash.
+    /// Builds a tidy chain that starts at `entry` from the chain at position `at`. The tidy chain
+    /// contains the newest entry of each other hash, and `older` leads from that entry to the
+    /// further entries of its hash. The `older` of `entry` leads to the entries with its own hash.
     #[inline(never)]
     fn begin_tidy_chain(&self, entries: &Entries, entry: &mut Entry, mut at: u32) {
         let mut known: Vec<Known<'_>> = Vec::with_capacity(2 * MAX_UNTIDY as usize);
@@ -154,7 +154,7 @@ impl HashIndex {
             debug_assert!(known.iter().all(|known| number < known.number), "a chain ascends");
             let same = known.iter_mut().rfind(|known| known.oldest.hash == found.hash);
             match same {
-                // If `older` of an entry is set, it already leads to all older entries of that
+                // If the `older` of an entry is set, it already leads to all older entries of that
                 // hash, except those beyond the end of an earlier tidy chain. These remain in the
                 // chain.
                 Some(known) if known.oldest.older.load(Ordering::Relaxed) == END => {
@@ -276,7 +276,7 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
     hash as usize & (buckets - 1)
 }
 
-/// Returns the upper half of the hash, which does not choose the bucket.
+/// Returns the upper half of the hash, which is not used to choose the bucket.
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32

@@ -71,7 +71,7 @@ pub(super) struct Ordered {
 #[derive(Debug, Default)]
 struct Covered {
     /// Number of entries in the leaves: the leaves contain the entries whose numbers are below this
-    /// one.
+    /// number.
     len: u32,
     /// Whether a panic of the comparator may have interrupted the last catch-up. Leaves may then
     /// overlap.
@@ -291,7 +291,7 @@ impl Ordered {
         }
     }
 
-    /// Adds the entries `new`, all of which belong to the leaf `old` of `found`.
+    /// Adds the entries `new`, all of which belong to the leaf `old`, to which `found` points.
     fn add(&self, entries: &Entries, found: &FoundLeaf<'_>, old: &Leaf, new: &[u32]) {
         let order = self.order.as_deref();
         if old.len() + new.len() <= SPLIT_ABOVE
@@ -325,7 +325,7 @@ impl Ordered {
         self.key(user_key, trailer)
     }
 
-    /// Returns the key with which the leaf of an internal key is searched for.
+    /// Returns the key for finding the leaf that an internal key belongs to.
     pub(super) fn key(&self, user_key: Bytes, trailer: u64) -> LeafKey {
         LeafKey {
             lowest: false,

@@ -102,7 +102,7 @@ fn a_key_of_many_versions_is_found_at_each_of_them() {
 }
 
 /// The log of another program may contain sequence numbers in any order, and several entries with
-/// the same sequence number. A get returns the last of these entries.
+/// the same sequence number, of which a get returns the last.
 #[test]
 fn versions_may_come_in_any_order() {
     let mem = empty(BytewiseComparator);

@@ -146,9 +146,9 @@ pub enum EventKind {
         inputs: Vec<TableInfo>,
         /// Level of the outputs.
         output_level: usize,
-        /// Number of entries of the inputs that a merge did not write to its outputs.
+        /// The tables that the compaction wrote or moved; empty if it failed.
         outputs: Vec<TableInfo>,
-        /// Number of entries that a merge left out.
+        /// Number of input entries that a merge did not write to its outputs.
         entries_dropped: u64,
         /// Duration, in microseconds.
         micros: u64,

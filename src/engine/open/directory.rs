@@ -185,10 +185,11 @@ fn check_end(
 }
 
 /// Returns a description of the evidence that a MANIFEST lacks its last edits, or `None` if there
-/// is no evidence. `log_number` is the first log that the MANIFEST needs, and `named` are the
-/// tables that it names. The evidence is that the log is missing, although a log is removed only
-/// once its contents are in a table, and that a table with a higher number than the log exists but
-/// is not named. If the log still exists, replaying it and all later logs makes up for lost edits.
+/// is no evidence. `log_number` is the first log that the MANIFEST needs, and `named` holds the
+/// numbers of the tables that it names. The evidence is that this log is missing, and that a table
+/// exists that has a higher number than the log but is not named. (A log is removed only once its
+/// contents are in a table.) If the log still exists, replaying it and all later logs makes up for
+/// lost edits.
 pub(crate) fn lost_edits(
     files: &[(String, FileName)],
     log_number: u64,

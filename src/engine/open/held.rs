@@ -56,8 +56,8 @@ pub(crate) fn hold_tables(
 }
 
 /// Opens the logs to replay: all logs in `live` up to the newest log that is not empty. Returns
-/// their numbers, ascending. All logs before the newest of them were already complete when that log
-/// was started. Later logs, which are empty, are left out: if records are written to an empty log
+/// their numbers, ascending. When the last of these logs was started, all logs before it were
+/// complete. Later logs, which are empty, are left out: if records are written to an empty log
 /// before the replay, they must not be in the view, because the view may lack the end of the
 /// previous log.
 pub(crate) fn hold_logs(

@@ -115,8 +115,8 @@ impl Engine {
 }
 
 impl Options {
-    /// Checks that the options allow the database in `dir` to be opened. `exists` is whether `dir`
-    /// contains a database. Returns `exists`.
+    /// Checks that the options allow the database in `dir` to be opened. `exists` tells whether
+    /// `dir` contains a database. Returns `exists`.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], according to the options.
@@ -377,9 +377,9 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Returns the logs before `first_log` that the options keep for readers of changes. A log that
-    /// was not replayed completely is not kept, because its sequence numbers will be assigned
-    /// again.
+    /// Returns the logs before `first_log` that are kept for readers of changes, according to the
+    /// options. A log that was not replayed completely is not kept, because its sequence numbers
+    /// will be assigned again.
     fn kept_logs(&self, first_log: u64, recovery: &Recovery) -> KeptLogs {
         let Some(limits) = KeepLimits::of(&self.options) else { return KeptLogs::default() };
         let is_lost = |number: u64| {

@@ -54,7 +54,7 @@ pub struct Cursor {
     saved_key: Vec<u8>,
     /// The value of the current entry in a backward walk.
     saved_value: SavedValue,
-    /// Buffer for the internal keys to which the merge is moved by seeks.
+    /// Buffer for the internal key that a seek of the merge looks for.
     seek_key: Vec<u8>,
     /// Counts of the work that was done to create the sources.
     trace: ReadTrace,
@@ -171,8 +171,8 @@ impl Cursor {
     }
 
     /// Returns the value of the entry as [`Bytes`], which stays valid after the cursor has moved.
-    /// The value shares the memory of its block and keeps the block alive. After a step backward, a
-    /// value of up to 1 KiB is a copy.
+    /// The value shares the memory of its block or memtable and keeps that memory alive. After a
+    /// step backward, a value of up to 1 KiB is a copy.
     ///
     /// # Panics
     /// If the cursor is at no entry.

@@ -55,7 +55,7 @@ impl ReadSink for ReadTrace {
     }
 }
 
-/// A sink that adds to the calling thread's own tally.
+/// A sink that counts steps in the calling thread's own tally.
 struct Tallying<'a> {
     tally: &'a ReadTally,
     /// The counts of the level of the table being searched.

@@ -19,8 +19,9 @@ use crate::table::reader::BlockReadOptions;
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
 ///
 /// Items are `Result<(key, value)>`, with the key and the value as [`Bytes`]. Keys are copies.
-/// Values share the memory of their blocks or are copies, as in [`Cursor::value_bytes`]. The
-/// iterator ends after an error. Use a [`Cursor`] in loops that must not allocate.
+/// Values either share the memory of their blocks or memtables or are copies, as in
+/// [`Cursor::value_bytes`]. The iterator ends after an error. Use a [`Cursor`] in loops that must
+/// not allocate.
 #[derive(Debug)]
 pub struct Iter {
     front: End,

@@ -27,7 +27,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns a reader for which each read sees the newest state of the database.
+    /// Returns a reader whose reads each see the newest state of the database.
     pub(crate) fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
         Reader { state, at: None }
     }
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok((view.clone(), seq))
     }
 
-    /// Returns the approximate size of the data in `range` in table files, in bytes.
+    /// Returns the approximate number of bytes that the data in `range` takes in table files.
     pub(crate) fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -157,8 +157,8 @@ impl<'a> Reader<'a> {
         Ok(end.saturating_sub(start))
     }
 
-    /// Returns the approximate total size, over all tables, of the data before an internal key, in
-    /// bytes.
+    /// Returns the approximate number of bytes that the data before an internal key takes in all
+    /// table files.
     fn offset_of(&self, version: &Version, key: &[u8]) -> Result<u64> {
         let order = &self.state.order;
         let mut offset = 0;

@@ -1,5 +1,5 @@
-//! The part of the engine that reads use. Reads share nothing else with the engine, and never wait
-//! for the rest of the engine.
+//! The part of the engine that is used by reads. Reads share nothing else with the engine, and
+//! never wait for the rest of the engine.
 //!
 //! A reader loads the current [`ReadView`] (one atomic load, no lock) and *then* the visible
 //! sequence number. With this order, the sequence number may be newer than the view, which is
@@ -9,10 +9,10 @@
 //!
 //! A snapshot also reads the current view, at the snapshot's own sequence number, because
 //! compactions keep what the snapshot shows. A change that drops entries that snapshots show, such
-//! as a range delete that drops whole tables, leaves those snapshots the view from before the
-//! change ([`ReadState::show_view`]). A reader looks for such an earlier view after it has loaded
-//! the current view. So if the current view is from after the change, the reader finds the earlier
-//! view.
+//! as a range delete that drops whole tables, keeps the view from before the change for those
+//! snapshots ([`ReadState::show_view`]). A reader looks for such an earlier view after it has
+//! loaded the current view. So if the current view is from after the change, the reader finds the
+//! earlier view.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +58,7 @@ impl ReadView {
     }
 }
 
-/// The state that reads need, shared by the database, its snapshots and its cursors. The directory
+/// The state needed for reads, shared by the database, its snapshots and its cursors. The directory
 /// stays locked until the last reference to this state is dropped.
 ///
 /// Thread-safe. The engine replaces `view` under its state lock, and the commit leader advances
@@ -168,7 +168,7 @@ impl ReadState {
         self.view.load_full()
     }
 
-    /// Makes `view` the view that reads use from now on.
+    /// Makes `view` the view that is used by all further reads.
     pub(crate) fn set_view(&self, view: ReadView) {
         debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
         self.view.store(Arc::new(view));

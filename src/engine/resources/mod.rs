@@ -14,7 +14,7 @@ pub(crate) mod memory;
 pub(crate) mod pool;
 pub(crate) mod signal;
 
-/// A block cache or a memory budget, background threads and a limit of background I/O that several
+/// A block cache or a memory budget, background threads and a limit on background I/O that several
 /// databases share.
 ///
 /// A clone refers to the same resources. A resource that is not set is not shared: each database
@@ -58,7 +58,7 @@ impl Resources {
 
     /// A budget for the memory of all databases, in bytes; at least 1 MiB. The budget covers
     /// memtables, the indexes and filters of open tables, and a shared cache of uncompressed data
-    /// blocks, which gets the memory that memtables, indexes and filters leave.
+    /// blocks, which gets the rest of the budget.
     ///
     /// - **Memtables**: a write buffer has at most an eighth of the budget. Once all memtables
     ///   together take a quarter of the budget, the largest memtable is flushed, whichever database
@@ -67,8 +67,8 @@ impl Resources {
     /// - **Tables**: once the indexes and filters of open tables take a quarter of the budget,
     ///   tables are closed, beginning with the database whose open tables take the most memory.
     ///
-    /// Memory that reads still hold, such as a memtable that an iterator reads, may exceed the
-    /// budget. The budget includes the block cache, so
+    /// Memory that is still held by reads, such as a memtable read by an iterator, may cause the
+    /// total to exceed the budget. The budget includes the block cache, so
     /// [`block_cache_bytes`](Self::block_cache_bytes) has no effect if the budget is set.
     ///
     /// ```

@@ -57,9 +57,9 @@ pub(crate) struct LevelMetrics {
     pub moves: AtomicU64,
     /// Size of the input tables, in bytes.
     pub bytes_read: AtomicU64,
-    /// Number of entries that the merges did not write to their outputs.
+    /// Size of the output tables, in bytes.
     pub bytes_written: AtomicU64,
-    /// Number of entries that the merges left out.
+    /// Number of input entries that the merges did not write to their outputs.
     pub entries_dropped: AtomicU64,
     /// Time taken by the compactions, in microseconds.
     pub micros: AtomicU64,

@@ -252,8 +252,8 @@ pub(crate) fn write_manifest(
     manifest.sync()
 }
 
-/// Makes `CURRENT` name a MANIFEST, by a rename that is durable when this function returns. The
-/// caller must have made the MANIFEST and its directory entry durable.
+/// Makes `CURRENT` name a MANIFEST. The rename that does so is durable when this function returns.
+/// The caller must have made the MANIFEST and its directory entry durable.
 ///
 /// # Errors
 /// I/O errors; `CURRENT` then names the old MANIFEST or the new one.

@@ -95,7 +95,7 @@ impl TableFile {
         self.known_expiry().is_some_and(|expiry| has_expired(expiry.last, now))
     }
 
-    /// Returns when the entries expire, if that is known.
+    /// Returns the expiry of the table's entries, if it is known.
     pub(crate) fn known_expiry(&self) -> Option<TableExpiry> {
         self.expiry.get().copied().flatten()
     }
