@@ -45,7 +45,7 @@
 //! | `BlockCache::large` | the large blocks | for a few instructions |
 //! | `BlockCache::shards` | the other blocks, by shard | for a few instructions |
 //! | `Ordered::covered` | the sorted part of a memtable | while new entries are sorted in |
-//! | `ReadTotals::shared` | read counts of threads without own counters | for a few instructions |
+//! | `ReadTotals::shared` | counts of reads by threads without counters | for a few instructions |
 //!
 //! No further lock is taken while one of these locks is held: a waiter's `batch` and `signal`,
 //! `Trash::tables`, `DeletedRanges::list`, the free numbers of threads (`stats/totals`),
@@ -145,21 +145,21 @@ pub(crate) struct Engine {
     has_failed: AtomicBool,
     /// Mirror of `state.lifecycle.closing`, which long merges read without the state lock.
     closing: AtomicBool,
-    /// The random number generator of the deterministic mode for tests
-    /// (`Options::inline_background`), which decides when a writer runs background work; `None` if
-    /// there are background threads.
+    /// State of the random number generator that decides when a writer runs background work, in the
+    /// deterministic mode for tests (`Options::inline_background`). `None` if there are background
+    /// threads.
     inline: Option<Mutex<u64>>,
     /// Events for the observer, if there is one.
     observing: Option<Observing>,
-    /// State of reads, which snapshots and cursors keep alive after the engine is dropped. It holds
-    /// the directory lock, so it must be the last field: dropping a log truncates the log to its
-    /// records, and until then no other process may write to it.
+    /// State for reads, which snapshots and cursors keep alive after the engine is dropped. Must be
+    /// the last field, because it holds the directory lock: dropping the log truncates it to its
+    /// records, and no other process may write to the log before that.
     pub reads: Arc<ReadState>,
 }
 
 impl Engine {
-    /// Checks, with the manifest and state locks held, that readers see the version of the
-    /// MANIFEST.
+    /// Asserts that readers see the current version of the MANIFEST. The caller must hold the
+    /// manifest lock and the state lock.
     fn assert_in_step(&self, manifest: &VersionSet, state: &State) {
         debug_assert!(
             Arc::ptr_eq(manifest.current(), &state.version),
@@ -167,7 +167,7 @@ impl Engine {
         );
     }
 
-    /// Returns the target of the tables that flushes and compactions write.
+    /// Returns the target to which flushes and compactions write tables.
     fn table_target(&self) -> Target<'_> {
         let (options, order) = (&self.options, &self.reads.order);
         Target { fs: &*self.fs, dir: &self.dir, options, order }

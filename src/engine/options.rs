@@ -46,11 +46,11 @@ pub struct Options {
     pub(crate) filter_policy: Option<Arc<dyn FilterPolicy>>,
     pub(crate) filter: LevelFilter,
     pub(crate) level_filters: Vec<(usize, LevelFilter)>,
-    /// The extractor of all keys, composed of the extractors in the next two fields.
+    /// The prefix extractor for all keys, composed of the extractors in the next two fields.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-    /// The extractor of keys outside of keyspaces.
+    /// The prefix extractor for keys outside of keyspaces.
     outer_prefix: Option<Arc<dyn PrefixExtractor>>,
-    /// The extractors of keyspaces, with the keyspaces' names.
+    /// The prefix extractors for keys in keyspaces, with the names of the keyspaces.
     keyspace_prefixes: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
     pub(crate) compaction_filter: Option<CompactionFilter>,
     pub(crate) observer: Option<Observed>,
@@ -66,8 +66,8 @@ pub struct Options {
     pub(crate) inline_background: Option<u64>,
 }
 
-/// The kinds of filters that a new table gets. They determine how much work a get has with a table
-/// that does not contain its key:
+/// The kinds of filters that a new table gets. They determine the work that a get does in a table
+/// that does not contain the key:
 ///
 /// | layout | work of a get in minikv | work of a get in LevelDB |
 /// | --- | --- | --- |
@@ -142,7 +142,7 @@ impl Default for Options {
 
 impl Options {
     /// Creates the database if it does not exist. Default: false, so that opening a missing
-    /// database is [`Error::DatabaseMissing`](crate::Error::DatabaseMissing).
+    /// database fails with [`Error::DatabaseMissing`](crate::Error::DatabaseMissing).
     #[must_use]
     pub fn create_if_missing(mut self, yes: bool) -> Options {
         self.create_if_missing = yes;
@@ -157,9 +157,9 @@ impl Options {
         self
     }
 
-    /// Fails at the first damage that could otherwise be worked around: a bad record inside a log
-    /// makes the open fail instead of ending the log there, and the whole index block of a table is
-    /// checked when the table is opened. Default: false.
+    /// Treats damage as an error even where the database could work around it: a bad record inside
+    /// a log makes the open fail instead of ending the log there, and the whole index block of a
+    /// table is checked when the table is opened. Default: false.
     ///
     /// `docs/durability.md` lists all cases.
     #[must_use]
@@ -168,9 +168,9 @@ impl Options {
         self
     }
 
-    /// Size in bytes at which a memtable is frozen and flushed to a table. A larger size makes
-    /// larger tables and fewer compactions, and takes longer to replay at open. While flushes lag
-    /// behind, up to three memtables are in memory. Default: 4 MiB.
+    /// Size in bytes at which a memtable is frozen and flushed to a table. With a larger size,
+    /// there are larger tables and fewer compactions, and the replay at open takes longer. While
+    /// flushes lag behind, up to three memtables are in memory. Default: 4 MiB.
     #[must_use]
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Options {
         self.write_buffer_bytes = bytes;
@@ -190,18 +190,18 @@ impl Options {
         self
     }
 
-    /// Size of the block cache in bytes. The cache holds uncompressed data blocks with their lookup
-    /// structures, which add up to a fifth to the size of a block (nothing if its entries are
-    /// small). When a table is closed, its blocks are dropped, too: see
-    /// [`Options::max_open_files`]. The memory of dropped blocks is reused for new ones. 0 turns
-    /// the cache off. Default: 8 MiB.
+    /// Size of the block cache in bytes. The cache holds uncompressed data blocks and their lookup
+    /// structures. The lookup structures of a block take up to a fifth of the block's size (nothing
+    /// if its entries are small). When a table is closed, its blocks are dropped, too: see
+    /// [`Options::max_open_files`]. The memory of dropped blocks is reused for new blocks. A size
+    /// of 0 turns the cache off. Default: 8 MiB.
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Options {
         self.block_cache_bytes = bytes;
         self
     }
 
-    /// Size in bytes at which a data block is complete, before compression. Larger blocks compress
+    /// Size in bytes, before compression, at which a data block is complete. Larger blocks compress
     /// better, but every get that reads a block reads more bytes. Default: 4 KiB.
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Options {
@@ -240,7 +240,7 @@ impl Options {
     /// Filters have no effect with a comparator that may consider different byte strings to be the
     /// same key ([`Comparator::equal_means_same_bytes`]).
     ///
-    /// This option and [`Options::filter`] override each other: the later call counts.
+    /// This option and [`Options::filter`] override each other: the later call takes effect.
     #[must_use]
     pub fn filter_policy(mut self, policy: Option<Arc<dyn FilterPolicy>>) -> Options {
         let layout = if policy.is_some() { FilterLayout::Block } else { FilterLayout::None };
@@ -337,8 +337,8 @@ impl Options {
         self
     }
 
-    /// At an open, continues the last log and the MANIFEST if they end cleanly, instead of starting
-    /// new ones. Default: false.
+    /// When the database is opened, continues the last log and the MANIFEST if they end cleanly,
+    /// instead of starting new ones. Default: false.
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
@@ -497,8 +497,9 @@ impl Options {
         self
     }
 
-    /// Clock by which entries of expiring keyspaces expire
-    /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system's.
+    /// Clock that decides when entries of expiring keyspaces expire
+    /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system
+    /// clock.
     ///
     /// The clock is called by every read of such a keyspace and by every step of its iterators and
     /// cursors, from any thread, and must not use the database.

@@ -63,7 +63,7 @@ impl Span {
         self.begins_by(order, key) && !self.ends_before(order, key)
     }
 
-    /// Returns whether no key is in the range, because it ends before it begins.
+    /// Returns whether the range contains no key because it ends before it begins.
     pub(crate) fn is_empty(&self, order: &UserComparator) -> bool {
         let (Bound::Included(from) | Bound::Excluded(from)) = &self.from else { return false };
         match &self.to {

@@ -136,7 +136,7 @@ impl State {
         state
     }
 
-    /// Returns the view that readers get of this state.
+    /// Returns the view of this state for readers.
     pub(super) fn view(&self) -> ReadView {
         ReadView {
             mem: self.mem.clone(),
@@ -150,8 +150,8 @@ impl State {
         self.frozen.front().map_or(self.logs.mem_log, |frozen| frozen.first_log)
     }
 
-    /// Checks the invariants that hold whenever the state lock is free. Fails with the first
-    /// invariant that is broken.
+    /// Checks the invariants that hold whenever the state lock is free. Returns the first broken
+    /// invariant as the error.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.check_memtables()?;
         self.logs.check()?;
@@ -208,7 +208,7 @@ impl CompactionState {
     }
 }
 
-/// Returns an error with the text `rule` if `is_broken`.
+/// Returns an error with the text `rule` if `is_broken` is true.
 fn broken(is_broken: bool, rule: &str) -> Result<(), String> {
     if is_broken { Err(rule.to_owned()) } else { Ok(()) }
 }
@@ -238,8 +238,8 @@ mod tests {
         Frozen { mem: memtable(), first_log, bytes: 0 }
     }
 
-    /// Returns the state of an engine with one table, 7, and the logs 3 to 5; log 5 is the current
-    /// one.
+    /// Returns the state of an engine with the table 7 and the logs 3 to 5, of which log 5 is the
+    /// current one.
     fn state() -> State {
         let fs = Arc::new(MemFs::new());
         let trash = Arc::new(Trash::new(fs, std::path::Path::new("db")));

@@ -50,8 +50,8 @@ pub(super) struct TableChange {
     pub drop: Vec<(usize, Arc<TableFile>)>,
 }
 
-/// Keeps new compactions from beginning until it is dropped; running compactions go on. The commit
-/// lock must be held, so that no writer waits for a compaction during the pause.
+/// Prevents new compactions from beginning until it is dropped; running compactions go on. The
+/// commit lock must be held, so that no writer waits for a compaction during the pause.
 pub(super) struct Pause<'a>(&'a Engine);
 
 impl<'a> Pause<'a> {
@@ -91,8 +91,8 @@ impl Engine {
         self.reads.view_owned().memtables().any(|mem| !mem.is_empty())
     }
 
-    /// Makes the change durable and visible, at `seq`, the sequence number of the change's newest
-    /// entry. All earlier writes must have been flushed.
+    /// Makes the change durable, and visible at `seq`, which is the sequence number of the newest
+    /// entry in the change. All earlier writes must have been flushed.
     ///
     /// # Errors
     /// I/O errors.
@@ -115,7 +115,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends an empty batch to the log, which shows that the next record comes after the change.
+    /// Appends to the log an empty batch, which shows that the next record comes after the change.
     fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
         debug_assert!(commit.mem.is_empty(), "the log holds writes before the change");
         let marker = empty_batch(commit.last_seq + 1);
@@ -194,9 +194,10 @@ fn range_of(file: &NewFile) -> KeyRange<'_> {
     KeyRange { from: Some(user_key(&file.smallest)), to: Some(user_key(&file.largest)) }
 }
 
-/// Returns the deepest level for a table with the keys of `range`: neither in that level nor above
-/// it does a table for which `stays` is true overlap the range, and no running compaction will
-/// write an overlapping table there. Returns 0 if there is no such level.
+/// Returns the deepest level that can take a table with the keys of `range`, or 0 if there is none.
+/// Neither that level nor a level above it has a table that overlaps the range and for which
+/// `stays` returns true, and no running compaction will write an overlapping table to any of these
+/// levels.
 fn lowest_level(
     state: &State,
     order: &UserComparator,

@@ -83,7 +83,7 @@ impl TableOutput {
         self.builder.last_key()
     }
 
-    /// Returns the size of the data blocks so far, in bytes.
+    /// Returns the size of the data blocks written so far, in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.builder.file_bytes()
     }
@@ -119,8 +119,8 @@ impl TableRun {
         TableRun { level, max_bytes, open: None, done: Vec::new() }
     }
 
-    /// Adds an entry. Any entry may begin a new table, which gets the number that `number` returns,
-    /// so callers that set a size limit must add at most one version of each user key.
+    /// Adds an entry. Any entry may begin a new table, which gets the number returned by `number`.
+    /// Therefore, callers that set a size limit must add at most one version of each user key.
     ///
     /// # Errors
     /// I/O errors; corruption if `key` is not an internal key.

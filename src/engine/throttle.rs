@@ -9,10 +9,11 @@ use crate::engine::resources::pool::Lane;
 /// number, waits are rarer and longer.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// Counts the I/O of one flush or merge, and waits. Does nothing if there is no limit.
+/// Counts the I/O of one flush or merge, and waits if the limit requires it. Does nothing if there
+/// is no limit.
 pub(crate) struct Meter<'a> {
     engine: &'a Engine,
-    /// The limit; `None` if there is none, and in deterministic mode, which ignores time.
+    /// The limit; `None` if there is no limit, or in deterministic mode, which ignores time.
     limit: Option<&'a IoLimit>,
     lane: Lane,
     /// Number of bytes counted so far.
@@ -28,9 +29,9 @@ impl<'a> Meter<'a> {
         Meter { engine, limit, lane, counted: 0, passed: 0 }
     }
 
-    /// Counts an entry of `bytes` bytes that was processed. Once enough entries have passed since
-    /// the last count, calls [`Meter::count_to`] with the `total` number of bytes read and written
-    /// so far.
+    /// Counts a processed entry of `bytes` bytes. Once the entries since the last wait add up to
+    /// [`STEP_BYTES`], calls [`Meter::count_to`] with the result of `total`, which is the number of
+    /// bytes read and written so far.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: usize, total: impl FnOnce() -> u64) {
         if self.limit.is_some() {
@@ -42,8 +43,9 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Counts the bytes read and written since the previous call, given their `total` number so
-    /// far. Then waits for as long as the limit demands, or until the database is closed.
+    /// Counts the bytes read and written since the previous call; `total` is the number of bytes
+    /// since the beginning. Then waits for as long as the limit demands, or until the database is
+    /// closed.
     pub(crate) fn count_to(&mut self, total: u64) {
         let Some(limit) = self.limit else { return };
         let bytes = total.saturating_sub(self.counted);

@@ -12,7 +12,8 @@ use crate::format::key::{trailer, user_key};
 /// A cursor that owns its memtable and lends internal keys and values.
 ///
 /// The cursor returns the entries that were inserted before it was created. It may also return
-/// later entries, which are newer than the sequence number at which the cursor's reader reads.
+/// entries that were inserted later. Their sequence numbers are higher than the one at which the
+/// cursor's reader reads.
 #[derive(Debug)]
 pub struct MemCursor {
     mem: Arc<Memtable>,
@@ -54,7 +55,8 @@ impl MemCursor {
         self.entry().map_or(Bytes::new(), Entry::value_bytes)
     }
 
-    /// Moves to the first entry. Like all moves, returns false if there is no such entry.
+    /// Moves to the first entry. Like every method that moves the cursor, returns false if there is
+    /// no such entry.
     pub fn seek_to_first(&mut self) -> bool {
         self.position = self.mem.ordered.first();
         self.valid()
@@ -74,9 +76,9 @@ impl MemCursor {
         self.valid()
     }
 
-    /// Moves to the last entry less than the internal key `target`, or to `target` itself if it is
-    /// an entry and `or_at` is set. Unlike a seek followed by a step back, the move is not affected
-    /// by concurrent inserts.
+    /// Moves to the last entry less than the internal key `target`. If `or_at` is set and an entry
+    /// has exactly the key `target`, moves to that entry instead. Concurrent inserts do not affect
+    /// the result, as they could if a caller used `seek` and then `prev`.
     pub fn seek_before(&mut self, target: &[u8], or_at: bool) -> bool {
         if or_at && self.seek(target) && self.key() == target {
             return true;
@@ -120,7 +122,7 @@ impl MemCursor {
         self.valid()
     }
 
-    /// Returns the key that finds the current entry in the leaves.
+    /// Returns the key for finding the current entry in the leaves.
     fn here(&self) -> Option<LeafKey> {
         let entry = self.entry()?;
         Some(self.mem.ordered.key(entry.user_key_bytes(), entry.trailer()))

@@ -1,4 +1,4 @@
-//! The versions of a memtable in insertion order.
+//! The versions of keys in a memtable, in insertion order.
 
 use std::sync::OnceLock;
 
@@ -15,13 +15,13 @@ pub struct Entry {
     /// The key's trailer: `sequence << 8 | kind`.
     trailer: u64,
     user_key_bytes: u32,
-    /// The part of the user key's hash that does not choose the bucket.
+    /// The upper half of the user key's hash, which is not used to choose the bucket.
     pub hash: u32,
-    /// The next position in the entry's chain in the hash index (the number of an entry plus one,
-    /// or a link). Never changes once the entry is appended.
+    /// Position of the next entry in this entry's chain in the hash index: the number of that entry
+    /// plus one, or a link. Never changes once this entry is appended.
     pub next: u32,
-    /// The number of the next older entry with the same hash, plus one; 0 if there is none. Only
-    /// the hash index sets this field, and only once.
+    /// Number of the next older entry with the same hash, plus one; 0 if there is none. Only the
+    /// hash index sets this field, and only once.
     pub older: AtomicU32,
 }
 
@@ -55,8 +55,8 @@ impl Entry {
         self.data.slice(self.user_key_bytes as usize + TRAILER_BYTES..)
     }
 
-    /// Loads the first cache lines of the entry's bytes. Returns a value computed from the bytes,
-    /// so that the compiler cannot remove the loads.
+    /// Loads the first cache lines of the entry's data into the CPU's caches. Returns a value
+    /// computed from the data, so that the compiler cannot remove the loads.
     #[inline]
     pub fn touch(&self) -> u8 {
         self.data.iter().take(256).step_by(64).fold(0, |sum, byte| sum ^ byte)
@@ -81,21 +81,21 @@ impl Entry {
     }
 }
 
-/// Size in bytes of the chunks from which the memory of keys and values is cut. An entry larger
-/// than a quarter of a chunk is allocated on its own. Larger chunks save allocations, but leave
-/// more memory unused at their ends.
+/// Size in bytes of the chunks from which memory for keys and values is allocated. An entry larger
+/// than a quarter of a chunk gets its own allocation. Larger chunks need fewer allocations, but
+/// leave more memory unused at the ends of the chunks.
 const ARENA_CHUNK_BYTES: usize = 64 << 10;
 
 /// The allocator of a memtable's keys and values. Each memtable has one arena, owned by the thread
-/// that may insert.
+/// that may insert entries.
 #[derive(Debug, Default)]
 pub struct Arena {
     chunk: BytesMut,
 }
 
 impl Arena {
-    /// Stores the bytes of a version and returns its entry. The hash index sets the fields `hash`,
-    /// `next` and `older`.
+    /// Stores the bytes of a version and returns its entry. The hash index later sets the fields
+    /// `hash`, `next` and `older`.
     #[inline]
     pub fn store(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Entry {
         let bytes = user_key.len() + TRAILER_BYTES + value.len();
@@ -121,11 +121,11 @@ impl Arena {
 const CHUNK_LG: u32 = 9;
 const CHUNK_SLOTS: usize = 1 << CHUNK_LG;
 
-/// Number of chunks in the first directory; each further directory has twice as many as the
-/// previous one. A higher number takes more memory while the memtable is small.
+/// Number of chunks in the first directory. Each further directory has twice as many chunks as the
+/// previous one. A higher number uses more memory while the memtable is small.
 const FIRST_DIRECTORY: u32 = 16;
 
-/// Number of directories: enough for slots with any `u32` index.
+/// Number of directories, which is enough for any `u32` index.
 const DIRECTORIES: usize = 20;
 
 type Chunk<T> = Box<[OnceLock<T>]>;
@@ -138,9 +138,9 @@ pub(super) type Entries = Appended<Entry>;
 ///
 /// Thread safety: one thread at a time may append, while any number of threads read without locks.
 /// An element never changes its slot. `push` fills the slot before it stores the new length with
-/// Release, and `len` loads the length with Acquire, so a thread that has loaded a length finds all
-/// elements below it. A slot is a `OnceLock`, so a thread that learned an element's number in
-/// another way (from the hash index) also sees the whole element.
+/// Release, and `len` loads the length with Acquire, so a thread that has loaded a length finds
+/// every element whose number is below that length. A slot is a `OnceLock`, so a thread that got an
+/// element's number from elsewhere (from the hash index) also sees the whole element.
 #[derive(Debug)]
 pub(super) struct Appended<T> {
     directories: [Directory<T>; DIRECTORIES],

@@ -1,16 +1,16 @@
 //! The hash index, which leads from a key to its newest version, for point lookups.
 //!
-//! A bucket is a chain of entries, newest first. An insert touches one bucket and compares no keys:
-//! it sets the new entry's [`Entry::next`] to what the bucket held before.
+//! Each bucket holds a chain of entries, newest first. An insert touches one bucket and compares no
+//! keys: it sets the new entry's [`Entry::next`] to what the bucket held before.
 //!
-//! A frequently overwritten key would make the chain long for the other keys in its bucket. So a
-//! bucket counts inserts, and every eighth entry starts a tidy chain, which contains only the
-//! newest entry of each hash; [`Entry::older`] leads from it to the older entries of that hash. If
-//! an existing entry must be followed by a different entry in the new chain than in the old one, a
-//! [`Link`] takes the place of the existing entry in the new chain.
+//! A frequently overwritten key would make the chain long for the other keys in its bucket. So each
+//! bucket counts its inserts, and every eighth entry starts a tidy chain, which contains only the
+//! newest entry of each hash. [`Entry::older`] leads from that entry to the older entries of the
+//! same hash. If an existing entry must be followed by a different entry in the new chain than in
+//! the old one, a [`Link`] takes the place of the existing entry in the new chain.
 //!
-//! When there are more entries than buckets, a larger array takes all further entries. Lookups
-//! search the arrays from the newest to the oldest.
+//! When there are more entries than buckets, a larger array of buckets is allocated for all further
+//! entries. Lookups search the arrays from the newest to the oldest.
 //!
 //! # Thread safety
 //! One thread at a time may call [`HashIndex::push`], while any number of threads call
@@ -18,8 +18,8 @@
 //!
 //! # Invariants
 //! 1. An entry is stored in [`Entries`], and a link in `links`, before anything points to it.
-//! 2. Once an entry or link is reachable, its next position never changes. Only the `older` of an
-//!    entry is set later: once, from the end of a chain to an entry.
+//! 2. Once an entry or link is reachable, its next position never changes. Only an entry's `older`
+//!    may still change, and only once: from [`END`] to an older entry.
 //! 3. Along a chain, and along `older`, numbers descend: of two versions of a key inserted in the
 //!    order of their sequence numbers, the newer version comes first. So every walk ends.
 //! 4. Every entry of the bucket is reachable from the bucket. A tidy chain leads to all entries of
@@ -30,8 +30,9 @@
 //!
 //! # Why the orderings suffice
 //! A bucket is stored with Release after all stores that its new chain depends on: the entry and
-//! its `next`, the links, and the `older` fields set while tidying. A reader loads the bucket with
-//! Acquire, so it sees these stores and, by the single writer's program order, all earlier ones.
+//! its `next`, the links, and the `older` fields that tidying has set. A reader loads the bucket
+//! with Acquire, so it sees these stores and, by the single writer's program order, all earlier
+//! ones.
 //!
 //! The `older` of an entry that is already reachable is stored with Release and loaded with
 //! Acquire. A reader in the old chain may or may not see that store: in either case it meets the
@@ -66,16 +67,17 @@ const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
 /// Largest number of entries that the index can hold.
 pub(super) const MAX_INDEXED: u32 = POSITION_MASK - 1;
 
-/// Number of entries in front of a tidy chain before the next tidy chain is made. A higher number
-/// makes chains longer and inserts cheaper. The number must fit in the high bits of a bucket.
+/// Number of entries that are inserted in front of a tidy chain before the next tidy chain is made.
+/// A higher number makes chains longer and inserts cheaper. The number must fit in the high bits of
+/// a bucket.
 const MAX_UNTIDY: u32 = (1 << (32 - POSITION_BITS)) - 1;
 
-/// Number of entries after which a lookup gives up. Tidying stops after the same number of entries
-/// and leaves the rest of a chain as it is. With a higher number, lookups of keys with many
-/// versions take longer before they fall back to the sorted order.
+/// Number of entries that a lookup examines before it gives up. Tidying also stops after this
+/// number of entries and leaves the rest of the chain as it is. With a higher number, lookups of
+/// keys with many versions take longer before they fall back to the sorted order.
 pub(super) const MAX_STEPS: u32 = 64;
 
-/// A stand-in for an entry in a chain other than the one that the entry was inserted into.
+/// Represents an entry in a chain other than the one into which the entry was inserted.
 #[derive(Debug)]
 struct Link {
     number: u32,
@@ -108,7 +110,7 @@ impl HashIndex {
         index
     }
 
-    /// Returns the memory that the buckets take, in bytes.
+    /// Returns the size of all buckets, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.arrays.iter().filter_map(OnceLock::get).map(|array| size_of_val(&**array)).sum()
     }
@@ -141,8 +143,9 @@ impl HashIndex {
         bucket.store(untidy << POSITION_BITS | (number + 1), Ordering::Release);
     }
 
-    /// Makes a tidy chain from the chain at position `at`: `entry` leads to the newest entry of
-    /// each other hash, and each further entry is reached through the `older` of its hash.
+    /// Builds a tidy chain that starts at `entry` from the chain at position `at`. The tidy chain
+    /// contains the newest entry of each other hash, and `older` leads from that entry to the
+    /// further entries of its hash. The `older` of `entry` leads to the entries with its own hash.
     #[inline(never)]
     fn begin_tidy_chain(&self, entries: &Entries, entry: &mut Entry, mut at: u32) {
         let mut known: Vec<Known<'_>> = Vec::with_capacity(2 * MAX_UNTIDY as usize);
@@ -151,8 +154,9 @@ impl HashIndex {
             debug_assert!(known.iter().all(|known| number < known.number), "a chain ascends");
             let same = known.iter_mut().rfind(|known| known.oldest.hash == found.hash);
             match same {
-                // An entry whose `older` is set leads to all older entries of its hash, except
-                // those beyond the end of an earlier tidy chain: these entries stay in the chain.
+                // If the `older` of an entry is set, it already leads to all older entries of that
+                // hash, except those beyond the end of an earlier tidy chain. These remain in the
+                // chain.
                 Some(known) if known.oldest.older.load(Ordering::Relaxed) == END => {
                     known.oldest.older.store(number + 1, Ordering::Release);
                     known.oldest = found;
@@ -176,8 +180,8 @@ impl HashIndex {
         entry.next = at;
     }
 
-    /// Returns the number of the entry at a position of a chain, the entry itself, and the next
-    /// position.
+    /// Returns the entry at position `at` of a chain, preceded by its number and followed by the
+    /// next position in the chain.
     #[inline]
     fn follow<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a Entry, u32)> {
         if at & LINK != 0 {
@@ -199,7 +203,7 @@ impl HashIndex {
         self.newest.store(next, Ordering::Release);
     }
 
-    /// Finds the newest entry with this hash for which `is_it` returns true.
+    /// Finds the newest entry with the hash `hash` for which `is_it` returns true.
     #[inline]
     pub(super) fn find<'a>(
         &self,
@@ -272,7 +276,7 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
     hash as usize & (buckets - 1)
 }
 
-/// Returns the upper half of the hash, which does not choose the bucket.
+/// Returns the upper half of the hash, which is not used to choose the bucket.
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
@@ -321,12 +325,13 @@ mod tests {
     use super::*;
     use crate::base::random::Rng;
 
-    /// Checks the index against a walk over all versions: each lookup finds the newest version
-    /// visible at a sequence number, or gives up if that version is too old. Arrays grow, and keys
-    /// share tags.
+    /// Compares lookups with a scan of all versions: each lookup must find the newest version that
+    /// is visible at a sequence number, or give up because that version is too far back. The arrays
+    /// grow during the test, and several keys share a tag.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
-        // With 150 keys in one bucket, the bucket's chain is longer than what is tidied at once.
+        // With 150 keys in one bucket, the bucket's chain is longer than the part that is tidied at
+        // once.
         for (keys, buckets) in [(1u64, 40), (2, 40), (3, 40), (20, 40), (150, 40), (150, 1)] {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
             // Two keys share each tag.
@@ -361,7 +366,7 @@ mod tests {
     }
 
     /// A lookup counts each entry that it examines, whether the entries have different keys or are
-    /// versions of one key, and gives up after the limit.
+    /// versions of one key, and gives up after `MAX_STEPS` entries.
     #[test]
     fn entries_that_are_examined_are_counted_up_to_the_limit() {
         for keys in [1, 2, 200u64] {
@@ -375,8 +380,8 @@ mod tests {
                 let versions = (0..200).rev().filter(|seq| seq % keys == key);
                 for (before, seq) in (0..).zip(versions) {
                     let lookup = index.find(&entries, key << 32, |entry| entry.seq() == seq);
-                    // A lookup examines the newer versions of its key. If there are as many keys as
-                    // entries, it examines all newer entries.
+                    // Before it finds a version, a lookup examines the newer versions of its key.
+                    // If there are as many keys as entries, the lookup examines all newer entries.
                     let newer = 200 - seq as u32;
                     let steps = match keys {
                         200 => newer..=newer,
@@ -397,8 +402,8 @@ mod tests {
         }
     }
 
-    /// Frequently overwritten keys, one or several in turn, leave the chain of their bucket short
-    /// for other keys, present or absent.
+    /// Overwriting one or several keys many times does not make lookups of other keys in the same
+    /// bucket slow, whether those keys exist or not.
     #[test]
     fn versions_of_a_key_are_no_steps_for_its_neighbours() {
         for hot_keys in [1u64, 2, 7] {
@@ -421,8 +426,8 @@ mod tests {
                     |e: &Entry| e.user_key() == key.to_le_bytes().as_slice() && e.seq() <= at;
                 index.find(&entries, hash(key), is_it)
             };
-            // For each array: the entries before its tidy chain, the hot keys, and the two other
-            // keys.
+            // In each array, a lookup examines at most the entries before the tidy chain, one entry
+            // for each frequently overwritten key, and the two other keys.
             let arrays = index.newest.load(Ordering::Relaxed) as u32 + 1;
             let most = arrays * (MAX_UNTIDY + hot_keys as u32 + 2);
             assert!(most < MAX_STEPS, "{most}");

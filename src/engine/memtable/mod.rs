@@ -53,8 +53,9 @@ pub struct Memtable {
     by_hash: HashIndex,
     ordered: Ordered,
     order: Option<Arc<dyn Comparator>>,
-    /// Whether lookups must use the key order, not the hash index: keys with different bytes may be
-    /// equal, or versions were not inserted in the order of their sequence numbers.
+    /// Whether lookups must use the key order instead of the hash index, because keys with
+    /// different bytes may be equal, or because versions were not inserted in the order of their
+    /// sequence numbers.
     by_order_only: AtomicBool,
     /// Memory used, in bytes.
     bytes: AtomicUsize,
@@ -128,7 +129,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Returns whether nothing was inserted.
+    /// Returns whether the memtable has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
@@ -181,8 +182,9 @@ impl Memtable {
     }
 
     /// Returns the user keys of the entries with sequence numbers above `after` and up to `last`,
-    /// newest first. Some reader must already have seen everything up to `after`: the replay of a
-    /// damaged log may insert entries out of order, but only before there is a reader.
+    /// newest first. `after` must be a sequence number that some reader has already reached.
+    /// Entries above it were inserted in the order of their sequence numbers: only the replay of a
+    /// damaged log may insert entries out of order, and logs are replayed before there are readers.
     pub(crate) fn keys_between(&self, after: SeqNo, last: SeqNo) -> impl Iterator<Item = &[u8]> {
         let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
         let newer = entries.take_while(move |entry| entry.seq() > after);
@@ -194,8 +196,8 @@ impl Memtable {
         MemCursor::new(self.clone())
     }
 
-    /// Calls `each` with the internal key and value of every entry in key order, for a flush. The
-    /// entries are sorted for this call only.
+    /// Calls `each` with the internal key and the value of every entry, in key order, for a flush.
+    /// The entries are sorted for this call only.
     ///
     /// # Errors
     /// The first error of `each`, after which `each` is not called again.
@@ -203,8 +205,8 @@ impl Memtable {
         let numbers = sort::sorted(&self.entries, 0..self.entries.len(), self.order.as_deref());
         for group in numbers.chunks(GROUP_ENTRIES) {
             let entries = || group.iter().filter_map(|&number| self.entries.get(number));
-            // Each entry is a cache miss, and so are its bytes. Loading several entries one after
-            // another lets the misses overlap.
+            // Reading an entry is a cache miss, and reading its bytes is another. Loading several
+            // entries one after another lets the misses overlap.
             let trailers = entries().fold(0, |sum, entry| sum ^ entry.trailer());
             let bytes = entries().fold(0, |sum, entry| sum ^ entry.touch());
             std::hint::black_box((trailers, bytes));
@@ -215,7 +217,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Adds to the key order all entries inserted so far.
+    /// Adds all entries inserted so far to the key order.
     fn order_all(&self) {
         let ordered = self.ordered.catch_up(&self.entries) as usize;
         self.bytes.fetch_add(ordered * ORDERED_ENTRY_BYTES, Relaxed);
@@ -233,7 +235,8 @@ impl Memtable {
             assert!(entry.seq() <= self.last_seq(), "an entry newer than the newest");
             bytes += ENTRY_BYTES + entry.internal_key().len() + entry.value().len();
         }
-        // The index may have grown since its size was added to `bytes`.
+        // The size of the index in `self.bytes` may be out of date, because the index may have
+        // grown.
         assert!(self.bytes() <= bytes + self.len() * ORDERED_ENTRY_BYTES, "bytes counted twice");
         self.by_hash.check(&self.entries, |entry| key_hash(entry.user_key()));
         self.ordered.check(&self.entries);

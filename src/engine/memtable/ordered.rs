@@ -1,17 +1,17 @@
 //! The entries in key order, for cursors: small sorted leaves under crossbeam's skip list.
 //!
-//! Writers do not update the key order. A reader that needs it first brings it up to date: the
-//! entries inserted since the last update are sorted and merged into the leaves that they belong
-//! to. So a memtable that serves only point lookups is sorted once, by the flush
+//! Writers do not update the key order. A reader that needs the key order first brings it up to
+//! date: it sorts the entries inserted since the last update and merges them into the leaves that
+//! they belong to. So a memtable that serves only point lookups is sorted once, by the flush
 //! (`Memtable::for_each`, which does not use the leaves). In a memtable that is scanned all the
 //! time, each entry costs about as much as an insert into a skip list.
 //!
 //! The skip list lets cursors search while leaves are added, without a lock on the whole map.
 //!
 //! # Thread safety
-//! Any number of threads may search and catch up. [`Ordered::catch_up`] holds `covered` while it
-//! changes leaves, so only one thread at a time changes them. Searches take a leaf's lock only to
-//! copy a pointer.
+//! Any number of threads may search the leaves and call `catch_up`. [`Ordered::catch_up`] holds
+//! `covered` while it changes leaves, so only one thread at a time changes them. Searches take a
+//! leaf's lock only to copy a pointer.
 //!
 //! # Invariants
 //! 1. A [`Leaf`] never changes; the map gets a new leaf in its place. A leaf lists every entry that
@@ -48,8 +48,9 @@ use crate::base::prefix::{common_prefix, head};
 use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};
 
 /// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`] entries. With larger
-/// leaves, catching up copies more, and searches of the skip list are shorter. The values for
-/// shuttle are small, because its tests insert few entries and must still split leaves.
+/// leaves, bringing the key order up to date copies more entries, and searches of the skip list are
+/// shorter. The values for shuttle are small because the shuttle tests insert few entries and must
+/// still split leaves.
 const SPLIT_ABOVE: usize = if cfg!(shuttle) { 4 } else { 128 };
 const SPLIT_INTO: usize = if cfg!(shuttle) { 2 } else { 64 };
 
@@ -69,7 +70,8 @@ pub(super) struct Ordered {
 /// The extent to which the leaves have caught up with the entries.
 #[derive(Debug, Default)]
 struct Covered {
-    /// Number of entries, from the first one on, that are in the leaves.
+    /// Number of entries in the leaves: the leaves contain the entries whose numbers are below this
+    /// number.
     len: u32,
     /// Whether a panic of the comparator may have interrupted the last catch-up. Leaves may then
     /// overlap.
@@ -151,10 +153,10 @@ impl Leaf {
         Leaf { shared, keys, end }
     }
 
-    /// Returns a leaf with the entries of this leaf and the `new` entries, which must ascend and
-    /// belong to this leaf. A new entry replaces an old entry with the same key. The keys of old
-    /// entries are not read, because each would be a cache miss; therefore the result is `None` if
-    /// the new keys do not start with the prefix common to the old keys.
+    /// Returns a leaf with the entries of this leaf and the `new` entries, which must be in
+    /// ascending order and belong to this leaf. A new entry replaces an old entry with the same
+    /// key. The keys of old entries are not read, because each would be a cache miss; therefore the
+    /// result is `None` if the new keys do not start with the prefix common to the old keys.
     fn with(&self, entries: &Entries, new: &[u32], order: Option<&dyn Comparator>) -> Option<Leaf> {
         let start = entries.get(self.keys.first()?.index)?.user_key().get(..self.shared)?;
         let starts_so = |index: u32| entries.get(index).map(|e| e.user_key().starts_with(start));
@@ -271,8 +273,8 @@ impl Ordered {
     }
 
     /// Makes each leaf end at the key of the next leaf. A split interrupted by a panic leaves an
-    /// old leaf that overlaps some of the new leaves; an entry added to one of them would be
-    /// missing from the other.
+    /// old leaf that overlaps some of the new leaves. An entry added to only one of two overlapping
+    /// leaves would be missing from the other.
     fn part_leaves(&self, entries: &Entries) {
         let mut next: Option<LeafKey> = None;
         let mut bound = Bound::Unbounded;
@@ -289,7 +291,7 @@ impl Ordered {
         }
     }
 
-    /// Adds entries that all belong to `old`, the leaf of `found`.
+    /// Adds the entries `new`, all of which belong to the leaf `old`, to which `found` points.
     fn add(&self, entries: &Entries, found: &FoundLeaf<'_>, old: &Leaf, new: &[u32]) {
         let order = self.order.as_deref();
         if old.len() + new.len() <= SPLIT_ABOVE
@@ -301,8 +303,9 @@ impl Ordered {
         let all = merged(entries, old, new, order);
         let size = if all.len() <= SPLIT_ABOVE { SPLIT_ABOVE } else { SPLIT_INTO };
         let mut end = old.end.clone();
-        // New leaves are added from the last piece to the first: until the leaf of the first piece
-        // replaces it, the old leaf contains all entries that are not in a new leaf yet.
+        // New leaves are added from the last piece to the first. The old leaf is replaced last, by
+        // the leaf of the first piece, so until then it contains all entries that are not in a new
+        // leaf yet.
         for (at, piece) in all.chunks(size).enumerate().rev() {
             let leaf = Arc::new(Leaf::new(entries, piece, end, order));
             if at == 0 {
@@ -322,7 +325,7 @@ impl Ordered {
         self.key(user_key, trailer)
     }
 
-    /// Returns the key that finds the leaf of an internal key.
+    /// Returns the key for finding the leaf that an internal key belongs to.
     pub(super) fn key(&self, user_key: Bytes, trailer: u64) -> LeafKey {
         LeafKey {
             lowest: false,
@@ -338,8 +341,8 @@ impl Ordered {
         LeafKey { lowest: true, ..self.key(Bytes::new(), 0) }
     }
 
-    /// Returns the last leaf whose key is within `..bound`. Searches again if that leaf was split
-    /// between finding it and copying its pointer.
+    /// Returns the last leaf whose key is within the upper bound `bound`. Searches again if that
+    /// leaf was split after it was found and before its pointer was copied.
     fn last_leaf(&self, bound: Bound<&LeafKey>) -> Option<(FoundLeaf<'_>, Arc<Leaf>)> {
         loop {
             let found = self.leaves.upper_bound(bound)?;
@@ -439,8 +442,8 @@ pub(super) struct LeafPosition {
     pub at: usize,
 }
 
-/// Returns the entries of the leaf `old` merged with `new`, which must ascend. A new entry replaces
-/// an old entry with the same key.
+/// Returns the entries of the leaf `old` merged with the entries `new`, which must be in ascending
+/// order. A new entry replaces an old entry with the same key.
 fn merged(entries: &Entries, old: &Leaf, new: &[u32], order: Option<&dyn Comparator>) -> Vec<u32> {
     let mut all = Vec::with_capacity(old.len() + new.len());
     let mut old = old.keys.iter().map(|key| key.index).peekable();

@@ -1,8 +1,8 @@
-//! Sorts entries by internal key and reads few of the keys' bytes.
+//! Sorts entries by internal key while reading few bytes of the keys.
 //!
-//! Keys are sorted by eight bytes at a time, as numbers. Among keys with equal numbers, the next
-//! eight bytes decide, and so on. A long prefix shared by all keys is therefore skipped once, not
-//! in every comparison.
+//! Keys are sorted by eight bytes at a time, read as a big-endian number. Keys that are equal in
+//! these bytes are sorted by their next eight bytes, and so on. A long prefix shared by all keys is
+//! therefore skipped once, not in every comparison.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -20,8 +20,8 @@ pub(super) struct SortKey {
     pub index: u32,
 }
 
-/// Maximum number of keys that are sorted by comparing whole keys. With a higher number, the bytes
-/// of more keys are read.
+/// Largest number of keys in a group that is sorted by comparing whole keys. A higher number means
+/// that the bytes of more keys are read.
 const SMALL_GROUP: usize = 12;
 
 /// Compares two internal keys, each given as user key and trailer. User keys are compared by
@@ -76,7 +76,8 @@ fn sort_whole(keys: &mut [SortKey], entries: &Entries, order: Option<&dyn Compar
 }
 
 fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
-    // Each group is a range of keys that are equal in all bytes before a depth.
+    // Each group is a range of `keys` and a depth: the keys of the range are equal in all bytes
+    // before that depth.
     let mut groups = vec![(0..keys.len(), 0)];
     while let Some((range, depth)) = groups.pop() {
         let start = range.start;
@@ -108,7 +109,7 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
     }
 }
 
-/// Moves the keys for which `first` returns true to the front. Returns their number.
+/// Moves the keys for which `first` returns true to the front and returns the number of these keys.
 fn partition(keys: &mut [SortKey], first: impl Fn(&SortKey) -> bool) -> usize {
     let mut firsts = 0;
     for at in 0..keys.len() {

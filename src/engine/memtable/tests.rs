@@ -101,8 +101,8 @@ fn a_key_of_many_versions_is_found_at_each_of_them() {
     assert_eq!(value_at(&mem, b"hot", 0), None);
 }
 
-/// Logs of other programs may hold sequence numbers in any order, and several entries with the same
-/// number; of such entries, the last one counts.
+/// The log of another program may contain sequence numbers in any order, and several entries with
+/// the same sequence number, of which a get returns the last.
 #[test]
 fn versions_may_come_in_any_order() {
     let mem = empty(BytewiseComparator);
@@ -192,7 +192,8 @@ fn random_operations_match_a_sorted_map() {
     }
 }
 
-/// A cursor continues in order while later cursors bring the leaves up to date and split them.
+/// A cursor continues in key order while other cursors, created later, bring the leaves up to date
+/// and split them.
 #[test]
 fn a_cursor_is_not_put_off_by_what_comes_meanwhile() {
     let mem = Arc::new(empty(BytewiseComparator));
@@ -272,7 +273,7 @@ fn all_seen(mem: &Arc<Memtable>, seq: SeqNo) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Byte order that panics at one comparison: when `left` is 1.
+/// Byte order that counts down `left` and panics at the comparison for which `left` is 1.
 #[derive(Clone, Debug, Default)]
 struct PanicsOnce {
     left: Arc<AtomicUsize>,
@@ -313,7 +314,7 @@ fn a_split_cut_short_by_a_panic_of_the_comparator_hides_nothing_later() {
     };
     let (_, whole, comparisons) = split(usize::MAX);
     assert!(whole);
-    // The split makes the last comparisons.
+    // The last of these comparisons are made while leaves are split.
     for at in (1..=comparisons).rev().take(60) {
         let (mem, whole, _) = split(at);
         assert!(!whole);

@@ -1,4 +1,4 @@
-//! The queue of events, and the thread that takes them to the observer.
+//! The queue of events, and the thread that delivers them to the observer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,9 +33,10 @@ struct Queue {
     waiting: VecDeque<Event>,
     /// Number of the next event.
     next: u64,
-    /// Whether the last event was added; the thread ends after delivering that event.
+    /// Whether the last event has been added. The thread ends after it has delivered that event.
     ends: bool,
-    /// The thread that delivers events, until it has delivered the last one.
+    /// ID of the thread that delivers events; `None` before the thread starts and after it has
+    /// delivered the last event.
     delivering: Option<ThreadId>,
 }
 
@@ -78,7 +79,7 @@ impl Observing {
     /// Starts the thread that calls the observer.
     ///
     /// # Errors
-    /// The system's error, if it cannot start a thread.
+    /// The operating system's error, if it cannot start a thread.
     pub(super) fn start(&self, engine: &Arc<Engine>) -> io::Result<()> {
         let engine = engine.clone();
         let builder = thread::Builder::new().name("minikv-observer".to_owned());
@@ -102,11 +103,11 @@ impl Observing {
             self.changed.wait(&mut queue);
         }
         drop(queue);
-        // Until the thread ends, it holds the engine, and with the engine the lock file of the
-        // database.
+        // Until the thread ends, it keeps the engine alive, and the engine holds the lock file of
+        // the database.
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // The thread does not panic.
+            // The thread does not panic, because it catches panics of the observer.
             let _ = thread.join();
         }
     }
@@ -133,7 +134,7 @@ impl Observing {
 fn deliver(engine: &Engine) {
     let Some(observing) = &engine.observing else { return };
     while let Some(event) = observing.next() {
-        // `contain` records a panic in the state as an error.
+        // If the observer panics, `contain` records the panic as an error of the database.
         let _ = engine.contain("an observer", || {
             observing.observer.0.event(&event);
             Ok(())

@@ -2,14 +2,14 @@
 //!
 //! The event of a change is numbered and queued under the state lock, together with the change
 //! ([`Engine::observe`]). So events are in the same order as the changes that they report: an event
-//! that names a table comes after the event that added the table. The observer is called by a
-//! separate thread ([`deliver`]) that holds no lock, so it may use the database. The threads that
-//! make the changes could not call the observer: memtables are frozen under the commit lock, and a
-//! put by the observer would wait for that lock.
+//! that names a table comes after the event that reports the table's creation. The observer is
+//! called by a separate thread ([`deliver`]) that holds no lock, so it may use the database. The
+//! threads that make the changes could not call the observer themselves: memtables are frozen under
+//! the commit lock, and a put by the observer would wait for that lock forever.
 //!
 //! Without an observer, there is no thread and no queue. Each place in the code that reports an
-//! event checks one `Option`. A put passes such a place only when it checks the size of the
-//! memtable; a get never does.
+//! event checks one `Option`. A put reaches such a place only when it checks the size of the
+//! memtable. A get never reaches one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,7 +55,8 @@ impl fmt::Debug for Observed {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Event {
-    /// Number of the event: 0 for the first event after the open, then one more for each event.
+    /// Number of the event. The first event after the open has the number 0, and each further event
+    /// has the next number.
     pub number: u64,
     /// Time since the database was opened, in microseconds. The time never decreases.
     pub micros: u64,
@@ -69,7 +70,7 @@ pub struct Event {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// The database was opened: the first event.
+    /// The database was opened. This is the first event.
     #[non_exhaustive]
     Opened {
         /// Directory of the database.
@@ -77,16 +78,17 @@ pub enum EventKind {
         /// All tables.
         tables: Vec<TableInfo>,
     },
-    /// The memtable has grown. Reported about every 256 KiB, or four times for each small memtable.
+    /// The memtable has grown. Reported about once for every 256 KiB of growth, or four times for
+    /// each memtable if memtables are small.
     #[non_exhaustive]
     MemtableGrew {
         /// Number of entries in the memtable, including tombstones and older versions.
         entries: u64,
         /// Memory that the memtable takes, in bytes.
         memtable_bytes: u64,
-        /// Number of the log.
+        /// Number of the current log.
         log: u64,
-        /// Size of the records of the log, in bytes.
+        /// Size of the records of the current log, in bytes.
         log_bytes: u64,
     },
     /// The memtable was frozen. A new memtable and a new log take its place.
@@ -118,7 +120,7 @@ pub enum EventKind {
         table: Option<TableInfo>,
         /// Duration, in microseconds.
         micros: u64,
-        /// The error of a flush that failed. No table was changed.
+        /// The error, if the flush failed. A flush that failed has changed no table.
         error: Option<Error>,
     },
     /// A compaction began.
@@ -133,7 +135,7 @@ pub enum EventKind {
         /// Level of the outputs.
         output_level: usize,
     },
-    /// A compaction ended: its outputs take the place of its inputs.
+    /// A compaction ended. If it succeeded, its outputs have taken the place of its inputs.
     #[non_exhaustive]
     CompactionEnded {
         /// Number of the flush or compaction, as in the event of its beginning.
@@ -146,11 +148,11 @@ pub enum EventKind {
         output_level: usize,
         /// The tables that the compaction wrote or moved; empty if it failed.
         outputs: Vec<TableInfo>,
-        /// Number of entries that a merge left out.
+        /// Number of input entries that a merge did not write to its outputs.
         entries_dropped: u64,
         /// Duration, in microseconds.
         micros: u64,
-        /// The error of a compaction that failed. No table was changed.
+        /// The error, if the compaction failed. A compaction that failed has changed no table.
         error: Option<Error>,
     },
     /// Tables were added or removed by [`Db::ingest`](crate::Db::ingest),
@@ -176,13 +178,13 @@ pub enum EventKind {
         /// Duration of the wait, in microseconds.
         micros: u64,
     },
-    /// The database was closed: the last event.
+    /// The database was closed. This is the last event.
     #[non_exhaustive]
     Closed {
         /// The final statistics of the database.
         stats: Box<Stats>,
-        /// Keys that gets looked up, oldest first: all such keys if there were few, otherwise a
-        /// sample of a few thousand.
+        /// Keys that were looked up by gets, oldest first: all of these keys if there were few,
+        /// otherwise a sample of a few thousand.
         looked_up: Vec<Box<[u8]>>,
     },
 }
@@ -221,7 +223,7 @@ impl TableInfo {
         }
     }
 
-    /// Returns the tables of a level of `version` whose numbers are in `numbers`.
+    /// Returns those tables of the level `level` of `version` whose numbers are in `numbers`.
     pub(crate) fn named(
         version: &Version,
         level: usize,
@@ -234,15 +236,16 @@ impl TableInfo {
 }
 
 impl Engine {
-    /// Reports an event to the observer, if there is one. For events about changes of the tables
-    /// and about frozen memtables, the caller must hold the state lock.
+    /// Reports an event to the observer, if there is one. For an event that reports a change of the
+    /// tables or a frozen memtable, the caller must hold the state lock.
     pub(crate) fn observe(&self, kind: impl FnOnce() -> EventKind) {
         if let Some(observing) = &self.observing {
             observing.push(kind());
         }
     }
 
-    /// Returns the number for a flush or compaction that begins; 0 without an observer.
+    /// Returns the number of a flush or compaction that is about to begin; 0 if there is no
+    /// observer.
     pub(crate) fn next_job(&self) -> u64 {
         self.observing.as_ref().map_or(0, Observing::next_job)
     }
@@ -264,7 +267,8 @@ impl Engine {
         started.map_err(|error| Error::io("start a thread for", &self.dir, error))
     }
 
-    /// Waits until the observer has received all events. The caller must not hold a lock.
+    /// Adds the last event, and waits until the observer has received all events. The caller must
+    /// not hold a lock.
     pub(crate) fn end_observing(&self) {
         if let Some(observing) = &self.observing {
             observing.end(|| {

@@ -63,7 +63,8 @@ fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
         let counts = match name {
             FileName::Table { .. } | FileName::Log(_) => true,
             FileName::Manifest(number) => {
-                // Creating a database begins with this file, and a crash may leave only this file.
+                // The creation of a database begins with this file, so a crash may leave only this
+                // file.
                 number != 1 || manifest::may_name_tables(fs, &dir.join(&file))?
             }
             _ => false,
@@ -140,9 +141,9 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
 /// Checks that the files that the MANIFEST names exist.
 ///
 /// # Errors
-/// Corruption with the name of a missing table. If the end of the MANIFEST is damaged and a file is
-/// missing, an edit is lost, and the error reports the damage. With `paranoid`, the damage is an
-/// error even if no file is missing.
+/// Corruption that names a missing table. If the end of the MANIFEST is damaged and a file is
+/// missing, an edit was lost, so the error reports the damage instead. If `paranoid` is set, the
+/// damage is an error even if no file is missing.
 pub fn check_files(
     dir: &Path,
     files: &[(String, FileName)],
@@ -161,7 +162,8 @@ pub fn check_files(
     Ok(())
 }
 
-/// Returns whether the log `number` exists, or `number` is 0, which means no log.
+/// Returns whether the log `number` exists. The number 0 means that there is no log; the result is
+/// then true.
 fn has_log(files: &[(String, FileName)], number: u64) -> bool {
     number == 0 || files.iter().any(|(_, name)| *name == FileName::Log(number))
 }
@@ -182,11 +184,12 @@ fn check_end(
     }
 }
 
-/// Returns the evidence, if there is any, that a MANIFEST with the tables `named` lacks its last
-/// edits. The evidence is that the MANIFEST's first log is missing, and that a table exists that
-/// has a higher number than that log but is not named by any edit. A log is removed only once its
-/// contents are in a table. If the first log still exists, replaying it and all later logs makes up
-/// for the lost edits.
+/// Returns a description of the evidence that a MANIFEST lacks its last edits, or `None` if there
+/// is no evidence. `log_number` is the first log that the MANIFEST needs, and `named` holds the
+/// numbers of the tables that it names. The evidence is that this log is missing, and that a table
+/// exists that has a higher number than the log but is not named. (A log is removed only once its
+/// contents are in a table.) If the log still exists, replaying it and all later logs makes up for
+/// lost edits.
 pub(crate) fn lost_edits(
     files: &[(String, FileName)],
     log_number: u64,
@@ -206,8 +209,8 @@ pub(crate) fn lost_edits(
     })
 }
 
-/// Checks that file numbers are left for new files, above the numbers of `files` and from the
-/// MANIFEST's next file number `next` on.
+/// Checks that there are file numbers left for new files. A new file's number must be higher than
+/// the numbers of `files`, and at least `next`, which is the next file number in the MANIFEST.
 ///
 /// # Errors
 /// Corruption that names the file whose number is too large.

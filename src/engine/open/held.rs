@@ -24,8 +24,8 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
 /// Makes `held` contain exactly the tables `tables` of a version: opens the tables that are missing
-/// in `held` and drops all other files. A table that cannot be held open is in `held` too, but is
-/// reopened for each read.
+/// from `held`, and drops all other files. A table that cannot be held open is added to `held` too,
+/// but is reopened for each read.
 pub(crate) fn hold_tables(
     fs: &dyn Fs,
     dir: &Path,
@@ -55,10 +55,11 @@ pub(crate) fn hold_tables(
     Ok(())
 }
 
-/// Opens the logs to replay, which are the logs `live` up to the newest log that is not empty.
-/// Returns their numbers, ascending. All earlier logs were complete when that newest log was
-/// started. The empty logs after it are left out: if records are written to an empty log before the
-/// replay, they must not be in the view, because the view may lack the end of the previous log.
+/// Opens the logs to replay: all logs in `live` up to the newest log that is not empty. Returns
+/// their numbers, ascending. When the last of these logs was started, all logs before it were
+/// complete. Later logs, which are empty, are left out: if records are written to an empty log
+/// before the replay, they must not be in the view, because the view may lack the end of the
+/// previous log.
 pub(crate) fn hold_logs(
     fs: &dyn Fs,
     dir: &Path,
@@ -85,21 +86,21 @@ pub(crate) struct HeldFs {
     inner: Arc<dyn Fs>,
     files: Files,
     unheld: usize,
-    /// The directory and the names of its files, if the list of names is fixed too.
+    /// The directory and the names of its files, if the list of names must not change either.
     names: Option<(PathBuf, Vec<String>)>,
 }
 
 impl HeldFs {
-    /// Returns a filesystem with all files of `inner`. The held `files` can be read even after they
-    /// have been renamed or removed in `inner`.
+    /// Returns a filesystem with all files of `inner`. The files in `files` can be read even after
+    /// they have been renamed or removed in `inner`.
     pub(crate) fn new(inner: Arc<dyn Fs>, files: Files) -> HeldFs {
         let unheld = files.values().filter(|file| !file.is_held()).count();
         HeldFs { inner, files, unheld, names: None }
     }
 
-    /// Holds all files of the database in `dir` as they are at one point in time. The tables in
-    /// `held` are already open. Returns `None` if the MANIFEST does not end cleanly, for example
-    /// while an edit is being written.
+    /// Returns a filesystem that holds all files of the database in `dir` as they are at one point
+    /// in time. The tables in `held` are already open. Returns `None` if the MANIFEST does not end
+    /// cleanly, for example while an edit is being written.
     ///
     /// # Errors
     /// As [`read_only::open`](crate::engine::open::read_only::open).
@@ -184,7 +185,7 @@ impl ReadFile for Beginning {
     }
 }
 
-/// A table that is reopened for each read, and that may have been removed by then.
+/// A table that is reopened for each read, and that may have been removed by the time of a read.
 #[derive(Debug)]
 struct UnheldFile {
     file: Arc<dyn ReadFile>,

@@ -3,7 +3,7 @@
 //! 1. Create the directory and the database if they are missing, and take the lock.
 //! 2. Read the MANIFEST, and check that its tables exist.
 //! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. The memtables
-//!    stay in memory, and the logs on disk, until the background has flushed the memtables. If too
+//!    stay in memory, and the logs on disk, until background work has flushed the memtables. If too
 //!    many memtables are full, the oldest one is flushed at once.
 //! 4. Start a log for new writes, and record the state in the MANIFEST.
 //! 5. Remove files that are not needed.
@@ -15,9 +15,9 @@
 //! kept in `lost/`.
 //!
 //! A log that lost its end between two records looks complete. Therefore each log begins with an
-//! empty batch that states the next sequence number. If that number is higher than the replay has
-//! reached, the previous log lost its end. The log with that batch is then ignored, like a log
-//! after a damaged one.
+//! empty batch that states the next sequence number. If that number is higher than the next
+//! sequence number according to the replay, the previous log lost its end. The log that begins with
+//! that batch is then ignored, like a log that follows a damaged log.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -115,8 +115,8 @@ impl Engine {
 }
 
 impl Options {
-    /// Checks that the options allow the database in `dir` to be opened. `exists` is whether `dir`
-    /// contains a database. Returns `exists`.
+    /// Checks that the options allow the database in `dir` to be opened. `exists` tells whether
+    /// `dir` contains a database. Returns `exists`.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], according to the options.
@@ -131,8 +131,8 @@ impl Options {
     }
 }
 
-/// A database that is being opened, with its directory locked. [`Opening::finish`] does the steps
-/// in order.
+/// A database that is being opened, with its directory locked. [`Opening::finish`] performs the
+/// remaining steps in order.
 struct Opening {
     dir: PathBuf,
     fs: Arc<dyn Fs>,
@@ -159,8 +159,8 @@ impl Opening {
         let files = list(&*fs, dir)?;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
         check_numbers(dir, &files, recovered.next_number())?;
-        // Files may have higher numbers than the MANIFEST knows. The number of an existing file
-        // must not be handed out again.
+        // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
+        // not be assigned again.
         let numbers = FileNumbers::new(recovered.next_number());
         for number in files.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);
@@ -253,9 +253,9 @@ impl Opening {
             self.keep_lost_logs(&replayed.recovery)?;
         }
         // Later logs must not depend on a damaged log: the next replay would stop at the damage
-        // again, and leave out everything written later. The MANIFEST's previous log must not
-        // remain the first live log either: the logs between it and the MANIFEST's log number would
-        // be live again.
+        // again, and leave out everything written later. Nor may the MANIFEST's previous log remain
+        // the first live log: all logs between it and the MANIFEST's log number would then be live
+        // again.
         if has_lost || self.recovered.prev_log_number != 0 {
             replayed.last_log = None;
             while !replayed.memtables.is_empty() {
@@ -377,8 +377,9 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Returns the logs before `first_log` that the options keep for readers of changes. A log that
-    /// was not replayed completely is left out, because its sequence numbers are handed out again.
+    /// Returns the logs before `first_log` that are kept for readers of changes, according to the
+    /// options. A log that was not replayed completely is not kept, because its sequence numbers
+    /// will be assigned again.
     fn kept_logs(&self, first_log: u64, recovery: &Recovery) -> KeptLogs {
         let Some(limits) = KeepLimits::of(&self.options) else { return KeptLogs::default() };
         let is_lost = |number: u64| {

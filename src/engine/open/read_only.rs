@@ -22,7 +22,7 @@ use crate::format::name::{
 };
 use crate::fs::{Fs, ReadFile, absolute};
 
-/// Maximum number of attempts to make a view while a writer changes the files. Raising it helps
+/// Maximum number of attempts to make a view while a writer changes the files. A higher limit helps
 /// only if the writer never pauses.
 const MAX_TRIES: usize = 50;
 
@@ -57,9 +57,9 @@ pub(crate) struct LastLog {
 /// The files of a database at one point in time, and the MANIFEST's contents.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// The names of the files, listed before the MANIFEST was read and again after the tables were
-    /// opened. Each log that the MANIFEST needs is listed, unless it was created later. Each log
-    /// with writes that are older than the tables is listed.
+    /// The names of the files. The directory is listed before the MANIFEST is read and again after
+    /// the tables are opened. The names include every log that the MANIFEST needs, unless it was
+    /// created later, and every log with writes that are older than the tables.
     pub files: Vec<(String, FileName)>,
     /// The name of the MANIFEST.
     pub manifest_name: String,
@@ -115,9 +115,9 @@ pub(crate) fn retried<T>(
     }
 }
 
-/// Returns the file names, and the number and the end of the current MANIFEST. At least one of
-/// these values changes whenever the files change. Returns `None` if the directory cannot be
-/// listed.
+/// Returns the names of the files, and the number and the valid length of the current MANIFEST. At
+/// least one of these values changes whenever the files change. Returns `None` if the directory
+/// cannot be listed.
 pub(crate) fn state_of(
     fs: &dyn Fs,
     dir: &Path,
@@ -156,7 +156,8 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let mut with_logs = held.clone();
     let live_logs = directory::live_logs(&survey.files, recovered);
     let logs = hold_logs(&*options.fs, dir, &live_logs, &mut with_logs)?;
-    // The tables keep their own files open. This filesystem prevents all changes.
+    // The tables keep their own files open, so this filesystem holds no files. It rejects all
+    // changes.
     let fs: Arc<dyn Fs> = Arc::new(HeldFs::new(options.fs.clone(), Files::new()));
     let order = InternalComparator::new(options.comparator.clone());
     let log_fs = HeldFs::new(options.fs.clone(), with_logs);
@@ -220,8 +221,8 @@ mod tests {
             }
         };
         // Returns the result and the number of attempts. The files change during the first
-        // `changing` attempts. The attempts before attempt number `whole` fail if `fails` is set;
-        // otherwise their result is not whole.
+        // `changing` attempts. All attempts before attempt number `whole` fail if `fails` is set,
+        // and otherwise return a result that is not whole.
         let attempts = |changing: usize, whole: usize, fails: bool| {
             let mut tries = 0;
             let attempt = || {

@@ -13,8 +13,8 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
-/// Number of full memtables that a replay keeps in memory before the oldest is flushed. Raising it
-/// makes opens after a crash take more memory and write fewer tables.
+/// Number of full memtables that a replay keeps in memory before it flushes the oldest one. With a
+/// higher number, an open after a crash takes more memory and writes fewer tables.
 const MAX_RECOVERED_MEMTABLES: usize = 2;
 
 /// The result of replaying the logs at open.
@@ -93,8 +93,8 @@ pub(crate) struct LogReplay<'a> {
 }
 
 impl LogReplay<'_> {
-    /// Replays `logs`, whose numbers must ascend. Returns the memtables that remain. `last_seq` is
-    /// the last sequence number in the tables. `full` is called when more than
+    /// Replays `logs`, whose numbers must be in ascending order. Returns the memtables that remain.
+    /// `last_seq` is the last sequence number in the tables. `full` is called when more than
     /// [`MAX_RECOVERED_MEMTABLES`] memtables are full, and may take the oldest memtables from the
     /// queue.
     ///
@@ -265,8 +265,8 @@ enum LogEnd {
     Damaged(Error),
 }
 
-/// Returns a description of the gap if a record without operations shows that writes after
-/// `last_seq` are missing before the record.
+/// Returns a description of the gap if `record` is without operations and shows that writes between
+/// `last_seq` and the record are missing.
 pub(crate) fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Option<String> {
     match decode_header(record) {
         Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(match is_first {

@@ -54,9 +54,9 @@ pub struct Cursor {
     saved_key: Vec<u8>,
     /// The value of the current entry in a backward walk.
     saved_value: SavedValue,
-    /// Buffer for the keys that the merge seeks.
+    /// Buffer for the internal key that a seek of the merge looks for.
     seek_key: Vec<u8>,
-    /// Counts of the work done to create the sources.
+    /// Counts of the work that was done to create the sources.
     trace: ReadTrace,
     // Must stay the last field: `_view` and `merge` are dropped before the sweep, which can then
     // remove the tables that only those two fields kept alive.
@@ -112,8 +112,8 @@ impl SavedValue {
 }
 
 impl Cursor {
-    /// Returns a cursor over `view` for a reader at `seq`. With `scan`, the cursor may skip entries
-    /// that are outside the prefix scan.
+    /// Returns a cursor over `view` for a reader at `seq`. If `scan` is given, the cursor may skip
+    /// entries that do not belong to that prefix scan.
     pub(crate) fn new(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -171,8 +171,8 @@ impl Cursor {
     }
 
     /// Returns the value of the entry as [`Bytes`], which stays valid after the cursor has moved.
-    /// The value shares the memory of its block and keeps the block alive. After a step backward, a
-    /// value of up to 1 KiB is a copy.
+    /// The value shares the memory of its block or memtable and keeps that memory alive. After a
+    /// step backward, a value of up to 1 KiB is a copy.
     ///
     /// # Panics
     /// If the cursor is at no entry.
@@ -187,7 +187,8 @@ impl Cursor {
     /// Moves to the first entry. Returns `false` if there is no entry.
     ///
     /// # Errors
-    /// Corruption and I/O errors, as for all moves. The cursor is then at no entry.
+    /// Corruption and I/O errors, as for every method that moves the cursor. After an error, the
+    /// cursor is at no entry.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.place = Place::Nowhere;
         let valid = self.merge.seek_to_first()?;
@@ -304,8 +305,8 @@ impl Cursor {
     }
 
     /// Finds the first visible entry at or after the merge's position, and returns whether there is
-    /// one. With `skipping`, skips all versions of keys up to the saved key. `valid` is whether the
-    /// merge is at an entry.
+    /// one. If `skipping` is set, skips all versions of all keys up to the saved key, including
+    /// that key. `valid` tells whether the merge is at an entry.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
         let (mut tombstones, mut steps) = (0, 0);
@@ -349,9 +350,9 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Notes that a step has met `tombstones` tombstones, the last of them with the sequence number
-    /// `seq`. If there are more than [`CRAWL_TOMBSTONES`], the step is a crawl, and the table of
-    /// the last tombstone is marked for a compaction.
+    /// Records that a step has passed `tombstones` tombstones, the last of which has the sequence
+    /// number `seq`. If there are more than [`CRAWL_TOMBSTONES`], the step is a crawl, and the
+    /// table of the last tombstone is marked for a compaction.
     #[inline]
     fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
         if tombstones > CRAWL_TOMBSTONES
@@ -361,7 +362,8 @@ impl Cursor {
         }
     }
 
-    /// Ends a step that met `tombstones` tombstones. After a crawl, a compaction may be due.
+    /// Ends a step that has passed `tombstones` tombstones. After a crawl, signals that a
+    /// compaction may be due.
     #[inline]
     fn end_crawl(&self, tombstones: u64) {
         if tombstones > CRAWL_TOMBSTONES {
@@ -370,8 +372,8 @@ impl Cursor {
     }
 
     /// Finds the last visible entry at or before the merge's position. Returns whether there is
-    /// one. The walk meets the versions of a key from the oldest to the newest, so the last visible
-    /// version that it meets is the one to return.
+    /// one. A backward walk reaches the versions of a key from the oldest to the newest, so the
+    /// version to return is the last visible one.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
         let (mut tombstones, mut steps) = (0, 0);

@@ -55,7 +55,7 @@ impl ReadSink for ReadTrace {
     }
 }
 
-/// The sink that counts in the calling thread's own tally.
+/// A sink that counts steps in the calling thread's own tally.
 struct Tallying<'a> {
     tally: &'a ReadTally,
     /// The counts of the level of the table being searched.
@@ -86,12 +86,12 @@ impl<'a> ReadSink for Tallying<'a> {
     }
 }
 
-/// Maximum length, in bytes, of a user key that is looked up without an allocation. Raising it
-/// makes every lookup clear a larger buffer on the stack.
+/// Maximum length, in bytes, of a user key that is looked up without an allocation. With a greater
+/// length, every lookup clears a larger buffer on the stack.
 const STACK_KEY_BYTES: usize = 120;
 
-/// The internal key of a lookup, which sorts directly before the newest version that a reader at a
-/// sequence number sees.
+/// The internal key for a lookup. It sorts directly before the newest version that is visible to a
+/// reader at a given sequence number.
 pub(crate) struct LookupKey {
     stack: [u8; STACK_KEY_BYTES + TRAILER_BYTES],
     heap: Vec<u8>,
@@ -236,7 +236,7 @@ fn find_in_tables<S: ReadSink>(
 }
 
 /// Returns the values of `keys`, in the order of `keys`, for a reader at `seq`. The lookups are
-/// done in key order, so that neighbouring keys find the blocks that they share in the caches.
+/// done in key order, so that neighbouring keys find their shared blocks in the caches.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
     state: &ReadState,
     view: &ReadView,

@@ -1,4 +1,4 @@
-//! Iterators over ranges, which can be used from both ends: two cursors that stop where they meet.
+//! Double-ended iterators over ranges: two cursors that stop where they meet.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -19,8 +19,9 @@ use crate::table::reader::BlockReadOptions;
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
 ///
 /// Items are `Result<(key, value)>`, with the key and the value as [`Bytes`]. Keys are copies.
-/// Values share the memory of their blocks or are copies, as in [`Cursor::value_bytes`]. The
-/// iterator ends after an error. Use a [`Cursor`] in loops that must not allocate.
+/// Values either share the memory of their blocks or memtables or are copies, as in
+/// [`Cursor::value_bytes`]. The iterator ends after an error. Use a [`Cursor`] in loops that must
+/// not allocate.
 #[derive(Debug)]
 pub struct Iter {
     front: End,
@@ -183,7 +184,7 @@ impl Iter {
     }
 
     /// Moves one end to the next entry that has not expired, and returns that entry. `step` moves
-    /// the end by one entry, and `end` returns the end that it moves.
+    /// the end by one entry, and `end` returns the end.
     fn advance(
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,
@@ -213,8 +214,8 @@ impl Iter {
         }
     }
 
-    /// Returns the entry that `cursor` is at, as the iterator yields it; `None` if the entry has
-    /// expired.
+    /// Returns the entry that `cursor` is at, in the form in which the iterator yields it; `None`
+    /// if the entry has expired.
     #[inline]
     fn entry(&self, cursor: &Cursor) -> Result<Option<(Bytes, Bytes)>> {
         let now = || self.source.clock().now_millis();
@@ -247,7 +248,7 @@ impl IterSource {
         Cursor::new(state, view, self.seq, self.options, self.scan.as_ref())
     }
 
-    /// Returns the clock by which entries expire.
+    /// Returns the clock that decides when entries expire.
     pub(crate) fn clock(&self) -> &Clock {
         &self.state.clock
     }

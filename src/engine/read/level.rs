@@ -63,8 +63,8 @@ pub(crate) struct LevelCursor {
 }
 
 impl LevelCursor {
-    /// Returns a cursor over the entries of `run`. With `scan`, tables without keys of the scan are
-    /// skipped.
+    /// Returns a cursor over the entries of `run`. If `scan` is given, the cursor skips tables that
+    /// have no keys of the scan.
     pub(crate) fn new(
         state: Arc<ReadState>,
         run: Run,
@@ -154,8 +154,8 @@ impl LevelCursor {
         self.seek_forward(at.max(self.range.start), |cursor| cursor.seek(target))
     }
 
-    /// Opens the table at index `at` and positions its cursor with `position`. If the table has no
-    /// entry there, moves to the first entry of the tables after it.
+    /// Opens the table at index `at` and positions its cursor with `position`. If the cursor is
+    /// then at no entry, moves to the first entry of the tables that follow.
     fn seek_forward(
         &mut self,
         at: usize,

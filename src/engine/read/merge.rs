@@ -83,8 +83,8 @@ impl Source {
         each!(self, mem => Ok(mem.seek(target)), cursor => cursor.seek(target))
     }
 
-    /// Moves to the last entry before `target`, or to `target` itself if it is an entry and `or_at`
-    /// is set.
+    /// Moves to the last entry before `target`. If `or_at` is set and `target` is itself an entry,
+    /// moves to that entry instead.
     fn seek_before(&mut self, target: &[u8], or_at: bool) -> Result<bool> {
         // In a table, the seek and the step back can be separate moves, because the entries of a
         // table never change.
@@ -199,7 +199,8 @@ impl MergeCursor {
         positions
     }
 
-    /// Moves to the first entry. Like all moves, returns whether the cursor is then at an entry.
+    /// Moves to the first entry. Like every method that moves the cursor, returns whether the
+    /// cursor is then at an entry.
     pub(crate) fn seek_to_first(&mut self) -> Result<bool> {
         self.position(Direction::Forward, Source::seek_to_first)
     }
@@ -214,8 +215,8 @@ impl MergeCursor {
         self.position(Direction::Forward, |source| source.seek(target))
     }
 
-    /// Moves to the last entry before `target`, or to `target` itself if it is an entry and `or_at`
-    /// is set.
+    /// Moves to the last entry before `target`. If `or_at` is set and `target` is itself an entry,
+    /// moves to that entry instead.
     pub(crate) fn seek_before(&mut self, target: &[u8], or_at: bool) -> Result<bool> {
         self.position(Direction::Backward, |source| source.seek_before(target, or_at))
     }
@@ -296,8 +297,9 @@ impl MergeCursor {
         Err(error)
     }
 
-    /// Turns from a backward walk to a forward walk. All sources except the top one are before the
-    /// current entry, and are moved after the current entry. Returns whether there is a next entry.
+    /// Turns from a backward walk to a forward walk: moves the top source, which is at the current
+    /// entry, and all other sources, which are before it, to entries after the current entry.
+    /// Returns whether there is a next entry.
     fn turn_forward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -311,8 +313,8 @@ impl MergeCursor {
         })
     }
 
-    /// Turns from a forward walk to a backward walk by moving all sources before the current entry.
-    /// Returns whether there is a previous entry.
+    /// Turns from a forward walk to a backward walk: moves all sources to entries before the
+    /// current entry. Returns whether there is a previous entry.
     fn turn_backward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -354,7 +356,7 @@ impl MergeCursor {
         }
     }
 
-    /// Restores the heap order after a step of the top source. `valid` is whether that source is
+    /// Restores the heap order after a step of the top source. `valid` tells whether that source is
     /// still at an entry. Returns whether the cursor is at an entry.
     #[inline]
     fn settle_top(&mut self, valid: bool) -> bool {

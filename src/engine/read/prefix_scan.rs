@@ -66,7 +66,8 @@ impl PrefixScan {
         start..start + in_range
     }
 
-    /// Returns whether the table may have keys of the scan. Counts the filter's answer in `trace`.
+    /// Returns whether the table may contain keys of the scan. Counts the filter's answer in
+    /// `trace`.
     pub(crate) fn admits(&self, table: &Table, trace: &mut LevelTrace) -> bool {
         let Some(filter) = table.prefix_filter() else { return true };
         let may_match = filter.may_match_hash(self.hash);

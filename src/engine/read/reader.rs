@@ -1,5 +1,5 @@
-//! The reads of a database, of a snapshot and of a database opened for reading only. Each of these
-//! three makes a [`Reader`], which determines the sequence number to read at.
+//! Reads of a database, of a snapshot, and of a database opened for reading only. In all three
+//! cases, a [`Reader`] determines the sequence number to read at.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns a reader that reads the newest state of the database at each read.
+    /// Returns a reader whose reads each see the newest state of the database.
     pub(crate) fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
         Reader { state, at: None }
     }
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok((view.clone(), seq))
     }
 
-    /// Returns the approximate number of bytes of table files that hold the keys in `range`.
+    /// Returns the approximate number of bytes that the data in `range` takes in table files.
     pub(crate) fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -157,7 +157,8 @@ impl<'a> Reader<'a> {
         Ok(end.saturating_sub(start))
     }
 
-    /// Returns the approximate number of bytes of all tables that come before an internal key.
+    /// Returns the approximate number of bytes that the data before an internal key takes in all
+    /// table files.
     fn offset_of(&self, version: &Version, key: &[u8]) -> Result<u64> {
         let order = &self.state.order;
         let mut offset = 0;

@@ -45,7 +45,7 @@ fn step(cursor: &mut MergeCursor, line: &str) -> Result<bool> {
     }
 }
 
-/// Returns as text the cursor's entry, the source of that entry, and the position of each source.
+/// Returns the cursor's entry, the source of that entry, and the position of each source, as text.
 fn place(cursor: &MergeCursor) -> String {
     if !cursor.valid() {
         return "the end".to_owned();

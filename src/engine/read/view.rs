@@ -1,18 +1,18 @@
-//! The part of the engine that reads use. Reads share nothing else with the engine, and never wait
-//! for the rest of the engine.
+//! The part of the engine that is used by reads. Reads share nothing else with the engine, and
+//! never wait for the rest of the engine.
 //!
 //! A reader loads the current [`ReadView`] (one atomic load, no lock) and *then* the visible
 //! sequence number. With this order, the sequence number may be newer than the view, which is
-//! harmless: the view holds every write up to the time at which the view was replaced, and it was
-//! replaced after the read began. With the opposite order, a compaction between the two loads could
-//! have dropped versions that the older sequence number needs.
+//! harmless: the view holds every write up to the time at which it was replaced by the next view,
+//! and that time is after the beginning of the read. With the opposite order, a compaction between
+//! the two loads could have dropped versions that the older sequence number needs.
 //!
 //! A snapshot also reads the current view, at the snapshot's own sequence number, because
 //! compactions keep what the snapshot shows. A change that drops entries that snapshots show, such
-//! as a range delete that drops whole tables, leaves those snapshots the view from before the
-//! change ([`ReadState::show_view`]). A reader looks for such an earlier view after it has loaded
-//! the current view. So if the current view is from after the change, the reader finds the earlier
-//! view.
+//! as a range delete that drops whole tables, keeps the view from before the change for those
+//! snapshots ([`ReadState::show_view`]). A reader looks for such an earlier view after it has
+//! loaded the current view. So if the current view is from after the change, the reader finds the
+//! earlier view.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +58,7 @@ impl ReadView {
     }
 }
 
-/// The state that reads need, shared by the database, its snapshots and its cursors. The directory
+/// The state needed for reads, shared by the database, its snapshots and its cursors. The directory
 /// stays locked until the last reference to this state is dropped.
 ///
 /// Thread-safe. The engine replaces `view` under its state lock, and the commit leader advances
@@ -70,17 +70,17 @@ pub(crate) struct ReadState {
     pub tables: Arc<TableCache>,
     /// The block cache; `None` if it is turned off.
     pub block_cache: Option<Arc<BlockCache>>,
-    /// The clock by which entries expire.
+    /// The clock that decides when entries expire.
     pub clock: Clock,
     /// Counts of all reads.
     pub totals: ReadTotals,
-    /// A sample of the keys that gets looked up.
+    /// A sample of the keys that were looked up by gets.
     pub sample: LookupSample,
-    /// A sample of the ranges that scans with two bounds read.
+    /// A sample of the ranges read by scans with two bounds.
     pub scans: ScanSample,
     /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
-    /// Ranges whose tables were dropped by a range delete, for the checks of transactions.
+    /// Ranges whose tables were dropped by a range delete, for the conflict checks of transactions.
     pub deleted_ranges: DeletedRanges,
     /// Signal that there may be background work.
     pub work: WorkSignal,
@@ -168,7 +168,7 @@ impl ReadState {
         self.view.load_full()
     }
 
-    /// Makes `view` the view that reads use from now on.
+    /// Makes `view` the view that is used by all further reads.
     pub(crate) fn set_view(&self, view: ReadView) {
         debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
         self.view.store(Arc::new(view));
@@ -177,9 +177,9 @@ impl ReadState {
     /// Like [`set_view`](ReadState::set_view), for a change that affects more than the view. Reads
     /// and snapshots see the whole change or none of it.
     ///
-    /// If `lost_after` is given, the new view lacks entries that are visible to snapshots taken
-    /// after this sequence number; these snapshots keep the old view. If `seq` is given, writes up
-    /// to this sequence number become visible.
+    /// If `lost_after` is given, the new view lacks entries that are visible to snapshots with
+    /// higher sequence numbers. These snapshots keep the old view. If `seq` is given, writes up to
+    /// this sequence number become visible.
     pub(crate) fn show_view(&self, view: ReadView, lost_after: Option<SeqNo>, seq: Option<SeqNo>) {
         // No snapshot is taken while this lock is held. A read without a snapshot sees either the
         // old view, which has nothing of the change, or the new view and then the new sequence
@@ -233,7 +233,7 @@ impl ReadState {
         (newest, seqs)
     }
 
-    /// Returns the lowest of [`ReadState::read_seqs`].
+    /// Returns the lowest of the sequence numbers that [`ReadState::read_seqs`] returns.
     pub(crate) fn oldest_read_seq(&self) -> SeqNo {
         let snapshots = self.snapshots.lock();
         snapshots.keys().next().copied().unwrap_or_else(|| self.visible_seq())
@@ -282,9 +282,9 @@ pub(crate) struct ReadSeq {
 impl ReadSeq {
     /// Creates a hold on the current visible sequence number.
     pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
-        // The sequence number is read under the lock. A compaction that lists the snapshots before
-        // this snapshot is added keeps everything that was visible at that time, and this snapshot
-        // is no older than that.
+        // The sequence number is read under the lock. If a compaction lists the snapshots before
+        // this snapshot is added to them, it keeps everything that is visible at that time, and
+        // this snapshot's sequence number is at least as high as the visible one then.
         let mut snapshots = state.snapshots.lock();
         let seq = state.visible_seq();
         debug_assert!(

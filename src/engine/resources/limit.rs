@@ -1,4 +1,5 @@
-//! A limit of background I/O: how long a flush or a compaction waits after it has read or written.
+//! A limit on background I/O: the time for which a flush or a compaction waits after it has read or
+//! written.
 
 use std::time::Duration;
 

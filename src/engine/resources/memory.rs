@@ -1,8 +1,8 @@
 //! A memory budget that several databases share.
 //!
-//! The block cache counts the memory that memtables and open tables take from the budget, and uses
-//! the rest ([`budget`](crate::table::block_cache::budget)). This module handles the memtables: it
-//! decides which memtable is flushed early when all memtables together have become too large.
+//! The block cache counts how much of the budget is used by memtables and open tables, and uses the
+//! rest itself ([`budget`](crate::table::block_cache::budget)). This module handles the memtables:
+//! it decides which memtable is flushed early when all memtables together have become too large.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -17,17 +17,16 @@ use crate::table::block_cache::BlockCache;
 /// which only tests under shuttle need.
 const LEAST_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
 
-/// Divisor of the budget that gives the size of the largest write buffer (one eighth). With a
-/// larger divisor, flushes are smaller and more frequent.
+/// Ratio of the budget to the size of the largest write buffer. With a higher ratio, flushes are
+/// smaller and more frequent.
 const WRITE_BUFFER_PART: u64 = 8;
 
-/// Divisor of the budget that gives the total size of memtables at which the largest memtable is
-/// flushed (one quarter). With a larger divisor, memtables are flushed earlier and more memory is
-/// left to blocks.
+/// Ratio of the budget to the total size of memtables at which the largest memtable is flushed.
+/// With a higher ratio, memtables are flushed earlier and more memory is left to blocks.
 const FLUSH_PART: u64 = 4;
 
-/// Divisor of the budget that gives the total size of memtables above which writes are slowed down
-/// (one half). With a larger divisor, writes are slowed down earlier.
+/// Ratio of the budget to the total size of memtables above which writes are slowed down. With a
+/// higher ratio, writes are slowed down earlier.
 const SLOWDOWN_PART: u64 = 2;
 
 /// The action that a writer must take because of the memory that memtables take.
@@ -73,7 +72,7 @@ impl Memory {
         &self.cache
     }
 
-    /// Returns the largest write buffer of a database, in bytes.
+    /// Returns the maximum size of a database's write buffer, in bytes.
     pub(crate) fn most_write_buffer_bytes(&self) -> usize {
         (self.cache.capacity_bytes() / WRITE_BUFFER_PART) as usize
     }
@@ -116,8 +115,8 @@ impl MemtableShare {
         self.active.load(Relaxed).saturating_add(self.frozen.load(Relaxed))
     }
 
-    /// Records that the memtable that writes go to has grown to `bytes` bytes. Returns the action
-    /// that its writer must take. If the largest memtable is to be frozen and belongs to another
+    /// Records that the current memtable has grown to `bytes` bytes, and returns the action that
+    /// the writer must take. If the largest memtable must be frozen and belongs to another
     /// database, asks that database to freeze it.
     pub(crate) fn grown_to(self: &Arc<MemtableShare>, bytes: u64) -> Pressure {
         self.active.store(bytes, Relaxed);
@@ -142,7 +141,8 @@ impl MemtableShare {
         self.is_asked.swap(false, Relaxed)
     }
 
-    /// Records that the memtable, of `bytes` bytes, was frozen and replaced by an empty memtable.
+    /// Records that the current memtable was frozen at a size of `bytes` bytes and replaced by an
+    /// empty one.
     pub(crate) fn frozen(&self, bytes: u64) {
         self.active.store(0, Relaxed);
         self.frozen.fetch_add(bytes, Relaxed);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(b.grown_to((1 << 20) - 1), Pressure::None);
         assert_eq!(a.grown_to(1 << 20), Pressure::None);
         assert_eq!(a.grown_to((1 << 20) + 2), Pressure::Freeze);
-        // The writer's own memtable is the smaller of the two.
+        // The memtable that grows is the smaller of the two.
         assert_eq!(b.grown_to(1 << 20), Pressure::None);
         assert!(a.take_request() && !a.take_request());
         a.frozen((1 << 20) + 2);

@@ -1,5 +1,5 @@
 //! Resources that several databases of a process may share: a block cache, a memory budget,
-//! threads, and a limit of background I/O.
+//! threads, and a limit on background I/O.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) mod memory;
 pub(crate) mod pool;
 pub(crate) mod signal;
 
-/// A block cache or a memory budget, background threads and a limit of background I/O that several
+/// A block cache or a memory budget, background threads and a limit on background I/O that several
 /// databases share.
 ///
 /// A clone refers to the same resources. A resource that is not set is not shared: each database
@@ -58,7 +58,7 @@ impl Resources {
 
     /// A budget for the memory of all databases, in bytes; at least 1 MiB. The budget covers
     /// memtables, the indexes and filters of open tables, and a shared cache of uncompressed data
-    /// blocks, which gets the memory that memtables, indexes and filters leave.
+    /// blocks, which gets the rest of the budget.
     ///
     /// - **Memtables**: a write buffer has at most an eighth of the budget. Once all memtables
     ///   together take a quarter of the budget, the largest memtable is flushed, whichever database
@@ -67,8 +67,8 @@ impl Resources {
     /// - **Tables**: once the indexes and filters of open tables take a quarter of the budget,
     ///   tables are closed, beginning with the database whose open tables take the most memory.
     ///
-    /// Memory that reads still hold, such as a memtable that an iterator reads, may exceed the
-    /// budget. The budget includes the block cache, so
+    /// Memory that is still held by reads, such as a memtable read by an iterator, may cause the
+    /// total to exceed the budget. The budget includes the block cache, so
     /// [`block_cache_bytes`](Self::block_cache_bytes) has no effect if the budget is set.
     ///
     /// ```
@@ -87,7 +87,8 @@ impl Resources {
         self
     }
 
-    /// Returns the number of bytes of the memory budget that are in use; 0 without a budget.
+    /// Returns the number of bytes of the memory budget that are in use; 0 if there is no memory
+    /// budget.
     pub fn memory_used_bytes(&self) -> u64 {
         self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
     }
@@ -112,10 +113,9 @@ impl Resources {
         self
     }
 
-    /// Largest number of bytes per second that flushes and compactions of all databases together
-    /// read and write; at least 1. Flushes have priority: a flush waits only for other flushes.
-    /// Writes are slowed down if flushes or compactions do not keep up with the writes at this
-    /// rate.
+    /// Maximum number of bytes that flushes and compactions of all databases together may read and
+    /// write per second; at least 1. Flushes have priority: a flush waits only for other flushes.
+    /// Writes are slowed down if, at this rate, flushes or compactions do not keep up with them.
     #[must_use]
     pub fn background_bytes_per_second(mut self, bytes: u64) -> Resources {
         self.limit = Some(Arc::new(IoLimit::new(bytes.max(1))));

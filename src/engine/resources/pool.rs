@@ -1,9 +1,9 @@
 //! Background threads, which belong to a single database or are shared by several databases.
 //!
 //! There are two kinds of work, called lanes: one thread flushes and the others compact, so that a
-//! flush never waits for a compaction. Each lane has a queue, in which a database that may have
-//! work occurs once. A thread takes the first database out of its lane's queue, asks the database
-//! for a piece of work ([`Member::next`]), and puts the database at the end of the queue, because
+//! flush never waits for a compaction. Each lane has a queue, which contains each database that may
+//! have work once. A thread takes the first database out of its lane's queue, asks the database for
+//! a piece of work ([`Member::next`]), and puts the database at the end of the queue, because
 //! another thread may be able to do more of its work at the same time. Then the thread does the
 //! piece of work. In this way databases take turns.
 //!
@@ -20,14 +20,13 @@ use crate::base::sync::thread::{
 };
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex, MutexGuard};
 
-/// Number of threads that compact for a database that shares no threads. More threads take more
+/// Number of compaction threads of a database that shares no threads. More threads take more
 /// processor time from reads and writes.
 pub(crate) const COMPACTION_THREADS: usize = 2;
 
-/// Niceness of the thread that flushes: higher values leave more of the processor to readers and
-/// writers.
+/// Niceness of the flush thread. A higher value leaves more of the processor to reads and writes.
 const FLUSH_NICE: i32 = 3;
-/// Niceness of the threads that compact: higher values leave more of the processor to everything
+/// Niceness of the compaction threads. A higher value leaves more of the processor to everything
 /// else.
 pub(crate) const COMPACTION_NICE: i32 = 5;
 
@@ -46,7 +45,7 @@ pub(crate) enum Next {
     Wait(Option<Instant>),
 }
 
-/// A database whose background work a pool does.
+/// A database whose background work is done by a pool.
 pub(crate) trait Member: Send + Sync {
     /// Returns the next piece of work in `lane`. Neither this function nor the work panics.
     fn next(self: Arc<Self>, lane: Lane) -> Next;
@@ -151,7 +150,7 @@ impl Pool {
     /// Adds a database, and starts the threads if they are not running yet.
     ///
     /// # Errors
-    /// The system's error, if a thread cannot be started.
+    /// The operating system's error, if it cannot start a thread.
     pub(crate) fn join(&self, member: Arc<dyn Member>) -> io::Result<Membership> {
         self.start()?;
         let mut waiting = self.queues.waiting.lock();
@@ -194,8 +193,8 @@ impl Drop for Pool {
         self.queues.compaction_due.notify_all();
         let this = thread::current().id();
         for thread in self.threads.get_mut().drain(..) {
-            // This may be one of the pool's own threads: such a thread may run a program's code
-            // that closes the last database.
+            // The current thread may be one of the pool's own threads, because such a thread may
+            // run a program's code that closes the last database.
             if thread.thread().id() != this {
                 // The threads do not panic.
                 let _ = thread.join();
@@ -325,7 +324,7 @@ mod tests {
     /// A member with pieces of compaction work to do.
     struct Worker {
         pieces: Mutex<VecDeque<Piece>>,
-        /// The time in the answer once there are no more pieces.
+        /// The time in the member's answer once no pieces are left.
         then: Option<Instant>,
         asked: mpsc::Sender<Lane>,
     }
@@ -368,8 +367,8 @@ mod tests {
         let (a, _asks_a) = worker(pieces("a"), None);
         let (b, asks_b) = worker(pieces("b"), None);
         let memberships = [pool.join(a).unwrap(), pool.join(b).unwrap()];
-        // The compaction thread waits in the first piece, so the other database is first asked for
-        // a flush.
+        // The compaction thread waits inside the first piece of one database, so the other database
+        // is first asked for a flush.
         assert_eq!(asks_b.recv().unwrap(), Lane::Flush);
         (0..6).for_each(|_| begin.send(()).unwrap());
         let order: Vec<_> = (0..6).map(|_| order.recv().unwrap()).collect();

@@ -9,8 +9,7 @@ use std::sync::OnceLock;
 pub(crate) struct WorkSignal(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
 impl WorkSignal {
-    /// Makes `hear` the function that the signal calls. Only the first call of `connect` has an
-    /// effect.
+    /// Sets the function that the signal calls. Only the first call of `connect` has an effect.
     pub(crate) fn connect(&self, hear: impl Fn() + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(hear));
     }

@@ -30,7 +30,7 @@ pub(crate) struct Metrics {
     pub user_bytes: AtomicU64,
     /// Number of bytes written to logs since the database was opened.
     pub wal_bytes: AtomicU64,
-    /// Part of `wal_bytes` that was written to logs before the current log.
+    /// Number of the bytes in `wal_bytes` that were written to logs other than the current log.
     pub wal_bytes_before: AtomicU64,
     /// Number of syncs of the log.
     pub syncs: AtomicU64,
@@ -59,7 +59,7 @@ pub(crate) struct LevelMetrics {
     pub bytes_read: AtomicU64,
     /// Size of the output tables, in bytes.
     pub bytes_written: AtomicU64,
-    /// Number of entries that the merges left out.
+    /// Number of input entries that the merges did not write to their outputs.
     pub entries_dropped: AtomicU64,
     /// Time taken by the compactions, in microseconds.
     pub micros: AtomicU64,

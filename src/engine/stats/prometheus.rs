@@ -1,6 +1,6 @@
 //! Statistics as text for Prometheus.
 //!
-//! Defined by Prometheus's text-based exposition format, version 0.0.4.
+//! The text has Prometheus's text-based exposition format, version 0.0.4.
 
 use std::fmt::Write;
 
@@ -131,7 +131,8 @@ impl Stats {
 }
 
 fn print_filters(total: &LevelTrace, text: &mut Text<'_>) {
-    // Other threads may count between the two reads, so the difference could be negative.
+    // Other threads may change the counters between the two reads, so the difference could be
+    // negative.
     let maybe = total.prefix_filter_checks.saturating_sub(total.prefix_filter_negatives);
     let answers = [
         ("block", "no", total.filter_negatives),
@@ -181,7 +182,7 @@ impl Text<'_> {
             writeln!(self.text, "# HELP minikv_{name} {help}\n# TYPE minikv_{name} {kind}");
     }
 
-    /// Adds a sample, which also has the labels `own`.
+    /// Adds a sample with the labels `own` in addition to the labels that every sample has.
     fn sample(&mut self, name: &str, own: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels = self.labels.iter().chain(own).map(|(name, value)| {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

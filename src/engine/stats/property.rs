@@ -64,7 +64,7 @@ pub struct Stats {
     pub block_cache_bytes: u64,
     /// Number of data blocks that reads found in the block cache.
     pub block_cache_hits: u64,
-    /// Number of data blocks that reads did not find in the block cache; 0 without a cache.
+    /// Number of data blocks that reads did not find in the block cache; 0 if there is no cache.
     pub block_cache_misses: u64,
     /// Number of open tables.
     pub open_tables: u64,
@@ -74,10 +74,10 @@ pub struct Stats {
     pub snapshots: u64,
     /// Number of tables that wait to be dropped because all their entries have expired.
     pub expired_tables: u64,
-    /// Total length of the tables that `expired_tables` counts, in bytes.
+    /// Total size of the tables counted by `expired_tables`, in bytes.
     pub expired_bytes: u64,
-    /// Number of entries of the tables that `expired_tables` counts. Expired entries of other
-    /// tables are not counted.
+    /// Number of entries in the tables counted by `expired_tables`. Expired entries in other tables
+    /// are not counted.
     pub expired_entries: u64,
     /// Number of tables that were dropped without being read, because all their entries had
     /// expired.
@@ -121,7 +121,7 @@ pub struct LevelStats {
     pub micros: u64,
 }
 
-/// Returns the statistics that the state for reads provides; the other counters are 0.
+/// Returns the statistics that are available from the state for reads. All other counters are 0.
 pub(crate) fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
     let (reads, gets, gets_found) = state.totals.sum();
     let total = reads.total();
@@ -203,7 +203,8 @@ pub(crate) fn property(name: &str, stats: &Stats, version: &Version) -> Option<S
     }
 }
 
-/// Returns LevelDB's table of compactions as text. Flushes are counted in level 0.
+/// Returns a table of compaction statistics as text, in LevelDB's format. Flushes are counted in
+/// level 0.
 fn stats_text(stats: &Stats) -> String {
     let mut text = String::from(
         "                               Compactions\n\

@@ -1,10 +1,10 @@
-//! Samples of the keys that gets look up and of the ranges that scans read, at bounded cost.
+//! Samples of the keys looked up by gets and of the ranges read by scans, taken at bounded cost.
 //!
 //! The next get to sample is chosen in advance: a thread compares its count of gets with the count
 //! at which the next get is sampled, and only a sampled get takes the lock. At first every get is
 //! sampled. Whenever the sample is full, half of the keys are dropped and the gaps between sampled
-//! gets double, so that every kept key represents equally many gets. Once the average gap is 256,
-//! the oldest keys are dropped instead, so that the sample covers the last two million gets.
+//! gets double, so that every kept key represents the same number of gets. Once the average gap is
+//! 256, the oldest keys are dropped instead, so that the sample covers the last two million gets.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -23,7 +23,7 @@ pub(crate) const MAX_KEYS: usize = 8192;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum length of a key that is kept, in bytes: a longer key would push out hundreds of other
-/// keys. A higher limit samples more of the long keys.
+/// keys. With a higher limit, more of the long keys are sampled.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
 /// Maximum average gap between sampled gets; a power of two. A larger gap makes sampling cheaper

@@ -1,4 +1,4 @@
-//! Counts of all reads of a database, which many threads add to without contention.
+//! Counts of all reads of a database. Many threads add to these counts without contention.
 //!
 //! Counting must not slow down reads. Adding a trace to sums under a lock took 460 of the 6,400
 //! instructions of a get from the block cache (callgrind; two tables searched). Here each thread
@@ -12,8 +12,9 @@ use std::sync::OnceLock;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 
-/// Number of living threads that have a tally of their own; all other threads share one tally,
-/// under a lock. Raising it takes about 2 KiB per thread in each database that the thread reads.
+/// Maximum number of living threads that each have a tally of their own. All other threads share
+/// one tally, under a lock. A higher number takes about 2 KiB more per thread in each database that
+/// the thread reads.
 const OWN_TALLIES: usize = 64;
 
 /// Counts of all reads. Thread-safe. The counters are read one after another, so a sum may include
@@ -51,7 +52,7 @@ impl ReadTotals {
         });
     }
 
-    /// Adds the work of a cursor.
+    /// Adds the counts of a cursor's work.
     pub(crate) fn add_scan(&self, trace: &ReadTrace) {
         self.with(|tally| tally.add(trace));
     }
@@ -212,7 +213,7 @@ mod tests {
             highest = highest.max(number);
         }
         assert_eq!(totals.sum().1, 10 * OWN_TALLIES as u64);
-        // Other tests also run threads, but fewer than this limit.
+        // Other tests run threads at the same time, but not enough to exceed this limit.
         assert!(highest < 5 * OWN_TALLIES, "{highest}");
     }
 

@@ -1,16 +1,17 @@
-//! Ranges of keys whose tables were dropped by a range delete. The checks of transactions use them.
+//! Key ranges whose tables were dropped by a range delete, for the conflict checks of transactions.
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
 use crate::format::key::SeqNo;
 
-/// The ranges deleted since the oldest snapshot, and perhaps older ranges. Thread-safe.
+/// The ranges deleted since the oldest snapshot was taken, and possibly ranges deleted earlier.
+/// Thread-safe.
 #[derive(Debug)]
 pub(crate) struct DeletedRanges {
     list: Mutex<Vec<(SeqNo, Span)>>,
-    /// Sequence number of the newest range delete; 0 if there was none. A check that looks only at
-    /// later writes takes no lock.
+    /// Sequence number of the newest range delete; 0 if there was none. A search for later range
+    /// deletes takes no lock.
     newest: AtomicU64,
 }
 
@@ -20,8 +21,8 @@ impl DeletedRanges {
         DeletedRanges { list: Mutex::ranked(LockRank::Leaf, Vec::new()), newest: AtomicU64::new(0) }
     }
 
-    /// Adds the range `span`, which is about to be deleted at the sequence number `seq`. Forgets
-    /// the ranges that every read at `oldest_read` or later sees as deleted.
+    /// Adds the range `span`, which is about to be deleted at the sequence number `seq`. Removes
+    /// from the list the ranges that are already deleted for every read at `oldest_read` or later.
     pub(crate) fn add(&self, seq: SeqNo, span: &Span, oldest_read: SeqNo) {
         let mut list = self.list.lock();
         list.retain(|(deleted_at, _)| *deleted_at > oldest_read);

@@ -1,4 +1,4 @@
-//! The files MANIFEST and `CURRENT`: how they are read and written.
+//! Reads and writes the files MANIFEST and `CURRENT`.
 //!
 //! A MANIFEST is a log of version edits. `CURRENT` names the MANIFEST in use.
 
@@ -52,7 +52,7 @@ impl Recovered {
 }
 
 /// Number of times that `CURRENT` is read again because a writer has replaced it and removed the
-/// MANIFEST that it named. Raising it makes an open beside a busy writer try longer.
+/// MANIFEST that it named. With a higher number, an open beside a busy writer tries for longer.
 const MAX_CURRENT_TRIES: usize = 100;
 
 /// Opens the MANIFEST that `CURRENT` names. Returns its name and the file.
@@ -166,8 +166,8 @@ pub(crate) fn read_manifest(
     })
 }
 
-/// Returns `error`, which reports damage, if a record follows the damage or if the bytes after the
-/// damage cannot be read.
+/// Returns `error` as the error if a record follows the damage that `error` reports, or if the
+/// bytes after the damage cannot be read.
 fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     loop {
         reader.skip_damage();
@@ -179,8 +179,8 @@ fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     }
 }
 
-/// An empty edit, which is appended as the last record to a MANIFEST whose sync failed. No edit is
-/// appended to such a MANIFEST.
+/// An empty edit, which is appended as the last record to a MANIFEST whose sync failed. No further
+/// edit is appended to that MANIFEST.
 pub(super) const FAILED_MARK: &[u8] = &[];
 
 /// Returns the name of the MANIFEST that `CURRENT` names.
@@ -198,7 +198,7 @@ pub(crate) fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
 }
 
 /// Returns whether a MANIFEST names tables, or may name tables because it is damaged. The first
-/// MANIFEST of [`create`] names no tables, even if it is cut short at any byte.
+/// MANIFEST written by [`create`] names no tables, even if it was truncated at any byte.
 ///
 /// # Errors
 /// I/O errors.
@@ -252,8 +252,8 @@ pub(crate) fn write_manifest(
     manifest.sync()
 }
 
-/// Makes `CURRENT` name a MANIFEST, by a rename that is durable when this returns. The caller must
-/// have made the MANIFEST and its directory entry durable.
+/// Makes `CURRENT` name a MANIFEST. The rename that does so is durable when this function returns.
+/// The caller must have made the MANIFEST and its directory entry durable.
 ///
 /// # Errors
 /// I/O errors; `CURRENT` then names the old MANIFEST or the new one.

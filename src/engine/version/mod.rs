@@ -62,7 +62,7 @@ pub(crate) struct TableFile {
 }
 
 impl TableFile {
-    /// Returns the table `file`, which an edit adds.
+    /// Returns the table described by `file`, which an edit adds to the database.
     pub(crate) fn new(file: NewFile, trash: Arc<Trash>) -> TableFile {
         trash.hold(file.number);
         TableFile {
@@ -95,7 +95,7 @@ impl TableFile {
         self.known_expiry().is_some_and(|expiry| has_expired(expiry.last, now))
     }
 
-    /// Returns when the entries expire, if that is known.
+    /// Returns the expiry of the table's entries, if it is known.
     pub(crate) fn known_expiry(&self) -> Option<TableExpiry> {
         self.expiry.get().copied().flatten()
     }
@@ -110,7 +110,7 @@ impl TableFile {
         user_key(&self.largest)
     }
 
-    /// Returns the entry of an edit that adds the table at `level`.
+    /// Returns the part of an edit that adds the table to level `level`.
     pub(crate) fn to_edit(&self, level: usize) -> NewFile {
         NewFile {
             level,
@@ -239,8 +239,8 @@ impl Version {
         within.cloned().collect()
     }
 
-    /// Stores the counts of tables just written at `level`. `written` holds the number and the
-    /// counts of each table.
+    /// Stores the entry counts of tables that were just written to `level`. `written` holds the
+    /// number and the counts of each table.
     pub(crate) fn set_counts(&self, level: usize, written: &[(u64, EntryCounts)]) {
         for file in &self.levels[level] {
             if let Some((_, counts)) = written.iter().find(|(number, _)| *number == file.number) {

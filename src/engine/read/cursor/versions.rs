@@ -7,8 +7,8 @@ use crate::format::key::{
 };
 
 /// Number of versions of one key after which a cursor seeks past the remaining versions. A seek
-/// costs as much as a few dozen steps. Lowering it makes short runs of versions slower; raising it
-/// makes long runs slower.
+/// costs as much as a few dozen steps. A lower number makes short runs of versions slower, and a
+/// higher number makes long runs slower.
 const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
@@ -38,7 +38,7 @@ impl Cursor {
     /// In a backward walk, moves the merge before all versions of the seek key, which must be a
     /// user key. Returns whether the merge is then at an entry.
     ///
-    /// `visible` is whether the reader sees the version that the merge is at. If so, the newest
+    /// `visible` tells whether the reader sees the version that the merge is at. If so, the newest
     /// visible version is saved first. If not, no visible version is left to save: either the walk
     /// has already passed all visible versions, or it began among newer versions, which can be
     /// added at any time, and the visible versions sort after the point where the walk began.
