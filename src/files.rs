@@ -63,11 +63,11 @@ pub use crate::table::iter::TableCursor;
 use crate::table::{BlockReadOptions, Table};
 
 impl TableCursor {
-    /// Opens the table in the file `path`, and returns a cursor over its entries, not yet
+    /// Opens the table file at `path` and returns a cursor over its entries that is not yet
     /// positioned. Keys in a database's tables are internal keys: [`ParsedKey::parse`] splits an
     /// internal key into its parts, and [`ParsedKey::encode`] makes an internal key to seek to.
     ///
-    /// Only the comparator and the filesystem of the options matter.
+    /// Uses only the comparator and the filesystem from `options`.
     ///
     /// # Errors
     /// Corruption, if the footer or the index is damaged; an I/O error.

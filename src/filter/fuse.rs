@@ -18,8 +18,9 @@ const ARITY: u64 = 3;
 /// that choose the second slot would overlap the bits that choose the third.
 pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 
-/// The geometry of an array, which determines each key's slots. The fields and the slots computed
-/// from them are on disk: do not change.
+/// The geometry of an array, which determines each key's slots. The fields are stored on disk, and
+/// so are arrays built with these slots: change neither the fields nor the computation of the
+/// slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Seed that determines, together with a key's hash, the key's slots.
@@ -80,7 +81,7 @@ pub(crate) fn fingerprint(seeded: u64) -> u64 {
 pub(crate) struct Solution {
     /// The geometry for which a solution was found.
     pub geometry: Geometry,
-    /// 64 bits per slot. Any number of the lowest bits may be kept.
+    /// Fingerprints, 64 bits per slot. A filter may keep only the lowest bits of each fingerprint.
     pub array: Vec<u64>,
     /// Number of distinct hashes.
     pub keys: u64,
@@ -110,9 +111,9 @@ pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
 /// The state of peeling: for each slot, information about its keys that are not yet peeled.
 struct Peeling<'a> {
     geometry: &'a Geometry,
-    /// For each slot, a number with two parts: four times the number of the slot's keys, and in the
-    /// low bits the xor, over these keys, of the position (0 to 2) of this slot among the key's
-    /// three slots.
+    /// For each slot, two values in one number: the number of the slot's keys, times four, and in
+    /// the two low bits the xor of one position for each of these keys. The position (0 to 2) is
+    /// that of this slot among the key's three slots.
     counts: Vec<u8>,
     /// For each slot, the xor of the seeded hashes of its keys.
     xors: Vec<u64>,
@@ -152,12 +153,12 @@ impl Peeling<'_> {
         Some(())
     }
 
-    /// Returns the keys in the order in which they were peeled. With each key comes the position (0
-    /// to 2), among the key's three slots, of the slot in which the key was alone. Returns `None`
-    /// if peeling ends before all keys are peeled.
+    /// Returns the keys in the order in which they were peeled, each with the position (0 to 2) of
+    /// the slot in which the key was alone. Returns `None` if peeling ends before all keys are
+    /// peeled.
     fn peel(&mut self, keys: usize) -> Option<Vec<(u64, u8)>> {
-        // Branch prediction cannot tell whether a slot has a single key, and a branch on it took
-        // half the time. Therefore every slot is written to the list, and the list grows only if
+        // Whether a slot has a single key cannot be predicted, and a branch on this condition took
+        // half of the time. Therefore every slot is written to the list, and the list grows only if
         // the slot has a single key. This happens at most once for each slot.
         let is_single = |count: u8| usize::from(count / ONE == 1);
         let mut singles = vec![0; self.counts.len() + 1];

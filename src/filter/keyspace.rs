@@ -11,8 +11,8 @@ use crate::format::keyspace::{EXPIRING_TAG, TAG, split};
 /// keyspace's extractor returns. In a keyspace without an extractor, keys have no prefix.
 #[derive(Debug)]
 pub(crate) struct KeyspacePrefixes {
-    /// Contains the names of all extractors, so that filters written with other extractors are not
-    /// used.
+    /// Name of the combined extractor. It contains the names of all extractors, so that filters
+    /// written with other extractors are not used.
     name: String,
     outside: Option<Arc<dyn PrefixExtractor>>,
     /// The names of keyspaces and their extractors, sorted by name.

@@ -109,8 +109,8 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Returns the filter's bytes, without a block trailer. During the call, it takes about thirty
-    /// bytes of memory per key.
+    /// Returns the filter's bytes, without a block trailer. Building the filter temporarily takes
+    /// about thirty bytes of memory per key.
     pub fn finish(self) -> Vec<u8> {
         if self.hashes.is_empty() {
             return vec![0; TAIL_BYTES];

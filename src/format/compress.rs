@@ -180,7 +180,8 @@ impl Compressor {
     }
 }
 
-/// Returns a compressor of raw deflate, or of zlib, which has a header and a checksum.
+/// Returns a compressor for zlib data, which has a header and a checksum, if `has_header` is true.
+/// Otherwise returns a compressor for raw deflate data, which has neither.
 #[cfg(feature = "zlib")]
 fn deflate(level: u32, has_header: bool) -> flate2::Compress {
     flate2::Compress::new(flate2::Compression::new(level.min(9)), has_header)
@@ -267,9 +268,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
 }
 
 /// Returns the contents of a zstd frame. zstd can expand its input tens of thousands of times, so
-/// its maximum ratio is not a useful limit on memory. If the frame states a length within
+/// the maximum ratio is not a useful limit on memory. If the frame states a length within
 /// `TRUSTED_RATIO`, which is enough for ordinary data, that much memory is allocated at once.
-/// Beyond it, memory grows only with the actual output.
+/// Otherwise, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;
@@ -423,8 +424,8 @@ mod tests {
 
     #[test]
     fn zlib_and_zstd_are_told_apart() {
-        // Try the headers that zlib writes, with windows of 256 bytes to 32 KiB and at its four
-        // levels.
+        // Try the headers that zlib writes for each window size, from 256 bytes to 32 KiB, and for
+        // each of its four levels.
         for window in 0..8u8 {
             for level in 0..4u8 {
                 let first = window << 4 | 8;

@@ -25,7 +25,7 @@ use crate::format::coding::get_fixed64;
 /// Name of the meta block in the metaindex.
 pub(crate) const EXPIRY_NAME: &str = "minikv.expiry.v1";
 
-/// The expiry of entries that do not expire.
+/// Name of the meta block with the table's expiry, in the metaindex.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Length of an expiry, in bytes.
@@ -61,7 +61,7 @@ pub(crate) struct TableExpiry {
 }
 
 impl TableExpiry {
-    /// Returns the contents of the meta block.
+    /// Returns the contents of the meta block with this summary.
     pub(crate) fn encode(self) -> Vec<u8> {
         [self.last.to_le_bytes(), self.entries.to_le_bytes()].concat()
     }
