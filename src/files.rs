@@ -1,5 +1,5 @@
-//! The files of a database, one by one: tables, logs, MANIFESTs and their names. For tools that
-//! read such files without opening the database, such as `minikv inspect`.
+//! Access to the individual files of a database: tables, logs, MANIFESTs and their names. Meant for
+//! tools that read such files without opening the database, such as `minikv inspect`.
 //!
 //! Nothing here takes the lock of a database. A program that reads files while another process
 //! writes them must do the synchronization itself. Bytes are checked when they are decoded: damage

@@ -159,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Returns and claims a piece of work that is due in `lane`; `None` if there is none.
+    /// Claims and returns a piece of work that is due in `lane`; returns `None` if there is none.
     fn claim_due(&self, state: &mut State, lane: Lane) -> Option<Claimed> {
         if state.lifecycle.closing {
             return None;
@@ -277,8 +277,8 @@ impl Engine {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }
-                // A cursor's crawl over tombstones or a released snapshot may have made the work
-                // due without waking a thread.
+                // A cursor's crawl over tombstones or a released snapshot may have made a
+                // compaction due without waking a thread.
                 self.reads.work.give();
             }
             self.wait_for_change(&mut state);
@@ -309,8 +309,8 @@ impl Engine {
     }
 }
 
-/// Marks the inputs of a compaction and adds the compaction to the running ones. No other
-/// compaction may be using the inputs. Returns the compaction.
+/// Marks the inputs of a compaction and adds the compaction to the list of running compactions. No
+/// other compaction may be using the inputs. Returns the compaction.
 pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     let compaction = Arc::new(compaction);
     compaction.mark(true);

@@ -64,7 +64,7 @@ pub struct Explanation {
 pub enum Step {
     /// A memtable was searched.
     Memtable {
-        /// Whether the memtable is frozen: waiting to be flushed to a table.
+        /// Whether the memtable is frozen, that is, waiting to be flushed to a table.
         frozen: bool,
         /// The entry found, if any.
         entry: Option<Entry>,

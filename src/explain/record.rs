@@ -84,8 +84,8 @@ impl Recorder {
         &mut self.trace.levels[self.level]
     }
 
-    /// If `found` is true, corrects the verdict of the most recent query for which `verdict_of`
-    /// returns a verdict: the filter was right that the key may be present.
+    /// If `found` is true, sets the verdict of the last filter query to `TruePositive`. The last
+    /// filter query is the last step for which `verdict_of` returns a verdict.
     fn outcome(&mut self, found: bool, verdict_of: fn(&mut Step) -> Option<&mut Verdict>) {
         let asked = self.steps.iter_mut().rev().find_map(verdict_of);
         if let (true, Some(verdict)) = (found, asked) {
@@ -112,8 +112,8 @@ fn filter_of(table: &crate::table::Table) -> FilterState {
     }
 }
 
-/// Returns the verdict on a filter's answer to assume until the lookup shows whether the answer was
-/// right.
+/// Returns the provisional verdict on a filter's answer, before the lookup shows whether the answer
+/// was right.
 fn said(may_match: bool) -> Verdict {
     if may_match { Verdict::FalsePositive } else { Verdict::UnknownNegative }
 }

@@ -8,7 +8,7 @@
 //! a data block of 4 KiB at 0, another of 7 KiB at 4 KiB, 10 bits a key, one key each:
 //!   0  (9 bytes)     filter of the first block's keys, for 0..2 KiB
 //!   9  (9 bytes)     filter of the second block's keys, for 4..6 KiB
-//!   18 (5 * 4 bytes) 0  9  9  18  18     2 KiB spans no block starts in have an empty filter
+//!   18 (5 * 4 bytes) 0  9  9  18  18     ranges in which no block starts have an empty filter
 //!   38 (4 bytes)     18                  where the array starts; also where the last filter ends
 //!   42               0b                  2^11 = 2048
 //! ```

@@ -1,4 +1,4 @@
-//! Binary fuse filters: from hashes to an array of fingerprints.
+//! Construction of binary fuse filters: turns hashes into an array of fingerprints.
 //!
 //! Every key has three slots, one in each of three neighbouring segments of the array. A key may be
 //! present if the xor of the fingerprints in its slots equals the key's own fingerprint. For an
@@ -18,9 +18,8 @@ const ARITY: u64 = 3;
 /// that choose the second slot would overlap the bits that choose the third.
 pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 
-/// The geometry of an array, which determines each key's slots. The fields are stored on disk, and
-/// so are arrays built with these slots: change neither the fields nor the computation of the
-/// slots.
+/// The geometry of an array, which determines each key's slots. On-disk format: change neither the
+/// fields nor the computation of the slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Seed that determines, together with a key's hash, the key's slots.
@@ -89,7 +88,7 @@ pub(crate) struct Solution {
 
 /// Builds the array for the keys with these hashes, of which there must be at least one. Equal
 /// hashes count as one key. Returns `None` if each of `ATTEMPTS` seeds fails, which happens only if
-/// the hashes were chosen for that purpose.
+/// the hashes were chosen to make them fail.
 pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     const ATTEMPTS: u64 = 64;
     let mut geometry = Geometry::of(hashes.len());
@@ -111,9 +110,9 @@ pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
 /// The state of peeling: for each slot, information about its keys that are not yet peeled.
 struct Peeling<'a> {
     geometry: &'a Geometry,
-    /// For each slot, two values in one number: the number of the slot's keys, times four, and in
-    /// the two low bits the xor of one position for each of these keys. The position (0 to 2) is
-    /// that of this slot among the key's three slots.
+    /// For each slot, two values packed into one byte. The upper six bits count the keys that have
+    /// this slot. The lower two bits are the xor of the positions (0 to 2) of this slot among the
+    /// three slots of each of these keys.
     counts: Vec<u8>,
     /// For each slot, the xor of the seeded hashes of its keys.
     xors: Vec<u64>,

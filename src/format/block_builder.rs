@@ -1,4 +1,4 @@
-//! Building blocks. On-disk format: do not change.
+//! Encoding of blocks. On-disk format: do not change.
 //!
 //! ```text
 //! block     entry ... | restart, fixed32 ... | number of restarts, fixed32

@@ -21,7 +21,7 @@ use crate::base::{Error, Result};
 pub enum Compression {
     /// No compression.
     None,
-    /// Snappy, for blocks where compression saves more than an eighth, as in LevelDB.
+    /// Snappy, for blocks that become smaller by more than an eighth, as in LevelDB.
     #[default]
     Snappy,
     /// zstd at the given level. LevelDB 1.23 and older cannot read such tables.
@@ -188,8 +188,8 @@ fn deflate(level: u32, has_header: bool) -> flate2::Compress {
 }
 
 /// Returns whether a block that was stored with id 2 is compressed with zlib rather than zstd. The
-/// first two bytes of zlib data name the method 8 and are, as a big-endian number, a multiple of
-/// 31. The first two bytes of a zstd frame are not a multiple of 31.
+/// first two bytes of zlib data specify the compression method 8 and, read as a big-endian number,
+/// are a multiple of 31. The first two bytes of a zstd frame are not a multiple of 31.
 pub fn is_zlib(stored: &[u8]) -> bool {
     match stored {
         [first, second, ..] => {

@@ -47,7 +47,7 @@ pub struct VersionEdit {
     pub prev_log_number: Option<u64>,
     /// Smallest file number not yet assigned.
     pub next_file_number: Option<u64>,
-    /// A sequence number that is not below the number of any write stored in a table.
+    /// A sequence number that is at least as high as that of every write stored in a table.
     pub last_seq: Option<SeqNo>,
     /// Levels, each with the largest internal key of the input of the last compaction at that
     /// level.

@@ -29,7 +29,7 @@ pub(crate) const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
 /// Length of the trailer after the user key in an internal key, in bytes.
 pub(crate) const TRAILER_BYTES: usize = 8;
 
-/// The kind of an internal key: a put or a deletion. The numbers are on disk.
+/// The kind of an internal key: a put or a deletion. The numbers are stored on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[repr(u8)]

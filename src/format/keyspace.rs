@@ -209,7 +209,7 @@ impl Space {
     }
 }
 
-/// Returns the name of the keyspace that a key of the database belongs to, ordinary or expiring,
+/// Splits a key of the database into the name of its keyspace, which may be ordinary or expiring,
 /// and the key within that keyspace. Returns `None` if the key belongs to no keyspace.
 pub(crate) fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let tagged = key.strip_prefix(TAG).or_else(|| key.strip_prefix(EXPIRING_TAG))?;

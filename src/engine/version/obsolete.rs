@@ -38,8 +38,8 @@ use crate::base::{Error, Result};
 use crate::format::name;
 use crate::fs::{FileLock, Fs, check_not_replaced};
 
-/// Removes tables. If a removal fails, the next open removes the table, which no MANIFEST names.
-/// Thread-safe.
+/// Removes tables. If a removal fails, the next open removes the table, because no MANIFEST names
+/// it. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct Trash {
     fs: Arc<dyn Fs>,
@@ -54,7 +54,7 @@ pub(crate) struct Trash {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// Number of `TableFile`s of each table that a version names, by the number of the table.
+    /// Number of `TableFile`s by table number, for every table that a version names.
     named: BTreeMap<u64, usize>,
     /// Numbers of the tables in the trash, which the next `empty` removes.
     thrown: Vec<u64>,
@@ -96,9 +96,9 @@ impl Trash {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Undoes one [`Trash::hold`], so that one `TableFile` fewer is counted. If the table is
-    /// `obsolete`, the next [`Trash::empty`] removes it. This function does no I/O, so it can be
-    /// called under any lock.
+    /// Undoes one [`Trash::hold`]: one `TableFile` fewer is counted. If `obsolete` is true, the
+    /// next [`Trash::empty`] removes the table. This function does no I/O, so it can be called
+    /// under any lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();
         debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");
@@ -135,8 +135,8 @@ impl Trash {
         }
         for number in numbers {
             if !self.tables.lock().named.contains_key(&number) {
-                // Dropping a cursor may end up here, and a panic during a drop could abort the
-                // process.
+                // Dropping a cursor may call this function, and a panic during a drop could abort
+                // the process.
                 let _stays = catch_unwind(AssertUnwindSafe(|| self.remove_file(number)));
             }
         }

@@ -25,7 +25,7 @@ use crate::format::name::{self};
 use crate::fs::{Fs, has_other_names, sync_dir};
 use crate::log::LogWriter;
 
-/// The current version and the MANIFEST. The manifest lock guards it, so edits are made one at a
+/// The current version and the MANIFEST. Guarded by the manifest lock, so edits are made one at a
 /// time.
 #[derive(Debug)]
 pub(crate) struct VersionSet {
@@ -43,7 +43,8 @@ pub(crate) struct VersionSet {
     log_number: u64,
     /// The highest sequence number in the tables.
     last_seq: SeqNo,
-    /// The error that made the MANIFEST unwritable, if any. No further edit is written.
+    /// The error of the failed commit, if any. No further edit is written until
+    /// [`VersionSet::restart`].
     failed: Option<Error>,
     /// Whether an edit whose commit failed may be in the MANIFEST that the next open reads.
     in_doubt: bool,

@@ -1,4 +1,36 @@
 //! Conflict check of a transaction: has anything that the transaction read been written since?
+//!
+//! The only record of when an entry was written is its sequence number. A write therefore does no
+//! extra work for open transactions, and a transaction detects conflicts with writes of every kind.
+//! A key that the transaction has read is checked by searching for the key's newest version; a
+//! range, by searching for an entry that is newer than the [`Horizon`].
+//!
+//! # Why the newest version is always there
+//! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. If a key
+//! was written after `s`, the key's newest version is not dropped before then:
+//! - A flush or a merge drops a version only if its inputs contain a newer version of the same key
+//!   (`Retention::is_shadowed`), so it keeps the newest version.
+//! - A merge drops a tombstone only if every sequence number in use by a reader is at or after the
+//!   tombstone's (`Retention::all_see`). The merge lists the sequence numbers in use
+//!   (`ReadState::read_seqs`) after it has chosen its inputs. If the snapshot was taken before the
+//!   listing, `s` is in the list, and a tombstone after `s` stays. If the snapshot was taken later,
+//!   all entries of the inputs were already visible, so no entry is after `s`.
+//!
+//! # Parts of the database that need no search
+//! - A memtable whose last entry is not after the horizon.
+//! - A table whose newest entry is not after the horizon ([`Tombstones::newest`]). The writer of a
+//!   table records the sequence number of its newest entry; tables that this process did not write
+//!   are older than every snapshot.
+//! - All tables, if the current version is the one that the horizon records.
+//!
+//! # When the check runs
+//! A transaction checks everything once before it enters the write queue, and moves the horizon to
+//! the time of that check ([`Check::advance`]). The leader of the transaction's group checks again,
+//! under the commit lock, so that no write can come between the check and the commit. The second
+//! check looks only at what was written while the transaction was in the queue; these entries are
+//! at the end of the memtable.
+//!
+//! [`Tombstones::newest`]: crate::engine::version::tombstones::Tombstones::newest
 
 use std::sync::{Arc, Weak};
 

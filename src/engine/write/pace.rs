@@ -140,8 +140,8 @@ impl FlushProgress<'_> {
 
 impl Engine {
     /// Makes room for another group in the memtable: makes the writer wait briefly, or freezes a
-    /// full memtable after waiting for flushes and compactions. With `force`, any memtable that is
-    /// not empty counts as full.
+    /// full memtable after waiting for flushes and compactions. If `force` is true, any memtable
+    /// that is not empty counts as full.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] or [`Error::Closed`] if the database takes no more writes; I/O errors of
@@ -236,8 +236,8 @@ impl Engine {
 
     /// Asks for the next log to be created in the background, once half the write buffer is full.
     fn order_spare_log(&self, mem_bytes: usize) {
-        // No spare log is created with `reuse_logs`, because an open could not continue the last
-        // log if an empty log followed it.
+        // No spare log is created if `reuse_logs` is set, because an open could not continue the
+        // last log if an empty log followed it.
         if mem_bytes < self.options.write_buffer_bytes / 2 || self.options.reuse_logs {
             return;
         }

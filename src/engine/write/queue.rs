@@ -279,8 +279,8 @@ impl WriteQueue {
         }
     }
 
-    /// Moves waiters from the queue to `group`, to join the group that `write` leads. If the group
-    /// is synced, first waits for more writers. `last_sync` is the duration of the last sync.
+    /// Moves waiters from the queue to `group`, which is led by `write`. If the group is synced,
+    /// first waits for more writers. `last_sync` is the duration of the last sync.
     #[inline]
     pub(super) fn take_group(
         &self,
@@ -466,7 +466,7 @@ mod tests {
         let mut waited = 0;
         for _ in 0..1000 {
             let patient = queue.line.lock().ungathered == 0;
-            // If the back-off did not prevent the wait, the wait would take a minute.
+            // Without the back-off, the leader would wait for half a minute.
             queue.gather(if patient { Duration::from_micros(10) } else { LONG });
             waited += u32::from(patient);
         }
