@@ -1,5 +1,5 @@
-//! The files of a database, one by one: tables, logs, MANIFESTs and their names. For tools that
-//! read such files without opening the database, such as `minikv inspect`.
+//! Access to the individual files of a database: tables, logs, MANIFESTs and their names. Meant for
+//! tools that read such files without opening the database, such as `minikv inspect`.
 //!
 //! Nothing here takes the lock of a database. A program that reads files while another process
 //! writes them must do the synchronization itself. Bytes are checked when they are decoded: damage
@@ -63,11 +63,11 @@ pub use crate::table::iter::TableCursor;
 use crate::table::{BlockReadOptions, Table};
 
 impl TableCursor {
-    /// Opens the table in the file `path`, and returns a cursor over its entries, not yet
+    /// Opens the table file at `path` and returns a cursor over its entries that is not yet
     /// positioned. Keys in a database's tables are internal keys: [`ParsedKey::parse`] splits an
     /// internal key into its parts, and [`ParsedKey::encode`] makes an internal key to seek to.
     ///
-    /// Only the comparator and the filesystem of the options matter.
+    /// Uses only the comparator and the filesystem from `options`.
     ///
     /// # Errors
     /// Corruption, if the footer or the index is damaged; an I/O error.

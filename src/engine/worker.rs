@@ -19,7 +19,7 @@ use crate::engine::version::{KeyRange, TableFile};
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 
-/// An engine's place in a pool of threads, which [`Workers::stop`] gives up.
+/// Membership of an engine in a pool of threads. It ends at [`Workers::stop`].
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     membership: Option<Membership>,
@@ -47,7 +47,8 @@ impl Workers {
                     share.signal.connect(membership.signal());
                 }
                 workers.membership = Some(membership);
-                // Repeats the signal, because signals are lost as long as no pool is connected.
+                // Signals again that there may be work: signals sent before the pool was connected
+                // are lost.
                 engine.reads.work.give();
                 Ok(workers)
             }
@@ -59,7 +60,7 @@ impl Workers {
         }
     }
 
-    /// Ends background work: running merges are abandoned, a running flush is finished.
+    /// Ends background work: running merges are abandoned, but a running flush is finished.
     pub(crate) fn stop(&mut self, engine: &Engine) {
         engine.state.lock().lifecycle.closing = true;
         engine.closing.store(true, Relaxed);
@@ -82,7 +83,7 @@ impl Workers {
     }
 }
 
-/// A piece of background work that the current thread has claimed, so that no other thread does it.
+/// A piece of background work, claimed so that no other thread does it.
 enum Claimed {
     SpareLog,
     /// Freezing the memtable, because its memory is needed.
@@ -91,7 +92,7 @@ enum Claimed {
     Compaction(Arc<Compaction>),
     /// Removing the files of dropped tables.
     Trash,
-    /// Reading from a table when its entries expire.
+    /// Reading the expiry information of a table.
     Look(Arc<TableFile>),
 }
 
@@ -112,7 +113,7 @@ impl Member for Engine {
                 None => Next::Wait(None),
             })
         };
-        // After a panic, there may be work again once `Engine::resume` has signalled it.
+        // After a panic, the thread waits until `Engine::resume` signals that there is work again.
         self.contain("a background thread", next).unwrap_or(Next::Wait(None))
     }
 }
@@ -130,8 +131,9 @@ impl Engine {
     pub(crate) fn maybe_run_inline(&self) {
         let Some(seed) = &self.inline else { return };
         let drawn = {
-            // This is not the generator of `base::random`: its numbers determine the databases
-            // behind published figures, so it must not change.
+            // The generator of `base::random` is not used here. The numbers drawn here determine
+            // the contents of the databases used for published measurements, so this generator must
+            // not change.
             let mut seed = seed.lock();
             *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             *seed >> 62
@@ -157,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Returns and claims a piece of work that is due in `lane`; `None` if there is none.
+    /// Claims and returns a piece of work that is due in `lane`; returns `None` if there is none.
     fn claim_due(&self, state: &mut State, lane: Lane) -> Option<Claimed> {
         if state.lifecycle.closing {
             return None;
@@ -275,8 +277,8 @@ impl Engine {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }
-                // A cursor's crawl over tombstones or a released snapshot may have made the work
-                // due without waking a thread.
+                // A cursor's crawl over tombstones or a released snapshot may have made a
+                // compaction due without waking a thread.
                 self.reads.work.give();
             }
             self.wait_for_change(&mut state);
@@ -307,8 +309,8 @@ impl Engine {
     }
 }
 
-/// Marks the inputs of a compaction and adds the compaction to the running ones. No other
-/// compaction may be using the inputs. Returns the compaction.
+/// Marks the inputs of a compaction and adds the compaction to the list of running compactions. No
+/// other compaction may be using the inputs. Returns the compaction.
 pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     let compaction = Arc::new(compaction);
     compaction.mark(true);
@@ -387,8 +389,8 @@ mod tests {
         let range = KeyRange { from: Some(b"b"), to: None };
         thread::scope(|scope| {
             let waiting = scope.spawn(|| engine.wait_for_merges_in(range));
-            // The first reference is held here, the second by the running compactions, the third by
-            // the waiting thread.
+            // The test holds the first reference to the compaction, the list of running compactions
+            // the second, and the waiting thread the third.
             while Arc::strong_count(&first) < 3 {
                 thread::yield_now();
             }

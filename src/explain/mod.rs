@@ -49,10 +49,10 @@ pub struct Explanation {
     /// Counts of the work of this get.
     pub trace: ReadTrace,
     /// Counts of the work of the same get without filters, or the error of that get. The get
-    /// without filters was really done, before the get that is explained, and added nothing to the
+    /// without filters was executed before the get that is explained, and added nothing to the
     /// block cache.
     pub unfiltered: Result<ReadTrace>,
-    /// The part that filters played.
+    /// Whether filters were queried, and if not, why.
     pub filters: FilterUse,
 }
 
@@ -64,7 +64,7 @@ pub struct Explanation {
 pub enum Step {
     /// A memtable was searched.
     Memtable {
-        /// Whether the memtable is frozen: waiting to be flushed to a table.
+        /// Whether the memtable is frozen, that is, waiting to be flushed to a table.
         frozen: bool,
         /// The entry found, if any.
         entry: Option<Entry>,
@@ -179,16 +179,17 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// "Maybe", and the key is there.
+    /// The filter answered "maybe", and the key is present.
     TruePositive,
-    /// "Maybe", but the key is not there: a block was read in vain.
+    /// The filter answered "maybe", but the key is absent: a block was read in vain.
     FalsePositive,
-    /// "Not here", and the key is not there. To verify this, the block was read without the cache
-    /// and without being counted.
+    /// The filter answered "not here", and the key is absent. To verify the answer, the block was
+    /// read without the cache and without being counted.
     TrueNegative,
-    /// "Not here", but the key is there: the filter is wrong.
+    /// The filter answered "not here", but the key is present: the filter is wrong.
     FalseNegative,
-    /// "Not here", but the block that would show the truth is unreadable.
+    /// The filter answered "not here", but the block that would show whether the key is present
+    /// cannot be read.
     UnknownNegative,
 }
 
@@ -199,7 +200,7 @@ impl Verdict {
     }
 }
 
-/// The part that filters played in a get.
+/// Whether filters were queried in a get, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -211,13 +212,13 @@ pub enum FilterUse {
     TurnedOff,
     /// The database was opened without a filter policy.
     NoPolicy,
-    /// No table that was searched has a filter.
+    /// No table that was searched has a usable filter.
     NoneInTables,
     /// No table was searched.
     NoTables,
 }
 
-/// Does a get and returns its explanation.
+/// Performs a get and returns its explanation.
 ///
 /// # Errors
 /// Errors of the get.

@@ -26,7 +26,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Returns the counts.
+    /// Returns the counts of the work of the get.
     pub(super) fn trace(&self) -> &ReadTrace {
         &self.trace
     }
@@ -84,8 +84,8 @@ impl Recorder {
         &mut self.trace.levels[self.level]
     }
 
-    /// Corrects the verdict of the filter queried last, if the key was found after the query.
-    /// `verdict_of` returns the verdict of a step if the step is a query of that kind of filter.
+    /// If `found` is true, sets the verdict of the last filter query to `TruePositive`. The last
+    /// filter query is the last step for which `verdict_of` returns a verdict.
     fn outcome(&mut self, found: bool, verdict_of: fn(&mut Step) -> Option<&mut Verdict>) {
         let asked = self.steps.iter_mut().rev().find_map(verdict_of);
         if let (true, Some(verdict)) = (found, asked) {
@@ -93,7 +93,8 @@ impl Recorder {
         }
     }
 
-    /// Changes the step of the block being read.
+    /// Applies `change` to the two fields of the step for the block being read: whether the
+    /// checksum was verified, and the size after decompression.
     fn in_block(&mut self, change: impl FnOnce(&mut bool, &mut Option<u64>)) {
         if let Some(Step::Block { checksum_verified, decompressed_bytes, .. }) =
             self.steps.last_mut()
@@ -111,7 +112,8 @@ fn filter_of(table: &crate::table::Table) -> FilterState {
     }
 }
 
-/// Returns the verdict to assume until the truth is known.
+/// Returns the provisional verdict on a filter's answer, before the lookup shows whether the answer
+/// was right.
 fn said(may_match: bool) -> Verdict {
     if may_match { Verdict::FalsePositive } else { Verdict::UnknownNegative }
 }

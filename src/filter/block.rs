@@ -8,7 +8,7 @@
 //! a data block of 4 KiB at 0, another of 7 KiB at 4 KiB, 10 bits a key, one key each:
 //!   0  (9 bytes)     filter of the first block's keys, for 0..2 KiB
 //!   9  (9 bytes)     filter of the second block's keys, for 4..6 KiB
-//!   18 (5 * 4 bytes) 0  9  9  18  18     2 KiB spans no block starts in have an empty filter
+//!   18 (5 * 4 bytes) 0  9  9  18  18     ranges in which no block starts have an empty filter
 //!   38 (4 bytes)     18                  where the array starts; also where the last filter ends
 //!   42               0b                  2^11 = 2048
 //! ```
@@ -40,7 +40,7 @@ pub struct FilterBlockBuilder {
 }
 
 impl FilterBlockBuilder {
-    /// Creates a builder of a filter block whose filters are those of `policy`.
+    /// Creates a builder of a filter block. `policy` builds the filters.
     pub fn new(policy: &dyn FilterPolicy) -> FilterBlockBuilder {
         FilterBlockBuilder {
             generator: policy.generator(),
@@ -50,8 +50,8 @@ impl FilterBlockBuilder {
         }
     }
 
-    /// Starts the data block at `offset` of the file: the keys added next belong to it. Offsets
-    /// must not decrease.
+    /// Starts the data block at `offset` in the file. The keys added next belong to this block.
+    /// Offsets must not decrease.
     pub fn start_block(&mut self, offset: u64) {
         let index = offset >> BASE_LG;
         debug_assert!(index >= self.offsets.len() as u64);
@@ -180,7 +180,7 @@ impl FilterBlockReader {
 }
 
 /// Returns the array's offset, the number of filters and base_lg. Returns `None` if `contents` is
-/// not a filter block; in a filter block, the offsets do not decrease or point past the filters.
+/// not a filter block; in a filter block, the offsets neither decrease nor point past the filters.
 fn layout(contents: &[u8]) -> Option<(usize, usize, u8)> {
     let tail = contents.len().checked_sub(TAIL_BYTES)?;
     let base_lg = contents[contents.len() - 1];

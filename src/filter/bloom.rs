@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(early_bloom_hash(b"plain"), bloom_hash(b"plain"));
     }
 
-    /// LevelDB's definition of the filter, with 64-bit remainders. Tests compare the fast
+    /// Creates a filter by LevelDB's definition, with 64-bit remainders. Tests compare the fast
     /// implementation with this one.
     fn naive_create(bits_per_key: u32, keys: &[&[u8]], dst: &mut Vec<u8>) {
         let k = ((f64::from(bits_per_key) * 0.69) as u64).clamp(1, 30);

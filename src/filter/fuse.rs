@@ -1,4 +1,4 @@
-//! Binary fuse filters: from hashes to an array of fingerprints.
+//! Construction of binary fuse filters: turns hashes into an array of fingerprints.
 //!
 //! Every key has three slots, one in each of three neighbouring segments of the array. A key may be
 //! present if the xor of the fingerprints in its slots equals the key's own fingerprint. For an
@@ -18,8 +18,8 @@ const ARITY: u64 = 3;
 /// that choose the second slot would overlap the bits that choose the third.
 pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 
-/// The geometry of an array, which determines each key's slots. The fields and the slots computed
-/// from them are on disk: do not change.
+/// The geometry of an array, which determines each key's slots. On-disk format: change neither the
+/// fields nor the computation of the slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Seed that determines, together with a key's hash, the key's slots.
@@ -80,7 +80,7 @@ pub(crate) fn fingerprint(seeded: u64) -> u64 {
 pub(crate) struct Solution {
     /// The geometry for which a solution was found.
     pub geometry: Geometry,
-    /// 64 bits per slot. Any number of the lowest bits may be kept.
+    /// Fingerprints, 64 bits per slot. A filter may keep only the lowest bits of each fingerprint.
     pub array: Vec<u64>,
     /// Number of distinct hashes.
     pub keys: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Solution {
 
 /// Builds the array for the keys with these hashes, of which there must be at least one. Equal
 /// hashes count as one key. Returns `None` if each of `ATTEMPTS` seeds fails, which happens only if
-/// the hashes were chosen for that purpose.
+/// the hashes were chosen to make them fail.
 pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     const ATTEMPTS: u64 = 64;
     let mut geometry = Geometry::of(hashes.len());
@@ -110,9 +110,9 @@ pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
 /// The state of peeling: for each slot, information about its keys that are not yet peeled.
 struct Peeling<'a> {
     geometry: &'a Geometry,
-    /// For each slot, a number with two parts: four times the number of the slot's keys, and in the
-    /// low bits the xor, over these keys, of the position (0 to 2) of this slot among the key's
-    /// three slots.
+    /// For each slot, two values packed into one byte. The upper six bits count the keys that have
+    /// this slot. The lower two bits are the xor of the positions (0 to 2) of this slot among the
+    /// three slots of each of these keys.
     counts: Vec<u8>,
     /// For each slot, the xor of the seeded hashes of its keys.
     xors: Vec<u64>,
@@ -152,12 +152,12 @@ impl Peeling<'_> {
         Some(())
     }
 
-    /// Returns the keys in the order in which they were peeled. With each key comes the position (0
-    /// to 2), among the key's three slots, of the slot in which the key was alone. Returns `None`
-    /// if peeling ends before all keys are peeled.
+    /// Returns the keys in the order in which they were peeled, each with the position (0 to 2) of
+    /// the slot in which the key was alone. Returns `None` if peeling ends before all keys are
+    /// peeled.
     fn peel(&mut self, keys: usize) -> Option<Vec<(u64, u8)>> {
-        // Branch prediction cannot tell whether a slot has a single key, and a branch on it took
-        // half the time. Therefore every slot is written to the list, and the list grows only if
+        // Whether a slot has a single key cannot be predicted, and a branch on this condition took
+        // half of the time. Therefore every slot is written to the list, and the list grows only if
         // the slot has a single key. This happens at most once for each slot.
         let is_single = |count: u8| usize::from(count / ONE == 1);
         let mut singles = vec![0; self.counts.len() + 1];

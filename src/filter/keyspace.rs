@@ -11,8 +11,8 @@ use crate::format::keyspace::{EXPIRING_TAG, TAG, split};
 /// keyspace's extractor returns. In a keyspace without an extractor, keys have no prefix.
 #[derive(Debug)]
 pub(crate) struct KeyspacePrefixes {
-    /// Contains the names of all extractors, so that filters written with other extractors are not
-    /// used.
+    /// Name of the combined extractor. It contains the names of all extractors, so that filters
+    /// written with other extractors are not used.
     name: String,
     outside: Option<Arc<dyn PrefixExtractor>>,
     /// The names of keyspaces and their extractors, sorted by name.
@@ -51,8 +51,8 @@ impl PrefixExtractor for KeyspacePrefixes {
 
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         if !key.starts_with(TAG) && !key.starts_with(EXPIRING_TAG) {
-            // A longer key that starts with these bytes may belong to a keyspace and then have
-            // another prefix.
+            // A longer key that starts with `key` may belong to a keyspace and then have another
+            // prefix.
             let may_grow = TAG.starts_with(key) || EXPIRING_TAG.starts_with(key);
             return self.outside.as_ref().filter(|_| !may_grow)?.prefix(key);
         }

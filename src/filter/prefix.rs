@@ -35,7 +35,7 @@ pub trait PrefixExtractor: Send + Sync + Debug + 'static {
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
 }
 
-/// A prefix of fixed length. Shorter keys have no prefix.
+/// Extracts prefixes of a fixed length. Shorter keys have no prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedPrefix {
     name: String,
@@ -59,8 +59,8 @@ impl PrefixExtractor for FixedPrefix {
     }
 }
 
-/// The part of a key up to and including its first delimiter. Keys without a delimiter have no
-/// prefix.
+/// Extracts the part of a key up to and including the first delimiter. Keys without a delimiter
+/// have no prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelimitedPrefix {
     name: String,

@@ -56,9 +56,9 @@ const MAX_WIDTH: u32 = 57;
 
 const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
 
-/// Returns the width of the fingerprints, in bits, that `bits_per_key` (1 to 64) allows in a table
-/// of 20,000 keys, whose filter has 1.23 slots per key. Filters of smaller tables have more slots
-/// per key, and those of larger tables have fewer.
+/// Returns the width, in bits, of the fingerprints in the filter of a table of 20,000 keys (1.23
+/// slots per key), given `bits_per_key` (1 to 64). Filters of smaller tables have more slots per
+/// key, and filters of larger tables have fewer.
 pub fn fingerprint_bits(bits_per_key: u32) -> u32 {
     (bits_per_key * 100 / 123).max(1)
 }
@@ -109,8 +109,8 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Returns the filter's bytes, without a block trailer. During the call, it takes about thirty
-    /// bytes of memory per key.
+    /// Returns the filter's bytes, without a block trailer. Building the filter temporarily takes
+    /// about thirty bytes of memory per key.
     pub fn finish(self) -> Vec<u8> {
         if self.hashes.is_empty() {
             return vec![0; TAIL_BYTES];

@@ -364,7 +364,7 @@ mod tests {
         let value = [7; 1000];
         let mut batch = WriteBatch::new();
         batch.put(b"key", value);
-        // One byte for the tag, and up to five bytes for each of the two lengths.
+        // The batch reserves one byte for the tag, and five bytes for each length to be encoded.
         assert_eq!(batch.contents.capacity(), HEADER_BYTES + 1 + 3 + 5 + 1000 + 5);
         let mut batch = WriteBatch::new();
         batch.delete(value);

@@ -1,4 +1,4 @@
-//! Building blocks. On-disk format: do not change.
+//! Encoding of blocks. On-disk format: do not change.
 //!
 //! ```text
 //! block     entry ... | restart, fixed32 ... | number of restarts, fixed32
@@ -31,7 +31,8 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Creates a builder that stores a full key for one in `restart_interval` (at least 1) entries.
+    /// Creates a builder that stores the full key of one entry in every `restart_interval` (at
+    /// least 1).
     pub fn new(restart_interval: usize) -> BlockBuilder {
         BlockBuilder {
             buffer: Vec::new(),
@@ -42,8 +43,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Adds an entry. Lengths and restart points are 32 bits: the key, the value, and all entries
-    /// added before must each be shorter than 4 GiB.
+    /// Adds an entry. Lengths and restart points are 32-bit numbers: the key, the value and the
+    /// block so far must each be shorter than 4 GiB.
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         let shared = if self.buffer.is_empty() {
             0

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fixed32, fixed64   little-endian
-//! varint32, varint64 7 bits a byte, low bits first; the high bit says another byte follows
+//! varint32, varint64 7 bits a byte, low bits first; the high bit is set if another byte follows
 //!                    300 = 0b1_0010_1100  ->  ac 02
 //! slice              varint32 length, then the bytes
 //! ```

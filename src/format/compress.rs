@@ -21,7 +21,7 @@ use crate::base::{Error, Result};
 pub enum Compression {
     /// No compression.
     None,
-    /// Snappy, for blocks where compression saves more than an eighth, as in LevelDB.
+    /// Snappy, for blocks that become smaller by more than an eighth, as in LevelDB.
     #[default]
     Snappy,
     /// zstd at the given level. LevelDB 1.23 and older cannot read such tables.
@@ -180,15 +180,16 @@ impl Compressor {
     }
 }
 
-/// Returns a compressor of raw deflate, or of zlib, which has a header and a checksum.
+/// Returns a compressor for zlib data, which has a header and a checksum, if `has_header` is true.
+/// Otherwise returns a compressor for raw deflate data, which has neither.
 #[cfg(feature = "zlib")]
 fn deflate(level: u32, has_header: bool) -> flate2::Compress {
     flate2::Compress::new(flate2::Compression::new(level.min(9)), has_header)
 }
 
 /// Returns whether a block that was stored with id 2 is compressed with zlib rather than zstd. The
-/// first two bytes of zlib data name the method 8 and are, as a big-endian number, a multiple of
-/// 31. The first two bytes of a zstd frame are not a multiple of 31.
+/// first two bytes of zlib data specify the compression method 8 and, read as a big-endian number,
+/// are a multiple of 31. The first two bytes of a zstd frame are not a multiple of 31.
 pub fn is_zlib(stored: &[u8]) -> bool {
     match stored {
         [first, second, ..] => {
@@ -267,9 +268,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
 }
 
 /// Returns the contents of a zstd frame. zstd can expand its input tens of thousands of times, so
-/// its maximum ratio is not a useful limit on memory. If the frame states a length within
+/// the maximum ratio is not a useful limit on memory. If the frame states a length within
 /// `TRUSTED_RATIO`, which is enough for ordinary data, that much memory is allocated at once.
-/// Beyond it, memory grows only with the actual output.
+/// Otherwise, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;
@@ -423,8 +424,8 @@ mod tests {
 
     #[test]
     fn zlib_and_zstd_are_told_apart() {
-        // Try the headers that zlib writes, with windows of 256 bytes to 32 KiB and at its four
-        // levels.
+        // Try the headers that zlib writes for each window size, from 256 bytes to 32 KiB, and for
+        // each of its four levels.
         for window in 0..8u8 {
             for level in 0..4u8 {
                 let first = window << 4 | 8;

@@ -23,8 +23,8 @@ use crate::base::{Error, Result};
 use crate::format::coding::{Decoder, put_slice, put_varint32, put_varint64};
 use crate::format::key::{MAX_SEQ_NO, SeqNo, TRAILER_BYTES};
 
-/// Number of levels of a database; LevelDB's `config::kNumLevels`. Do not change: MANIFESTs name
-/// levels.
+/// Number of levels of a database; LevelDB's `config::kNumLevels`. Do not change: MANIFESTs contain
+/// level numbers.
 pub const NUM_LEVELS: usize = 7;
 
 const COMPARATOR: u32 = 1;
@@ -47,9 +47,10 @@ pub struct VersionEdit {
     pub prev_log_number: Option<u64>,
     /// Smallest file number not yet assigned.
     pub next_file_number: Option<u64>,
-    /// A sequence number that is not below the number of any write stored in a table.
+    /// A sequence number that is at least as high as that of every write stored in a table.
     pub last_seq: Option<SeqNo>,
-    /// A level, and the largest internal key of the last compaction's input at that level.
+    /// Levels, each with the largest internal key of the input of the last compaction at that
+    /// level.
     pub compact_pointers: Vec<(usize, Vec<u8>)>,
     /// The level and number of each removed table. LevelDB writes them in ascending order.
     pub deleted_files: Vec<(usize, u64)>,

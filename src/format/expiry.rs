@@ -16,13 +16,14 @@
 //!
 //! The meta block has the name [`EXPIRY_NAME`] in the metaindex. `last` is the time at which all
 //! entries of the table except tombstones have expired, or [`NEVER`]; `entries` is the number of
-//! entries with an expiry. LevelDB does not look up the name. Keys have the tag of expiring
-//! keyspaces ([`keyspace`](crate::format::keyspace)), under byte order only.
+//! entries with an expiry. LevelDB does not look up the name. The keys of entries with an expiry
+//! have the tag of expiring keyspaces ([`keyspace`](crate::format::keyspace)), which exist only in
+//! databases with byte order.
 
 use crate::base::{Error, Result};
 use crate::format::coding::get_fixed64;
 
-/// Name of the meta block in the metaindex.
+/// Name, in the metaindex, of the meta block that holds a table's `TableExpiry`.
 pub(crate) const EXPIRY_NAME: &str = "minikv.expiry.v1";
 
 /// The expiry of entries that do not expire.
@@ -61,7 +62,7 @@ pub(crate) struct TableExpiry {
 }
 
 impl TableExpiry {
-    /// Returns the contents of the meta block.
+    /// Returns the contents of the meta block with this summary.
     pub(crate) fn encode(self) -> Vec<u8> {
         [self.last.to_le_bytes(), self.entries.to_le_bytes()].concat()
     }

@@ -29,7 +29,7 @@ pub(crate) const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
 /// Length of the trailer after the user key in an internal key, in bytes.
 pub(crate) const TRAILER_BYTES: usize = 8;
 
-/// The kind of an internal key: a put or a deletion. The numbers are on disk.
+/// The kind of an internal key: a put or a deletion. The numbers are stored on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[repr(u8)]
@@ -125,7 +125,7 @@ impl<'a> ParsedKey<'a> {
     }
 }
 
-/// The order of user keys. Plain byte order is compared directly, without a virtual call.
+/// The order of user keys. Keys in plain byte order are compared directly, without a virtual call.
 #[derive(Clone, Debug)]
 pub struct UserComparator {
     /// `None` for plain byte order.
@@ -170,7 +170,7 @@ pub struct InternalComparator {
 }
 
 impl InternalComparator {
-    /// Creates the order of internal keys in which `comparator` orders the user keys.
+    /// Creates an order of internal keys in which user keys are compared by `comparator`.
     pub fn new(comparator: Arc<dyn Comparator>) -> InternalComparator {
         InternalComparator { user: UserComparator::new(comparator) }
     }
@@ -243,8 +243,8 @@ impl KeyOrder {
         }
     }
 
-    /// Returns the user key of `key`. Filters are built from user keys, and [`KeyOrder::user`]
-    /// orders them.
+    /// Returns the user key of `key`. Filters are built from user keys. [`KeyOrder::user`] is the
+    /// order of user keys.
     #[inline]
     pub fn user_key<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         match self {

@@ -25,10 +25,10 @@ use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
 use crate::format::expiry::{EXPIRY_BYTES, NEVER, has_expired, split_expiry, with_expiry};
 
-/// The bytes that all keys of ordinary keyspaces begin with.
+/// Prefix of all keys in ordinary keyspaces.
 pub(crate) const TAG: &[u8; 4] = b"\xff\xfeks";
 
-/// The bytes that all keys of expiring keyspaces begin with.
+/// Prefix of all keys in expiring keyspaces.
 pub(crate) const EXPIRING_TAG: &[u8; 4] = b"\xff\xfekt";
 
 /// Maximum length of a keyspace's name, in bytes. The length must fit in one byte.
@@ -40,7 +40,7 @@ const HEADER_BYTES: usize = TAG.len() + 1;
 /// The keys of one keyspace, or all keys of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Space {
-    /// The prefix that the keys have in the database; empty for all keys.
+    /// Prefix of the keyspace's keys in the database; empty if the space is the whole database.
     prefix: Bytes,
 }
 
@@ -74,7 +74,7 @@ impl Space {
         Ok(Space { prefix: [&tag[..], &[len], name].concat().into() })
     }
 
-    /// Returns the name of the keyspace; empty for all keys.
+    /// Returns the name of the keyspace; empty if the space is the whole database.
     pub(crate) fn name(&self) -> &[u8] {
         self.prefix.get(HEADER_BYTES..).unwrap_or_default()
     }
@@ -85,12 +85,12 @@ impl Space {
         self.prefix.starts_with(EXPIRING_TAG)
     }
 
-    /// Returns the key in the database for `key`, a key within the keyspace.
+    /// Converts `key`, a key within the keyspace, to the key in the database.
     pub(crate) fn key(&self, key: &[u8]) -> Vec<u8> {
         [&self.prefix, key].concat()
     }
 
-    /// Writes the key in the database for `key`, a key within the keyspace, to `into`.
+    /// Writes to `into` the key in the database for `key`, a key within the keyspace.
     pub(crate) fn write_key(&self, key: &[u8], into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&self.prefix);
@@ -209,7 +209,7 @@ impl Space {
     }
 }
 
-/// Returns the name of the keyspace that a key of the database belongs to, ordinary or expiring,
+/// Splits a key of the database into the name of its keyspace, which may be ordinary or expiring,
 /// and the key within that keyspace. Returns `None` if the key belongs to no keyspace.
 pub(crate) fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let tagged = key.strip_prefix(TAG).or_else(|| key.strip_prefix(EXPIRING_TAG))?;

@@ -1,7 +1,7 @@
 //! Encoding and decoding of every structure in LevelDB's files, as bytes and without any I/O.
 //!
-//! The documentation of each structure says whether existing files fix its layout. Decoding never
-//! panics, whatever the bytes: it returns an error that says what was expected.
+//! The documentation of each structure says whether its layout is fixed by existing files. Decoding
+//! never panics, whatever the bytes: it returns an error that says what was expected.
 
 pub(crate) mod batch;
 pub mod block_builder;

@@ -58,7 +58,7 @@ impl FileName {
     /// Parses a file name without its directory. Returns `None` if it is not the name of a database
     /// file.
     ///
-    /// Accepts numbers with any count of digits, as LevelDB does. Written names have at least six
+    /// File numbers may have any number of digits, as in LevelDB. `Display` writes at least six
     /// digits.
     pub fn parse(name: &str) -> Option<FileName> {
         match name {
@@ -140,7 +140,7 @@ pub fn current_contents(manifest_number: u64) -> String {
     format!("{}\n", manifest_name(manifest_number))
 }
 
-/// Returns the name of the MANIFEST that a `CURRENT` file with these contents names.
+/// Returns the name of the MANIFEST in `contents`, the contents of a `CURRENT` file.
 ///
 /// # Errors
 /// Corruption, unless `contents` is exactly `MANIFEST-<number>` followed by a newline, or by a

@@ -20,9 +20,9 @@ pub const BLOCK_BYTES: usize = 32 << 10;
 /// Size of the header before a physical record's payload, in bytes.
 pub const HEADER_BYTES: usize = 7;
 
-/// Byte range of a header that an ordered writer stores last, in a single store: the end of the
-/// checksum, the length and the type. As long as these bytes are zeros, the header marks unwritten
-/// space.
+/// Range of the header bytes that are stored last, in a single store, in a log whose length was set
+/// ahead: the end of the checksum, the length and the type. As long as these bytes are zeros, the
+/// header marks unwritten space.
 pub const SEAL: std::ops::Range<usize> = 3..HEADER_BYTES;
 
 /// The part of a logical record that a physical record contains. The numbers are stored on disk.

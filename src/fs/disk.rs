@@ -219,8 +219,8 @@ mod tests {
             assert!(error.to_string().contains("symbolic link"), "{error}");
         }
         assert_eq!(fs::read(&target).unwrap(), b"precious");
-        // The open flag refuses a symbolic link even without the preceding check of the file's
-        // type.
+        // Opening with `O_NOFOLLOW` fails for a symbolic link, even without a preceding check of
+        // the file's type.
         assert!(not_through_links().read(true).open(&link).is_err());
         // A dangling link counts as an existing name.
         fs::remove_file(&target).unwrap();

@@ -1,4 +1,5 @@
-//! A macro that generates the methods of filesystems that only forward each call.
+//! A macro that generates simple methods of filesystems, such as methods that only forward each
+//! call.
 
 /// Generates methods of an `impl Fs`. Each method calls the same method of a field that is a
 /// filesystem: `forward_to!(inner: open, list)`.

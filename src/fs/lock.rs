@@ -1,9 +1,10 @@
 //! The lock on a database directory, which LevelDB and goleveldb respect, too.
 //!
 //! LevelDB takes an `fcntl` write lock over the whole `LOCK` file (`util/env_posix.cc`), goleveldb
-//! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux the two kinds do not conflict, so
-//! both are taken. On macOS and the BSDs they do conflict, even within a process (see their
-//! fcntl(2)): the first would keep the second from being taken, so only the `fcntl` lock is taken.
+//! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux the two kinds of locks do not
+//! conflict, so this module takes both. On macOS and the BSDs they do conflict, even within a
+//! process (see their fcntl(2)): the first lock would prevent the second, so only the `fcntl` lock
+//! is taken.
 //!
 //! An `fcntl` lock belongs to the process: locking again in the same process succeeds, and closing
 //! *any* descriptor of the file releases the lock. So the files that this process has locked are
@@ -65,8 +66,8 @@ impl Drop for DiskLock {
     }
 }
 
-/// Locks `path`. Creates a missing file; never truncates or removes one. Returns the lock, or the
-/// holder of the lock as the inner error.
+/// Locks `path`. Creates the file if it is missing, but never truncates or removes it. Returns the
+/// lock, or the holder of the lock as the inner error.
 pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
     let mut locked = LOCKED.lock();
     for _ in 0..MAX_ATTEMPTS {
@@ -154,12 +155,12 @@ fn user_of(id: FileId) -> Option<u32> {
     })
 }
 
-/// Returns the process that holds a lock on a file in the contents of `/proc/locks`, the only place
-/// where Linux reports the holder of a `flock`.
+/// Searches `table`, the contents of `/proc/locks`, for the process that holds a lock on a file.
+/// Linux reports the holder of a `flock` nowhere else.
 ///
-/// A line is `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the
-/// number. The process is -1 if the lock belongs to an open file rather than to a process. Skips
-/// locks of the process `ours`, which may just have taken one of its two locks.
+/// A line looks like `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after
+/// the number. The process id is -1 if the lock belongs to an open file rather than to a process.
+/// Skips locks of the process `ours`, which may just have taken one of its two locks.
 #[cfg(target_os = "linux")]
 fn holder_in_proc_locks(table: &str, (dev, ino): FileId, ours: u32) -> Option<i64> {
     let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -220,8 +221,8 @@ mod tests {
     const CHILD_PATH: &str = "MINIKV_TEST_LOCK_PATH";
     const CHILD_KIND: &str = "MINIKV_TEST_LOCK_KIND";
 
-    /// Not a test: the code that the child process of the tests below runs. It reports the outcome,
-    /// and holds the lock until its input ends.
+    /// Not a test, but the code of the child processes that the tests below start. A child reports
+    /// whether it got the lock, and holds the lock until its input ends.
     #[test]
     fn child_process() {
         let Some(path) = std::env::var_os(CHILD_PATH) else { return };
@@ -300,7 +301,8 @@ mod tests {
         let path = dir.path().join("LOCK");
         let (child, said) = spawn("goleveldb", &path);
         assert_eq!(said, "Ok(())");
-        // Only /proc/locks names the holder of a flock, and not for every filesystem.
+        // Only /proc/locks reports the holder of a `flock`, and not on every filesystem, so the
+        // process id may be unknown.
         let holder = DiskFs.lock(&path).unwrap().unwrap_err();
         let LockHolder::Process(pid) = holder else { panic!("{holder:?}") };
         assert!(pid.is_none() || pid == Some(child.id()), "{pid:?}");
@@ -322,7 +324,7 @@ mod tests {
         let text = holder.to_string();
         let pid = rustix::process::Pid::from_raw(heir.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        // Some systems do not report locks.
+        // Some systems do not report the holders of locks.
         if holder != LockHolder::Process(None) {
             assert_eq!(holder, LockHolder::ForkOf { ended, heir: Some(heir) });
             assert!(text.contains(&heir.to_string()) && text.contains("forked"), "{text}");

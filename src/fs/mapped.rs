@@ -59,8 +59,8 @@ const PLAIN_BYTES: u64 = 16 << 10;
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Maximum number of bytes between two syncs for which a log counts as synced often. A larger limit
-/// lets fewer logs be mapped.
+/// Maximum number of bytes between two syncs for which a log counts as synced often. With a larger
+/// limit, fewer logs are mapped.
 const OFTEN_BYTES: u64 = 64 << 10;
 
 /// Minimum mean size, in bytes, of records that count as large. With a larger minimum, more logs
@@ -69,11 +69,12 @@ const OFTEN_BYTES: u64 = 64 << 10;
 const LARGE_BYTES: u64 = 2 << 10;
 
 /// Distance, in bytes, by which the length of a log is set ahead once the log has [`PLAIN_BYTES`].
-/// A larger distance makes the length durable less often, and reserves more disk space.
+/// With a larger distance, syncs make a new length durable less often, but more disk space is
+/// reserved.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Number of bytes that are made writable at a time. With a larger number, fewer writes have to
-/// wait for this (now one write in a few thousand), but each wait is longer.
+/// make bytes writable (now one write in a few thousand), but each of these writes takes longer.
 const POPULATE_BYTES: usize = 512 << 10;
 
 /// Alignment of windows in the file, in bytes: a multiple of every page size in use.
@@ -83,10 +84,10 @@ const EXT4: u32 = 0xef53;
 const TMPFS: u32 = 0x0102_1994;
 const XFS: u32 = 0x5846_5342;
 
-/// Filesystems (`f_type`) on which a store into a reserved block needs no other block.
+/// Types of filesystems (`f_type`) on which a store into a reserved block needs no other block.
 const IN_PLACE: [u32; 2] = [EXT4, TMPFS];
 
-/// Filesystems (`f_type`) on which setting the length ahead takes no space.
+/// Types of filesystems (`f_type`) on which setting the length ahead takes no space.
 const SPARSE: [u32; 3] = [EXT4, TMPFS, XFS];
 
 /// A file to which whole physical records are appended.
@@ -103,7 +104,7 @@ pub(super) struct MappedLog {
     reserved: u64,
     /// Whether the length may be set ahead.
     may_reserve: bool,
-    /// The parts of an unfinished record that are written only after its last write.
+    /// The parts of an unfinished record that are held back until the write that ends the record.
     deferred: DeferredParts,
     syncs: Syncs,
     sizes: RecordSizes,
@@ -144,7 +145,7 @@ struct Window {
     /// Offset in the file, in bytes.
     start: u64,
     map: MmapMut,
-    /// Number of bytes from the start of the window to which a store cannot fail.
+    /// Number of writable bytes at the start of the window. A store to these bytes cannot fail.
     populated: usize,
 }
 
@@ -154,7 +155,8 @@ fn make_writable(map: &MmapMut, from: usize, bytes: usize) -> io::Result<()> {
     map.advise_range(memmap2::Advice::PopulateWrite, from, bytes)
 }
 
-/// Fails: other systems have no call that reports an error where a store would raise a signal.
+/// Always fails: other systems have no call that reports an error where a store would raise a
+/// signal.
 #[cfg(not(target_os = "linux"))]
 fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -174,7 +176,7 @@ fn filesystem_kind(_: &File) -> u32 {
 }
 
 impl Window {
-    /// Makes writable the pages that a write of the largest size at `position` may touch.
+    /// Makes writable all pages that a store of the maximum size at `position` may touch.
     fn populate(&mut self, position: u64) -> io::Result<()> {
         debug_assert!(self.start <= position, "{position} is before the window");
         let at = (position - self.start) as usize;
@@ -217,7 +219,7 @@ impl MappedLog {
 
     /// Stores `bytes` in the window. Returns false if there is no window or `bytes` do not fit.
     /// Headers are completed last, in ascending order, so that a partly stored record never looks
-    /// like a complete one, to other readers or after the process is killed.
+    /// complete to other readers, not even after the process is killed.
     fn store(&mut self, bytes: &[u8]) -> bool {
         let Mode::Mapped(window) = &mut self.mode else { return false };
         if bytes.len() > MAX_STORED_BYTES || !self.deferred.is_empty() {
@@ -247,7 +249,7 @@ impl MappedLog {
         true
     }
 
-    /// Writes `bytes` at the position with a system call.
+    /// Writes `bytes` at `self.position` with a system call.
     fn write_plainly(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (position, end) = (self.position, self.position + bytes.len() as u64);
         let is_atomic = self.deferred.is_empty() && is_in_one_page(position, end);
@@ -323,7 +325,7 @@ impl MappedLog {
         let block = BLOCK_BYTES as u64;
         let limit = file_size_limit();
         let len = (end + ahead).next_multiple_of(block).min(limit - limit % block);
-        // On failure, the file grows with each write.
+        // If the length cannot be set, the file grows with each write instead.
         self.may_reserve = end <= len && self.file.set_len(len).is_ok();
         if self.may_reserve {
             self.reserved = len;
@@ -337,7 +339,7 @@ impl MappedLog {
         let start = self.position - self.position % WINDOW_ALIGN;
         let bytes = self.next_window_bytes;
         let map = self.map(start, bytes).inspect_err(|_| {
-            // A failed reservation may have made the file longer.
+            // The failed `map` may have made the file longer.
             let _ = self.file.set_len(self.reserved.max(self.position));
         })?;
         self.reserved = self.reserved.max(start + bytes);

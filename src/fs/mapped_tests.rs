@@ -21,7 +21,7 @@ impl MappedLog {
 }
 
 /// Returns a record of `size` bytes including headers, or slightly more, encoded as `LogWriter`
-/// does at the end of a log of `len` bytes.
+/// would encode it at the end of a log of `len` bytes.
 fn record(len: u64, size: usize, seed: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut left = size.saturating_sub(HEADER_BYTES);
@@ -57,7 +57,7 @@ fn zeros_behind(path: &Path, written: &[u8]) -> usize {
 }
 
 /// Checks that the file holds all records, followed only by zeros until the log is dropped. Writes
-/// many small records, which are stored in a window, alternating with some large ones, which are
+/// many small records, which are stored in a window, and in between some large records, which are
 /// not. Some records cross windows or are larger than a window.
 #[test]
 fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
@@ -99,7 +99,7 @@ fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again(
         let piece = record(expected.len() as u64, 1000, round);
         log.write(&piece).unwrap();
         expected.extend_from_slice(&piece);
-        // In the middle rounds the log is not synced at all.
+        // The log is not synced at all in rounds 1000 to 1999.
         if !(1000..2000).contains(&round) {
             log.sync().unwrap();
         }
@@ -172,8 +172,9 @@ fn short_logs_are_never_longer_than_written() {
     assert!(!log.is_mapped());
 }
 
-/// Checks which filesystems are mapped. If a file shares blocks with a copy, storing into the file
-/// takes new blocks. If there is no space for them, a store into a mapping ends the process.
+/// Checks on which filesystems logs are mapped. If a file shares blocks with a copy, storing into
+/// the file takes new blocks. If there is no space for the new blocks, a store into a mapping ends
+/// the process.
 #[test]
 fn filesystems_on_which_files_share_blocks_are_not_mapped() {
     const BTRFS: u32 = 0x9123_683e;

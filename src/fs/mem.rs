@@ -50,7 +50,7 @@ struct MemFile {
     locked: AtomicBool,
 }
 
-/// A reference to a file, whatever its names are.
+/// A reference to a file. It does not depend on the file's names.
 #[derive(Clone, Default)]
 struct FileRef(Arc<MemFile>);
 

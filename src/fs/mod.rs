@@ -113,8 +113,8 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn len(&self, path: &Path) -> io::Result<u64>;
 
     /// Returns the time of the last write to a file, or `None` if the filesystem does not know it.
-    /// [`Options::keep_logs_for`](crate::Options::keep_logs_for) uses this time as the age of a
-    /// log.
+    /// [`Options::keep_logs_for`](crate::Options::keep_logs_for) derives the age of a log from this
+    /// time.
     fn modified(&self, _path: &Path) -> io::Result<Option<SystemTime>> {
         Ok(None)
     }
@@ -149,8 +149,8 @@ pub trait ReadFile: Send + Sync + Debug {
     }
 
     /// Returns two numbers that no other file has while this file is open, such as its device and
-    /// inode, or `None` if the filesystem has no such numbers. From them, a reader notices that a
-    /// writer has replaced the file by another file of the same name.
+    /// inode, or `None` if the filesystem has no such numbers. By comparing these numbers, a reader
+    /// notices that a writer has replaced the file by another file of the same name.
     fn identity(&self) -> io::Result<Option<(u64, u64)>> {
         Ok(None)
     }
@@ -161,7 +161,7 @@ pub trait ReadFile: Send + Sync + Debug {
     }
 }
 
-/// A file opened for writing, with a position that writes advance.
+/// A file opened for writing. The file has a position, which each write advances.
 pub trait WriteFile: Send + Debug {
     /// Writes all of `bytes` at the position and advances the position. After an error, the
     /// contents of the file past the old position are unknown.

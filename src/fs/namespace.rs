@@ -1,8 +1,8 @@
 //! Directories in memory: names, and POSIX's rules for changing them.
 //!
-//! A change is first checked against the existing names, which gives a [`NameOp`], and then
-//! applied. Applying checks nothing, so that a crash can apply any subset of the changes. Clones
-//! share directories until one of them changes.
+//! A change is first checked against the existing names. The check yields a [`NameOp`], which is
+//! then applied without further checks, so that a crash can apply any subset of the changes. Clones
+//! share directories until one of the clones changes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -223,8 +223,8 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(Some(NameOp::Rename { from, to, node }))
     }
 
-    /// Applies a change without checks, because after a crash earlier changes that this change
-    /// depended on may be missing. There is one exception: a directory that is not empty is not
+    /// Applies a change without checks, because earlier changes on which this change depended may
+    /// be missing after a crash. There is one exception: a directory that is not empty is not
     /// removed.
     pub(super) fn apply(&mut self, op: &NameOp<F>) {
         match op {

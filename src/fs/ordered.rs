@@ -2,10 +2,10 @@
 //! that zeros follow the last record.
 //!
 //! A process may be killed between two pages of a write. If the record were written from its start,
-//! it could be left with a header but without its end, which readers would report as damage. So the
-//! page with the first header is written after the other pages, and only the seals of the later
-//! headers are written after that page. Until then every header lacks length and type, as if
-//! nothing had been written there.
+//! it could be left with a header but without its end, which readers would report as damage.
+//! Therefore, the page with the first header is written after the other pages, and only the seals
+//! of the later headers are written after that page. Until then, every header lacks length and
+//! type, as if nothing had been written there.
 //!
 //! ```text
 //! F header payload ... | page | page | L header payload ...

@@ -1,7 +1,7 @@
 //! Loops that continue system calls after short counts and interruptions.
 //!
-//! Every filesystem here reads and writes through these loops, so that a simulated short read
-//! exercises the same code as a real one.
+//! Every filesystem of this crate reads and writes through these loops, so that a simulated short
+//! read exercises the same code as a real one.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! File numbers, which tables, logs and MANIFESTs share.
+//! File numbers, shared by tables, logs and MANIFESTs.
 
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;

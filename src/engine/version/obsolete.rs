@@ -3,9 +3,9 @@
 //! 1. A table is obsolete once the edit that drops it is durable.
 //! 2. An obsolete table is put into the [`Trash`] when the last version that names it is dropped. A
 //!    snapshot or a cursor may keep an old version alive.
-//! 3. The table is removed at the next [`Trash::empty`]. The background calls `empty` after its
-//!    work and after a range delete. A dropped cursor, iterator or snapshot calls `empty` once it
-//!    has released its view.
+//! 3. The table is removed at the next [`Trash::empty`]. Background work calls `empty` when it
+//!    ends, and a range delete calls it too. A dropped cursor, iterator or snapshot calls `empty`
+//!    once it has released its view.
 //!
 //! Only the engine uses logs and MANIFESTs, and it removes them itself.
 //!
@@ -38,8 +38,8 @@ use crate::base::{Error, Result};
 use crate::format::name;
 use crate::fs::{FileLock, Fs, check_not_replaced};
 
-/// Removes tables. If a removal fails, the next open removes the table, which no MANIFEST names.
-/// Thread-safe.
+/// Removes tables. If a removal fails, the next open removes the table, because no MANIFEST names
+/// it. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct Trash {
     fs: Arc<dyn Fs>,
@@ -54,7 +54,7 @@ pub(crate) struct Trash {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// Numbers of the tables that versions name, each with the count of the table's `TableFile`s.
+    /// Number of `TableFile`s by table number, for every table that a version names.
     named: BTreeMap<u64, usize>,
     /// Numbers of the tables in the trash, which the next `empty` removes.
     thrown: Vec<u64>,
@@ -80,11 +80,11 @@ impl Trash {
     }
 
     /// Checks that the directory is still the one that was locked, and not a new directory that
-    /// another process has created under the same name. This queries the lock file, which would be
-    /// too expensive for every write, but not for every new file.
+    /// another process has created under the same name. The check queries the lock file. This is
+    /// cheap enough for every new file, but not for every write.
     ///
     /// # Errors
-    /// An I/O error if it is a different directory, or if the lock file cannot be queried.
+    /// An I/O error if the directory has been replaced, or if the lock file cannot be queried.
     pub(crate) fn check_directory(&self) -> Result<()> {
         let checked = check_not_replaced(self.lock.as_ref());
         checked.map_err(|error| Error::io("use", &self.dir, error))
@@ -96,9 +96,9 @@ impl Trash {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Undoes one [`Trash::hold`], so that one `TableFile` fewer is counted. If the table is
-    /// `obsolete`, the next [`Trash::empty`] removes it. This function does no I/O, so it can be
-    /// called under any lock.
+    /// Undoes one [`Trash::hold`]: one `TableFile` fewer is counted. If `obsolete` is true, the
+    /// next [`Trash::empty`] removes the table. This function does no I/O, so it can be called
+    /// under any lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();
         debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");
@@ -135,7 +135,8 @@ impl Trash {
         }
         for number in numbers {
             if !self.tables.lock().named.contains_key(&number) {
-                // The drop of a cursor calls this, and a panic in a drop could end the process.
+                // Dropping a cursor may call this function, and a panic during a drop could abort
+                // the process.
                 let _stays = catch_unwind(AssertUnwindSafe(|| self.remove_file(number)));
             }
         }

@@ -25,7 +25,7 @@ use crate::format::name::{self};
 use crate::fs::{Fs, has_other_names, sync_dir};
 use crate::log::LogWriter;
 
-/// The current version and the MANIFEST. The manifest lock guards it, so edits are made one at a
+/// The current version and the MANIFEST. Guarded by the manifest lock, so edits are made one at a
 /// time.
 #[derive(Debug)]
 pub(crate) struct VersionSet {
@@ -43,9 +43,10 @@ pub(crate) struct VersionSet {
     log_number: u64,
     /// The highest sequence number in the tables.
     last_seq: SeqNo,
-    /// The error after which no edit is written to the MANIFEST.
+    /// The error of the failed commit, if any. No further edit is written until
+    /// [`VersionSet::restart`].
     failed: Option<Error>,
-    /// Whether the edit that failed may be in the MANIFEST that the next open reads.
+    /// Whether an edit whose commit failed may be in the MANIFEST that the next open reads.
     in_doubt: bool,
     /// Size in bytes above which a MANIFEST is replaced, if it is also more than twice its initial
     /// length.
@@ -178,7 +179,7 @@ impl VersionSet {
         Ok(version)
     }
 
-    /// Checks that `next` has no broken invariant, if the current version has none.
+    /// Checks the invariants of `next`, provided that the current version satisfies them.
     fn assert_stays_sound(&self, next: &Version) {
         if cfg!(debug_assertions) && self.current.check(&self.order).is_ok() {
             assert_eq!(next.check(&self.order), Ok(()), "after an edit");
@@ -208,8 +209,8 @@ impl VersionSet {
         }
     }
 
-    /// Returns whether the next open may find the edit of a failed commit, and then need the edit's
-    /// tables.
+    /// Returns whether the next open may find the edit of a failed commit. The tables of that edit
+    /// must then be kept.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }

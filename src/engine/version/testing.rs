@@ -19,7 +19,7 @@ use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, KeyKind, ParsedKey, internal_key};
 use crate::fs::MemFs;
 
-/// Returns the order of internal keys whose user keys are in byte order.
+/// Returns an internal-key comparator that compares user keys bytewise.
 pub(crate) fn order() -> InternalComparator {
     InternalComparator::new(Arc::new(BytewiseComparator))
 }

@@ -1,13 +1,13 @@
 //! Counts of the tombstones in tables, and the rule that says when they justify a compaction.
 //!
 //! A scan steps over every tombstone in its way. Without a rule, a level within its target size
-//! would keep its tombstones for ever. LevelDB's tables and MANIFESTs have no field for a number of
-//! tombstones, so there are two sources of counts, both in memory:
+//! would keep its tombstones for ever. LevelDB's tables and MANIFESTs have no field for the number
+//! of tombstones. The counts come from two sources and are kept only in memory:
 //!
 //! - this process counts the entries that it writes into a table ([`EntryCounts`]);
 //! - a cursor that has passed more than [`CRAWL_TOMBSTONES`] tombstones in one step (a *crawl*)
-//!   reports each table in which it meets further tombstones. So the first slow scan finds the
-//!   tables that earlier processes wrote.
+//!   reports each table in which it meets further tombstones. The first slow scan therefore finds
+//!   the tables that earlier processes wrote.
 //!
 //! Sampling tables when they are opened would find some of these tables earlier, at the cost of
 //! reads in every open.
@@ -33,8 +33,8 @@ pub(crate) const LEAST_TOMBSTONES: u64 = 256;
 /// slower scans unnoticed.
 pub(crate) const CRAWL_TOMBSTONES: u64 = 1024;
 
-/// Assumed bytes per entry of a table whose entries this process did not count. Only an estimate of
-/// the cost of a merge depends on this value.
+/// Assumed size of an entry, in bytes, in a table whose entries were not counted by this process.
+/// The value affects only the estimated cost of a merge.
 const GUESSED_ENTRY_BYTES: u64 = 64;
 
 /// Counts of the entries of a table.
@@ -83,7 +83,7 @@ impl EntryCounts {
     }
 }
 
-/// Knowledge about the tombstones of a table, from counts and from crawls. Thread-safe.
+/// Information about the tombstones of a table, from counts and from crawls. Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     counts: OnceLock<EntryCounts>,
@@ -124,7 +124,7 @@ impl Tombstones {
     }
 
     /// Returns the sequence number of the newest entry; 0 if this process did not write the table.
-    /// The entries of such a table are older than the open of the database.
+    /// Such a table was written before the database was opened.
     pub(crate) fn newest(&self) -> SeqNo {
         self.counts.get().map_or(0, |counts| counts.newest)
     }

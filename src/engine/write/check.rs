@@ -1,4 +1,4 @@
-//! The check of a transaction: has anything that it read been written since?
+//! Conflict check of a transaction: has anything that the transaction read been written since?
 //!
 //! The only record of when an entry was written is its sequence number. A write therefore does no
 //! extra work for open transactions, and a transaction detects conflicts with writes of every kind.
@@ -55,8 +55,8 @@ use crate::table::reader::BlockReadOptions;
 use crate::table::sink::NoSink;
 
 /// Number of memtable entries that can be compared with a transaction's keys in about the time of
-/// one memtable lookup. Raising it makes the check of a long transaction scan the newest entries
-/// more often, instead of looking up each key.
+/// one memtable lookup. With a higher number, the check of a long transaction more often scans the
+/// newest entries instead of looking up each key.
 const ENTRIES_PER_LOOKUP: u64 = 2;
 
 /// The point in time up to which everything that a transaction has read is known to be unchanged.
@@ -97,7 +97,8 @@ impl Check {
         Check { reads, horizon }
     }
 
-    /// Checks everything written so far, and moves the horizon to the last visible write.
+    /// Checks the reads against everything written so far, and moves the horizon to the last
+    /// visible write.
     ///
     /// # Errors
     /// [`Error::Conflict`]; corruption and I/O errors of tables.
@@ -106,23 +107,23 @@ impl Check {
         // number.
         let seq = state.visible_seq();
         let view = state.view_owned();
-        // A memtable may hold a write that is not visible yet. The second check covers that write:
-        // if this check refused the transaction because of it, a retry could begin before the write
-        // is visible and would conflict with it again.
+        // A memtable may hold a write that is not visible yet. The check in the write queue covers
+        // that write. If this check already refused the transaction because of that write, a retry
+        // could begin before the write is visible and would conflict with it again.
         self.run_up_to(seq, state, &view)?;
         self.horizon = Horizon { seq, version: Arc::downgrade(&view.version) };
         Ok(())
     }
 
-    /// Checks everything in the view.
+    /// Checks the reads against everything in the view.
     ///
     /// # Errors
-    /// As [`Check::advance`].
+    /// Same as [`Check::advance`].
     pub(super) fn run(&self, state: &ReadState, view: &ReadView) -> Result<()> {
         self.run_up_to(MAX_SEQ_NO, state, view)
     }
 
-    /// Checks everything in the view, except for memtable entries after `last`.
+    /// Checks the reads against everything in the view, except for memtable entries after `last`.
     fn run_up_to(&self, last: SeqNo, state: &ReadState, view: &ReadView) -> Result<()> {
         let order = state.order.user();
         let deleted = |span: &Span| self.reads.key_in(order, span);
@@ -143,7 +144,7 @@ impl Check {
         self.reads.spans.iter().try_for_each(|span| self.check_span_in_tables(state, view, span))
     }
 
-    /// Checks the operations of a batch that will be applied before the write that has this check.
+    /// Checks the reads against a batch that will be applied before the write that has this check.
     pub(super) fn run_on_batch(&self, order: &UserComparator, contents: &[u8]) -> Result<()> {
         for op in decode_ops(contents) {
             self.check_written(order, op?.key())?;
@@ -151,7 +152,8 @@ impl Check {
         Ok(())
     }
 
-    /// Checks a key that will be written before the write that has this check is applied.
+    /// Checks the reads against a key that will be written before the write that has this check is
+    /// applied.
     pub(super) fn check_written(&self, order: &UserComparator, key: &[u8]) -> Result<()> {
         if self.reads.has(order, key) { Err(conflict(key)) } else { Ok(()) }
     }

@@ -83,8 +83,8 @@ impl KeptLog {
 
 impl KeptLogs {
     /// Returns the kept logs of a database that is being opened. `numbers` are the file numbers of
-    /// the logs, ascending. The open has replayed the logs from `first_new` on, which are now made
-    /// durable. A log that cannot be read or synced is left out.
+    /// the logs, ascending. Syncs the logs from `first_new` on, which the open has replayed. Leaves
+    /// out every log that cannot be read or synced.
     pub(crate) fn at_open(fs: &dyn Fs, dir: &Path, numbers: &[u64], first_new: u64) -> KeptLogs {
         let look = |&number: &u64| match number < first_new {
             true => KeptLog::found(fs, dir, number).ok()?,
@@ -93,9 +93,9 @@ impl KeptLogs {
         KeptLogs(numbers.iter().filter_map(look).collect())
     }
 
-    /// Adds the logs `newest`, which are newer than all kept logs. Then takes the newest log that
-    /// is outside both limits at the time `now`, and every older log, out of the list. Returns the
-    /// numbers of the logs taken out.
+    /// Adds the logs `newest`, which are newer than all kept logs. Then removes from the list the
+    /// newest log that is outside both limits at the time `now`, and every older log. Returns the
+    /// numbers of the removed logs.
     pub(crate) fn renew(
         &mut self,
         newest: Vec<KeptLog>,
@@ -164,8 +164,9 @@ mod tests {
     use super::*;
     use crate::fs::sim::{OpKind, SimFs};
 
-    /// Creates `logs` logs of 100 bytes each and returns the numbers of the logs that are kept. The
-    /// numbers start at 5. The logs were last written a minute apart, and the newest has the age 0.
+    /// Creates `logs` logs of 100 bytes each, with numbers from 5 on, and returns the numbers of
+    /// the logs that are kept. The logs were last written to at intervals of one minute, the newest
+    /// log just now.
     fn kept(logs: u64, bytes: u64, minutes: u64) -> Vec<u64> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         let log = |at| KeptLog {

@@ -44,8 +44,8 @@ pub(crate) mod queue;
 pub(crate) mod read_set;
 pub(crate) mod wal;
 
-/// Largest buffer, in bytes, that is kept for the next group; a larger buffer is freed. Raising it
-/// saves allocations for large groups but retains more memory.
+/// Maximum size, in bytes, of a buffer that is kept for the next group; a larger buffer is freed. A
+/// higher limit saves allocations for large groups but retains more memory.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
 /// The state that the leader of a group works on: the current log and its memtable. Guarded by
@@ -64,7 +64,7 @@ pub(crate) struct CommitState {
     /// this log is acknowledged, so that a crash never loses a write but keeps a later one.
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
-    /// acknowledged, the background flushes this log's records to a table. Syncing the log would
+    /// acknowledged, background work flushes this log's records to a table. Syncing the log would
     /// not be enough: a sync that failed before this process began may have left pages in memory
     /// that can be read but are not on disk.
     pub replayed_log: Option<u64>,

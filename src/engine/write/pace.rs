@@ -27,24 +27,24 @@ use crate::engine::write::CommitState;
 use crate::engine::{Engine, State};
 
 /// Growth of the memtable, in bytes, between two checks of the pace. A step holds more than a
-/// thousand small entries, so fewer than one write in a thousand has to wait. Raising it makes
+/// thousand small entries, so fewer than one write in a thousand has to wait. A larger step makes
 /// waits rarer and longer.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
 
-/// Number of frozen memtables at which writes wait instead of freezing another memtable. Raising it
-/// by one makes writes wait later and takes the memory of one more write buffer.
+/// Number of frozen memtables at which writes wait instead of freezing another memtable. A limit
+/// higher by one makes writes wait later and takes the memory of one more write buffer.
 const MAX_FROZEN: usize = 2;
 
 /// Assumed duration of a flush, in microseconds per mebibyte, until the first flush is timed. A
 /// higher value makes the first waits longer.
 const FIRST_MICROS_PER_MIB: u64 = 4000;
 
-/// Longest wait at one step. Raising it lets flushes and compactions catch up sooner, but increases
-/// the latency of single writes.
+/// Longest wait at one step. A longer wait lets flushes and compactions catch up sooner, but
+/// increases the latency of single writes.
 const MAX_WAIT: Duration = Duration::from_micros(2500);
 
-/// Shortest wait. A step whose wait would be shorter does not wait, because a thread cannot sleep
-/// for so short a time; a later step waits longer instead. A higher value makes waits rarer and
+/// Shortest wait. A step whose wait would be shorter does not wait, because threads cannot sleep
+/// for shorter times; a later step waits longer instead. A higher value makes waits rarer and
 /// longer.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
@@ -116,7 +116,7 @@ impl Pace {
 /// The progress of the running flush. Only one flush runs at a time.
 pub(crate) struct FlushProgress<'a> {
     pace: &'a Pace,
-    /// Size of the memtable.
+    /// Size of the memtable being flushed, in bytes.
     bytes: u64,
 }
 
@@ -140,8 +140,8 @@ impl FlushProgress<'_> {
 
 impl Engine {
     /// Makes room for another group in the memtable: makes the writer wait briefly, or freezes a
-    /// full memtable after waiting for flushes and compactions. With `force`, any memtable that is
-    /// not empty counts as full.
+    /// full memtable after waiting for flushes and compactions. If `force` is true, any memtable
+    /// that is not empty counts as full.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] or [`Error::Closed`] if the database takes no more writes; I/O errors of
@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Records that the writer continues.
+    /// Records that the writer has stopped waiting.
     fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
         state.lifecycle.stall = None;
         self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });
@@ -236,8 +236,8 @@ impl Engine {
 
     /// Asks for the next log to be created in the background, once half the write buffer is full.
     fn order_spare_log(&self, mem_bytes: usize) {
-        // No spare log is created with `reuse_logs`, because an open could not continue the last
-        // log if an empty log followed it.
+        // No spare log is created if `reuse_logs` is set, because an open could not continue the
+        // last log if an empty log followed it.
         if mem_bytes < self.options.write_buffer_bytes / 2 || self.options.reuse_logs {
             return;
         }

@@ -24,30 +24,30 @@ use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
 /// Size in bytes up to which a write counts as small. A group led by a small write takes at most
-/// this many bytes from other writes, so that the small write does not wait for large ones. Raising
-/// it makes groups larger and small writes slower.
+/// this many bytes from other writes, so that the small write does not wait for large ones. A
+/// higher limit makes groups larger and small writes slower.
 const SMALL_WRITE_BYTES: usize = 128 << 10;
 
-/// A leader waits at most `last_sync / GATHER_DIVISOR` for the previous group's writers to write
-/// again before it syncs without them. Raising the divisor shortens the wait and makes groups
+/// Ratio of the duration of the last sync to the maximum time for which a leader waits for the
+/// previous group's writers to write again. A higher ratio shortens the wait and makes groups
 /// smaller.
 const GATHER_DIVISOR: u32 = 2;
 
 /// Largest value of the exponent `n` of the back-off for gathering: after `n` consecutive timeouts,
-/// the next 2^`n` groups do not wait. Raising it makes leaders wait in vain less often, but take
-/// longer to notice that writers come back again.
+/// the next 2^`n` groups do not wait. With a higher limit, leaders wait in vain less often, but
+/// take longer to notice that writers come back again.
 const MAX_TIMEOUTS: u32 = 8;
 
 /// Duration of the last sync up to which followers spin instead of parking: waking a parked thread
-/// takes about as long as such a sync. Raising it saves wake-ups and uses more processor time.
+/// takes about as long as such a sync. A higher limit saves wake-ups and uses more processor time.
 const MAX_SPIN: Duration = Duration::from_micros(250);
 
-/// Number of writers in the queue above which new writers park instead of spinning. Raising it uses
-/// more processor time.
+/// Number of writers in the queue above which new writers park instead of spinning. A higher limit
+/// uses more processor time.
 const MAX_SPINNING_WRITERS: usize = 16;
 
 /// A write on its way into the queue. Puts and deletes borrow from the caller, so that a writer
-/// that leads a group of its own allocates nothing.
+/// that is alone in its group allocates nothing.
 pub(crate) enum Write<'a> {
     /// Sets the value of a key.
     Put(&'a [u8], &'a [u8]),
@@ -121,7 +121,7 @@ pub(super) enum Turn<'a> {
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     line: Mutex<Line>,
-    /// Notified when the number of waiting writers reaches the leader's `wanted`.
+    /// Notified when the number of waiting writers reaches `Line::wanted`.
     gathered: Condvar,
 }
 
@@ -279,8 +279,8 @@ impl WriteQueue {
         }
     }
 
-    /// Moves waiters from the queue to `group`, to join the group that `write` leads. If the group
-    /// is synced, first waits for more writers. `last_sync` is the duration of the last sync.
+    /// Moves waiters from the queue to `group`, which is led by `write`. If the group is synced,
+    /// first waits for more writers. `last_sync` is the duration of the last sync.
     #[inline]
     pub(super) fn take_group(
         &self,
@@ -466,7 +466,7 @@ mod tests {
         let mut waited = 0;
         for _ in 0..1000 {
             let patient = queue.line.lock().ungathered == 0;
-            // If the back-off did not prevent the wait, the wait would take a minute.
+            // Without the back-off, the leader would wait for half a minute.
             queue.gather(if patient { Duration::from_micros(10) } else { LONG });
             waited += u32::from(patient);
         }

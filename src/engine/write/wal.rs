@@ -37,7 +37,7 @@ pub(crate) struct OutgoingLog {
     pub path: PathBuf,
     /// The log, still open.
     pub log: LogWriter,
-    /// The sequence number that follows the log's last one.
+    /// Sequence number after the last one in the log.
     pub next_seq: SeqNo,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn failed_sync(
     Error::io("sync", path, error)
 }
 
-/// Returns the event for the freeze of `mem`, which ended the log `log` at `log_bytes` bytes.
+/// Returns the event for the freeze of `mem`, whose log `log` ends at `log_bytes` bytes.
 fn frozen_event(mem: &Memtable, log: u64, log_bytes: u64) -> EventKind {
     let (entries, memtable_bytes) = (mem.len() as u64, mem.bytes() as u64);
     EventKind::MemtableFrozen { entries, memtable_bytes, log, log_bytes }
@@ -77,7 +77,7 @@ pub(crate) struct SpareLog {
 }
 
 impl SpareLog {
-    /// Creates the empty log `number` in `dir`. A `plain` log is not preallocated.
+    /// Creates the empty log `number` in `dir`. If `plain` is true, the log is not preallocated.
     ///
     /// # Errors
     /// I/O errors of the creation.
@@ -122,7 +122,7 @@ impl Engine {
         let numbers = numbers.chain([commit.log_number]);
         debug_assert!(numbers.is_sorted_by(|a, b| a < b), "logs are synced in order");
         for outgoing in &mut commit.outgoing {
-            // If the truncation fails, the log ends in zeros, which do no harm.
+            // If `trim` fails, the log ends in zeros, which do no harm.
             let _ = outgoing.log.trim();
             outgoing.log.sync().map_err(|error| {
                 failed_sync(&mut outgoing.log, &outgoing.path, outgoing.next_seq, error)
@@ -152,8 +152,8 @@ impl Engine {
             if let Some(error) = &state.lifecycle.failed {
                 return Err(error.clone());
             }
-            // While the database is closing, this thread flushes, once the background's last flush
-            // has ended.
+            // While the database is closing, no background thread starts another flush. This thread
+            // flushes instead, once the running flush has ended.
             if state.lifecycle.closing && !state.flushing {
                 state.flushing = true;
                 drop(state);

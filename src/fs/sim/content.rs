@@ -46,7 +46,8 @@ impl Content {
         self.pages.iter().flatten().count() as u64 * PAGE_BYTES as u64
     }
 
-    /// Returns how many of `len` bytes at `offset` can be written if only `free_bytes` are left.
+    /// Returns how many of `len` bytes at `offset` can be written if only `free_bytes` bytes of
+    /// disk space are left.
     pub(super) fn fitting(&self, offset: u64, len: usize, free_bytes: u64) -> usize {
         let mut free_pages = free_bytes / PAGE_BYTES as u64;
         for (index, _, buffer) in spans(offset, len) {
@@ -110,7 +111,8 @@ impl Content {
         }
     }
 
-    /// Flips the bits of `mask` in the byte at `offset`, if the file is that long.
+    /// In the byte at `offset`, flips the bits that are set in `mask`. Does nothing past the end of
+    /// the file.
     pub(super) fn flip(&mut self, offset: u64, mask: u8) {
         if offset < self.len {
             let page = self.page_mut((offset / PAGE_BYTES as u64) as usize);

@@ -185,7 +185,8 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     let mut names = state.durable_names.clone();
     let mut rng = stream(plan.seed, 0);
     for name in &state.pending_names {
-        // A number is drawn for every name, so that one outcome does not affect the others.
+        // A random number is drawn for every pending name, even if the number is not used, so that
+        // the fate of one name does not affect the others.
         let drawn = chance(&mut rng, fate.keep_eighths);
         let survives = match fate.kept {
             Kept::Nothing => false,
@@ -310,8 +311,7 @@ impl<'a> Fate<'a> {
         content
     }
 
-    /// Returns, for each dirty sector, the randomly drawn number of its writes that reached the
-    /// disk.
+    /// Draws at random, for each dirty sector, how many of its writes reached the disk.
     fn draw_sectors(&self, file: &FileState, rng: &mut Rng) -> BTreeMap<u64, SectorFate> {
         let mut sectors: BTreeMap<u64, SectorFate> = BTreeMap::new();
         for event in &file.pending {

@@ -68,7 +68,7 @@ impl Fault {
         }
     }
 
-    /// Creates a fault: the operation does nothing and fails with an error number of the system.
+    /// Creates a fault: the operation does nothing and fails with the system's error number `code`.
     pub fn os_error(code: i32) -> Fault {
         Fault::new(Action::Fail(code), &[])
     }
@@ -137,8 +137,8 @@ impl Fault {
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 impl Fault {
-    /// Creates a fault: the operation is done completely, but fails with an error number of the
-    /// system.
+    /// Creates a fault: the operation is done completely, but fails with the system's error number
+    /// `code`.
     pub fn os_error_after(code: i32) -> Fault {
         Fault::new(Action::FailAfter(code), &[])
     }

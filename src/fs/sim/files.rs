@@ -32,8 +32,7 @@ impl Inner {
         Ok(file)
     }
 
-    /// Returns the file of this name, which is created if it does not exist, and whether it
-    /// existed.
+    /// Returns the file of this name, and whether it existed. Creates the file if it is missing.
     fn file_or_new(&mut self, path: &Path) -> io::Result<(FileId, bool)> {
         match self.state.names.file(path) {
             Ok(file) => Ok((file, true)),
@@ -228,7 +227,7 @@ impl Fs for SimFs {
     }
 }
 
-/// An open file. Closing it is not an operation and syncs nothing.
+/// An open file. Closing a file does not count as an operation and syncs nothing.
 #[derive(Debug)]
 struct Handle {
     fs: SimFs,

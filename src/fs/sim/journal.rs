@@ -72,7 +72,7 @@ impl OpKind {
     }
 }
 
-/// An operation, as passed to a hook before it is done.
+/// An operation, as passed to a hook before the operation is executed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Operation<'a> {

@@ -167,7 +167,7 @@ impl SimFs {
         self.shared.inner.lock().op_number()
     }
 
-    /// Starts to record every operation, for [`CrashPlan::at_op`]. Discards earlier recordings.
+    /// Starts recording every operation, for [`CrashPlan::at_op`]. Discards earlier recordings.
     pub fn record_history(&self) {
         let mut inner = self.shared.inner.lock();
         inner.history = Some(History::new(inner.seq, &inner.state));
@@ -227,8 +227,8 @@ impl SimFs {
         *self.shared.hook.write() = Some(Arc::new(hook));
     }
 
-    /// Flips the bits of `mask` in the byte at `offset` of a file, both on the disk and in later
-    /// reads. Does nothing past the end of the file.
+    /// In the byte at `offset` of a file, flips the bits that are set in `mask`, both on the disk
+    /// and in later reads. Does nothing past the end of the file.
     ///
     /// # Errors
     ///
@@ -272,8 +272,8 @@ impl SimFs {
         self.shared.inner.lock().faults.waiting()
     }
 
-    /// Returns the space that all files take, in bytes, in pages of 4096 bytes. A removed file
-    /// takes space while it is open.
+    /// Returns the disk space that all files take, in bytes. Space is allocated in pages of 4096
+    /// bytes. A removed file takes space while it is open.
     pub fn used_bytes(&self) -> u64 {
         self.shared.inner.lock().used_bytes()
     }
@@ -302,8 +302,8 @@ impl SimFs {
 
 impl SimFs {
     /// Runs one operation: calls the hook, counts the operation, and either applies a fault that
-    /// makes it fail or calls `work`, which handles the other faults. Returns the result of the
-    /// operation.
+    /// makes the operation fail or calls `work`, which handles the other faults. Returns the result
+    /// of the operation.
     fn run<T>(
         &self,
         op: Operation<'_>,
@@ -337,8 +337,8 @@ impl SimFs {
             let error = result.as_ref().err().map(ToString::to_string);
             history.journal.push(journal::JournalEntry::new(number, &op, error));
         }
-        // The guard is dropped first, because dropping a file or lock that a failed operation
-        // acquired locks `inner`.
+        // The guard of `inner` is dropped first: `done_in_vain` may own a file or lock whose drop
+        // locks `inner` again.
         drop(inner);
         drop(done_in_vain);
         result

@@ -1,4 +1,4 @@
-//! Transcript tests of the pace, which show how far a writer is ahead of the flushes.
+//! Transcript tests of `Pace`: the time that flushes need to catch up with a writer.
 
 use std::time::Duration;
 
