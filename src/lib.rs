@@ -163,7 +163,7 @@ pub use transaction::cursor::TransactionCursor;
 pub use transaction::iter::TransactionIter;
 pub use transaction::{Savepoint, Transaction};
 
-/// The examples of the front page are compiled with the tests.
+/// Includes the README, so that its examples are compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct FrontPage;

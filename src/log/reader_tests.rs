@@ -442,8 +442,8 @@ fn read_batches(bytes: &[u8]) -> Read {
     read_all(of_batches(bytes))
 }
 
-/// Returns the contents, up to the end of a block, that a log may have if the process was killed
-/// while it wrote the record after `whole`.
+/// Returns the contents that a log may have after a process was killed while writing the record
+/// after `whole`. All contents end at the end of a block.
 fn killed_ends(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let to_block = |mut bytes: Vec<u8>, more: usize| {
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES) + more * BLOCK_BYTES, 0);

@@ -1,4 +1,4 @@
-//! Files in memory, for the tests of this folder.
+//! In-memory files for the tests of logs.
 
 use std::io;
 use std::path::Path;

@@ -39,7 +39,7 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    // The destructor of another thread-local may do a lookup after this one was destroyed.
+    // The destructor of another thread-local may do a lookup after `SCRATCH` was destroyed.
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let result = f(&mut scratch);
     scratch.shrink_to(KEEP_SCRATCH_BYTES);
