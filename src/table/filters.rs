@@ -51,6 +51,7 @@ impl Filters {
     /// Opens the filters in `meta` (the names and handles in the metaindex), except filters of
     /// kinds that `context` does not know. `read` reads a meta block.
     ///
+    /// # Errors
     /// An I/O error. Damage is not returned but stored in [`Filters::error`].
     pub(crate) fn open(
         meta: &[(Vec<u8>, BlockHandle)],

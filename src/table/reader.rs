@@ -1,7 +1,7 @@
 //! Opening and checking tables, and the properties of an open table. Lookups are in
 //! [`lookup`](crate::table::lookup).
 //!
-//! The layout of a table is drawn at the head of [`builder`](crate::table::builder). LevelDB's
+//! The layout of a table is drawn at the top of [`builder`](crate::table::builder). LevelDB's
 //! `table/table.cc` defines it.
 
 use std::path::{Path, PathBuf};
@@ -235,8 +235,8 @@ impl Table {
         Ok(blocks)
     }
 
-    /// Reads the record of when the table's entries expire from the file. Returns `None` if the
-    /// table has no such record.
+    /// Reads the expiry times of the table's entries from the file. Returns `None` if the table has
+    /// no record of expiry times.
     ///
     /// # Errors
     /// Corruption, if the block with the record is damaged; an I/O error.

@@ -60,8 +60,8 @@ fn a_filtered_absent_key_reads_no_data_block() {
     assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
 }
 
-/// Checks that counts do not depend on prefetching. After several matches in a row, the cached
-/// block is fetched before the filter is queried.
+/// Checks that counts do not depend on prefetching. After several consecutive matches, a lookup
+/// prefetches the cached block before it queries the filter.
 #[test]
 fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
     let options = small_blocks(internal_order());

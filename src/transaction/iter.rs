@@ -1,4 +1,4 @@
-//! The iterators of a transaction: two merged cursors that stop where they meet.
+//! The iterator of a transaction, made of two merged cursors that stop where they meet.
 
 use std::ops::Bound;
 
@@ -80,7 +80,7 @@ impl<'t> TransactionIter<'t> {
         Ok(within && self.ends_apart())
     }
 
-    /// Returns whether the front's entry is before the back's.
+    /// Returns whether the entry at the front is before the entry at the back.
     fn ends_apart(&self) -> bool {
         match (&self.front, &self.back) {
             (Some(front), Some(back)) if front.valid() && back.valid() => {

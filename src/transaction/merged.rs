@@ -1,10 +1,10 @@
 //! A cursor over the database and the writes of a transaction, merged by user key. A write of the
 //! transaction hides the database's entry of the same key.
 //!
-//! In a walk forward, the positions in the database and in the own writes are each at the first
-//! entry that is not before the current entry. In a walk backward, they are each at the last entry
-//! that is not after the current entry. To change direction, both positions are found again by a
-//! seek.
+//! While the cursor moves forward, its position in the database and its position in the
+//! transaction's writes are each at the first entry that is not before the current entry. While it
+//! moves backward, each is at the last entry that is not after the current entry. When the
+//! direction changes, seeks find both positions again.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -22,9 +22,10 @@ enum Place {
     Nowhere,
     /// The database's entry is the current entry.
     Base,
-    /// The own write is the current entry.
+    /// The transaction's write is the current entry.
     Own,
-    /// The own write is the current entry, and hides the database's entry of the same key.
+    /// The transaction's write is the current entry, and hides the database's entry of the same
+    /// key.
     Both,
 }
 
