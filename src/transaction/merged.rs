@@ -47,7 +47,8 @@ pub(super) struct MergedCursor<'t> {
 }
 
 impl<'t> MergedCursor<'t> {
-    /// Returns a cursor over the entries of `base` and the writes, at no entry.
+    /// Returns a cursor over the entries of `base` and the writes. The cursor is at no entry until
+    /// it is first moved.
     pub(super) fn new(base: Cursor, writes: &'t OwnWrites) -> MergedCursor<'t> {
         let direction = Direction::Forward;
         MergedCursor { base, writes, own: None, place: Place::Nowhere, direction }
@@ -142,7 +143,7 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// Leaves the current entry in the direction of the walk.
+    /// Moves past the current entry in the direction of the last move, to the next entry.
     fn step(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.place, Place::Nowhere) {
             Place::Nowhere => return Ok(false),
@@ -172,8 +173,8 @@ impl<'t> MergedCursor<'t> {
         });
     }
 
-    /// Finds the next entry in the direction of the walk, starting at the positions of both
-    /// sources.
+    /// Finds the next entry in the direction of the last move. The search starts at the positions
+    /// in both sources.
     fn settle(&mut self) -> Result<bool> {
         loop {
             let Some(own) = self.own else {
@@ -196,7 +197,7 @@ impl<'t> MergedCursor<'t> {
             if is_later || own.value.is_some() {
                 return Ok(true);
             }
-            // The own write is a deletion.
+            // The transaction's write is a deletion.
             if std::mem::replace(&mut self.place, Place::Nowhere) == Place::Both {
                 self.step_base()?;
             }
