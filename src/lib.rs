@@ -126,7 +126,7 @@ pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Result};
 pub use bulk::sorted::{Ingested, SortedTable};
 pub use bulk::writer::TableWriter;
-/// A key or value that was read, from the `bytes` crate. Clones share its memory.
+/// The type of the keys and values that reads return, from the `bytes` crate. Clones share memory.
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};

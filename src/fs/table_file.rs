@@ -80,8 +80,8 @@ impl TableFile {
         }
     }
 
-    /// Opens the file for one read. Fails if the name now belongs to another file, because the
-    /// whole directory may have been replaced by that of another database.
+    /// Opens the file for one read. Fails if the path now leads to another file, because the whole
+    /// directory may have been replaced by the directory of another database.
     fn open_again(&self) -> io::Result<File> {
         let file = open_file(&self.path)?;
         match file_id(&file.metadata()?) == self.id {

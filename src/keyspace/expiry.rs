@@ -176,8 +176,8 @@ impl Keyspace<Db> {
 
 /// Writes with an expiry, to several keyspaces at once.
 impl WriteBatch {
-    /// Adds a put of `value` under `key` of `keyspace`, for the duration `ttl` from now on, like
-    /// [`Keyspace::put_for`].
+    /// Adds a put of `value` under `key` in `keyspace`, for the duration `ttl`, which starts with
+    /// this call, like [`Keyspace::put_for`].
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch};

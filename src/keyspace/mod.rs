@@ -1,6 +1,6 @@
-//! Keyspaces: named parts of a database, each with keys of its own. Nothing is
-//! stored for a keyspace except its entries; [`format::keyspace`](crate::format::keyspace)
-//! describes the bytes of their keys.
+//! Keyspaces: named parts of a database, each with keys of its own. Nothing is stored for a
+//! keyspace except its entries; [`format::keyspace`](crate::format::keyspace) describes the format
+//! of the entries' keys.
 //!
 //! | file | what is in it |
 //! | --- | --- |

@@ -160,8 +160,9 @@ impl<H> Keyspace<H> {
     /// `next_back` or `rev`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a snapshot of
-    /// another database. A read error is an item of the iterator, which ends after that item.
+    /// For methods with options: [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the
+    /// options name a snapshot of another database. A read error is an item of the iterator, which
+    /// ends after that item.
     pub fn iter(&self) -> Result<Iter> {
         self.iter_with(&ReadOptions::default())
     }
@@ -298,9 +299,9 @@ impl<H> Keyspace<H> {
         Ok(KeyspaceCursor::new(cursor, self.space.clone(), clock))
     }
 
-    /// Returns approximately how many bytes the entries in `range` take in the table files; `..` is
-    /// the whole keyspace. Entries that are only in memory do not count. Measures the current
-    /// tables, even on a snapshot.
+    /// Returns the approximate number of bytes that the entries in `range` take in the table files.
+    /// The range `..` is the whole keyspace. Entries that are only in memory do not count. Measures
+    /// the current tables, even on a snapshot.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.

@@ -114,8 +114,8 @@ impl Keyspace<Db> {
         self.handle.delete_range_with(options, range_in(&self.space, &range))
     }
 
-    /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) of all keys
-    /// of the keyspace.
+    /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) over all of
+    /// its keys.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -143,9 +143,9 @@ impl Keyspace<Db> {
         self.delete_range_with::<&[u8]>(options, ..)
     }
 
-    /// Removes the keyspace: deletes all its entries, like [`clear`](Self::clear), after which
-    /// [`Db::keyspaces`] no longer lists the keyspace. Nothing is left of a keyspace without
-    /// entries. Other handles of the keyspace stay usable, and a put creates the keyspace again.
+    /// Removes the keyspace by deleting all its entries, like [`clear`](Self::clear). Nothing else
+    /// is stored for the keyspace, so [`Db::keyspaces`] no longer lists it. Other handles of the
+    /// keyspace stay usable, and a put creates the keyspace again.
     ///
     /// # Errors
     /// As [`clear`](Self::clear).
@@ -156,7 +156,7 @@ impl Keyspace<Db> {
 
 /// Writes to several keyspaces at once.
 impl WriteBatch {
-    /// Adds a put of `value` under `key` of `keyspace`. Only the name and kind of `keyspace`
+    /// Adds a put of `value` under `key` in `keyspace`. Only the name and kind of `keyspace`
     /// matter.
     ///
     /// ```

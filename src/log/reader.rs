@@ -13,7 +13,7 @@
 //! - A length that exceeds the rest of the record's block, even in the last block. No writer stores
 //!   such a length, so the record is damaged rather than cut short.
 //!
-//! Three things that LevelDB reports as damage end the log here, because a crash leaves them:
+//! Three things that LevelDB reports as damage end the log here, because a crash can leave them:
 //! - A damaged record whose last 512 bytes or more are zeros, followed only by zeros: the space of
 //!   the record was allocated before the record was written.
 //! - Other bytes of at most 64 KiB before the file's final zeros, if these bytes have no header and

@@ -607,7 +607,7 @@ struct Appended {
 }
 
 impl Appended {
-    /// Replaces the contents by `bytes`, followed by zeros up to `len`.
+    /// Replaces the contents with `bytes`, followed by zeros up to `len`.
     fn set(&self, bytes: &[u8], len: usize) {
         let mut now = self.bytes.lock().unwrap();
         *now = bytes.to_vec();
@@ -672,7 +672,7 @@ fn a_resumed_reader_reads_the_zeros_of_a_log_once() {
         let cost = bytes_read() - before;
         assert!(count == 0 || cost <= 3 * BLOCK_BYTES, "{cost} bytes for record {count}");
     }
-    // A file that has grown may have been continued after the zeros.
+    // If the file has grown, the zeros must be read again, because records may follow them.
     let mut continued = written(&payloads);
     continued.resize(len, 0);
     continued.extend(written(&payloads[..1]));

@@ -309,7 +309,7 @@ impl Drop for TableBlocks {
 }
 
 impl BlockCache {
-    /// Creates a cache of at most `bytes` bytes. With 0 bytes, it keeps no blocks.
+    /// Creates a cache of at most `bytes` bytes. A cache of 0 bytes keeps no blocks.
     pub fn new(bytes: usize) -> BlockCache {
         BlockCache::of_bytes(bytes, None)
     }
@@ -611,7 +611,7 @@ impl Shard {
         }
     }
 
-    /// Subtracts the size of a dead entry, which was removed from its queue, from `dead_bytes`.
+    /// Subtracts from `dead_bytes` the size of a dead entry that was removed from its queue.
     fn bury(&mut self, entry: &Queued) {
         debug_assert!(entry.bytes <= self.dead_bytes, "a dead entry was not counted");
         self.dead_bytes -= entry.bytes;

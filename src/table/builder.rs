@@ -176,7 +176,7 @@ impl TableBuilder {
     /// Returns a summary of the table.
     ///
     /// # Errors
-    /// An I/O error. If it occurs, the file is not a valid table.
+    /// An I/O error, after which the file is not a valid table.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.out.check()?;
         self.end_data_block()?;

@@ -87,7 +87,7 @@ level_counters! {
     /// Number of table filters queried.
     table_filter_checks,
     /// Number of table filters that answered "no". Each such answer saves the searches of an index
-    /// and a data block.
+    /// block and a data block.
     table_filter_negatives,
     /// Number of table filters that answered "maybe" for a key that the table contained.
     table_filter_true_positives,
@@ -132,8 +132,9 @@ impl AllFilters {
     }
 }
 
-/// A counter that only one thread at a time may increase but any thread may read. An increase costs
-/// as much as in plain memory; several concurrent writers would need a locked instruction.
+/// A counter that any thread may read, but only one thread at a time may increase. An increase
+/// costs no more than an addition to a plain number. Concurrent writers would need a locked
+/// instruction.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 

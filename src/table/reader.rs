@@ -146,17 +146,18 @@ impl Table {
         Ok(filters)
     }
 
-    /// Checks that every index entry is readable and that block offsets ascend. Otherwise a
-    /// malicious index could name the same block many times, and a scan would read more than the
-    /// whole file. With `separators_too`, also checks that separators ascend.
+    /// Checks that every index entry is readable and that block offsets ascend. If offsets did not
+    /// ascend, a malicious index could point to the same block many times, and a scan would read
+    /// more than the whole file. With `separators_too`, also checks that separators ascend.
     fn check_index(&self, separators_too: bool) -> Result<()> {
         let mut end = 0;
         let mut last: Option<Vec<u8>> = None;
         let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
-        // An index with a layout that LevelDB does not write is both iterated over and searched by
-        // its restart points, so each restart point must be the start of an entry.
+        // An index with a layout that LevelDB does not write is read from entry to entry, and is
+        // searched by its restart points. Each restart point must therefore be the start of an
+        // entry.
         let view = self.index.block().view();
         let restarts =
             if self.index.blocks().is_some() { 0 } else { self.index.block().restarts() };

@@ -141,7 +141,7 @@ pub struct TableCache {
     context: TableContext,
     capacity: usize,
     ring: Mutex<Ring>,
-    /// The lock of the directory; `None` if the cache is not guarded by one.
+    /// The lock of the directory; `None` if no lock guards the cache.
     lock: Option<Weak<dyn FileLock>>,
 }
 

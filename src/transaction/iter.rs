@@ -49,8 +49,8 @@ impl<'t> TransactionIter<'t> {
         TransactionIter { front, back, range, space, done: false, writes, source, walk }
     }
 
-    /// Makes the iterator yield keys as they are within `space`. The range of the iterator must be
-    /// within `space`.
+    /// Makes the iterator yield the keys within `space`, without the keyspace's prefix. The range
+    /// of the iterator must be within `space`.
     pub(crate) fn in_space(mut self, space: Space) -> TransactionIter<'t> {
         self.space = space;
         self

@@ -1,5 +1,5 @@
-//! Checks a recovered database: its reads agree with each other, its files are exactly the files
-//! that it needs, and no file number was used twice.
+//! Checks of a recovered database: its reads must agree with each other, its files must be exactly
+//! the files that it needs, and no file number may have been used twice.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -13,7 +13,7 @@
 //! | `kill` | kills of a real process |
 //! | `disk` | disk limits that must cause errors, not signals |
 //! | `outside` | readers at every crash point, beside a writer, and beside a process |
-//! | `shared` | databases with one budget of memory |
+//! | `shared` | databases that share a memory budget |
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see
 //! `sweep` and `faults`), and `MINIKV_SEED` the first seed. A failure prints the command that

@@ -81,7 +81,7 @@ impl Model {
     }
 }
 
-/// Returns the hash of an entry after compactions have [`settled`] it, or 0 if they removed it.
+/// Returns the hash of an entry with the value that [`settled`] returns, or 0 if it returns `None`.
 fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
     let Some(value) = settled(key, value) else { return 0 };
     let mut hasher = DefaultHasher::new();

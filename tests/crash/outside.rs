@@ -1,6 +1,6 @@
 //! Tests of readers outside the writing process (`open_read_only`, `verify` and checkpoints). They
-//! read the files left at every crash point, read beside a writer that proceeds between any two
-//! operations of the reader, and read beside a real process.
+//! read the files left at every crash point, the files of a writer that proceeds between any two
+//! operations of the reader, and the files of a real process.
 //!
 //! A reader must see everything that was acknowledged before it began. It must not fail, and must
 //! not report damage where there is none.

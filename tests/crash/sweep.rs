@@ -1,4 +1,4 @@
-//! Tests that crash after every operation of every workload. Several images are made of each crash.
+//! Tests of crashes after every operation of every workload. Several images are made of each crash.
 //! For some images, there is a second crash after every operation of the recovery.
 //!
 //! At least `MINIKV_CRASH_IMAGES` images are checked (default 10,000), several per crash point,

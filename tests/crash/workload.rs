@@ -271,7 +271,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "kept logs",
-        // Each write is one batch, with an operation for each sequence number.
+        // Each write is one batch, and each operation has a sequence number of its own.
         weights: &[
             (Step::Put, 40),
             (Step::Delete, 8),

@@ -1,4 +1,4 @@
-//! Tests that crash after every operation of a repair. A second repair must then produce a database
+//! Tests of crashes after every operation of a repair. A second repair must then produce a database
 //! as good as a repair that did not crash.
 
 use std::sync::Arc;

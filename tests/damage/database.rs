@@ -1,5 +1,5 @@
-//! The database whose files the tests damage. It has about 64 KiB, several levels, overwrites,
-//! deletes and a live log. Every state that the database went through is recorded.
+//! The database whose files the tests damage. It is about 64 KiB in size, and has several levels,
+//! overwrites, deletes and a live log. Every state that the database went through is recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -112,7 +112,7 @@ pub struct Made {
     pub states: Vec<u64>,
 }
 
-/// Parameters for the making of a database.
+/// Parameters of the database to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub seed: u64,

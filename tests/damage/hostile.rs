@@ -190,7 +190,7 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
     data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
     expect_refused(&table_of(&data, 0, 1, &[]), "2^32");
 
-    // Try lengths near 2^32 in a batch of a log, too.
+    // Try lengths of 2^31 and more in a batch of a log, too.
     for len in [max, max - 4, 1 << 31] {
         let mut batch = [&1u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[1]].concat();
         put_varint32(&mut batch, len);
