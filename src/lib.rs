@@ -126,7 +126,7 @@ pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Result};
 pub use bulk::sorted::{Ingested, SortedTable};
 pub use bulk::writer::TableWriter;
-/// A key or value that was read, from the `bytes` crate. Clones share its memory.
+/// The type of the keys and values that reads return, from the `bytes` crate. Clones share memory.
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
@@ -163,7 +163,7 @@ pub use transaction::cursor::TransactionCursor;
 pub use transaction::iter::TransactionIter;
 pub use transaction::{Savepoint, Transaction};
 
-/// The examples of the front page are compiled with the tests.
+/// Includes the README, so that its examples are compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct FrontPage;

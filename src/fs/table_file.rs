@@ -39,7 +39,8 @@ struct KeptFile {
 }
 
 impl OpenCount {
-    /// Returns a file that is kept open, or `None` if `most` files are kept open already.
+    /// Counts `file` as kept open and returns it. Returns `None` if `most` files are already kept
+    /// open.
     fn keep(&'static self, file: File, most: u64) -> Option<KeptFile> {
         let one_more = |open| (open < most).then_some(open + 1);
         self.0.fetch_update(Relaxed, Relaxed, one_more).ok()?;
@@ -79,8 +80,8 @@ impl TableFile {
         }
     }
 
-    /// Opens the file for one read. Fails if the name now belongs to another file, because the
-    /// whole directory may have been replaced by that of another database.
+    /// Opens the file for one read. Fails if the path now leads to another file, because the whole
+    /// directory may have been replaced by the directory of another database.
     fn open_again(&self) -> io::Result<File> {
         let file = open_file(&self.path)?;
         match file_id(&file.metadata()?) == self.id {
@@ -142,7 +143,8 @@ mod tests {
         }
         drop(tables.remove(0));
         assert!(is_held(&open(4)), "there is room again");
-        // The file that is kept open no longer needs its name; reading the other file fails.
+        // The table that is kept open can still be read after its file is removed. The other table
+        // cannot.
         (0..4).for_each(|i| std::fs::remove_file(path(i)).unwrap());
         assert_eq!(tables[0].read_at(&mut [0], 0).unwrap(), 1);
         assert_eq!(tables[1].read_at(&mut [0], 0).unwrap_err().kind(), io::ErrorKind::NotFound);

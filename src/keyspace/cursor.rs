@@ -29,18 +29,19 @@ use crate::format::keyspace::Space;
 pub struct KeyspaceCursor {
     cursor: Cursor,
     space: Space,
-    /// The clock by which entries expire.
+    /// The clock that decides which entries have expired.
     clock: Clock,
-    /// Length of the entry's value, without its expiry.
+    /// Length of the current entry's value, without the expiry that is stored with the value.
     value_len: usize,
     /// Whether the cursor is at an entry of the keyspace.
     valid: bool,
-    /// Scratch space for the key of a seek.
+    /// Buffer for the key of a seek, as the database stores the key.
     sought: Vec<u8>,
 }
 
 impl KeyspaceCursor {
-    /// Returns a cursor over the entries of `space`, at no entry.
+    /// Returns a cursor over the entries of `space`. The cursor is at no entry until it is first
+    /// moved.
     pub(super) fn new(cursor: Cursor, space: Space, clock: Clock) -> KeyspaceCursor {
         KeyspaceCursor { cursor, space, clock, value_len: 0, valid: false, sought: Vec::new() }
     }

@@ -36,7 +36,7 @@ impl Expiry {
 }
 
 impl<H> Keyspace<H> {
-    /// Returns an entry that expires after `ttl`, as the database stores it: its key and its value.
+    /// Returns the stored key and the stored value of an entry that expires after `ttl`.
     ///
     /// # Errors
     /// Invalid argument if entries of the keyspace do not expire.
@@ -46,7 +46,7 @@ impl<H> Keyspace<H> {
         Ok((self.space.key(key), with_expiry(value, expiry)))
     }
 
-    /// Returns an entry that expires at `time`, as the database stores it: its key and its value.
+    /// Returns the stored key and the stored value of an entry that expires at `time`.
     ///
     /// # Errors
     /// As [`Keyspace::entry_for`].
@@ -71,7 +71,7 @@ impl<H> Keyspace<H> {
     }
 }
 
-/// The writes of expiring keyspaces.
+/// Writes to expiring keyspaces.
 impl Keyspace<Db> {
     /// Sets the value of `key` for the duration `ttl`. After that, no read shows the value. The
     /// expiry is stored in whole milliseconds, rounded down. If it is later than the last time that
@@ -176,8 +176,8 @@ impl Keyspace<Db> {
 
 /// Writes with an expiry, to several keyspaces at once.
 impl WriteBatch {
-    /// Adds a put of `value` under `key` of `keyspace`, for the duration `ttl` from now on, like
-    /// [`Keyspace::put_for`].
+    /// Adds a put of `value` under `key` in `keyspace`, for the duration `ttl`, which starts with
+    /// this call, like [`Keyspace::put_for`].
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch};
@@ -207,7 +207,8 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Adds a put of `value` under `key` of `keyspace` until `time`, like [`Keyspace::put_until`].
+    /// Adds a put of `value` under `key` in `keyspace`. The entry expires at `time`, as with
+    /// [`Keyspace::put_until`].
     ///
     /// # Errors
     /// As [`put_for_in`](Self::put_for_in).
@@ -226,8 +227,8 @@ impl WriteBatch {
 
 /// Writes with an expiry.
 impl Transaction {
-    /// Sets the value of `key` of `keyspace` for the duration `ttl` from this call on, like
-    /// [`Keyspace::put_for`]. The put takes effect when the transaction is committed.
+    /// Sets the value of `key` in `keyspace` for the duration `ttl`, which starts with this call,
+    /// like [`Keyspace::put_for`]. The put takes effect when the transaction is committed.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is not an expiring
@@ -244,7 +245,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sets the value of `key` of `keyspace` until `time`, like [`Keyspace::put_until`]. The put
+    /// Sets the value of `key` in `keyspace` until `time`, like [`Keyspace::put_until`]. The put
     /// takes effect when the transaction is committed.
     ///
     /// # Errors
@@ -262,9 +263,9 @@ impl Transaction {
     }
 }
 
-/// Entries with an expiry, in tables.
+/// Adds entries with an expiry to tables.
 impl TableWriter {
-    /// Adds an entry of `keyspace` that expires at `time`, like [`Keyspace::put_until`].
+    /// Adds to `keyspace` an entry that expires at `time`, like [`Keyspace::put_until`].
     ///
     /// # Errors
     /// As [`put_in`](Self::put_in); [`Error::InvalidArgument`](crate::Error::InvalidArgument) if

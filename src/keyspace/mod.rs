@@ -1,6 +1,6 @@
-//! Keyspaces: named parts of a database, each with keys of its own. Nothing is
-//! stored for a keyspace except its entries; [`format::keyspace`](crate::format::keyspace)
-//! describes the bytes of their keys.
+//! Keyspaces: named parts of a database, each with keys of its own. Nothing is stored for a
+//! keyspace except its entries; [`format::keyspace`](crate::format::keyspace) describes the format
+//! of the entries' keys.
 //!
 //! | file | what is in it |
 //! | --- | --- |
@@ -79,7 +79,7 @@ impl<H> Keyspace<H> {
         self.space.name()
     }
 
-    /// Returns whether entries may expire: [`Db::expiring_keyspace`].
+    /// Returns whether this is an [expiring keyspace](Db::expiring_keyspace).
     pub fn is_expiring(&self) -> bool {
         self.space.expires()
     }
@@ -88,7 +88,7 @@ impl<H> Keyspace<H> {
         (self.reader)(&self.handle)
     }
 
-    /// Returns the clock by which entries expire.
+    /// Returns the clock that decides which entries have expired.
     fn clock(&self) -> &Clock {
         &self.reader().state().clock
     }
@@ -156,7 +156,7 @@ macro_rules! keyspaces_of {
             ///
             /// # Errors
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name has 0 or more
-            /// than 255 bytes, or under a comparator other than byte order.
+            /// than 255 bytes, or if the database has a comparator other than byte order.
             pub fn keyspace(&self, name: impl AsRef<[u8]>) -> Result<Keyspace<$handle>> {
                 require_byte_order(self.reader())?;
                 let space = Space::named(name.as_ref())?;
@@ -208,9 +208,8 @@ macro_rules! keyspaces_of {
             /// [expiring](Self::expiring_keyspaces) keyspaces. Takes one seek per keyspace.
             ///
             /// # Errors
-            /// As [`get`](Self::get);
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator other
-            /// than byte order.
+            /// As [`get`](Self::get); [`Error::InvalidArgument`](crate::Error::InvalidArgument) if
+            /// the database has a comparator other than byte order.
             pub fn keyspaces(&self) -> Result<Vec<Bytes>> {
                 names(self.reader(), TAG)
             }

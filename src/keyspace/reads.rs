@@ -14,8 +14,8 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::cursor::KeyspaceCursor;
 use crate::keyspace::expiry::Expiry;
 
-/// Reads. Each works like the method of [`Db`](crate::Db) with the same name, with keys within the
-/// keyspace.
+/// Reads. Each method works like the method of [`Db`](crate::Db) with the same name, but only on
+/// keys of the keyspace.
 impl<H> Keyspace<H> {
     /// Returns the value of `key`, or `None` if `key` has no value.
     ///
@@ -36,7 +36,7 @@ impl<H> Keyspace<H> {
         self.live(&key, stored)
     }
 
-    /// Returns the value of `key`, and counts of the work that it took to find it.
+    /// Returns the value of `key`, and counts of the work that was done to find the value.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -160,8 +160,9 @@ impl<H> Keyspace<H> {
     /// `next_back` or `rev`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a snapshot of
-    /// another database. A read error is an item of the iterator, which ends after that item.
+    /// For methods with options: [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the
+    /// options name a snapshot of another database. A read error is an item of the iterator, which
+    /// ends after that item.
     pub fn iter(&self) -> Result<Iter> {
         self.iter_with(&ReadOptions::default())
     }
@@ -298,9 +299,9 @@ impl<H> Keyspace<H> {
         Ok(KeyspaceCursor::new(cursor, self.space.clone(), clock))
     }
 
-    /// Returns approximately how many bytes the entries in `range` take in the table files; `..` is
-    /// the whole keyspace. Entries that are only in memory do not count. Even on a snapshot, the
-    /// current tables are measured.
+    /// Returns the approximate number of bytes that the entries in `range` take in the table files.
+    /// The range `..` is the whole keyspace. Entries that are only in memory do not count. Measures
+    /// the current tables, even on a snapshot.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.

@@ -13,9 +13,9 @@ use crate::transaction::Transaction;
 use crate::transaction::cursor::TransactionCursor;
 use crate::transaction::iter::TransactionIter;
 
-/// The reads of a keyspace in a transaction: [`Transaction::keyspace`]. They show the keyspace as
-/// it was when the transaction began, and the transaction's own writes. The commit checks these
-/// reads.
+/// A keyspace for reads in a transaction, returned by [`Transaction::keyspace`]. Reads see the
+/// keyspace as it was when the transaction began, with the transaction's own writes. The commit
+/// checks these reads.
 #[derive(Clone, Debug)]
 pub struct TransactionKeyspace<'t> {
     transaction: &'t Transaction,
@@ -47,7 +47,7 @@ impl Transaction {
         TransactionKeyspace { transaction: self, space: keyspace.space.clone() }
     }
 
-    /// Sets the value of `key` of `keyspace` when the transaction is committed. Only the name and
+    /// Sets the value of `key` in `keyspace` when the transaction is committed. Only the name and
     /// kind of `keyspace` matter.
     pub fn put_in<H>(
         &mut self,
@@ -58,7 +58,7 @@ impl Transaction {
         self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
     }
 
-    /// Deletes `key` of `keyspace` when the transaction is committed. The key need not have a
+    /// Deletes `key` in `keyspace` when the transaction is committed. The key need not have a
     /// value.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));

@@ -14,7 +14,8 @@ use crate::format::expiry::NEVER;
 use crate::keyspace::Keyspace;
 use crate::keyspace::reads::range_in;
 
-/// Writes. Each works like the method of [`Db`] with the same name, with keys within the keyspace.
+/// Writes. Each method works like the method of [`Db`] with the same name, but only on keys of the
+/// keyspace.
 impl Keyspace<Db> {
     /// Sets the value of `key`. In an expiring keyspace, the entry never expires.
     ///
@@ -55,7 +56,8 @@ impl Keyspace<Db> {
     }
 
     /// Replaces the value of `key` with the result of `change`, like [`Db::update`]. In an expiring
-    /// keyspace, the update of an existing value keeps its expiry, and a new value never expires.
+    /// keyspace, the update of an existing entry keeps the entry's expiry, and a new entry never
+    /// expires.
     ///
     /// # Errors
     /// As [`Db::update`].
@@ -112,8 +114,8 @@ impl Keyspace<Db> {
         self.handle.delete_range_with(options, range_in(&self.space, &range))
     }
 
-    /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) of all keys
-    /// of the keyspace.
+    /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) over all of
+    /// its keys.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -141,9 +143,9 @@ impl Keyspace<Db> {
         self.delete_range_with::<&[u8]>(options, ..)
     }
 
-    /// Removes the keyspace: deletes all its entries, like [`clear`](Self::clear), after which
-    /// [`Db::keyspaces`] no longer lists the keyspace. Nothing is left of a keyspace without
-    /// entries. Other handles of the keyspace stay usable, and a put creates the keyspace again.
+    /// Removes the keyspace by deleting all its entries, like [`clear`](Self::clear). Nothing else
+    /// is stored for the keyspace, so [`Db::keyspaces`] no longer lists it. Other handles of the
+    /// keyspace stay usable, and a put creates the keyspace again.
     ///
     /// # Errors
     /// As [`clear`](Self::clear).
@@ -154,7 +156,7 @@ impl Keyspace<Db> {
 
 /// Writes to several keyspaces at once.
 impl WriteBatch {
-    /// Adds a put of `value` under `key` of `keyspace`. Only the name and kind of `keyspace`
+    /// Adds a put of `value` under `key` in `keyspace`. Only the name and kind of `keyspace`
     /// matter.
     ///
     /// ```
@@ -180,7 +182,7 @@ impl WriteBatch {
         self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
     }
 
-    /// Adds a deletion of `key` of `keyspace`. Only the name and kind of `keyspace` matter.
+    /// Adds a deletion of `key` in `keyspace`. Only the name and kind of `keyspace` matter.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));
     }
@@ -188,8 +190,8 @@ impl WriteBatch {
 
 /// Adds entries of keyspaces to tables for a later ingest.
 impl TableWriter {
-    /// Adds an entry of `keyspace`, of which only the name and kind matter. In a table, keys in
-    /// keyspaces come after keys that are text. Ordinary keyspaces come before expiring ones,
+    /// Adds an entry of `keyspace`. Only the name and kind of `keyspace` matter. In a table, keys
+    /// in keyspaces come after keys that are text. Ordinary keyspaces come before expiring ones,
     /// shorter names before longer ones, and names of the same length are in byte order.
     ///
     /// # Errors

@@ -1,19 +1,19 @@
 //! Reading the records of a log. Follows LevelDB's `db/log_reader.cc`.
 //!
 //! After a crash, a log may end early, or may end in zeros where space was allocated but nothing
-//! was written. The log ends before such bytes, and [`Tail`] describes the rest of the file. All
-//! other bytes that are not a record are an error. LevelDB does the same, except that it skips
+//! was written. The log ends before such bytes, and [`Tail`] describes the rest of the file. Any
+//! other bytes that do not form a record are an error. LevelDB does the same, except that it skips
 //! damage and continues.
 //!
 //! Two things that LevelDB ignores are errors here:
 //! - Zeros that are followed by other bytes: a page was lost, and nothing after it can be trusted.
-//!   In a log of batches, such zeros are an error only if a batch is missing. A LevelDB that
-//!   continues the log of a killed process starts a new block after such zeros, with the next
-//!   sequence number (`LogReader::find_continuation`).
+//!   In a log of batches, such zeros are an error only if a batch is missing. If LevelDB continues
+//!   the log of a killed process, it starts a new block after such zeros, with the next sequence
+//!   number (`LogReader::find_continuation`).
 //! - A length that exceeds the rest of the record's block, even in the last block. No writer stores
 //!   such a length, so the record is damaged rather than cut short.
 //!
-//! Three things that LevelDB reports as damage end the log here, because a crash leaves them:
+//! Three things that LevelDB reports as damage end the log here, because a crash can leave them:
 //! - A damaged record whose last 512 bytes or more are zeros, followed only by zeros: the space of
 //!   the record was allocated before the record was written.
 //! - Other bytes of at most 64 KiB before the file's final zeros, if these bytes have no header and
@@ -33,7 +33,7 @@ use crate::format::key::SeqNo;
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType, SEAL};
 use crate::fs::{MAX_STORED_BYTES, ReadFile};
 
-/// Size of a read, in bytes: a number of whole blocks, so that a physical record is never split.
+/// Size of a read, in bytes: a whole number of blocks, so that a physical record is never split.
 /// Larger reads take more memory and fewer system calls.
 const CHUNK_BYTES: u64 = 32 * BLOCK_BYTES as u64;
 
@@ -62,9 +62,9 @@ pub enum Tail {
     },
 }
 
-/// State of the search, in a log of batches, for a continuation: a place after damage where another
-/// program continued the log. A continuation is at the start of a block, and its first batch has
-/// the next sequence number.
+/// State of the search for a continuation in a log of batches. A continuation is the part of the
+/// log that another program appended after damage. It begins at the start of a block, and its first
+/// batch has the next sequence number.
 #[derive(Debug)]
 struct Continuing {
     /// The sequence number that follows the batches read so far; `None` before the first batch.
@@ -75,9 +75,9 @@ struct Continuing {
 
 /// Reads a log from its start.
 ///
-/// The file may grow while it is read; the reader sees the part that existed when the reader was
-/// created. The file may also be truncated at that time. A read that ends before the end of the
-/// file is an error, because it does not show where the log ends.
+/// The file may grow or be truncated while it is read. The reader sees no bytes that were appended
+/// after the reader was created. A read that returns too few bytes, although the file was not
+/// truncated, is an error, because such a read does not show where the log ends.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn ReadFile>,
@@ -105,9 +105,8 @@ pub struct LogReader {
     read_bytes: u64,
     /// Whether [`LogReader::resume`] was called.
     is_resumed: bool,
-    /// Length of the file, in bytes, at the time when everything after the last record was found to
-    /// be zeros. As long as the file has the same length, only the next record can have replaced
-    /// zeros.
+    /// Length of the file, in bytes, when the reader found only zeros after the last record. While
+    /// the length stays the same, only the next record can have replaced zeros.
     zeros_to: Option<u64>,
     end: Option<Result<Tail>>,
 }
@@ -156,8 +155,8 @@ impl LogReader {
         })
     }
 
-    /// Sets whether another process may be writing the log. If it may, zeros that turn into a
-    /// record while they are read mark the end of the log; they are not damage. Default: false.
+    /// Sets whether another process may be writing the log. If so, zeros that turn into a record
+    /// while the reader reads them are the end of the log, not damage. Default: false.
     pub(crate) fn beside_writer(self, beside_writer: bool) -> LogReader {
         LogReader { beside_writer, ..self }
     }
@@ -173,8 +172,9 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// Returns the reader moved to `offset`, the end of a record. In a log of batches, `next_seq`
-    /// is the sequence number that follows the batches before `offset`.
+    /// Moves the reader to `offset`, which must be the end of a record, and returns the reader. In
+    /// a log of batches, `next_seq` is the sequence number that follows the batches before
+    /// `offset`.
     pub(crate) fn starting_at(self, offset: u64, next_seq: Option<SeqNo>) -> LogReader {
         let continuing = self.continuing.map(|_| Continuing { next_seq, is_over: false });
         LogReader { offset, valid_end: offset, continuing, ..self }
@@ -271,7 +271,8 @@ impl LogReader {
     /// by such zeros. LevelDB skips the zeros or the incomplete record, together with the rest of
     /// the block. With `reuse_logs`, LevelDB then appends at the end of the file, which is the
     /// start of a block. Sequence numbers have no gaps: if the first appended batch has the next
-    /// number, no batch is missing in between. After a lost page, its number would be higher.
+    /// number, no batch is missing in between. If a page had been lost, the batch would have a
+    /// higher number.
     fn find_continuation(&mut self) -> Result<bool> {
         let Some(Continuing { next_seq: Some(next_seq), is_over: false }) = self.continuing else {
             return Ok(false);
@@ -319,14 +320,15 @@ impl LogReader {
         self.valid_end
     }
 
-    /// Returns the offset of the record returned last, in bytes.
+    /// Returns the offset, in bytes, of the last record that was returned.
     pub fn record_offset(&self) -> u64 {
         self.record_offset
     }
 
     /// Continues after corruption, as LevelDB's repair does. If a fragment was missing, continues
-    /// at the next fragment; otherwise at the next block, because no length in this block can be
-    /// trusted. If more fragments of a damaged record follow, they cause further errors.
+    /// at the next fragment; otherwise, continues at the next block, because no length in the
+    /// damaged block can be trusted. If more fragments of a damaged record follow, they cause
+    /// further errors.
     pub fn skip_damage(&mut self) {
         if let Some(Err(Error::Corruption(_))) = self.end {
             self.end = None;
@@ -379,8 +381,8 @@ impl LogReader {
         self.valid_end = self.offset;
     }
 
-    /// Returns the next physical record, or `None` at the end of the log, even if the log has a
-    /// torn tail.
+    /// Returns the next physical record, or `None` at the end of the log. A torn tail also counts
+    /// as the end of the log.
     fn next_fragment(&mut self) -> Result<Option<Fragment>> {
         let block_left = BLOCK_BYTES as u64 - self.offset % BLOCK_BYTES as u64;
         if block_left < HEADER_BYTES as u64 {
@@ -449,8 +451,9 @@ impl LogReader {
         self.is_resumed && self.zeros_to == Some(self.file_bytes)
     }
 
-    /// Returns `None`, which means the log's end, if a crash while the record at `offset..end` was
-    /// being written can explain the damage. Otherwise returns `error`.
+    /// Returns `None` (the end of the log) if a crash during the write of the record at
+    /// `offset..end` can explain the damage, or if another process is still writing there.
+    /// Otherwise returns `error`.
     fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
         let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
         if self.is_zero_from(zeros)? || self.has_grown(offset, end)? {

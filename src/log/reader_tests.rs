@@ -442,8 +442,8 @@ fn read_batches(bytes: &[u8]) -> Read {
     read_all(of_batches(bytes))
 }
 
-/// Returns the contents, up to the end of a block, that a log may have if the process was killed
-/// while it wrote the record after `whole`.
+/// Returns the contents that a log may have after a process was killed while writing the record
+/// after `whole`. All contents end at the end of a block.
 fn killed_ends(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let to_block = |mut bytes: Vec<u8>, more: usize| {
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES) + more * BLOCK_BYTES, 0);
@@ -607,7 +607,7 @@ struct Appended {
 }
 
 impl Appended {
-    /// Replaces the contents by `bytes`, followed by zeros up to `len`.
+    /// Replaces the contents with `bytes`, followed by zeros up to `len`.
     fn set(&self, bytes: &[u8], len: usize) {
         let mut now = self.bytes.lock().unwrap();
         *now = bytes.to_vec();
@@ -672,7 +672,7 @@ fn a_resumed_reader_reads_the_zeros_of_a_log_once() {
         let cost = bytes_read() - before;
         assert!(count == 0 || cost <= 3 * BLOCK_BYTES, "{cost} bytes for record {count}");
     }
-    // A file that has grown may have been continued after the zeros.
+    // If the file has grown, the zeros must be read again, because records may follow them.
     let mut continued = written(&payloads);
     continued.resize(len, 0);
     continued.extend(written(&payloads[..1]));

@@ -1,4 +1,4 @@
-//! Files in memory, for the tests of this folder.
+//! In-memory files for the tests of logs.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::fs::WriteFile;
 use crate::fs::bytes_file::BytesFile;
 use crate::log::{LogReader, LogWriter, Tail};
 
-/// A file in memory. Clones share the file. Its writes can be made to fail.
+/// A file in memory. Clones share the file. Writes can be made to fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemFile(Arc<Mutex<State>>);
 

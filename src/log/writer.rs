@@ -12,10 +12,10 @@ const MAX_BUFFER_BYTES: usize = 1 << 20;
 
 /// Appends records to a log file.
 ///
-/// A record reaches the file in one write (in several writes if it is over 1 MiB), so that after
-/// the process is killed, the file has all of the record or nothing, as far as the filesystem
-/// permits. After a failed write, the contents of the file after the last good record are unknown,
-/// so every later call fails, too.
+/// A record of up to 1 MiB reaches the file in one write. If the process is killed, the file
+/// therefore contains all of the record or nothing of it, as far as the filesystem permits. Larger
+/// records take several writes. After a failed write, the contents of the file after the last good
+/// record are unknown, so every later call fails, too.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
@@ -47,8 +47,8 @@ impl LogWriter {
         if added.is_err() {
             self.poisoned = true;
             self.len = start;
-            // Some readers would report an incomplete record as damage, and a LevelDB that appends
-            // to this log would write its records after the incomplete one.
+            // Some readers would report an incomplete record as damage, and LevelDB would append
+            // new records to this log after the incomplete record.
             let _ = self.file.set_len(start);
         }
         added
@@ -87,10 +87,10 @@ impl LogWriter {
         result
     }
 
-    /// Appends `mark`, a record without effect, after a failed sync, and closes the log for further
-    /// records. The records that the failed sync did not write may still be readable, even in the
-    /// next process. The mark tells that process not to continue this log. A failure to append the
-    /// mark is ignored.
+    /// Appends `mark`, a record without effect, after a failed sync, after which the log accepts no
+    /// more records. The records that the failed sync did not write may still be readable, even in
+    /// the next process. The mark tells the next process not to continue this log. A failure to
+    /// append the mark is ignored.
     pub(crate) fn mark_failed(&mut self, mark: &[u8]) {
         let start = self.len;
         if self.append(mark).is_err() {
@@ -121,8 +121,8 @@ impl LogWriter {
         self.poisoned
     }
 
-    /// Pads the current block with zeros if no header fits in the rest of it. Returns the number of
-    /// payload bytes that fit after the next header.
+    /// Pads the current block with zeros if the rest of the block is too short for a header.
+    /// Returns the number of payload bytes that fit after the next header.
     fn begin_fragment(&mut self) -> usize {
         let end = self.len + self.buffer.len() as u64;
         let left = BLOCK_BYTES - (end % BLOCK_BYTES as u64) as usize;

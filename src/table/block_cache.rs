@@ -8,8 +8,8 @@
 //!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. A block at the end of the
 //!   small queue moves to the main queue if it was used; otherwise it is evicted and leaves a ghost
 //!   entry. If an evicted block is read again and still has a ghost entry, it enters the main queue
-//!   directly. A used block at the end of the main queue goes back to the start. So a scan does not
-//!   evict the blocks that lookups use.
+//!   directly. A used block at the end of the main queue goes back to the start. A scan therefore
+//!   does not evict the blocks that lookups use.
 //! - **Admission** is restricted while hardly any block in the small queue is used again because
 //!   the capacity is too small for the blocks in use. During this time, most new blocks only get a
 //!   ghost entry, because inserting a block costs more than searching it once.
@@ -46,38 +46,38 @@ pub mod budget;
 /// Overhead per block, in bytes: the memory of its header, slot, queue entry and allocation.
 pub const ENTRY_BYTES: u64 = 128;
 
-/// Largest use count of a block. Raising it makes a block stay longer after its last use.
+/// Largest use count of a block. With a higher limit, blocks stay longer after their last use.
 pub(crate) const MOST_USES: u8 = 2;
 
-/// The value of [`Shard::used_in_small`] if all blocks were used. Admission is restricted if that
-/// value is below [`FEW_USED`].
+/// The value of [`Shard::used_in_small`] if all blocks were used. Admission is restricted while
+/// `used_in_small` is below [`FEW_USED`].
 pub(crate) const ALL_USED: u32 = 1 << 16;
 pub(crate) const FEW_USED: u32 = ALL_USED / 16;
 
-/// Number of blocks over which [`Shard::used_in_small`] averages. With a higher number, the average
-/// reacts more slowly.
+/// Number of blocks over which [`Shard::used_in_small`] is averaged. With a higher number, the
+/// average reacts more slowly.
 pub(crate) const AVERAGE_OF: u32 = 128;
 
-/// While admission is restricted, one in this many new blocks is admitted anyway, so that a new
-/// access pattern is noticed. With a higher number, the new pattern is noticed later.
+/// While admission is restricted, one of every `ADMIT_ONE_OF` new blocks is admitted anyway, so
+/// that a new access pattern is noticed. With a higher number, the new pattern is noticed later.
 pub(crate) const ADMIT_ONE_OF: u32 = 16;
 
-/// Number of bytes of a shard's capacity per ghost entry. Blocks are mostly larger, so there are
-/// more ghost entries than blocks. With a larger value, the cache remembers fewer blocks and takes
-/// less memory.
+/// A shard has one ghost entry for every `GHOST_OF_BYTES` bytes of its capacity. Most blocks are
+/// larger than that, so there are more ghost entries than blocks. With a larger value, the cache
+/// remembers fewer blocks and takes less memory.
 pub(crate) const GHOST_OF_BYTES: u64 = 2048;
 
 /// A spare allocation is reused for a block if it is longer than the block by at most this fraction
 /// of the block's length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
 const SPARE_SLACK: usize = 8;
 
-/// Fraction of a shard's capacity (one 64th) that is left to spares when blocks are evicted to make
-/// room for a new one. Because blocks differ in length, the allocation of an evicted block may not
-/// suit the new block, but a spare may. A larger divisor leaves less to spares.
+/// Fraction of a shard's capacity (one 64th) that is left for spares when blocks are evicted to
+/// make room for a new one. Because blocks differ in length, the allocation of an evicted block may
+/// not suit the new block, but a spare may. A larger divisor leaves less for spares.
 pub(crate) const SPARE_PART: u64 = 64;
 
-/// Smallest capacity of a shard, in bytes. With a larger value there are fewer shards, so fewer
-/// locks, and fewer blocks count as large.
+/// Smallest capacity of a shard, in bytes. With a larger value, there are fewer shards (and so
+/// fewer locks), and fewer blocks count as large.
 const SHARD_BYTES: u64 = 2 << 20;
 
 /// Largest number of shards; a power of two. With more shards, threads wait less for the shards'
@@ -92,8 +92,8 @@ const MOST_LARGE_GHOSTS: u64 = 1024;
 /// larger divisor, more blocks are large.
 const LARGE_PART: u64 = 8;
 
-/// Fraction of the whole capacity that is never lent to large blocks (one eighth). A larger divisor
-/// lends more.
+/// Fraction of the whole capacity that is never lent to large blocks (one eighth). With a larger
+/// divisor, more is lent.
 const KEPT_PART: u64 = 8;
 
 /// A cache of data blocks, shared by all tables of a database or of several databases. Thread-safe:
@@ -104,7 +104,7 @@ const KEPT_PART: u64 = 8;
 pub struct BlockCache {
     /// The shards, all of the same capacity. Their number is a power of two.
     shards: Box<[Mutex<Shard>]>,
-    /// The large blocks. The lock is taken before the lock of a shard.
+    /// The large blocks. A thread that needs both locks takes this lock before the lock of a shard.
     large: Mutex<Shard>,
     /// The whole capacity, in bytes.
     bytes: u64,
@@ -141,7 +141,7 @@ pub struct CachedBlock {
     guard: Guard<Option<SharedBlock>>,
 }
 
-/// A part of the cache with a lock of its own.
+/// A part of the cache, with its own lock.
 #[derive(Debug)]
 struct Shard {
     /// Capacity of the shard in bytes.
@@ -161,7 +161,8 @@ struct Shard {
 }
 
 /// Ghost entries: the blocks that were recently evicted from the small queue or not admitted. The
-/// hash of a block selects one of the entries, and a later block replaces an earlier one there.
+/// hash of a block selects the block's entry. A later block with the same entry replaces the
+/// earlier block.
 #[derive(Debug)]
 struct Ghosts(Box<[u32]>);
 
@@ -308,7 +309,7 @@ impl Drop for TableBlocks {
 }
 
 impl BlockCache {
-    /// Creates a cache of at most `bytes` bytes. With 0 bytes, it keeps no blocks.
+    /// Creates a cache of at most `bytes` bytes. A cache of 0 bytes keeps no blocks.
     pub fn new(bytes: usize) -> BlockCache {
         BlockCache::of_bytes(bytes, None)
     }
@@ -359,8 +360,8 @@ impl BlockCache {
         self.change_budget(|budget| budget.set_memtables(bytes));
     }
 
-    /// Registers `tables`, so that tables of it can be closed when the open tables of all databases
-    /// together take too much of the budget.
+    /// Registers `tables`, from which tables can then be closed when the open tables of all
+    /// databases together take too much of the budget.
     pub fn may_close(&self, tables: Weak<dyn OpenTables>) {
         if let Some(budget) = &self.budget {
             budget.may_close(tables);
@@ -376,7 +377,7 @@ impl BlockCache {
     }
 
     /// Calls `change` on the budget, if there is one, and gives the shards the bytes that memtables
-    /// and tables leave.
+    /// and tables leave unused.
     fn change_budget(&self, change: impl FnOnce(&Budget)) {
         let Some(budget) = &self.budget else { return };
         change(budget);
@@ -417,9 +418,8 @@ impl BlockCache {
         false
     }
 
-    /// Divides the remaining capacity among the shards: the capacity that is not lent to large
-    /// blocks (`lent` bytes) and not taken by memtables and tables. The caller holds the lock of
-    /// the large blocks.
+    /// Divides among the shards the capacity that is neither lent to large blocks (`lent` bytes)
+    /// nor taken by memtables and tables. The caller holds the lock of the large blocks.
     fn lend(&self, lent: u64) {
         let reserved = self.budget.as_ref().map_or(0, Budget::reserved);
         let lent = lent.saturating_add(reserved);
@@ -437,12 +437,12 @@ impl BlockCache {
     }
 }
 
-/// Returns the capacity for large blocks, in bytes, of a cache of `bytes` bytes.
+/// Returns the number of bytes that a cache of `bytes` bytes may use for large blocks.
 fn large_capacity(bytes: u64) -> u64 {
     bytes - bytes / KEPT_PART
 }
 
-/// Returns the memory accounted for a block of this length, in bytes.
+/// Returns the number of bytes that a block of this length takes from the capacity.
 fn entry_bytes(block_len: usize) -> u64 {
     block_len as u64 + ENTRY_BYTES
 }
@@ -459,8 +459,9 @@ impl Ghosts {
         Ghosts(vec![0; slots as usize].into())
     }
 
-    /// Returns the ghost entry that belongs to the hash of a block, and the value that marks the
-    /// block there. The lowest bits of the hash choose the shard, so they do not choose the entry.
+    /// Returns the ghost entry selected by the hash of a block, and the value that stands for the
+    /// block in that entry. The lowest bits of the hash already select the shard, so they are not
+    /// used here.
     fn slot(&mut self, id: BlockId) -> (&mut u32, u32) {
         let hash = hash(id);
         let at = (hash / MOST_SHARDS as u32) as usize & (self.0.len() - 1);
@@ -610,7 +611,7 @@ impl Shard {
         }
     }
 
-    /// Subtracts the size of a dead entry, which was removed from its queue, from `dead_bytes`.
+    /// Subtracts from `dead_bytes` the size of a dead entry that was removed from its queue.
     fn bury(&mut self, entry: &Queued) {
         debug_assert!(entry.bytes <= self.dead_bytes, "a dead entry was not counted");
         self.dead_bytes -= entry.bytes;
@@ -669,8 +670,8 @@ impl Queue {
 }
 
 impl Queued {
-    /// Returns the block's use count. If the count is above 0, replaces it by `new(count)`. Returns
-    /// `None` if the block was dropped with its table.
+    /// Returns the block's use count. If the count is above 0, replaces it with `new(count)`.
+    /// Returns `None` if the block was dropped with its table.
     fn replace_uses(&self, new: impl Fn(u8) -> u8) -> Option<(Arc<Slots>, u8)> {
         let slots = self.slots.upgrade()?;
         let guard = slots.blocks[self.at as usize].load();
@@ -697,7 +698,7 @@ impl Queued {
 
 #[cfg(test)]
 impl BlockCache {
-    /// Panics if an invariant from the head of this file is broken. No other thread may use the
+    /// Panics if an invariant stated at the top of this file is broken. No other thread may use the
     /// cache during the call.
     pub(crate) fn check(&self) {
         self.large.lock().check();
@@ -905,8 +906,7 @@ mod tests {
         assert_eq!(cache.usage_bytes(), 0);
     }
 
-    /// Returns the total size of a table's blocks that are in the cache. Counts as a use of each
-    /// block.
+    /// Returns the total size of the table's cached blocks. The call counts as a use of each block.
     fn held_bytes(table: &TableBlocks) -> u64 {
         (0..table.slots.blocks.len()).filter_map(|at| len(table, at)).map(entry_bytes).sum()
     }

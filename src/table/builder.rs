@@ -35,8 +35,8 @@ use crate::table::filters::{FILTER_PREFIX, prefix_filter_name};
 /// faster.
 const WRITE_BUFFER_BYTES: usize = 128 << 10;
 
-/// Largest size of a data block, in bytes. One more entry still fits in the 32-bit lengths and
-/// restart points of the block.
+/// Largest size of a data block, in bytes. A block of this size can take one more entry without
+/// overflowing its 32-bit lengths and restart points.
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 
 /// Options for writing tables.
@@ -78,9 +78,9 @@ pub struct TableSummary {
 /// Writes one table.
 ///
 /// Call order: `add` any number of times, in ascending key order, then `finish`. Dropping the
-/// builder without a call of `finish` abandons the table, and the caller must remove the file.
-/// After an I/O error, every further call returns that error. Not thread-safe, but can be sent
-/// between threads.
+/// builder without calling `finish` abandons the table, and the caller must remove the file. After
+/// an I/O error, every further call returns that error. Not thread-safe, but can be sent between
+/// threads.
 #[derive(Debug)]
 pub struct TableBuilder {
     options: TableOptions,
@@ -149,7 +149,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Sets the record of when the table's entries expire.
+    /// Sets the expiry times of the table's entries.
     pub(crate) fn set_expiry(&mut self, expiry: Option<TableExpiry>) {
         self.expiry = expiry;
     }
@@ -165,8 +165,8 @@ impl TableBuilder {
         self.data.last_key()
     }
 
-    /// Returns the size of the data blocks so far, in bytes. The size of the unfinished block is
-    /// its size before compression.
+    /// Returns the size of the data blocks so far, in bytes. The unfinished block counts with its
+    /// uncompressed size.
     pub fn file_bytes(&self) -> u64 {
         let under_way = if self.data.is_empty() { 0 } else { self.data.estimated_bytes() };
         self.out.offset + under_way as u64
@@ -176,7 +176,7 @@ impl TableBuilder {
     /// Returns a summary of the table.
     ///
     /// # Errors
-    /// An I/O error. If it occurs, the file is not a valid table.
+    /// An I/O error, after which the file is not a valid table.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.out.check()?;
         self.end_data_block()?;

@@ -13,9 +13,9 @@ macro_rules! level_counters {
     ($($(#[$doc:meta])* $counter:ident,)*) => {
         /// Counts of the work that reads did at one level, or in one table.
         ///
-        /// Gets query two kinds of filters. A *block filter* covers one data block and is queried
-        /// after the index; a *table filter* covers the whole table and is queried before the
-        /// index. Scans query *prefix filters*.
+        /// A get queries two kinds of filters. A *block filter* covers one data block and is
+        /// queried after the index; a *table filter* covers the whole table and is queried before
+        /// the index. A scan queries *prefix filters*.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
@@ -66,12 +66,13 @@ level_counters! {
     index_seeks,
     /// Number of block filters queried.
     filter_checks,
-    /// Number of block filters that answered "no", each saving a data block.
+    /// Number of block filters that answered "no". Each such answer saves the search of a data
+    /// block.
     filter_negatives,
-    /// Number of block filters that answered "maybe" for a key that the block had.
+    /// Number of block filters that answered "maybe" for a key that the block contained.
     filter_true_positives,
-    /// Number of block filters that answered "maybe" although the block did not have the key, or
-    /// only in versions newer than the read.
+    /// Number of block filters that answered "maybe" although the block did not contain the key, or
+    /// contained only versions newer than the read.
     filter_false_positives,
     /// Number of data blocks found in the block cache.
     data_blocks_from_cache,
@@ -85,16 +86,17 @@ level_counters! {
     checksums_verified,
     /// Number of table filters queried.
     table_filter_checks,
-    /// Number of table filters that answered "no", each saving an index search and a data block.
+    /// Number of table filters that answered "no". Each such answer saves the searches of an index
+    /// block and a data block.
     table_filter_negatives,
-    /// Number of table filters that answered "maybe" for a key that the table had.
+    /// Number of table filters that answered "maybe" for a key that the table contained.
     table_filter_true_positives,
-    /// Number of table filters that answered "maybe" although the table did not have the key, or
-    /// only in versions newer than the read.
+    /// Number of table filters that answered "maybe" although the table did not contain the key, or
+    /// contained only versions newer than the read.
     table_filter_false_positives,
     /// Number of prefix filters queried by scans of one prefix.
     prefix_filter_checks,
-    /// Number of prefix filters that answered "no", each saving a scan of a table.
+    /// Number of prefix filters that answered "no". Each such answer saves the scan of a table.
     prefix_filter_negatives,
 }
 
@@ -130,8 +132,9 @@ impl AllFilters {
     }
 }
 
-/// A counter that only one thread at a time may increase but any thread may read. An increase costs
-/// as much as in plain memory; several concurrent writers would need a locked instruction.
+/// A counter that any thread may read, but only one thread at a time may increase. An increase
+/// costs no more than an addition to a plain number. Concurrent writers would need a locked
+/// instruction.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 

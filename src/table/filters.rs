@@ -24,7 +24,7 @@ pub const FILTER_PREFIX: &str = "filter.";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterInfo {
-    /// Name of the policy in the metaindex, without `filter.`.
+    /// Name of the policy in the metaindex, without the prefix `filter.`.
     pub name: String,
     /// Size of the filter block, in bytes.
     pub bytes: usize,
@@ -34,7 +34,7 @@ pub struct FilterInfo {
     pub empty_filters: usize,
 }
 
-/// The filters of a table that could be read.
+/// The filters that could be read from a table.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     /// The filter block, and the name of its policy in the metaindex.
@@ -48,9 +48,10 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Opens the filters listed in `meta` (the names and handles of the metaindex) that `context`
-    /// knows. `read` reads a meta block.
+    /// Opens the filters in `meta` (the names and handles in the metaindex), except filters of
+    /// kinds that `context` does not know. `read` reads a meta block.
     ///
+    /// # Errors
     /// An I/O error. Damage is not returned but stored in [`Filters::error`].
     pub(crate) fn open(
         meta: &[(Vec<u8>, BlockHandle)],

@@ -19,13 +19,14 @@ pub(crate) struct Index {
     block: Block,
     file_bytes: u64,
     /// The location of each data block. `None` if an entry of the index block is malformed, is not
-    /// a restart point as in LevelDB's tables, or does not fit in a [`PackedHandle`]. Such an index
-    /// block is searched directly, and the search reports any damage.
+    /// a restart point (in LevelDB's tables, every entry is one), or does not fit in a
+    /// [`PackedHandle`]. Such an index block is searched directly, and the search reports any
+    /// damage.
     handles: Option<Box<[PackedHandle]>>,
     /// The fences of all separators except the last; `None` if they cannot be built, for example
     /// because keys are not in byte order. The last separator is a short successor ("1" after
-    /// "0417"). Together with it, the separators would have no common prefix, and all their heads
-    /// would be equal.
+    /// "0417"). If it were included, the separators would have no common prefix, and all their
+    /// heads would be equal.
     fences: Option<Fences>,
 }
 
@@ -111,13 +112,13 @@ impl Index {
     }
 
     /// Returns the separator of the data block that [`Index::seek`] finds for `target`; empty if no
-    /// block is found. Slower than that search, because the separator must be decoded.
+    /// block is found. Slower than `seek`, because the separator must be decoded.
     pub(crate) fn separator(&self, order: &KeyOrder, target: &[u8]) -> Result<Vec<u8>> {
         let mut cursor = self.block.cursor();
         Ok(if cursor.seek(order, target)? { cursor.key().to_vec() } else { Vec::new() })
     }
 
-    /// Returns a cursor over the data blocks, not yet positioned.
+    /// Returns a cursor over the data blocks. The cursor is not yet positioned.
     pub(crate) fn cursor(&self) -> IndexCursor {
         match self.handles {
             Some(_) => IndexCursor::Numbers(None),

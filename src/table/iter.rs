@@ -21,13 +21,14 @@ pub struct TableCursor {
     table: Arc<Table>,
     options: BlockReadOptions,
     index: IndexCursor,
-    /// A cursor in the current data block of the index, if there is one.
+    /// A cursor over the current data block, if there is one.
     data: BlockCursor,
     trace: LevelTrace,
 }
 
 impl Table {
-    /// Returns a cursor over the entries, not yet positioned. The cursor does not use the filters.
+    /// Returns a cursor over the entries. The cursor is not yet positioned, and does not use the
+    /// filters.
     pub fn cursor(self: &Arc<Table>, options: BlockReadOptions) -> TableCursor {
         TableCursor {
             table: self.clone(),

@@ -39,7 +39,7 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    // The destructor of another thread-local may do a lookup after this one was destroyed.
+    // The destructor of another thread-local may do a lookup after `SCRATCH` was destroyed.
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let result = f(&mut scratch);
     scratch.shrink_to(KEEP_SCRATCH_BYTES);
@@ -216,8 +216,8 @@ impl Table {
         Ok(Some(Found { seq: trailer >> 8, kind, value }))
     }
 
-    /// Looks up a key by a plain search of a block, after the heads, if the block has any, did not
-    /// decide the lookup. Returns the key's trailer and the value.
+    /// Looks up a key by a plain search of a block, because the block has no heads or the heads did
+    /// not decide the lookup. Returns the key's trailer and the value.
     fn find_plain<'a>(
         &self,
         block: BlockView<'a>,
@@ -303,8 +303,8 @@ impl Table {
         })
     }
 
-    /// Returns the cached blocks of the table and the number of a block of `len` bytes that was
-    /// just read, if the block should be cached.
+    /// Decides whether to cache a block of `len` bytes that was just read. If so, returns the
+    /// table's cached blocks and the number of the block.
     fn keeper(
         &self,
         spot: IndexSpot,

@@ -1,7 +1,7 @@
 //! Opening and checking tables, and the properties of an open table. Lookups are in
 //! [`lookup`](crate::table::lookup).
 //!
-//! The layout of a table is drawn at the head of [`builder`](crate::table::builder). LevelDB's
+//! The layout of a table is drawn at the top of [`builder`](crate::table::builder). LevelDB's
 //! `table/table.cc` defines it.
 
 use std::path::{Path, PathBuf};
@@ -146,17 +146,18 @@ impl Table {
         Ok(filters)
     }
 
-    /// Checks that every index entry is readable and that block offsets ascend. Otherwise a
-    /// malicious index could name the same block many times, and a scan would read more than the
-    /// whole file. With `separators_too`, also checks that separators ascend.
+    /// Checks that every index entry is readable and that block offsets ascend. If offsets did not
+    /// ascend, a malicious index could point to the same block many times, and a scan would read
+    /// more than the whole file. With `separators_too`, also checks that separators ascend.
     fn check_index(&self, separators_too: bool) -> Result<()> {
         let mut end = 0;
         let mut last: Option<Vec<u8>> = None;
         let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
-        // An index with a layout that LevelDB does not write is both iterated over and searched by
-        // its restart points, so each restart point must be the start of an entry.
+        // An index with a layout that LevelDB does not write is read from entry to entry, and is
+        // searched by its restart points. Each restart point must therefore be the start of an
+        // entry.
         let view = self.index.block().view();
         let restarts =
             if self.index.blocks().is_some() { 0 } else { self.index.block().restarts() };
@@ -235,8 +236,8 @@ impl Table {
         Ok(blocks)
     }
 
-    /// Reads the record of when the table's entries expire from the file. Returns `None` if the
-    /// table has no such record.
+    /// Reads the expiry times of the table's entries from the file. Returns `None` if the table has
+    /// no record of expiry times.
     ///
     /// # Errors
     /// Corruption, if the block with the record is damaged; an I/O error.

@@ -33,7 +33,7 @@ pub(crate) trait TableSink {
     /// which need not be decoded.
     const HEARS_SEPARATORS: bool = false;
 
-    /// Reports that the whole-table filter was queried, and its answer.
+    /// Reports a query of the whole-table filter, and the filter's answer.
     fn table_filter(&mut self, may_match: bool);
 
     /// Reports whether the key was found after the whole-table filter had answered "maybe".
@@ -43,7 +43,7 @@ pub(crate) trait TableSink {
     /// than the key looked up.
     fn index_seek(&mut self, entry: Option<IndexEntry<'_>>);
 
-    /// Reports that the block's filter was queried, and its answer.
+    /// Reports a query of the block's filter, and the filter's answer.
     fn block_filter(&mut self, may_match: bool);
 
     /// Reports whether the key was found after the block's filter had answered "maybe".
@@ -61,7 +61,7 @@ pub(crate) trait TableSink {
     /// Reports that a block was decompressed to `bytes` bytes.
     fn bytes_decompressed(&mut self, bytes: u64);
 
-    /// Reports that the data block was searched, and the entry found.
+    /// Reports a search of the data block, and the entry that it found.
     fn block_searched(&mut self, found: Option<&Found>);
 }
 

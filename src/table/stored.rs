@@ -53,7 +53,7 @@ pub(crate) fn read_loose_block(
 
 /// A block read from the file. Its contents are in buffers that the next read reuses.
 pub(super) struct Stored<'a> {
-    /// The method by which the block is compressed.
+    /// Compression method of the block.
     pub method: Method,
     /// The decompressed contents.
     pub contents: &'a [u8],
@@ -87,7 +87,7 @@ pub(super) fn read_stored<S: TableSink, R>(
     thread_local! {
         static BUFFERS: Cell<Buffers> = Cell::default();
     }
-    // The destructor of another thread-local may read a block after this one was destroyed.
+    // The destructor of another thread-local may read a block after `BUFFERS` was destroyed.
     let mut buffers = BUFFERS.try_with(Cell::take).unwrap_or_default();
     let result = read_into(&mut buffers, file, path, handle, verify, sink)
         .and_then(|stored| then(stored).map_err(|error| error.at(handle.offset)));

@@ -1,4 +1,4 @@
-//! A cache of open tables, bounded in number.
+//! A cache of open tables. The number of open tables is bounded.
 //!
 //! Each file of a version has a [`TableSlot`], which holds the table while it is open, so that a
 //! lookup finds the table with one atomic load and without a lock. The cache keeps a ring of the
@@ -81,7 +81,7 @@ impl TableSlot {
 struct Ring {
     slots: Vec<Weak<TableSlot>>,
     hand: usize,
-    /// Number of tables being opened, which will be added to the ring.
+    /// Number of tables that are being opened and will then be added to the ring.
     opening: usize,
     #[cfg(test)]
     opened: u64,
@@ -141,7 +141,7 @@ pub struct TableCache {
     context: TableContext,
     capacity: usize,
     ring: Mutex<Ring>,
-    /// The lock of the directory; `None` if the cache is not guarded by one.
+    /// The lock of the directory; `None` if no lock guards the cache.
     lock: Option<Weak<dyn FileLock>>,
 }
 
@@ -167,8 +167,9 @@ impl TableCache {
 
     /// Returns the open table of `slot`, opening it if necessary.
     ///
-    /// An error, if the table must be opened: an I/O error (`NotFound` if there is neither a `.ldb`
-    /// nor an `.sst` file with its number), or an error of [`Table::open`].
+    /// # Errors
+    /// If the table must be opened: an I/O error (`NotFound` if there is neither a `.ldb` nor an
+    /// `.sst` file with the table's number), or an error of [`Table::open`].
     pub fn table(&self, slot: &Arc<TableSlot>) -> Result<Arc<Table>> {
         match slot.table.load_full() {
             Some(table) => {
@@ -246,7 +247,7 @@ impl TableCache {
         ring.slots.push(Arc::downgrade(slot));
         slot.used.store(true, Ordering::Relaxed);
         slot.table.store(Some(table.clone()));
-        // While this table was being opened, other threads may have filled the remaining places.
+        // While this table was being opened, other threads may have filled the rest of the ring.
         let closed = ring.close_down_to(self.capacity);
         debug_assert!(ring.slots.len() <= self.capacity, "more tables are open than may be");
         drop(ring);
@@ -262,8 +263,8 @@ impl TableCache {
             Some(held) => held.clone(),
             None => self.find(slot.number)?,
         };
-        // Check this only after the file was opened: if the lock file is still ours now, the opened
-        // file was ours, too.
+        // Check the lock only after the file was opened: if the lock file has not been replaced by
+        // now, the opened file belongs to this database.
         check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }

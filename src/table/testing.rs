@@ -1,4 +1,4 @@
-//! Files and tables in memory, for the tests of this folder.
+//! In-memory files and tables for the tests of tables.
 
 use std::collections::HashMap;
 use std::io;

@@ -60,8 +60,8 @@ fn a_filtered_absent_key_reads_no_data_block() {
     assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
 }
 
-/// Checks that counts do not depend on prefetching. After several matches in a row, the cached
-/// block is fetched before the filter is queried.
+/// Checks that counts do not depend on prefetching. After several consecutive matches, a lookup
+/// prefetches the cached block before it queries the filter.
 #[test]
 fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
     let options = small_blocks(internal_order());
@@ -457,8 +457,8 @@ fn filters_are_asked_in_the_way_of_their_name() {
 
 #[test]
 fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
-    // In each damaged index, two entries or only their handles are swapped, or one block is named
-    // twice, or a handle covers only a part of a block. All checksums are correct.
+    // In the damaged indexes, two separators are swapped, two handles are swapped, two entries
+    // point to the same block, or a handle begins one byte too early. All checksums are correct.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(40);
     let bytes = build(&options, &model).0;

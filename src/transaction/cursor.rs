@@ -22,9 +22,9 @@ pub struct TransactionCursor<'t> {
     merged: MergedCursor<'t>,
     /// The keyspace that the cursor is confined to.
     space: Space,
-    /// The clock by which entries expire.
+    /// The clock that decides which entries have expired.
     clock: Clock,
-    /// Length of the entry's value, without its expiry.
+    /// Length of the current entry's value, without the expiry that is stored with the value.
     value_len: usize,
     /// The range walked since the last seek; `None` before a seek, or once the range is recorded.
     walked: Option<Span>,
@@ -38,8 +38,8 @@ impl<'t> TransactionCursor<'t> {
         TransactionCursor { merged, space, clock, value_len: 0, walked: None, walk }
     }
 
-    /// Confines the cursor, which must not have moved yet, to the keys of `space`. The entries of
-    /// `space` expire by `clock`.
+    /// Confines the cursor, which must not have moved yet, to the keys of `space`. `clock` decides
+    /// which entries of `space` have expired.
     pub(crate) fn in_space(mut self, space: Space, clock: Clock) -> TransactionCursor<'t> {
         (self.space, self.clock) = (space, clock);
         self

@@ -1,4 +1,4 @@
-//! The iterators of a transaction: two merged cursors that stop where they meet.
+//! The iterator of a transaction, made of two merged cursors that stop where they meet.
 
 use std::ops::Bound;
 
@@ -49,8 +49,8 @@ impl<'t> TransactionIter<'t> {
         TransactionIter { front, back, range, space, done: false, writes, source, walk }
     }
 
-    /// Makes the iterator yield keys as they are within `space`. The range of the iterator must be
-    /// within `space`.
+    /// Makes the iterator yield the keys within `space`, without the keyspace's prefix. The range
+    /// of the iterator must be within `space`.
     pub(crate) fn in_space(mut self, space: Space) -> TransactionIter<'t> {
         self.space = space;
         self
@@ -80,7 +80,7 @@ impl<'t> TransactionIter<'t> {
         Ok(within && self.ends_apart())
     }
 
-    /// Returns whether the front's entry is before the back's.
+    /// Returns whether the entry at the front is before the entry at the back.
     fn ends_apart(&self) -> bool {
         match (&self.front, &self.back) {
             (Some(front), Some(back)) if front.valid() && back.valid() => {

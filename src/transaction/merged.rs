@@ -1,10 +1,10 @@
 //! A cursor over the database and the writes of a transaction, merged by user key. A write of the
 //! transaction hides the database's entry of the same key.
 //!
-//! In a walk forward, the positions in the database and in the own writes are each at the first
-//! entry that is not before the current entry. In a walk backward, they are each at the last entry
-//! that is not after the current entry. To change direction, both positions are found again by a
-//! seek.
+//! While the cursor moves forward, its position in the database and its position in the
+//! transaction's writes are each at the first entry that is not before the current entry. While it
+//! moves backward, each is at the last entry that is not after the current entry. When the
+//! direction changes, seeks find both positions again.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -22,9 +22,10 @@ enum Place {
     Nowhere,
     /// The database's entry is the current entry.
     Base,
-    /// The own write is the current entry.
+    /// The transaction's write is the current entry.
     Own,
-    /// The own write is the current entry, and hides the database's entry of the same key.
+    /// The transaction's write is the current entry, and hides the database's entry of the same
+    /// key.
     Both,
 }
 
@@ -46,7 +47,8 @@ pub(super) struct MergedCursor<'t> {
 }
 
 impl<'t> MergedCursor<'t> {
-    /// Returns a cursor over the entries of `base` and the writes, at no entry.
+    /// Returns a cursor over the entries of `base` and the writes. The cursor is at no entry until
+    /// it is first moved.
     pub(super) fn new(base: Cursor, writes: &'t OwnWrites) -> MergedCursor<'t> {
         let direction = Direction::Forward;
         MergedCursor { base, writes, own: None, place: Place::Nowhere, direction }
@@ -141,7 +143,7 @@ impl<'t> MergedCursor<'t> {
         }
     }
 
-    /// Leaves the current entry in the direction of the walk.
+    /// Moves past the current entry in the direction of the last move, to the next entry.
     fn step(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.place, Place::Nowhere) {
             Place::Nowhere => return Ok(false),
@@ -171,8 +173,8 @@ impl<'t> MergedCursor<'t> {
         });
     }
 
-    /// Finds the next entry in the direction of the walk, starting at the positions of both
-    /// sources.
+    /// Finds the next entry in the direction of the last move. The search starts at the positions
+    /// in both sources.
     fn settle(&mut self) -> Result<bool> {
         loop {
             let Some(own) = self.own else {
@@ -195,7 +197,7 @@ impl<'t> MergedCursor<'t> {
             if is_later || own.value.is_some() {
                 return Ok(true);
             }
-            // The own write is a deletion.
+            // The transaction's write is a deletion.
             if std::mem::replace(&mut self.place, Place::Nowhere) == Place::Both {
                 self.step_base()?;
             }

@@ -1,12 +1,13 @@
-//! Transactions: reads at one moment, writes that are applied atomically, and a check at the commit
-//! that nothing the transaction has read was written in the meantime.
+//! Transactions: reads at one moment, writes that are applied atomically, and a check at the
+//! commit. The commit fails if a key or range that the transaction has read was written in the
+//! meantime.
 //!
 //! | file | what is in it |
 //! | --- | --- |
 //! | `own` | the writes of a transaction, and its savepoints |
 //! | `reads` | the record of what a transaction has read |
 //! | `merged` | a walk over the database and the transaction's own writes |
-//! | `cursor`, `iter` | public walks, which record what they pass |
+//! | `cursor`, `iter` | the public cursor and iterator, which record the ranges that they pass |
 //! | `retry` | running a transaction again after a conflict |
 //!
 //! The engine knows nothing of transactions except that a write may carry a check
@@ -87,7 +88,7 @@ pub struct Transaction {
     _open: Arc<dyn Any + Send + Sync>,
 }
 
-/// A point in a transaction to roll back to: [`Transaction::savepoint`].
+/// A point to which a transaction can be rolled back, set by [`Transaction::savepoint`].
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     transaction: Arc<()>,
@@ -189,7 +190,7 @@ impl Transaction {
     /// Returns an iterator over the entries whose keys start with `prefix`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] under a comparator other than byte order.
+    /// [`Error::InvalidArgument`] if the database has a comparator other than byte order.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<TransactionIter<'_>> {
         let prefix = prefix.as_ref();
         let (from, to) = prefix_bounds(self.own.order(), prefix, Bound::Unbounded)?;
@@ -310,7 +311,7 @@ impl Transaction {
         self.engine.write(options, write)
     }
 
-    /// Returns the write of `batch`, with the check that it needs.
+    /// Returns a write of `batch`, with a check of the transaction's reads if the check is needed.
     fn checked(&mut self, batch: WriteBatch) -> Result<Write<'static>> {
         let reads = self.reads.take();
         if batch.is_empty() || reads.is_empty() {
@@ -321,7 +322,7 @@ impl Transaction {
         Ok(Write::Checked(batch, Arc::new(check)))
     }
 
-    /// Returns the clock by which entries expire.
+    /// Returns the clock that decides which entries have expired.
     pub(crate) fn clock(&self) -> &Clock {
         &self.engine.reads.clock
     }

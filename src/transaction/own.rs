@@ -1,5 +1,5 @@
 //! The writes of an uncommitted transaction: a map ordered by the database's comparator, and a list
-//! of changes with which the map is rolled back to a savepoint.
+//! of changes from which the map can be rolled back to a savepoint.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -109,7 +109,8 @@ impl<'a> OwnWrite<'a> {
 #[derive(Debug)]
 struct Change {
     key: OwnKey,
-    /// The write of the key before the change, with the key's bytes; `None` if there was no write.
+    /// The write that the change replaced, with the key as it was written then; `None` if the key
+    /// had no earlier write.
     before: Option<(OwnKey, Option<Bytes>)>,
 }
 
@@ -121,7 +122,7 @@ pub(super) struct OwnWrites {
     /// The changes since the first savepoint, oldest first.
     changes: Vec<Change>,
     /// The savepoints that can be rolled back to: the number of each savepoint, and the length of
-    /// `changes` when it was set.
+    /// `changes` when the savepoint was set.
     savepoints: Vec<(u64, usize)>,
     /// Number of the next savepoint.
     next_savepoint: u64,

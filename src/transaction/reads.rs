@@ -10,9 +10,9 @@ use crate::engine::span::Span;
 use crate::engine::write::read_set::{ReadSet, merge_keys, merge_spans};
 use crate::format::key::UserComparator;
 
-/// Number of keys, and of ranges, above which duplicates are removed from the record before it
-/// grows further. A higher number saves sorting and takes more memory in transactions that read
-/// the same keys or ranges repeatedly.
+/// Number of keys or ranges above which duplicates are removed from the record before the record
+/// grows further. A higher number saves sorting and takes more memory in transactions that read the
+/// same keys or ranges repeatedly.
 const MERGE_ABOVE: usize = 4096;
 
 /// The record of a transaction's reads. Thread-safe.
@@ -26,7 +26,7 @@ pub(super) struct ReadLog {
 struct Record {
     keys: Vec<Vec<u8>>,
     spans: Vec<Span>,
-    /// Stand-ins for the ranges of walks that have not ended. `None` is a free place.
+    /// Stand-ins for the ranges of walks that have not ended. `None` marks a free slot.
     walks: Vec<Option<Span>>,
     /// Number of keys at which duplicates are removed.
     merge_keys_at: usize,
@@ -78,7 +78,7 @@ impl ReadLog {
 #[derive(Debug)]
 pub(super) struct Walk<'t> {
     log: &'t ReadLog,
-    /// The place of the stand-in; `None` before the first step.
+    /// Index of the stand-in in `Record::walks`; `None` before the first step.
     place: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! Checks a recovered database: its reads agree with each other, its files are exactly the files
-//! that it needs, and no file number was used twice.
+//! Checks of a recovered database: its reads must agree with each other, its files must be exactly
+//! the files that it needs, and no file number may have been used twice.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,8 +44,8 @@ fn read_all(db: &Db) -> Result<Entries, String> {
     read_all_at(END, db)
 }
 
-/// Checks that each keyspace holds exactly the entries whose keys have its prefix, except expired
-/// entries.
+/// Checks that each keyspace contains exactly the entries whose keys start with the keyspace's
+/// prefix, except expired entries.
 fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     let mut within = 0;
     for name in db.keyspaces()? {
@@ -142,7 +142,8 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
             continue;
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        // If the creation of a file did not finish, it is repeated with the same number.
+        // If the creation of the database did not finish, its MANIFEST is created again with the
+        // same number.
         if let Some(number) = number_of(name)
             && !taken.insert(number)
             && name != "MANIFEST-000001"
@@ -153,7 +154,7 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
     Ok(())
 }
 
-/// Checks that exactly `entries` survive the worst loss of power.
+/// Checks that exactly `entries` survive a loss of power in which no unsynced change survives.
 fn check_durable(
     fs: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,

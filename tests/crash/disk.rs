@@ -48,13 +48,13 @@ fn writer_below_a_limit() {
 #[test]
 fn no_log_is_reserved_past_the_limit_of_file_sizes() {
     let dir = tempfile::tempdir().unwrap();
-    // The unit is 512 bytes, or 1 KiB in some shells.
+    // The unit of `ulimit -f` is 512 bytes in some shells and 1 KiB in others.
     let status = run("writer_below_a_limit", dir.path(), "ulimit -f 1000;");
     assert!(status.success(), "{status}");
     assert_eq!(open(&dir.path().join("unsynced"), 4 << 20).iter().unwrap().count(), 450);
 }
 
-/// Writes while a copy shares the log's blocks and the disk is full.
+/// Writes to a database on a full disk, while a copy of the log shares the log's blocks.
 #[test]
 #[ignore = "the child of the test below"]
 fn writer_on_a_full_disk() {

@@ -13,11 +13,11 @@ pub const NEVER: u64 = u64::MAX;
 /// The prefix of values that the compaction filter removes.
 pub const DOOMED: &[u8] = b"doomed";
 
-/// The prefix of values that the compaction filter changes, and its replacement.
+/// The prefix of values that the compaction filter changes: it replaces the prefix with `SMOOTH`.
 pub const ROUGH: &[u8] = b"rough";
 const SMOOTH: &[u8] = b"smooth";
 
-/// A time after all steps, in milliseconds since the Unix epoch.
+/// A time after all steps of a workload, in milliseconds since the Unix epoch.
 pub const END: u64 = 1_000_000;
 
 /// The compaction filter of these workloads.
@@ -31,8 +31,8 @@ pub fn filter(_key: &[u8], value: &[u8]) -> CompactionDecision {
     }
 }
 
-/// Returns the value left of an entry once compactions have applied every expiry and filter
-/// decision they may apply by [`END`]; `None` if nothing is left.
+/// Returns the value of an entry after compactions have removed what has expired by [`END`] and
+/// applied the compaction filter; `None` if they removed the entry.
 pub fn settled<'v>(key: &[u8], value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
     if key.starts_with(EXPIRING_TAG) && expiry_of(value) <= END {
         return None;

@@ -1,4 +1,4 @@
-//! A fault at every operation of every workload, and at many reads.
+//! Tests that inject a fault at every operation of every workload, and at many reads.
 //!
 //! After the first error either the process ends, or the machine loses power, or the fault goes
 //! away and the test calls `Db::resume`. `MINIKV_CRASH_FAULTS` faults are tried (default 3,000),
@@ -73,8 +73,8 @@ fn read_faults(rng: &mut Rng) -> Vec<Fault> {
     faults
 }
 
-/// Checks, after an error, that the database reports it, keeps its data, and accepts writes again
-/// after `resume`.
+/// Checks, after an error, that the database reports the error, keeps its data, and accepts writes
+/// again after `resume`.
 fn resume(run: &mut Run, error: &Error) -> Result<(), String> {
     if !run.is_open() {
         run.fs.clear_faults();

@@ -1,5 +1,5 @@
-//! The reaction of a running database to faults: it reports them, keeps its data, and continues
-//! when it can. The background threads are real, so no test here may wait forever.
+//! Tests of the reaction of a running database to faults: the database reports them, keeps its
+//! data, and continues when it can. The background threads are real threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn a_log_whose_sync_failed_is_never_written_again() {
     db.put("d", "4").unwrap_err();
     db.resume().unwrap();
     db.put_with(&synced(), "e", "5").unwrap();
-    // The failed log may be cut, but neither written to nor synced.
+    // The failed log may be truncated, but must not be written to or synced.
     let journal = fs.journal();
     let later = journal.iter().filter(|entry| entry.number > failed_at);
     assert!(later.clone().count() > 5);
@@ -111,8 +111,8 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
     }
 }
 
-/// LevelDB with `reuse_logs` appends to any log. If the file were longer than its last record,
-/// LevelDB would lose the records that it appends.
+/// LevelDB with `reuse_logs` appends to any log. If the file did not end where its last whole
+/// record ends, recovery would lose the records that LevelDB appends.
 #[test]
 fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
     for pattern in ["*.log", "*MANIFEST*"] {
@@ -168,7 +168,7 @@ fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
         let db = db.clone();
         move || db.put_with(&synced(), "c", "3")
     });
-    // Two writes: the first record of a new log, and the record of the put.
+    // Wait for two writes: the first record of a new log, and the record of the put.
     wait_until(|| fs.counts().of(OpKind::Write) >= logged + 2);
     let closer = std::thread::spawn(move || db.close());
     let began = Instant::now();
@@ -279,7 +279,7 @@ fn fill_level0(db: &Db, rounds: usize) -> Result<(), Error> {
 }
 
 fn no_compaction(fs: &SimFs, fault: Fault) -> Arc<AtomicBool> {
-    // Flushes must continue, so only files created by the compaction threads fail.
+    // Flushes must continue to work, so the fault strikes only compaction threads.
     let fails = Arc::new(AtomicBool::new(true));
     let (hooked, armed) = (fs.clone(), fails.clone());
     fs.set_hook(move |op| {
@@ -388,7 +388,7 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     assert!(db.get("k02").unwrap_err().is_corruption());
     assert!(db.wait_idle().is_err());
     assert!(is_damage(&db.compact_range::<&str>(..).unwrap_err()));
-    // The same damage again restores the block, so the compaction may be retried.
+    // Flipping the same bit again restores the block, so the compaction may be retried.
     fs.damage(&path, 700, 1).unwrap();
     db.resume().unwrap();
     db.wait_idle().unwrap();

@@ -1,5 +1,5 @@
-//! A real process that is killed on the real disk: this test binary runs itself again as a child
-//! that writes, and that reports every synced put once it is acknowledged.
+//! Tests that kill a real process that writes to a real disk. The test binary runs itself again as
+//! a child process. The child writes, and reports each synced put after the put is acknowledged.
 //!
 //! `MINIKV_KILLS` is the number of kills (default 20). Another test uses a filesystem that is
 //! really full, if this process may mount one.
@@ -32,8 +32,8 @@ fn open(dir: &Path, reuse_logs: bool) -> Db {
     Db::open(dir, options().reuse_logs(reuse_logs)).unwrap()
 }
 
-/// Writes until it is killed. Prints a line `acked <n>` once all puts up to number n are
-/// acknowledged, the last of them synced.
+/// Writes until the process is killed. Prints a line `acked <n>` each time all puts up to number
+/// `n` have been acknowledged and put `n` was synced.
 fn write_until_killed(dir: &Path) {
     let first: u64 = std::env::var("MINIKV_KILL_FIRST").unwrap().parse().unwrap();
     let db = open(dir, first.is_multiple_of(2));
@@ -123,7 +123,7 @@ pub fn run_and_kill(
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // Reports between the last line read and the child's death count too.
+    // Also read the reports that the child wrote before it was killed.
     for line in told.map_while(Result::ok) {
         if let Some(Ok(number)) = line.split_once("acked ").map(|(_, number)| number.parse()) {
             acked.store(number, Relaxed);
@@ -160,7 +160,7 @@ fn a_killed_process_loses_no_acknowledged_put() {
     println!("{kills} kills of a process that wrote {} puts, seed {seed}: nothing lost", first - 1);
 }
 
-/// Mounts a filesystem in memory, if this process may.
+/// Mounts an in-memory filesystem, if this process has the permission.
 fn mount(dir: &Path, options: &str) -> Result<(), String> {
     run_mount(Command::new("mount").args(["-t", "tmpfs", "-o", options, "minikv-test"]).arg(dir))
 }
@@ -177,7 +177,7 @@ fn run_mount(command: &mut Command) -> Result<(), String> {
 pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {
-    /// Returns `None`, and prints why, if the filesystem cannot be mounted.
+    /// Mounts an in-memory filesystem. If that fails, prints the reason and returns `None`.
     fn new(options: &str) -> Option<Mounted> {
         Mounted::with(|dir| mount(dir, options))
     }

@@ -1,5 +1,5 @@
-//! Bugs that engines of this format have or had, one test each. The comment before a test says
-//! what happened in other engines.
+//! Tests for bugs that engines of this format have or had, one bug per test. The comment before
+//! each test describes the bug in the other engines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,8 +82,8 @@ fn the_old_manifest_goes_after_the_new_current_is_durable() {
     }
 }
 
-/// The bugs of the test above, while a database is created: a crash must leave either no database
-/// or a complete one, and a second attempt to create the database must succeed.
+/// The bugs of the previous test, but during the creation of a database: a crash must leave either
+/// no database or a complete one, and a second attempt to create the database must succeed.
 #[test]
 fn a_crash_while_a_database_is_made_leaves_none_or_all_of_it() {
     let fs = SimFs::new(2);
@@ -130,7 +130,7 @@ fn a_put_before_a_log_rotation_is_durable_when_a_later_one_is_synced() {
 }
 
 /// Puts in two logs, A and B, are not synced, and the disk happens to keep log B but not the end of
-/// log A. Engines replay both logs, and end in a state that the database was never in.
+/// log A. Other engines replay both logs, and recover a state that the database was never in.
 #[test]
 fn a_log_after_one_that_lost_its_end_is_not_replayed() {
     let fs = SimFs::new(5);
@@ -157,8 +157,8 @@ fn a_log_after_one_that_lost_its_end_is_not_replayed() {
     assert!(told >= 10, "{told} images had a log without the one before it");
 }
 
-/// A table whose name is durable but whose bytes are not is empty after a loss of power. goleveldb
-/// and rusty-leveldb name such tables in the MANIFEST.
+/// If a table's name is durable but its contents are not, the table is empty after a loss of power.
+/// goleveldb and rusty-leveldb name such tables in the MANIFEST.
 #[test]
 fn a_table_that_is_named_is_never_empty() {
     let fs = SimFs::new(6);
@@ -217,7 +217,7 @@ fn a_torn_log_or_manifest_is_not_reused() {
         names.retain(|name| name.contains(torn));
         let path = Path::new("/db").join(names.pop().unwrap());
         let mut file = fs.append(&path).unwrap();
-        // This is the header of a record of 100 bytes, followed by only two of these bytes.
+        // This is the header of a record of 100 bytes, followed by only two bytes of the record.
         file.write(&[1, 2, 3, 4, 100, 0, 1, b'x', b'y']).unwrap();
         drop(file);
         for key in ["b", "c"] {
@@ -304,8 +304,8 @@ fn a_number_that_a_file_has_is_not_given_to_another() {
     assert_eq!(keys(&db), ["a", "b"]);
 }
 
-/// An engine takes a read that returns fewer bytes than requested, in the middle of a log, for the
-/// end of the log.
+/// Other engines treat a read that returns fewer bytes than requested as the end of the log, even
+/// in the middle of the log.
 #[test]
 fn a_short_read_in_a_log_is_not_its_end() {
     let fs = SimFs::new(12);
@@ -337,7 +337,7 @@ fn a_compaction_goes_on_when_space_or_handles_are_back() {
         Fault::too_many_open_files().on(&[OpKind::Open]),
     ] {
         let fs = SimFs::new(13);
-        // Few open tables, so that compactions must open some.
+        // Only one table may stay open, so compactions must open tables.
         let db = Db::open("/db", inline(&fs).max_open_files(1)).unwrap();
         for round in 0..3 {
             for i in 0..20 {
@@ -473,8 +473,8 @@ fn a_damaged_table_does_not_make_compactions_spin() {
     assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"7"[..]));
 }
 
-/// CURRENT is data from the disk. If it holds a path out of the directory, it is refused without
-/// following the path.
+/// The contents of CURRENT are untrusted. If CURRENT contains a path that leads out of the
+/// directory, the open is refused and the path is not followed.
 #[test]
 fn a_current_that_names_another_directory_is_refused() {
     let fs = SimFs::new(18);
@@ -503,7 +503,8 @@ fn a_second_open_by_the_same_process_is_refused() {
     assert_eq!(keys(&Db::open(dir.path(), options()).unwrap()), ["a"]);
 }
 
-/// Crashes during the recovery from a crash, over and over, until one recovery completes.
+/// Recoveries from a crash are themselves interrupted by crashes, again and again, until one
+/// recovery completes.
 #[test]
 fn crashes_during_recovery_from_crashes_lose_nothing() {
     let fs = SimFs::new(19);
@@ -554,9 +555,9 @@ fn a_log_after_a_damaged_one_is_not_replayed_with_or_without_a_marker() {
     }
 }
 
-/// The last record of a MANIFEST is damaged after it took effect. The files that the record made
-/// obsolete are gone, so the record is not an edit that a crash interrupted. An open without the
-/// record would lose the tables that the record named.
+/// The last record of a MANIFEST is damaged after the record took effect. The files that the record
+/// made obsolete are gone, so the record is not an edit that a crash interrupted. An open without
+/// the record would lose the tables that the record named.
 #[test]
 fn a_manifest_whose_last_durable_record_is_damaged_is_refused() {
     for compacts in [false, true] {

@@ -1,4 +1,4 @@
-//! The state after a crash or a fault at every operation of many workloads.
+//! Tests of the state after a crash or a fault at every operation of many workloads.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -10,10 +10,10 @@
 //! | `faults` | a fault at every operation |
 //! | `health` | the reaction of a running database to faults |
 //! | `known_bugs` | bugs of other engines of this format, one test each |
-//! | `kill` | a real process that is really killed |
-//! | `disk` | limits that must cause errors and not signals |
+//! | `kill` | kills of a real process |
+//! | `disk` | disk limits that must cause errors, not signals |
 //! | `outside` | readers at every crash point, beside a writer, and beside a process |
-//! | `shared` | databases with one budget of memory |
+//! | `shared` | databases that share a memory budget |
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see
 //! `sweep` and `faults`), and `MINIKV_SEED` the first seed. A failure prints the command that
@@ -36,7 +36,7 @@ mod workload;
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod rng;
 
-/// Returns a number from the environment.
+/// Returns the number in the environment variable `name`, or `default` if the variable is not set.
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is a number")),

@@ -10,7 +10,8 @@ pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// One operation of a commit: a key and its value, or `None` if the key is deleted.
 pub type Op = (Vec<u8>, Option<Vec<u8>>);
 
-/// A commit, with the numbers of the filesystem operations around it.
+/// A commit, and the numbers of the last filesystem operations before it began and before it
+/// returned.
 #[derive(Clone, Debug)]
 pub struct Commit {
     pub ops: Vec<Op>,
@@ -25,10 +26,10 @@ pub struct Commit {
 #[derive(Debug, Default)]
 pub struct Model {
     pub commits: Vec<Commit>,
-    /// Hashes of the states, by the number of commits.
+    /// Hash of the state after each number of commits.
     states: Vec<u64>,
-    /// Moments at which all commits so far were durable, even unsynced commits: the number of the
-    /// last filesystem operation, and the number of commits.
+    /// Points in time at which all commits so far, even unsynced ones, were durable. Each point
+    /// consists of the number of the last filesystem operation and the number of commits.
     barriers: Vec<(u64, usize)>,
     pub entries: Entries,
 }
@@ -73,14 +74,14 @@ impl Model {
         self.commits.partition_point(|commit| commit.begun < number)
     }
 
-    /// Returns a number of commits from `least` to `most` after which the hash was `state`, if
-    /// there is one.
+    /// Returns the largest number of commits, from `least` to `most`, after which the hash of the
+    /// entries was `state`.
     pub fn find(&self, state: u64, least: usize, most: usize) -> Option<usize> {
         (least..=most).rev().find(|&count| self.states[count] == state)
     }
 }
 
-/// Returns the hash of what is left of an entry, or 0 if nothing is left.
+/// Returns the hash of an entry with the value that [`settled`] returns, or 0 if it returns `None`.
 fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
     let Some(value) = settled(key, value) else { return 0 };
     let mut hasher = DefaultHasher::new();

@@ -1,11 +1,12 @@
-//! Readers from outside (`open_read_only`, `verify` and checkpoints) at every crash point, beside a
-//! writer that proceeds between any two of their operations, and beside a real process.
+//! Tests of readers outside the writing process (`open_read_only`, `verify` and checkpoints). They
+//! read the files left at every crash point, the files of a writer that proceeds between any two
+//! operations of the reader, and the files of a real process.
 //!
 //! A reader must see everything that was acknowledged before it began. It must not fail, and must
 //! not report damage where there is none.
 //!
-//! `MINIKV_OUTSIDE` is the number of workloads that are read while they run, and of processes that
-//! are read while they write (default 12).
+//! `MINIKV_OUTSIDE` (default 12) is the number of workloads that are read while they run. It is
+//! also the number of processes whose databases are read while the processes write.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -51,9 +52,9 @@ fn check_sound(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Reads the files after a crash as another process would, and copies them by a checkpoint. The
-/// files and the copy must show `state`, the state that an open recovers from the files. After a
-/// loss of power (not `killed`), a read-only open may also be refused.
+/// Reads the files that a crash left, as another process would, and copies them with a checkpoint.
+/// The files and the copy must show `state`, the state that an open recovers from the files. After
+/// a loss of power (not `killed`), a read-only open may also be refused.
 pub fn look(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
@@ -135,7 +136,7 @@ impl Turns {
     }
 }
 
-/// Ends the turns of the writer when dropped, even by a panic.
+/// Marks the writer as done when dropped, even by a panic.
 struct End<'a>(&'a Turns);
 
 impl Drop for End<'_> {
@@ -225,7 +226,8 @@ fn a_reader_between_any_two_operations_of_a_writer_sees_all_that_was_acknowledge
     );
 }
 
-/// Reads a database beside the process that writes it, until `stop`. Returns the number of reads.
+/// Reads a database beside the process that writes it, until `stop` is set. Returns the number of
+/// reads.
 fn read_beside_process(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> u64 {
     let mut reads = 0;
     while !stop.load(Relaxed) {
@@ -300,9 +302,10 @@ fn check_copies(home: &Path) -> u64 {
     checked
 }
 
-/// Follows a database beside the processes that write it, until `stop`. Checks that no refresh
-/// shows less than the refresh before it, and that a refresh changes nothing for an iterator made
-/// before. Returns the number of refreshes, and the number of those that read everything again.
+/// Follows a database beside the processes that write it, until `stop` is set. Checks that no
+/// refresh shows less than the previous refresh, and that a refresh does not affect existing
+/// iterators. Returns the number of refreshes, and the number of refreshes that read everything
+/// again.
 fn follow_processes(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> (u64, u64) {
     let db = loop {
         let least = acked.load(Relaxed);

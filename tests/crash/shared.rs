@@ -1,4 +1,4 @@
-//! Databases that share a budget of memory, after a crash at any operation. When one database
+//! Tests of crashes, at any operation, of databases that share a memory budget. When one database
 //! flushes to free memory for the others, none of the databases may lose data.
 
 use std::sync::Arc;
@@ -26,17 +26,18 @@ fn key(i: u32) -> String {
     format!("key{i:04}")
 }
 
-/// Puts and syncs of one database, timed by the number of filesystem operations.
+/// The puts and syncs of one database. Times are numbers of filesystem operations.
 #[derive(Default)]
 struct Written {
-    /// Number of operations before and after each put.
+    /// For each put, the times when it began and when it returned.
     puts: Vec<(u64, u64)>,
-    /// Number of operations after each sync, with the number of puts before it.
+    /// For each sync, the time when it returned, and the number of puts up to the sync.
     synced: Vec<(u64, usize)>,
 }
 
 impl Written {
-    /// Returns the fewest and most puts that a crash at operation `op` may leave.
+    /// Returns the minimum and the maximum number of puts that may survive a crash at operation
+    /// `op`.
     fn bounds(&self, op: u64, power_loss: bool) -> (usize, usize) {
         let acknowledged = self.puts.iter().filter(|(_, after)| *after <= op).count();
         let begun = self.puts.iter().filter(|(before, _)| *before < op).count();

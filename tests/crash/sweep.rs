@@ -1,9 +1,9 @@
-//! A crash after every operation of every workload, with several images each, and for some images a
-//! second crash after every operation of the recovery.
+//! Tests of crashes after every operation of every workload. Several images are made of each crash.
+//! For some images, there is a second crash after every operation of the recovery.
 //!
 //! At least `MINIKV_CRASH_IMAGES` images are checked (default 10,000), several per crash point,
-//! workload after workload from the seed `MINIKV_SEED` (default 1). The same seed does the same
-//! operations and makes the same images, so the line that a failure prints replays it.
+//! workload after workload from the seed `MINIKV_SEED` (default 1). The same seed always leads to
+//! the same operations and images, so a failure can be replayed with the line that it prints.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -41,8 +41,8 @@ struct Tally {
     again: AtomicU64,
     points: AtomicU64,
     runs: AtomicU64,
-    /// Number of reads of the changes that found all of them, and of reads that reported lost
-    /// changes.
+    /// Number of reads of changes that found all changes (`whole`), and number of reads that
+    /// reported lost changes (`lost`).
     whole: AtomicU64,
     lost: AtomicU64,
     /// Number of tables removed whole because all their entries had expired.
@@ -52,7 +52,7 @@ struct Tally {
 struct Sweep<'a> {
     run: &'a Run,
     tally: &'a Tally,
-    /// Hashes of the states found in images, by the images' fingerprints.
+    /// Maps the fingerprint of each image to the hash of the state found in the image.
     seen: BTreeMap<u64, u64>,
 }
 
@@ -61,7 +61,7 @@ impl Sweep<'_> {
         |fs| self.run.kind.options(fs, self.run.seed)
     }
 
-    /// Checks one image. With `again`, also crashes during its recovery.
+    /// Checks one image. If `again` is set, also checks crashes during the recovery of the image.
     fn check(&mut self, op: u64, plan: &CrashPlan, deep: bool, again: bool) -> Result<(), String> {
         let image = self.run.fs.crash_image(&plan.clone().at_op(op));
         self.tally.images.fetch_add(1, Relaxed);
@@ -92,7 +92,7 @@ impl Sweep<'_> {
     }
 
     /// Checks the changes after several sequence numbers, if the workload keeps logs. Each read
-    /// gives the surviving operations in order, or reports that changes are lost.
+    /// must return the surviving operations in order, or report that changes are lost.
     fn check_changes(&self, image: &SimFs) -> Result<(), String> {
         if self.run.kind.keep_logs_bytes == 0 {
             return Ok(());
@@ -112,9 +112,9 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Crashes after every operation of the recovery. After a loss of power, the state must stay
-    /// the same as after the first recovery. After the process was killed, a crash of the recovery
-    /// may lose more commits, within the bounds.
+    /// Checks crashes after every operation of the recovery. If the first crash was a loss of
+    /// power, the state must stay the same as after the first recovery. If the process was killed,
+    /// a crash during recovery may lose more commits, within the bounds.
     fn crash_again(
         &self,
         op: u64,

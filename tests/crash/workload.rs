@@ -60,7 +60,7 @@ enum KeysAre {
     InKeyspaces,
     /// Mostly in expiring keyspaces, whose entries live for some steps or forever.
     Expiring,
-    /// In the default keyspace, under a compaction filter.
+    /// In the default keyspace, with a compaction filter.
     Filtered,
 }
 
@@ -71,7 +71,7 @@ pub struct Kind {
     weights: &'static [(Step, usize)],
     steps: usize,
     keys: usize,
-    /// One write in this many is synced on average; 0 means that no write is synced.
+    /// On average, one of every `sync_one_in` writes is synced; 0 means that no write is synced.
     sync_one_in: usize,
     reuse_logs: bool,
     keys_are: KeysAre,
@@ -271,7 +271,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "kept logs",
-        // Each write is one batch, with an operation for each sequence number.
+        // Each write is one batch, and each operation has a sequence number of its own.
         weights: &[
             (Step::Put, 40),
             (Step::Delete, 8),
@@ -292,8 +292,8 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// Returns the options of this kind for `fs`, at the time [`END`]. The seed determines the
-    /// order of background work.
+    /// Returns the options of this kind of workload for `fs`, with a clock that shows [`END`]. The
+    /// seed determines the order of background work.
     pub fn options(&self, fs: &SimFs, seed: u64) -> Options {
         let options = options(fs, seed)
             .write_buffer_bytes(self.write_buffer_bytes)
@@ -358,7 +358,7 @@ impl Kind {
         (key, Some(value))
     }
 
-    /// Returns puts of new keys that expire a step after the time `now`.
+    /// Returns puts of new keys that expire one step after the time `now`.
     fn short_lived(&self, rng: &mut Rng, now: u64) -> Vec<Op> {
         let put = |number: usize| {
             let key = format!("{now:08}-{number}").into_bytes();
@@ -396,7 +396,7 @@ impl Kind {
     }
 }
 
-/// Returns options with small buffers and files on `fs`.
+/// Returns options for a database on `fs`, with small buffers and small files.
 pub fn options(fs: &SimFs, seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)
@@ -425,7 +425,7 @@ fn keyspace_of<'k>(db: &Db, key: &'k [u8]) -> Option<(Keyspace, &'k [u8])> {
     })
 }
 
-/// Writes one operation of a keyspace.
+/// Writes one operation to a keyspace.
 fn write_in(keyspace: &Keyspace, op: (&[u8], Option<&[u8]>), sync: bool) -> Result<(), Error> {
     let options = WriteOptions::default().sync(sync);
     match op {
@@ -442,7 +442,8 @@ fn write_in(keyspace: &Keyspace, op: (&[u8], Option<&[u8]>), sync: bool) -> Resu
 }
 
 /// Writes operations: a single operation by itself, several operations in a transaction or a batch.
-/// Transactions and batches write entries of expiring keyspaces under their full database keys.
+/// In transactions and batches, entries of expiring keyspaces are written under the keys that the
+/// database stores.
 pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     let options = WriteOptions::default().sync(sync);
     if let [(key, value)] = ops
@@ -470,7 +471,7 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     }
 }
 
-/// Writes in a transaction that has read a range and the keys that it overwrites.
+/// Writes `ops` in a transaction. The transaction also reads a range, and each key that it writes.
 fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
     let mut transaction = db.transaction();
     if let Some(entry) = transaction.range(ops[0].0.clone()..)?.next() {
@@ -585,7 +586,7 @@ impl Run {
         self.expired_tables += stats.map_or(0, |stats| stats.expired_tables_dropped);
     }
 
-    /// Writes tables outside of the database, and adds them to it.
+    /// Writes tables outside of the database, and ingests them.
     fn ingest(&self, ops: &[Op]) -> Result<(), Error> {
         let options = self.kind.options(&self.fs, self.seed);
         let mut writer = TableWriter::create(format!("/tables{}", self.steps_left), &options)?;
@@ -711,7 +712,8 @@ impl Run {
         )
     }
 
-    /// Deletes the `chosen` keys in one commit. Makes no commit if there are no such keys.
+    /// Deletes the keys for which `chosen` returns true, in one commit. Makes no commit if there
+    /// are no such keys.
     fn delete(
         &mut self,
         chosen: impl Fn(&Vec<u8>) -> bool,

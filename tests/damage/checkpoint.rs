@@ -1,4 +1,4 @@
-//! Checkpoints are consistent, independent of the original, and never half made.
+//! Tests that checkpoints are consistent, independent of the original, and never incomplete.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ fn a_checkpoint_of_an_open_database_is_one_moment() {
         std::thread::spawn(move || {
             let mut n = 0u64;
             while !stop.load(Relaxed) || n < 2000 {
-                // Key 0 is never older than any other key, and never more than one round ahead of
-                // it.
+                // Each round writes key 0 first, so the number under key 0 is equal to that under
+                // any other key, or one higher.
                 for key in 0..4 {
                     db.put(format!("key{key:04}"), n.to_string()).unwrap();
                 }
@@ -86,7 +86,7 @@ fn a_directory_with_something_in_it_is_refused() {
     assert_eq!(fs.list(Path::new("/other")).unwrap(), ["file"]);
     let error = minikv::checkpoint(DIR, COPY, &options(&fs)).unwrap_err();
     assert!(matches!(error, Error::Locked { .. }), "{error}");
-    // An empty directory is accepted.
+    // An empty directory is accepted as the destination.
     fs.create_dir(Path::new(COPY)).unwrap();
     db.checkpoint(COPY).unwrap();
     assert!(open_copy(options(&fs)) == made.entries);
@@ -157,7 +157,7 @@ fn a_crash_while_a_checkpoint_is_made_leaves_none_or_all_of_it() {
     assert!(open_copy(on(&left)) == made.entries, "durable when it returns");
 }
 
-/// Puts increasing numbers under 200 keys in turn, until `stop`.
+/// Puts increasing numbers under 200 keys in turn, until `stop` is set.
 fn write_rounds(db: &Db, stop: &AtomicBool) {
     for number in 0u64.. {
         db.put((number % 200).to_be_bytes(), [number.to_be_bytes(); 60].concat()).unwrap();
@@ -167,8 +167,8 @@ fn write_rounds(db: &Db, stop: &AtomicBool) {
     }
 }
 
-/// Checks that a checkpoint succeeds while logs are truncated to their records, and removed, during
-/// the copying.
+/// Checks that a checkpoint succeeds even if logs are truncated to their records, or removed, while
+/// the checkpoint copies them.
 #[test]
 fn checkpoints_beside_writes_on_a_disk_succeed() {
     let home = tempfile::tempdir().unwrap();

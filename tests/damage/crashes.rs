@@ -1,5 +1,5 @@
-//! A crash after every operation of a repair. A second repair must then give as good a database as
-//! if the first had not crashed.
+//! Tests of crashes after every operation of a repair. A second repair must then produce a database
+//! as good as a repair that did not crash.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ fn check(made: &Made, found: &Entries, first: &RepairReport, again: &RepairRepor
     }
 }
 
-/// Crashes after every operation of the repair of `files`. Returns the number of images tried.
+/// Checks crashes after every operation of the repair of `files`. Returns the number of images
+/// tried.
 fn crash_everywhere(made: &Made, files: &Files, exact: Option<&Entries>, what: &str) -> usize {
     let fs = files.load_sim(7);
     fs.record_history();

@@ -1,5 +1,5 @@
-//! A database of about 64 KiB with several levels, overwrites, deletes and a live log; every state
-//! that it went through; and its files, for the tests to damage.
+//! The database whose files the tests damage. It is about 64 KiB in size, and has several levels,
+//! overwrites, deletes and a live log. Every state that the database went through is recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,7 +27,7 @@ impl Files {
         Files(names.map(|name| (name.clone(), read(fs, &dir.join(name)))).collect())
     }
 
-    /// Returns a filesystem in memory with these files.
+    /// Returns an in-memory filesystem with these files.
     pub fn load(&self) -> MemFs {
         let fs = MemFs::new();
         self.put_into(&fs);
@@ -108,11 +108,11 @@ pub struct Made {
     pub entries: Entries,
     /// Every value that each key ever had.
     pub history: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
-    /// Hashes of the states, by the number of commits.
+    /// Hash of the state after each number of commits.
     pub states: Vec<u64>,
 }
 
-/// The way in which the database is made.
+/// Parameters of the database to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub seed: u64,

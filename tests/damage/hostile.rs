@@ -1,5 +1,6 @@
-//! Tables and logs with valid checksums that no engine wrote: bugs that engines of this format had,
-//! one test each. The comment before a test says what happened in another engine.
+//! Tests with tables and logs that have valid checksums, but that no engine wrote. Each test is for
+//! one bug that engines of this format had. The comment before each test describes the bug in the
+//! other engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -140,8 +141,8 @@ fn no_entry_of_a_table_with_keys_out_of_order_is_lost_between_parts() {
     assert!(refused > 1000);
 }
 
-/// Engines add a size near 2^31 or 2^64 to an offset, or allocate that much memory, before they
-/// compare the size with the length of the file.
+/// Other engines add a size near 2^31 or 2^64 to an offset, or allocate that much memory, before
+/// they compare the size with the length of the file.
 #[test]
 fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     let entry = (internal_key(b"key", 1, KeyKind::Value), b"v".to_vec());
@@ -151,7 +152,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     for size in sizes.into_iter().chain([u64::MAX - 5, u64::MAX - 1, u64::MAX]) {
         for offset in [0, 10, u64::MAX - size] {
             let odd = BlockHandle { offset, size };
-            // First, the handle in the index.
+            // First, write the handle to the index.
             let mut table = Vec::new();
             put_block(&mut table, &sound[..20], 0);
             let metaindex = put_block(&mut table, &[0, 0, 0, 0, 1, 0, 0, 0], 0);
@@ -159,7 +160,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
             let index = put_block(&mut table, &block(&[(separator, handle_bytes(odd))]), 0);
             table.extend_from_slice(&Footer { metaindex, index }.encode());
             expect_refused(&table, &format!("{odd:?} in the index"));
-            // Then the index's handle in the footer.
+            // Then write the handle to the footer, as the handle of the index.
             let at = table.len() - 48;
             table.truncate(at);
             table.extend_from_slice(&Footer { metaindex, index: odd }.encode());
@@ -168,7 +169,8 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     }
 }
 
-/// The sum of two lengths in an entry overflows 32 bits, and so passes the check of an engine.
+/// The sum of two lengths in an entry overflows 32 bits. In other engines, the sum then passes the
+/// bounds check.
 #[test]
 fn entry_lengths_that_overflow_32_bits_are_errors() {
     let max = u32::MAX;
@@ -181,14 +183,14 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
         data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
         expect_refused(&table_of(&data, 0, 1, &[]), &format!("{lens:?}"));
     }
-    // First, a length of more than 32 bits.
+    // Try a length of more than 32 bits.
     let mut data = vec![0, 9];
     put_varint64(&mut data, 1 << 32);
     data.extend_from_slice(&internal_key(b"k", 1, KeyKind::Value));
     data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
     expect_refused(&table_of(&data, 0, 1, &[]), "2^32");
 
-    // Then the same lengths in a batch of a log.
+    // Try lengths of 2^31 and more in a batch of a log, too.
     for len in [max, max - 4, 1 << 31] {
         let mut batch = [&1u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[1]].concat();
         put_varint32(&mut batch, len);
@@ -199,8 +201,8 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
     }
 }
 
-/// An index names one block again and again. Each reference is to an undamaged block, and reading
-/// the table takes time in proportion to the index.
+/// Many entries of an index point to the same undamaged block. Reading the table takes time in
+/// proportion to the number of index entries.
 #[test]
 fn an_index_that_names_a_block_twice_is_an_error() {
     let entry = [(internal_key(b"key", 1, KeyKind::Value), b"v".to_vec())];
@@ -342,7 +344,7 @@ fn a_link_in_place_of_lost_is_refused_by_what_would_follow_it() {
     assert!(contents_of(&victim) == before.0);
 }
 
-/// A file may have a second name, in another user's directory.
+/// A file of the database may have another hard link, in another user's directory.
 #[test]
 fn a_file_with_another_name_is_replaced_and_not_emptied() {
     let home = tempfile::tempdir().unwrap();
@@ -354,7 +356,7 @@ fn a_file_with_another_name_is_replaced_and_not_emptied() {
     assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
 }
 
-/// The copy consists of hard links, such as those that `cp -al` makes.
+/// The copy of the database consists of hard links, such as those that `cp -al` makes.
 #[test]
 fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() {
     let home = tempfile::tempdir().unwrap();

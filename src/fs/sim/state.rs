@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::super::namespace::{DirId, Location, NameOp, Namespace, Node};
 use super::content::Content;
 
-/// Identity of a file, which does not depend on its names.
+/// File ID, independent of the file's names.
 pub(super) type FileId = u64;
 
 /// The effect of an operation.
@@ -52,7 +52,7 @@ pub(super) enum Effect {
 /// An unsynced change of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileEvent {
-    /// Sequence number of the operation. Sequence numbers only grow.
+    /// Sequence number of the operation that made the change. Sequence numbers only increase.
     pub seq: u64,
     pub change: FileChange,
     /// Length of the file after the change, in bytes.
@@ -76,7 +76,7 @@ pub(super) struct FileState {
     /// Whether a failed sync dropped pages, so that a later sync does not make all of `live`
     /// durable.
     pub lost: bool,
-    /// The shortest length that was set since the last successful sync.
+    /// The shortest length to which the file was set since the last successful sync.
     cut: Option<u64>,
 }
 
@@ -108,8 +108,8 @@ impl FileState {
             self.durable = self.live.clone();
             return;
         }
-        // Pages written after the failed sync go to the disk as a whole, as from a page cache. The
-        // lost pages do not go to the disk.
+        // The sync writes whole pages, like a page cache, but only pages that were written after
+        // the failed sync. The dropped pages stay lost.
         let durable = Arc::make_mut(&mut self.durable);
         durable.set_len(durable.len().min(cut.unwrap_or(u64::MAX)));
         for event in events {
@@ -128,7 +128,7 @@ pub(super) struct PendingName {
     pub op: NameOp<FileId>,
     /// The directories that must be synced to make the change durable.
     unsynced: BTreeSet<DirId>,
-    /// Whether the file that got the name was synced afterwards.
+    /// Whether the file was synced after it got the name.
     pub file_synced: bool,
 }
 
@@ -152,7 +152,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Creates a state without unsynced changes from names and file contents.
+    /// Creates a state with the given names and files, and with no unsynced changes.
     pub(super) fn clean(
         names: Namespace<FileId>,
         files: BTreeMap<FileId, Arc<FileState>>,
@@ -209,9 +209,9 @@ impl State {
         self.pending_names.push(PendingName { seq, op, unsynced, file_synced: false });
     }
 
-    /// Makes durable the name changes that need no sync of another directory. A change that becomes
-    /// durable makes earlier changes of the same names durable, too, because a directory entry on
-    /// disk has its newest content.
+    /// Makes name changes durable, except those that still need another directory to be synced. A
+    /// change that becomes durable also makes earlier changes of the same names durable, because a
+    /// directory entry on disk always has its newest content.
     fn sync_dir(&mut self, dir: DirId) {
         let mut settled: BTreeSet<Location> = BTreeSet::new();
         for name in self.pending_names.iter_mut().rev() {
@@ -241,8 +241,8 @@ impl State {
     }
 
     /// Returns the sequence numbers of the operations that made the unsynced changes, in order.
-    /// Leaves out changes of files that have no name, now or after any crash: whether such a file
-    /// still exists depends on whether it is open.
+    /// Leaves out changes of files that have no name now and cannot have one after a crash: such
+    /// files exist only as long as they are open.
     pub(super) fn pending_seqs(&self) -> Vec<u64> {
         let reachable = self.reachable_files();
         let of_files = self.files.iter().filter(|(file, _)| reachable.contains(file));

@@ -1,9 +1,9 @@
-//! A memory budget: the capacity of a block cache, which memtables and the indexes and filters of
-//! open tables share.
+//! A memory budget: the capacity of a block cache, shared with memtables and with the indexes and
+//! filters of open tables.
 //!
 //! The cache may use the part that memtables and tables do not take. Memtables are flushed to stay
-//! within their part (`engine::resources::memory`). Tables are closed to stay within theirs, a
-//! quarter of the budget.
+//! within their part (`engine::resources::memory`). Tables are closed so that open tables take at
+//! most a quarter of the budget.
 
 use std::fmt;
 use std::sync::Weak;
@@ -13,12 +13,12 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{LockRank, Mutex};
 
 /// Part of the budget that indexes and filters of open tables may take (one quarter). With a larger
-/// divisor, more is left to blocks, and tables are closed and opened more often.
+/// divisor, more memory is left for blocks, and tables are closed and opened more often.
 const TABLES_PART: u64 = 4;
 
-/// Divisor of the budget that gives the size of a step. The capacity of the cache's shards changes
-/// only in whole steps, as memtables and tables take more or less of the budget. With a larger
-/// divisor, the capacity changes more often.
+/// The budget divided by `STEP_PART` is the size of a step. The capacity of the cache's shards
+/// changes only in whole steps, as memtables and tables take more or less of the budget. With a
+/// larger divisor, the capacity changes more often.
 const STEP_PART: u64 = 64;
 
 /// A set of open tables, some of which can be closed.
@@ -31,7 +31,7 @@ pub trait OpenTables: Send + Sync {
     fn close_some(&self, bytes: u64) -> u64;
 }
 
-/// The amounts taken from a budget. Thread-safe.
+/// A budget and the numbers of bytes taken from it. Thread-safe.
 pub(super) struct Budget {
     /// The whole budget, in bytes.
     bytes: u64,
@@ -39,7 +39,7 @@ pub(super) struct Budget {
     memtables: AtomicU64,
     /// Number of bytes that the indexes and filters of open tables take.
     tables: AtomicU64,
-    /// Number of bytes that the cache leaves to memtables and tables.
+    /// Number of bytes that the cache leaves for memtables and tables.
     reserved: AtomicU64,
     /// The table caches of all databases that share the budget.
     all_tables: Mutex<Vec<Weak<dyn OpenTables>>>,
@@ -78,12 +78,12 @@ impl Budget {
         debug_assert!(before >= bytes, "{bytes} bytes of {before} are given back");
     }
 
-    /// Returns the number of bytes that the cache must leave to memtables and tables.
+    /// Returns the number of bytes that the cache must leave for memtables and tables.
     pub(super) fn reserved(&self) -> u64 {
         self.reserved.load(Relaxed)
     }
 
-    /// Recomputes the number of bytes that the cache leaves to memtables and tables, rounded up to
+    /// Recomputes the number of bytes that the cache leaves for memtables and tables, rounded up to
     /// a whole step. Returns whether the number has changed.
     pub(super) fn reserve(&self) -> bool {
         let step = (self.bytes / STEP_PART).max(1);
@@ -91,7 +91,8 @@ impl Budget {
         self.reserved.swap(reserve, Relaxed) != reserve
     }
 
-    /// Registers `tables`, so that tables of it can be closed when all open tables take too much.
+    /// Registers `tables`, from which tables can then be closed when all open tables together take
+    /// too much of the budget.
     pub(super) fn may_close(&self, tables: Weak<dyn OpenTables>) {
         let mut all = self.all_tables.lock();
         all.retain(|tables| tables.strong_count() > 0);
@@ -134,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A number of open tables, each of which takes 100 bytes of the budget.
+    /// A set of open tables, each of which takes 100 bytes of the budget.
     struct Tables(AtomicU64, Arc<Budget>);
 
     impl OpenTables for Tables {
@@ -162,8 +163,8 @@ mod tests {
         budget.add_table(1500);
         budget.close_tables();
         assert_eq!((open(), budget.taken()), ([3, 7], 1000));
-        // When the database with few open tables opens one more, the database with the most closes
-        // one.
+        // When the database with few open tables opens one more, the database with many open tables
+        // closes one.
         budget.add_table(100);
         all[0].0.fetch_add(1, Relaxed);
         budget.close_tables();

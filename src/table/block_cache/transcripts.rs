@@ -1,4 +1,4 @@
-//! Tests that replay transcripts: the blocks that the cache admits and evicts.
+//! Tests that replay transcripts, which show the blocks that the cache admits and evicts.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct Machine {
 impl Machine {
     fn new(blocks: u64) -> Machine {
         let bytes = blocks * entry_bytes(block().len());
-        // The extra capacity is the part that is left to spares.
+        // The extra capacity is the part that is left for spares.
         let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_PART - 1) + 1) as usize));
         // With this many ghost entries, no two of the table's blocks share an entry.
         cache.shards[0].lock().ghosts = Ghosts::new(1 << 16);
@@ -58,8 +58,8 @@ impl Machine {
         }
     }
 
-    /// Formats a queue, starting with the entry that is evicted next. A `+` follows a block for
-    /// each counted use.
+    /// Formats a queue, starting with the entry that is evicted next. Each block is followed by one
+    /// `+` for each counted use.
     fn queue(&self, queue: &Queue) -> String {
         let name = |entry: &super::Queued| {
             let slots = entry.slots.upgrade()?;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Returns a filesystem with a file of one synced and three unsynced sectors of 512 bytes, each
-/// filled with its number.
+/// Returns a filesystem with a file of four 512-byte sectors. Only the first sector is synced. Each
+/// sector is filled with its number, counted from 1.
 fn four_sectors() -> SimFs {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", &[1; 512]);
@@ -26,7 +26,8 @@ fn any_subset_of_sectors_survives_and_any_length() {
     let fs = four_sectors();
     let seen: BTreeSet<Vec<u8>> =
         images(&fs, CrashPlan::random).map(|image| first_bytes_of_sectors(&image, 512)).collect();
-    // The length is the old or the new one; within that length, a lost sector reads as zeros.
+    // After a crash, the file has its old length or its new length. Lost sectors within that length
+    // read as zeros.
     let mut expected = BTreeSet::from([vec![1]]);
     for lost in 0..8 {
         let survivor = |bit: u32, byte: u8| if lost >> bit & 1 == 1 { 0 } else { byte };

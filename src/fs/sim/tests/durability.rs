@@ -165,8 +165,8 @@ fn directories_are_removed_durably() {
     fs.remove_dir(&path("d")).unwrap();
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
     sync_dir(&fs, "");
-    // The removal of the file in the directory was never synced, and a directory that is not empty
-    // stays.
+    // The directory `d` itself was never synced, so the removal of `d/f` was lost. A directory that
+    // is not empty is not removed.
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
@@ -195,8 +195,8 @@ fn sync_all_makes_everything_durable() {
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
-/// A second implementation of the simulation's rules, with full copies instead of shared pages and
-/// lists of changes.
+/// A second implementation of the simulation's rules. It keeps full copies of the contents instead
+/// of shared pages and lists of changes.
 #[derive(Default)]
 struct Naive {
     live_names: BTreeMap<String, usize>,
@@ -251,7 +251,7 @@ impl Naive {
             }
             3 => {
                 rename(fs, name, other);
-                // If both names refer to the same file, both stay.
+                // A rename changes nothing if both names refer to the same file.
                 if self.live_names.get(other) != Some(&file) {
                     self.live_names.remove(name);
                     self.live_names.insert(other.to_string(), file);

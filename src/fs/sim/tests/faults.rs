@@ -180,7 +180,7 @@ fn short_writes_are_carried_on() {
     fs.inject(Fault::short_write(2));
     file.write(b"hello").unwrap();
     assert_eq!(content(&fs, "f").unwrap(), b"hello");
-    // A crash may happen between the two parts of the write.
+    // The short write was completed by a second write. A crash may happen between the two.
     let between = fs.crash_image(&CrashPlan::process_kill().at_op(2));
     assert_eq!(content(&between, "f").unwrap(), b"he");
 }

@@ -1,4 +1,4 @@
-//! Tests of history, journal, counts and the hook.
+//! Tests of the history, the journal, the operation counts and the hook.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -7,8 +7,8 @@ use super::*;
 use crate::base::random::Rng;
 use crate::fs::LockHolder;
 
-/// Runs a few hundred operations of all mutating kinds, enough for several saved states in the
-/// history.
+/// Runs a few hundred mutating operations of all kinds, enough for the history to save several
+/// states.
 fn workload(fs: &SimFs, mut after_each: impl FnMut()) {
     let mut rng = Rng::new(5);
     fs.create_dir(&path("d")).unwrap();
