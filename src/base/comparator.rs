@@ -41,7 +41,7 @@ use crate::base::prefix::common_prefix;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Comparator: Any + Send + Sync + Debug {
-    /// Returns the name on disk, such as `leveldb.BytewiseComparator`.
+    /// Returns the name that is recorded in databases, such as `leveldb.BytewiseComparator`.
     fn name(&self) -> &str;
 
     /// Compares two user keys.

@@ -23,8 +23,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`; 0 if `bound` is 0. The modulo bias is far too small for a
-    /// sample or a test to notice.
+    /// Returns a number below `bound`; 0 if `bound` is 0. The modulo bias is negligible for samples
+    /// and tests.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64().checked_rem(bound).unwrap_or(0)
     }

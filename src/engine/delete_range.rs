@@ -64,7 +64,7 @@ impl Engine {
     /// Deletes all entries with keys in `span`.
     ///
     /// # Errors
-    /// As [`Db::delete_range`](crate::Db::delete_range).
+    /// The same as for [`Db::delete_range`](crate::Db::delete_range).
     pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
         self.contain("a range delete", || {
             // Recognises ranges with too many entries for a batch before the lock is taken.

@@ -223,7 +223,7 @@ impl Engine {
     /// Waits until every memtable that is frozen now has been flushed.
     ///
     /// # Errors
-    /// As [`Engine::flush`].
+    /// The same as for [`Engine::flush`].
     pub(super) fn wait_until_flushed(&self) -> Result<()> {
         let mut state = self.state.lock();
         // Does not wait for memtables that later writes freeze.
