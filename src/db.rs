@@ -132,7 +132,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Db::open`], except for [`Error::Locked`](crate::Error::Locked): no lock is taken.
+    /// The same as for [`Db::open`], except for [`Error::Locked`](crate::Error::Locked): no lock is
+    /// taken.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> {
         let opened = read_only::open(path.as_ref(), &options)?;
         Ok(ReadOnlyDb { opened: Arc::new(Followed::new(opened, options)?) })
@@ -488,12 +489,12 @@ impl Db {
     /// with the same keys, but existing snapshots and iterators do not show them. The files of
     /// `tables` stay where they are.
     ///
-    /// A new table is placed as deep as possible: no level above, and not the level itself, may
-    /// have a table with keys in the new table's range. If there is no such level, the new table is
-    /// placed in level 0. Its file is hard-linked into the database, or copied if it is on another
-    /// filesystem. The table is rewritten only if its entries need new sequence numbers. The usual
-    /// reason is that the database holds newer writes, such as a table that was begun later and
-    /// ingested first.
+    /// A new table is placed in the deepest level such that neither this level nor any level above
+    /// it has a table with keys in the new table's range. If there is no such level, the new table
+    /// is placed in level 0. Its file is hard-linked into the database, or copied if it is on
+    /// another filesystem. The table is rewritten only if its entries need new sequence numbers.
+    /// The usual reason is that the database holds newer writes, such as a table that was begun
+    /// later and ingested first.
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
@@ -530,9 +531,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Db::put`]; corruption and I/O errors of the tables that straddle the ends of the range.
-    /// After an error the database has all of the entries, unless writing the MANIFEST failed: in
-    /// that case the next open shows all of the entries or none.
+    /// The same as for [`Db::put`]; corruption and I/O errors of the tables that straddle the ends
+    /// of the range. After an error the database has all of the entries, unless writing the
+    /// MANIFEST failed: in that case the next open shows all of the entries or none.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
         self.delete_range_with(&WriteOptions::default(), range)
     }
@@ -744,7 +745,7 @@ impl ReadOnlyDb {
     }
 
     /// Returns a snapshot of the database as this handle shows it now. The snapshot does not change
-    /// after a [`ReadOnlyDb::refresh`], and it keeps the tables that the handle shows now open. It
+    /// after a [`ReadOnlyDb::refresh`], and it holds open the tables that the handle shows now. It
     /// cannot be passed to [`ReadOptions::snapshot`], and its reads do not count in
     /// [`ReadOnlyDb::stats`].
     pub fn snapshot(&self) -> Snapshot {
@@ -921,7 +922,8 @@ macro_rules! reads {
             /// ```
             ///
             /// # Errors
-            /// The same as for [`get`](Self::get). If any key fails, only the first error is returned.
+            /// The same as for [`get`](Self::get). If any key fails, only the first error is
+            /// returned.
             pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
                 self.multi_get_with(&ReadOptions::default(), keys)
             }

@@ -38,9 +38,8 @@ impl Fences {
         heads.is_sorted().then(|| Fences { shared: shared.to_vec(), heads, tops })
     }
 
-    /// Returns bounds `(low, high)` for a lower-bound search: the keys before index
-    /// `low` are less than `key`, and the key at index `high`, if there is one, is not less than
-    /// `key`.
+    /// Returns bounds `(low, high)` for a lower-bound search: the keys before index `low` are less
+    /// than `key`, and the key at index `high`, if there is one, is not less than `key`.
     #[inline]
     pub(crate) fn around(&self, key: &[u8]) -> (usize, usize) {
         let Some(rest) = key.strip_prefix(&self.shared[..]) else { return self.outside(key) };
