@@ -1,8 +1,8 @@
 //! A flush: a frozen memtable becomes a table of level 0.
 //!
-//! 1. The oldest frozen memtable is written into a table, without versions that no reader sees. The
-//!    table is synced, and then its directory.
-//! 2. An edit adds the table to the MANIFEST and says which logs are still needed.
+//! 1. The oldest frozen memtable is written into a table, except for versions that no reader sees.
+//!    The table is synced, and then its directory.
+//! 2. An edit adds the table to the MANIFEST and records which logs are still needed.
 //! 3. Readers see the version with the table and without the memtable.
 //! 4. Logs that only the flushed memtables needed are removed.
 //!
@@ -91,7 +91,7 @@ impl Job {
 }
 
 impl Engine {
-    /// Flushes the oldest frozen memtable. The caller has set `state.flushing`.
+    /// Flushes the oldest frozen memtable. The caller must have set `state.flushing`.
     ///
     /// # Errors
     /// I/O errors; the memtable and its logs are kept.
@@ -226,7 +226,7 @@ impl Engine {
     /// The same as for [`Engine::flush`].
     pub(super) fn wait_until_flushed(&self) -> Result<()> {
         let mut state = self.state.lock();
-        // Does not wait for memtables that later writes freeze.
+        // Do not wait for memtables frozen by later writes.
         let Some(last) = state.frozen.back().map(|frozen| frozen.mem.clone()) else {
             return Ok(());
         };
