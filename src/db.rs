@@ -186,7 +186,8 @@ impl Db {
         self.inner.engine.write(options, Write::Delete(key.as_ref()))
     }
 
-    /// Applies the operations of `batch` in order, all or none of them, even across a crash.
+    /// Applies the operations of `batch` in order and atomically: even after a crash, the database
+    /// has either all of them or none.
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
@@ -276,8 +277,8 @@ impl Db {
 
     /// Replaces the value of `key` with the result of `change`, which is called with the current
     /// value. `None` stands for no value, both as argument and as result. The update is atomic: if
-    /// another write changes the value in between, `change` is called again with the new value.
-    /// Returns the new value.
+    /// another write changes the value in the meantime, `change` is called again with the new
+    /// value. Returns the new value.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -347,10 +348,10 @@ impl Db {
     /// Returns an iterator over the batches that were committed after the sequence number
     /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). This is the
     /// counterpart of [`ReadOnlyDb::changes_since`] for the process that writes: the iterator
-    /// yields a write once the write is acknowledged, synced or not. The iterator reads the logs
-    /// that were kept ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]) and the logs that
-    /// are not flushed yet. Its `next` returns `None` after the last write so far; later calls may
-    /// return more.
+    /// yields a write once the write is acknowledged, whether or not it is synced. The iterator
+    /// reads the logs that were kept ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]) and
+    /// the logs that are not flushed yet. Its `next` returns `None` if there are no further writes
+    /// yet; later calls may return more.
     ///
     /// Like an iterator over entries, the iterator keeps the database's directory locked.
     ///
@@ -376,7 +377,7 @@ impl Db {
         Changes::of_engine(&self.inner.engine, sequence)
     }
 
-    /// Returns a snapshot: the database as it is now, to read from later.
+    /// Returns a snapshot of the database as it is now, for later reads.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -402,7 +403,7 @@ impl Db {
     }
 
     /// Compacts everything in `range` into one level. This frees the space of deleted and
-    /// overwritten entries, except those that a snapshot needs. `..` is the whole database; an
+    /// overwritten entries, except those that a snapshot needs. `..` means the whole database; an
     /// excluded bound is treated as included.
     ///
     /// ```
@@ -423,7 +424,7 @@ impl Db {
     /// Copies the current state of the database to the directory `dir`, which must be empty or
     /// missing. The copy is an independent database and is durable when this method returns.
     ///
-    /// Tables are hard-linked, or copied if the filesystem cannot do that; logs are copied. Reads
+    /// Tables are hard-linked, or copied if the filesystem cannot link them; logs are copied. Reads
     /// and writes continue during the call. A crash during the call leaves an incomplete copy,
     /// which cannot be opened.
     ///
@@ -452,7 +453,7 @@ impl Db {
     /// if it is missing or empty. [`Backups`](crate::Backups) lists, verifies and restores backups.
     ///
     /// Unlike a checkpoint, a backup shares no file with the database. The call reads all tables,
-    /// and copies those that the previous backup does not have. Reads and writes continue during
+    /// and copies those that the previous backup does not contain. Reads and writes continue during
     /// the call. A crash during the call leaves the earlier backups as they were.
     ///
     /// ```
@@ -651,9 +652,9 @@ impl ReadOnlyDb {
         self.opened.unheld_tables()
     }
 
-    /// Moves this handle and its clones to the current state of the files, which another process
-    /// may be writing: minikv, LevelDB or goleveldb. Existing iterators, cursors and snapshots keep
-    /// their state.
+    /// Updates this handle and its clones to the current state of the files. Another process may be
+    /// writing the files, with minikv, LevelDB or goleveldb. Existing iterators, cursors and
+    /// snapshots keep their state.
     ///
     /// Reads only what was added to the MANIFEST and the logs, and lists the directory. Writes
     /// nothing and takes no lock; other threads can read during the call. Everything that the
@@ -685,7 +686,7 @@ impl ReadOnlyDb {
 
     /// Returns an iterator that calls [`ReadOnlyDb::refresh`] every `poll_interval` and yields the
     /// result of the refresh whenever something has changed. The iterator sleeps between refreshes
-    /// and never ends. It yields an error as an item, too, and then continues.
+    /// and never ends. After an error, which is also an item, the iterator continues.
     ///
     /// ```no_run
     /// # use minikv::{Db, Options};
@@ -711,10 +712,10 @@ impl ReadOnlyDb {
     /// hold several writes that were written to the log as one record. The first batch may begin
     /// before `sequence`.
     ///
-    /// The iterator reads the writer's logs. Its `next` returns `None` after the last write so far;
-    /// later calls may return more. Each time the iterator reaches the end, it refreshes this
-    /// handle ([`ReadOnlyDb::refresh`]). A writer removes a log once the writes in the log are
-    /// flushed and the log need not be kept ([`Options::keep_logs_bytes`],
+    /// The iterator reads the writer's logs. Its `next` returns `None` if there are no further
+    /// writes yet; later calls may return more. Each time the iterator reaches the end, it
+    /// refreshes this handle ([`ReadOnlyDb::refresh`]). A writer removes a log once the writes in
+    /// the log are flushed and the log need not be kept ([`Options::keep_logs_bytes`],
     /// [`Options::keep_logs_for`]). If the writer keeps no logs, begin at [`ReadOnlyDb::sequence`],
     /// and call `next` again before the writer has filled two write buffers, which is a few
     /// megabytes.
@@ -807,7 +808,7 @@ macro_rules! reads {
                 self.reader().get(options, key.as_ref())
             }
 
-            /// Returns the value of `key`, and counts of the work that it took to find it.
+            /// Returns the value of `key`, and counts of the work done to find the value.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -900,15 +901,16 @@ macro_rules! reads {
             ///
             /// # Errors
             /// Corruption and I/O errors of the tables;
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator that
-            /// may consider different byte strings to be the same key.
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator may
+            /// treat different byte strings as the same key.
             pub fn filter_advice(&self) -> Result<FilterAdvice> {
                 let reader = self.reader();
                 let (view, seq) = reader.read_point(&ReadOptions::default())?;
                 advice::filter_advice(reader.state(), &view, seq)
             }
 
-            /// Returns the values that `keys` have at one moment, in the order of `keys`.
+            /// Returns the values of `keys`, in the order of `keys`. All values are from the same
+            /// moment.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -1022,8 +1024,8 @@ macro_rules! reads {
 
             /// Returns an iterator over the entries whose keys start with `prefix` and are not
             /// before the lower bound `from`. To get the next page of a long listing, pass the last
-            /// key of the page before as an excluded bound. If the bound is after all keys with the
-            /// prefix, the iterator is empty.
+            /// key of the previous page as an excluded bound. If the bound is after all keys with
+            /// the prefix, the iterator is empty.
             ///
             /// ```
             /// # use minikv::{Db, Options};

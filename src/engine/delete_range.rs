@@ -6,12 +6,12 @@
 //! ordinary batch of deletions, which needs no flush.
 //!
 //! LevelDB's file format has no entry that deletes a range, and none is needed: dropping a table
-//! removes all its entries, whatever its level, and the entries that stay are hidden by ordinary
-//! deletions, which are newer than everything else and are written to tables of their own.
+//! removes all its entries, regardless of its level. The entries that stay are hidden by ordinary
+//! deletions, which are newer than everything else and are written to separate tables.
 //!
 //! # Readers that still see the entries
 //! Iterators and cursors keep the view that they were created with. Snapshots keep the view from
-//! before the range delete, and with the view its files
+//! before the range delete and the files of that view
 //! ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //!
 //! # Transactions

@@ -134,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Replaces the frozen memtable `oldest` by the table `new_file`, in the MANIFEST and in the
+    /// Replaces the frozen memtable `oldest` with the table `new_file`, in the MANIFEST and in the
     /// state. Returns the logs whose records are now all in tables, and the duration of the flush.
     ///
     /// # Errors

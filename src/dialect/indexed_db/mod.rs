@@ -142,7 +142,7 @@ mod metadata {
     pub(super) const INDEX_NAME: u8 = 201;
 }
 
-/// Types of values.
+/// Value types.
 mod value {
     pub(super) const MAX: u8 = 0;
     pub(super) const STRING: u8 = 1;

@@ -14,9 +14,9 @@
 //! 5. The remaining entries are written into new tables ([`output`]). A table ends between two user
 //!    keys, when it is large enough or overlaps too much of the level below the output level
 //!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
-//! 6. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs by
-//!    the outputs, and readers see the new version. The inputs are removed when the last version
-//!    that names them is dropped.
+//! 6. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs
+//!    with the outputs, and readers see the new version. The inputs are removed when the last
+//!    version that names them is dropped.
 //!
 //! A tombstone is left out if every reader sees it and no level below the output level has a table
 //! whose range contains its key. Otherwise it stays: such a table may hold an older version of the

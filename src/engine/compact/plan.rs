@@ -167,7 +167,7 @@ impl Compaction {
         self.inputs.bytes()
     }
 
-    /// Returns the edit that replaces the inputs by `new_files`.
+    /// Returns the edit that replaces the inputs with `new_files`.
     pub(super) fn edit(&self, new_files: Vec<NewFile>) -> VersionEdit {
         let deleted = self.inputs.files().map(|(level, file)| (level, file.number));
         VersionEdit { deleted_files: deleted.collect(), new_files, ..VersionEdit::default() }

@@ -22,11 +22,12 @@
 //!    use the old number with new tables, in which a compaction has dropped entries that were
 //!    visible at the old number.
 //!
-//! If the files do not continue the files read before, everything is read again, as by an open.
-//! This happens if the name of the MANIFEST changes, after a repair, or if another database has
-//! taken the place of this one. Sequence numbers may then be lower than before. Readers must not
-//! see the visible sequence number go back, so the records of logs get higher numbers from then on
-//! (`Progress::shift`): above the numbers in tables, and in the same order.
+//! If the files do not continue the files read before, everything is read again, as when the
+//! database is opened. This happens if the name of the MANIFEST changes, after a repair, or if
+//! another database has taken the place of this one. Sequence numbers may then be lower than
+//! before. Readers must not see the visible sequence number go back, so the records of logs get
+//! higher numbers from then on (`Progress::shift`): above the numbers in tables, and in the same
+//! order.
 
 use std::collections::BTreeSet;
 use std::fmt;
