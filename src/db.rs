@@ -644,10 +644,10 @@ impl ReadOnlyDb {
         &self.opened.recovery
     }
 
-    /// Returns the number of tables that could not be held open. It is 0 unless the number of
-    /// tables exceeds half of the file descriptors that the process may have. A table that is not
-    /// held open is opened for each read. Once a writer has removed such a table, reads of the
-    /// table fail with an error that says so.
+    /// Returns the number of tables that could not be held open. This number is 0 unless the
+    /// database has more tables than half of the file descriptors that the process may have. A
+    /// table that is not held open is opened for each read. Once a writer has removed such a table,
+    /// reads of the table fail with an error that says so.
     pub fn unheld_tables(&self) -> u64 {
         self.opened.unheld_tables()
     }

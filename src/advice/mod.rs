@@ -7,7 +7,7 @@
 //! | `curve` | how many block reads would miss a block cache of a given size |
 //! | `levels` | how to divide the memory of filters among levels |
 //! | `plan` | the filters that a replay assumes |
-//! | `scans` | the work of scans that filters could save |
+//! | `scans` | the scan work that filters could save |
 //! | `show` | the advice as text |
 
 use crate::advice::judge::{Evidence, advise};

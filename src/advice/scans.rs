@@ -17,8 +17,8 @@ use crate::table::reader::BlockReadOptions;
 /// The work that filters could save in a sample of the database's own scans with two bounds.
 ///
 /// A pair consists of a scan and a table whose range of keys overlaps the scan's range. If the
-/// table has no key in the scan's range, the scan searches the table's index and reads a block for
-/// nothing.
+/// table has no key in the scan's range, the scan searches the table's index and reads a block in
+/// vain.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -62,7 +62,7 @@ pub enum Error {
         what: String,
     },
     /// The database accepts no writes until [`Db::resume`](crate::Db::resume) is called or it is
-    /// opened again. If a failed compaction is the reason, it also accepts writes again after a
+    /// opened again. If the reason is a failed compaction, writes are also accepted again once a
     /// compaction succeeds. Reads still work.
     ReadOnly {
         /// The first error, which stopped writes.
@@ -118,7 +118,7 @@ pub struct Corruption {
     pub offset: Option<u64>,
     /// Description of the damage, such as `block checksum mismatch`.
     pub what: String,
-    /// The value that should have been there, if only one was possible.
+    /// The expected value, if only one value was possible.
     pub expected: Option<String>,
     /// The value found instead.
     pub found: Option<String>,

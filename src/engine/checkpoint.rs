@@ -184,9 +184,9 @@ impl Source<'_> {
 }
 
 /// Fills the directory `dest`, which must be empty or not exist, with a database. `dest` is locked
-/// until this is done, so that no other database can be made there. `fill` adds the path of each
-/// file to the list before it makes the file. If `fill` fails, the files on the list are removed,
-/// the last one first. Files that cannot be removed stay.
+/// until the database is complete, so that no other database can be made there. `fill` adds the
+/// path of each file to the list before it makes the file. If `fill` fails, the files on the list
+/// are removed, the last one first. Files that cannot be removed stay.
 ///
 /// # Errors
 /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
@@ -220,7 +220,7 @@ pub(crate) fn fill_directory(
 }
 
 /// Links or copies the table at the first path to the second path. Fails with
-/// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] only if it has made no file.
+/// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] only if it has not created a file.
 pub(crate) type PlaceTable<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<()>;
 
 /// A copy being made.

@@ -36,7 +36,7 @@ use crate::fs::sync_dir;
 const REPORT_ENTRIES: u64 = 1024;
 
 /// Writes the entries of `mem` into the table `number` and makes it durable. Leaves out versions
-/// that no reader at one of the sequence numbers `read_seqs` sees. After every [`REPORT_ENTRIES`]
+/// that are visible at none of the sequence numbers `read_seqs`. After every [`REPORT_ENTRIES`]
 /// entries, calls `written` with the number of entries since the previous call and the length of
 /// the table so far. Returns the table and the counts of its entries.
 ///

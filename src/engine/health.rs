@@ -4,7 +4,8 @@
 //! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
 //!    until [`Engine::resume`]. The file that failed is never written again. Reads continue.
 //! 2. A panic in the middle of shared work, in any thread, has the same effect. [`Engine::contain`]
-//!    turns the panic into an error, so that no other thread waits for the one that panicked.
+//!    turns the panic into an error, so that no other thread waits forever for the thread that
+//!    panicked.
 //! 3. A compaction fails: it is tried again after a back-off, which doubles with each failure.
 //!    Writes go on until level 0 is full; from then on they return the error of the compaction
 //!    instead of waiting for a compaction that may never succeed.

@@ -1,10 +1,10 @@
 //! Ingest: adding finished tables to the database, by one edit of the MANIFEST.
 //!
 //! Every entry of an ingested table must be newer than everything in the database, so that existing
-//! snapshots do not show the entry, and the entry hides older ones. The table's sequence numbers
-//! must therefore all be above the last sequence number of the database. Most tables already have
-//! such numbers ([`fresh_seq`]); the other tables are rewritten with new numbers. The next write to
-//! the database gets a sequence number above those of the tables.
+//! snapshots do not show the entry, and the entry hides older entries with the same key. The
+//! table's sequence numbers must therefore all be above the last sequence number of the database.
+//! Most tables already have such numbers ([`fresh_seq`]); the other tables are rewritten with new
+//! numbers. The next write to the database gets a sequence number above those of the tables.
 //!
 //! First, each file is linked, copied or rewritten into the database's directory; then the tables
 //! are added with the commit lock held ([`table_change`](crate::engine::table_change)).
@@ -45,9 +45,8 @@ const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
 /// Minimum number of concurrent writes to allow for while tables are rewritten.
 const LEAST_MARGIN: u64 = 1 << 16;
 
-/// Number of concurrent writes to allow for with each entry that is rewritten. A higher number uses
-/// up more sequence numbers; a lower number makes it more likely that tables must be rewritten
-/// again.
+/// Number of concurrent writes to allow for per entry that is rewritten. A higher number uses up
+/// more sequence numbers; a lower number makes it more likely that tables must be rewritten again.
 const MARGIN_PER_ENTRY: u64 = 4;
 
 /// Binary logarithm of the factor by which the margin grows with each attempt.

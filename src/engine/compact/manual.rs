@@ -33,8 +33,8 @@ use crate::format::key::UserComparator;
 /// tables are withheld from automatic compactions. `docs/performance.md` has measurements.
 const PIECE_TABLES: u64 = 128;
 
-/// The right to run a manual compaction; only one runs at a time. Dropping the permit gives it
-/// back.
+/// The right to run a manual compaction. Only one manual compaction runs at a time. Dropping the
+/// permit gives up the right.
 struct Permit<'a>(&'a Engine);
 
 impl<'a> Permit<'a> {

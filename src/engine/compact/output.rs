@@ -91,7 +91,7 @@ impl<'a> OutputSplitter<'a> {
     }
 }
 
-/// The tables that a merge has written, and the one that it is writing.
+/// The tables that a merge has written, and the table that it is writing.
 pub(crate) struct Outputs<'a> {
     engine: &'a Engine,
     level: usize,

@@ -63,7 +63,7 @@ pub(super) struct Merged {
     /// Number of entries that had expired, or that the compaction filter removed or changed.
     pub(super) filtered: u64,
     /// Sequence number of the newest snapshot; 0 if there was none. The filter was not called for
-    /// entries up to this number.
+    /// entries whose sequence numbers are at most this number.
     pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
     begin: Vec<Position>,

@@ -196,8 +196,8 @@ fn pick_level0(
     options: &Options,
 ) -> Option<Compaction> {
     let files = version.level(0);
-    // Only one compaction of level 0 runs at a time: the tables of a second one could be newer than
-    // the tables of the first one, and reach level 1 before them.
+    // Only one compaction of level 0 runs at a time: the tables of a second compaction could be
+    // newer than those of the first, and could reach level 1 earlier.
     if !files.iter().all(is_free) {
         return None;
     }

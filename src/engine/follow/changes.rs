@@ -68,7 +68,7 @@ impl Writer {
         }
     }
 
-    /// Checks that the directory is the one that the writer has locked.
+    /// Checks that the directory is still the directory that the writer has locked.
     fn check_directory(&self) -> Result<()> {
         match self {
             Writer::Here(reads) => reads.trash.check_directory(),

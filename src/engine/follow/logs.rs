@@ -174,8 +174,8 @@ impl Logs {
     /// not follow the records that readers may have seen.
     ///
     /// # Errors
-    /// I/O errors; corruption, which includes an empty batch that shows missing writes, if another
-    /// record follows that batch.
+    /// I/O errors; corruption. An empty batch that shows missing writes counts as corruption if
+    /// another record follows it.
     fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));

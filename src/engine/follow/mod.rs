@@ -126,8 +126,8 @@ impl Followed {
     /// Updates the view to the present state of the files.
     ///
     /// # Errors
-    /// Errors of an open, after which the view is unchanged; corruption of a log in cases where an
-    /// open would leave out records instead.
+    /// Errors of opening a database, after which the view is unchanged; corruption of a log, even
+    /// where opening the database would leave out the damaged records instead.
     pub(crate) fn refresh(&self) -> Result<Refreshed> {
         let mut progress = self.progress.lock();
         // After an error or a panic in a filesystem, the position in the files is unknown.
