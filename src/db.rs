@@ -82,8 +82,8 @@ impl Drop for Inner {
     }
 }
 
-/// A database opened for reading only. It shows the state at the moment when it was opened or last
-/// refreshed ([`ReadOnlyDb::refresh`]), whatever a writer does afterwards. Clones are cheap and
+/// A database opened for reading only. The handle shows the database as it was when it was opened
+/// or last refreshed ([`ReadOnlyDb::refresh`]), regardless of later writes. Clones are cheap and
 /// share the state.
 ///
 /// Neither opening nor reading changes the directory or takes its lock, so both work on a read-only
@@ -132,7 +132,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::open`], except for [`Error::Locked`](crate::Error::Locked): no lock is taken.
+    /// The same as for [`Db::open`], except for [`Error::Locked`](crate::Error::Locked): no lock is
+    /// taken.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> {
         let opened = read_only::open(path.as_ref(), &options)?;
         Ok(ReadOnlyDb { opened: Arc::new(Followed::new(opened, options)?) })
@@ -159,7 +160,7 @@ impl Db {
     /// Like [`Db::put`], with options.
     ///
     /// # Errors
-    /// As [`Db::put`].
+    /// The same as for [`Db::put`].
     pub fn put_with(
         &self,
         options: &WriteOptions,
@@ -172,7 +173,7 @@ impl Db {
     /// Deletes `key`. Succeeds even if `key` has no value.
     ///
     /// # Errors
-    /// As [`Db::put`].
+    /// The same as for [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_with(&WriteOptions::default(), key)
     }
@@ -180,12 +181,13 @@ impl Db {
     /// Like [`Db::delete`], with options.
     ///
     /// # Errors
-    /// As [`Db::put`].
+    /// The same as for [`Db::put`].
     pub fn delete_with(&self, options: &WriteOptions, key: impl AsRef<[u8]>) -> Result<()> {
         self.inner.engine.write(options, Write::Delete(key.as_ref()))
     }
 
-    /// Applies the operations of `batch` in order, all or none of them, even across a crash.
+    /// Applies the operations of `batch` in order and atomically: even after a crash, the database
+    /// has either all of them or none.
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
@@ -201,7 +203,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::put`].
+    /// The same as for [`Db::put`].
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.write_with(&WriteOptions::default(), batch)
     }
@@ -209,7 +211,7 @@ impl Db {
     /// Like [`Db::write`], with options.
     ///
     /// # Errors
-    /// As [`Db::put`].
+    /// The same as for [`Db::put`].
     pub fn write_with(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         self.inner.engine.write(options, Write::Batch(batch))
     }
@@ -264,7 +266,7 @@ impl Db {
     /// Like [`Db::transact`], with options for the commit.
     ///
     /// # Errors
-    /// As [`Db::transact`].
+    /// The same as for [`Db::transact`].
     pub fn transact_with<T>(
         &self,
         options: &WriteOptions,
@@ -275,8 +277,8 @@ impl Db {
 
     /// Replaces the value of `key` with the result of `change`, which is called with the current
     /// value. `None` stands for no value, both as argument and as result. The update is atomic: if
-    /// another write changes the value in between, `change` is called again with the new value.
-    /// Returns the new value.
+    /// another write changes the value in the meantime, `change` is called again with the new
+    /// value. Returns the new value.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -304,7 +306,7 @@ impl Db {
     /// Like [`Db::update`], with options for the write.
     ///
     /// # Errors
-    /// As [`Db::update`].
+    /// The same as for [`Db::update`].
     pub fn update_with<V: Into<Bytes>>(
         &self,
         options: &WriteOptions,
@@ -320,7 +322,7 @@ impl Db {
     /// one sync of the log. Like a write, the call may wait for a flush.
     ///
     /// # Errors
-    /// As [`Db::put_with`].
+    /// The same as for [`Db::put_with`].
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -346,10 +348,10 @@ impl Db {
     /// Returns an iterator over the batches that were committed after the sequence number
     /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). This is the
     /// counterpart of [`ReadOnlyDb::changes_since`] for the process that writes: the iterator
-    /// yields a write once the write is acknowledged, synced or not. The iterator reads the logs
-    /// that were kept ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]) and the logs that
-    /// are not flushed yet. Its `next` returns `None` after the last write so far; later calls may
-    /// return more.
+    /// yields a write once the write is acknowledged, whether or not it is synced. The iterator
+    /// reads the logs that were kept ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]) and
+    /// the logs that are not flushed yet. Its `next` returns `None` if there are no further writes
+    /// yet; later calls may return more.
     ///
     /// Like an iterator over entries, the iterator keeps the database's directory locked.
     ///
@@ -370,12 +372,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`ReadOnlyDb::changes_since`].
+    /// The same as for [`ReadOnlyDb::changes_since`].
     pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
         Changes::of_engine(&self.inner.engine, sequence)
     }
 
-    /// Returns a snapshot: the database as it is now, to read from later.
+    /// Returns a snapshot of the database as it is now, for later reads.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -401,7 +403,7 @@ impl Db {
     }
 
     /// Compacts everything in `range` into one level. This frees the space of deleted and
-    /// overwritten entries, except those that a snapshot needs. `..` is the whole database; an
+    /// overwritten entries, except those that a snapshot needs. `..` means the whole database; an
     /// excluded bound is treated as included.
     ///
     /// ```
@@ -422,7 +424,7 @@ impl Db {
     /// Copies the current state of the database to the directory `dir`, which must be empty or
     /// missing. The copy is an independent database and is durable when this method returns.
     ///
-    /// Tables are hard-linked, or copied if the filesystem cannot do that; logs are copied. Reads
+    /// Tables are hard-linked, or copied if the filesystem cannot link them; logs are copied. Reads
     /// and writes continue during the call. A crash during the call leaves an incomplete copy,
     /// which cannot be opened.
     ///
@@ -451,7 +453,7 @@ impl Db {
     /// if it is missing or empty. [`Backups`](crate::Backups) lists, verifies and restores backups.
     ///
     /// Unlike a checkpoint, a backup shares no file with the database. The call reads all tables,
-    /// and copies those that the previous backup does not have. Reads and writes continue during
+    /// and copies those that the previous backup does not contain. Reads and writes continue during
     /// the call. A crash during the call leaves the earlier backups as they were.
     ///
     /// ```
@@ -488,12 +490,12 @@ impl Db {
     /// with the same keys, but existing snapshots and iterators do not show them. The files of
     /// `tables` stay where they are.
     ///
-    /// A table is placed in the deepest level for which neither that level nor any level above it
-    /// has a table with keys in the new table's range; if there is no such level, the table is
-    /// placed in level 0. Its file is hard-linked into the database, or copied if it is on another
-    /// filesystem. The table is rewritten only if its sequence numbers do not fit. As a rule, this
-    /// happens because the database holds newer writes, such as a table that was begun later and
-    /// ingested first.
+    /// A new table is placed in the deepest level such that neither this level nor any level above
+    /// it has a table with keys in the new table's range. If there is no such level, the new table
+    /// is placed in level 0. Its file is hard-linked into the database, or copied if it is on
+    /// another filesystem. The table is rewritten only if its entries need new sequence numbers.
+    /// The usual reason is that the database holds newer writes, such as a table that was begun
+    /// later and ingested first.
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
@@ -530,9 +532,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::put`]; corruption and I/O errors of the tables that straddle the ends of the range.
-    /// After an error the database has all of the entries, unless writing the MANIFEST failed: in
-    /// that case the next open shows all of the entries or none.
+    /// The same as for [`Db::put`]; corruption and I/O errors of the tables that straddle the ends
+    /// of the range. After an error the database has all of the entries, unless writing the
+    /// MANIFEST failed: in that case the next open shows all of the entries or none.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
         self.delete_range_with(&WriteOptions::default(), range)
     }
@@ -540,7 +542,7 @@ impl Db {
     /// Like [`delete_range`](Db::delete_range), with options.
     ///
     /// # Errors
-    /// As [`delete_range`](Db::delete_range).
+    /// The same as for [`delete_range`](Db::delete_range).
     pub fn delete_range_with<K: AsRef<[u8]>>(
         &self,
         options: &WriteOptions,
@@ -557,7 +559,7 @@ impl Db {
         self.inner.engine.wait_idle()
     }
 
-    /// Returns which operations the database serves at the moment, and the errors that restrict
+    /// Returns which operations the database can serve at present, and the errors that restrict
     /// them.
     pub fn health(&self) -> Health {
         self.inner.engine.health()
@@ -575,8 +577,8 @@ impl Db {
         self.inner.engine.resume()
     }
 
-    /// Returns counters of the work since the database was opened, and the current sizes of its
-    /// parts.
+    /// Returns counters of the work done since the database was opened, and the current sizes of
+    /// its parts.
     pub fn stats(&self) -> Stats {
         self.inner.engine.stats()
     }
@@ -629,8 +631,8 @@ impl Db {
 }
 
 impl ReadOnlyDb {
-    /// Returns counters of the work since the database was opened, and the current sizes of its
-    /// parts.
+    /// Returns counters of the work done since the database was opened, and the current sizes of
+    /// its parts.
     pub fn stats(&self) -> Stats {
         let (state, view) = (&self.opened.state, self.opened.state.view_owned());
         state.look_into_all(&view.version);
@@ -642,17 +644,17 @@ impl ReadOnlyDb {
         &self.opened.recovery
     }
 
-    /// Returns the number of tables that could not be held open. It is 0 unless the number of
-    /// tables exceeds half of the file descriptors that the process may have. A table that is not
-    /// held open is opened for each read. Once a writer has removed such a table, reads of the
-    /// table fail with an error that says so.
+    /// Returns the number of tables that could not be held open. This number is 0 unless the
+    /// database has more tables than half of the file descriptors that the process may have. A
+    /// table that is not held open is opened for each read. Once a writer has removed such a table,
+    /// reads of the table fail with an error that says so.
     pub fn unheld_tables(&self) -> u64 {
         self.opened.unheld_tables()
     }
 
-    /// Moves this handle and its clones to the current state of the files, which another process
-    /// may be writing: minikv, LevelDB or goleveldb. Existing iterators, cursors and snapshots keep
-    /// their state.
+    /// Updates this handle and its clones to the current state of the files. Another process may be
+    /// writing the files, with minikv, LevelDB or goleveldb. Existing iterators, cursors and
+    /// snapshots keep their state.
     ///
     /// Reads only what was added to the MANIFEST and the logs, and lists the directory. Writes
     /// nothing and takes no lock; other threads can read during the call. Everything that the
@@ -684,7 +686,7 @@ impl ReadOnlyDb {
 
     /// Returns an iterator that calls [`ReadOnlyDb::refresh`] every `poll_interval` and yields the
     /// result of the refresh whenever something has changed. The iterator sleeps between refreshes
-    /// and never ends. It yields an error as an item, too, and then continues.
+    /// and never ends. After an error, which is also an item, the iterator continues.
     ///
     /// ```no_run
     /// # use minikv::{Db, Options};
@@ -710,10 +712,10 @@ impl ReadOnlyDb {
     /// hold several writes that were written to the log as one record. The first batch may begin
     /// before `sequence`.
     ///
-    /// The iterator reads the writer's logs. Its `next` returns `None` after the last write so far;
-    /// later calls may return more. Each time the iterator reaches the end, it refreshes this
-    /// handle ([`ReadOnlyDb::refresh`]). A writer removes a log once the writes in the log are
-    /// flushed and the log need not be kept ([`Options::keep_logs_bytes`],
+    /// The iterator reads the writer's logs. Its `next` returns `None` if there are no further
+    /// writes yet; later calls may return more. Each time the iterator reaches the end, it
+    /// refreshes this handle ([`ReadOnlyDb::refresh`]). A writer removes a log once the writes in
+    /// the log are flushed and the log need not be kept ([`Options::keep_logs_bytes`],
     /// [`Options::keep_logs_for`]). If the writer keeps no logs, begin at [`ReadOnlyDb::sequence`],
     /// and call `next` again before the writer has filled two write buffers, which is a few
     /// megabytes.
@@ -743,18 +745,19 @@ impl ReadOnlyDb {
         Changes::of_followed(self.opened.clone(), sequence)
     }
 
-    /// Returns a snapshot: the database as this handle shows it now, to read from after a
-    /// [`ReadOnlyDb::refresh`]. The snapshot holds open the tables that the handle shows now. The
-    /// snapshot cannot be given to [`ReadOptions::snapshot`], and its reads do not count in
+    /// Returns a snapshot of the database as this handle shows it now. The snapshot does not change
+    /// after a [`ReadOnlyDb::refresh`], and it holds open the tables that the handle shows now. It
+    /// cannot be passed to [`ReadOptions::snapshot`], and its reads do not count in
     /// [`ReadOnlyDb::stats`].
     pub fn snapshot(&self) -> Snapshot {
         self.opened.snapshot()
     }
 
-    /// Returns the approximate size of the keys in `range`, like [`Db::approximate_size`].
+    /// Returns approximately how many bytes the entries in `range` take, like
+    /// [`Db::approximate_size`].
     ///
     /// # Errors
-    /// As [`Db::approximate_size`].
+    /// The same as for [`Db::approximate_size`].
     pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.reader().approximate_size(range)
     }
@@ -775,7 +778,7 @@ impl Snapshot {
     }
 }
 
-/// Defines the reads that all three handles have.
+/// Defines the read methods of all three handles.
 macro_rules! reads {
     ($handle:ty) => {
         impl $handle {
@@ -783,7 +786,7 @@ macro_rules! reads {
             ///
             /// A value from a table is a copy if it is at most 1 KiB long. A longer value shares
             /// the memory of its block, and a value from a memtable shares memory of the memtable:
-            /// copy a value that you keep for long.
+            /// copy a value that is kept for a long time.
             ///
             /// # Errors
             /// Corruption and I/O errors. Damage is never reported as `None`.
@@ -794,7 +797,7 @@ macro_rules! reads {
             /// Like [`get`](Self::get), with options.
             ///
             /// # Errors
-            /// As [`get`](Self::get);
+            /// The same as for [`get`](Self::get);
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a
             /// snapshot of another database.
             pub fn get_with(
@@ -805,7 +808,7 @@ macro_rules! reads {
                 self.reader().get(options, key.as_ref())
             }
 
-            /// Returns the value of `key`, and counts of the work that it took to find it.
+            /// Returns the value of `key`, and counts of the work done to find the value.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -824,7 +827,7 @@ macro_rules! reads {
             /// ```
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn get_traced(&self, key: impl AsRef<[u8]>) -> Result<(Option<Bytes>, ReadTrace)> {
                 self.get_traced_with(&ReadOptions::default(), key)
             }
@@ -832,7 +835,7 @@ macro_rules! reads {
             /// Like [`get_traced`](Self::get_traced), with options.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn get_traced_with(
                 &self,
                 options: &ReadOptions,
@@ -841,15 +844,15 @@ macro_rules! reads {
                 self.reader().get_traced(options, key.as_ref())
             }
 
-            /// Gets `key` and returns an explanation, step by step: what was searched in which
-            /// order, the answers of filters and whether they were right, and the cost of the same
+            /// Gets `key` and returns a step-by-step explanation: what was searched in which order,
+            /// what filters answered and whether the answers were right, and the cost of the same
             /// get without filters.
             ///
-            /// Two gets are done, one of them without filters. Both count in the statistics. The
-            /// get without filters adds nothing to the block cache.
+            /// This method does two gets, one of them without filters. Both count in the
+            /// statistics. The get without filters adds nothing to the block cache.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
                 self.explain_with(&ReadOptions::default(), key)
             }
@@ -857,7 +860,7 @@ macro_rules! reads {
             /// Like [`explain`](Self::explain), with options.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn explain_with(
                 &self,
                 options: &ReadOptions,
@@ -898,15 +901,16 @@ macro_rules! reads {
             ///
             /// # Errors
             /// Corruption and I/O errors of the tables;
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator that
-            /// may consider different byte strings to be the same key.
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator may
+            /// treat different byte strings as the same key.
             pub fn filter_advice(&self) -> Result<FilterAdvice> {
                 let reader = self.reader();
                 let (view, seq) = reader.read_point(&ReadOptions::default())?;
                 advice::filter_advice(reader.state(), &view, seq)
             }
 
-            /// Returns the values that `keys` have at one moment, in the order of `keys`.
+            /// Returns the values of `keys`, in the order of `keys`. All values are from the same
+            /// moment.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -920,7 +924,8 @@ macro_rules! reads {
             /// ```
             ///
             /// # Errors
-            /// As [`get`](Self::get). If any key fails, only the first error is returned.
+            /// The same as for [`get`](Self::get). If any key fails, only the first error is
+            /// returned.
             pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
                 self.multi_get_with(&ReadOptions::default(), keys)
             }
@@ -928,7 +933,7 @@ macro_rules! reads {
             /// Like [`multi_get`](Self::multi_get), with options.
             ///
             /// # Errors
-            /// As [`multi_get`](Self::multi_get).
+            /// The same as for [`multi_get`](Self::multi_get).
             pub fn multi_get_with<K: AsRef<[u8]>>(
                 &self,
                 options: &ReadOptions,
@@ -940,13 +945,13 @@ macro_rules! reads {
             /// Returns whether `key` has a value.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
                 Ok(self.get(key)?.is_some())
             }
 
-            /// Returns an iterator over all entries in key order. It can also be used from the
-            /// back, with `next_back` or `rev`.
+            /// Returns an iterator over all entries in key order. The iterator can also move
+            /// backwards, with `next_back` or `rev`.
             ///
             /// # Errors
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a
@@ -959,7 +964,7 @@ macro_rules! reads {
             /// Like [`iter`](Self::iter), with options.
             ///
             /// # Errors
-            /// As [`iter`](Self::iter).
+            /// The same as for [`iter`](Self::iter).
             pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
                 self.reader().range::<&[u8]>(options, ..)
             }
@@ -979,7 +984,7 @@ macro_rules! reads {
             /// ```
             ///
             /// # Errors
-            /// As [`iter`](Self::iter).
+            /// The same as for [`iter`](Self::iter).
             pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
                 self.range_with(&ReadOptions::default(), range)
             }
@@ -987,7 +992,7 @@ macro_rules! reads {
             /// Like [`range`](Self::range), with options.
             ///
             /// # Errors
-            /// As [`iter`](Self::iter).
+            /// The same as for [`iter`](Self::iter).
             pub fn range_with<K: AsRef<[u8]>>(
                 &self,
                 options: &ReadOptions,
@@ -999,8 +1004,8 @@ macro_rules! reads {
             /// Returns an iterator over the entries whose keys start with `prefix`.
             ///
             /// # Errors
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator other
-            /// than byte order.
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator is not
+            /// byte order.
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
                 self.prefix_with(&ReadOptions::default(), prefix)
             }
@@ -1008,7 +1013,7 @@ macro_rules! reads {
             /// Like [`prefix`](Self::prefix), with options.
             ///
             /// # Errors
-            /// As [`prefix`](Self::prefix).
+            /// The same as for [`prefix`](Self::prefix).
             pub fn prefix_with(
                 &self,
                 options: &ReadOptions,
@@ -1019,8 +1024,8 @@ macro_rules! reads {
 
             /// Returns an iterator over the entries whose keys start with `prefix` and are not
             /// before the lower bound `from`. To get the next page of a long listing, pass the last
-            /// key of the page before as an excluded bound. If the bound is after all keys with the
-            /// prefix, the iterator is empty.
+            /// key of the previous page as an excluded bound. If the bound is after all keys with
+            /// the prefix, the iterator is empty.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -1036,7 +1041,7 @@ macro_rules! reads {
             /// ```
             ///
             /// # Errors
-            /// As [`prefix`](Self::prefix).
+            /// The same as for [`prefix`](Self::prefix).
             pub fn prefix_from<K: AsRef<[u8]>>(
                 &self,
                 prefix: impl AsRef<[u8]>,
@@ -1048,7 +1053,7 @@ macro_rules! reads {
             /// Like [`prefix_from`](Self::prefix_from), with options.
             ///
             /// # Errors
-            /// As [`prefix`](Self::prefix).
+            /// The same as for [`prefix`](Self::prefix).
             pub fn prefix_from_with<K: AsRef<[u8]>>(
                 &self,
                 options: &ReadOptions,
@@ -1062,7 +1067,7 @@ macro_rules! reads {
             /// Returns the entry with the first key in order, or `None` if there is no entry.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn first_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
                 self.iter()?.next().transpose()
             }
@@ -1070,7 +1075,7 @@ macro_rules! reads {
             /// Returns the entry with the last key in order, or `None` if there is no entry.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn last_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
                 self.iter()?.next_back().transpose()
             }
@@ -1079,12 +1084,12 @@ macro_rules! reads {
             /// would read all of them.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// The same as for [`get`](Self::get).
             pub fn is_empty(&self) -> Result<bool> {
                 Ok(self.first_key_value()?.is_none())
             }
 
-            /// Returns a cursor. It is at no entry until it is first moved.
+            /// Returns a cursor, which is at no entry until it is first moved.
             ///
             /// # Errors
             /// Corruption and I/O errors of the tables of level 0, which this method opens.
@@ -1095,7 +1100,7 @@ macro_rules! reads {
             /// Like [`cursor`](Self::cursor), with options.
             ///
             /// # Errors
-            /// As [`cursor`](Self::cursor).
+            /// The same as for [`cursor`](Self::cursor).
             pub fn cursor_with(&self, options: &ReadOptions) -> Result<Cursor> {
                 self.reader().cursor(options)
             }

@@ -7,7 +7,7 @@
 //! | `curve` | how many block reads would miss a block cache of a given size |
 //! | `levels` | how to divide the memory of filters among levels |
 //! | `plan` | the filters that a replay assumes |
-//! | `scans` | the work of scans that filters could save |
+//! | `scans` | the scan work that filters could save |
 //! | `show` | the advice as text |
 
 use crate::advice::judge::{Evidence, advise};
@@ -39,14 +39,14 @@ pub use scans::ScanAdvice;
 
 /// Advice on which filters are worth their memory, for a sample of the database's own lookups.
 ///
-/// Numbers of blocks count the data blocks that gets search, whether in the cache or in files.
-/// `Display` writes the advice as tables, a verdict and the options to set.
+/// All numbers of blocks are numbers of data blocks searched by gets, whether the blocks are in the
+/// cache or in files. `Display` writes the advice as tables, a verdict and the options to set.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FilterAdvice {
-    /// The value for [`Options::filter`](crate::Options::filter). `FilterLayout::None` if filters
-    /// do not pay.
+    /// Recommended value of [`Options::filter`](crate::Options::filter); `FilterLayout::None` if
+    /// filters are not worthwhile.
     pub layout: FilterLayout,
     /// The number of bits per key; 0 without filters.
     pub bits_per_key: u32,
@@ -56,16 +56,16 @@ pub struct FilterAdvice {
     pub gets: u64,
     /// Number of gets in the sample that was replayed.
     pub sampled: u64,
-    /// Number of gets in the sample that find no value now.
+    /// Number of gets in the sample whose keys have no value now.
     pub absent: u64,
-    /// Number of gets in the sample that a memtable would answer now, whatever filters the tables
-    /// have.
+    /// Number of gets in the sample that a memtable would answer now, regardless of the tables'
+    /// filters.
     pub in_memory: u64,
     /// Average number of data blocks searched per get without filters.
     pub blocks_per_get: f64,
-    /// Savings of the tables' present filters.
+    /// Savings of the filters that the tables have now.
     pub now: Saving,
-    /// Savings of other filters.
+    /// Savings of the other filters that were tried.
     pub tried: Vec<Tried>,
     /// Average time to read, verify and decompress a data block on this machine, in nanoseconds.
     pub nanos_per_block: f64,
@@ -73,9 +73,8 @@ pub struct FilterAdvice {
     pub bytes_per_block: f64,
     /// Number of tables read for the replay, and number of all tables.
     pub tables_read: (u64, u64),
-    /// The division among levels of the memory that the advised filters take. If filters do not
-    /// pay, the division of the memory that filters of 10 bits per key would take. `None` if no
-    /// table was read.
+    /// Division of the advised filters' memory among levels. If filters are not worthwhile, the
+    /// memory of filters with 10 bits per key is divided instead. `None` if no table was read.
     pub by_level: Option<LevelAdvice>,
     /// The work of scans that filters could save; `None` if no scan had two bounds.
     pub scans: Option<ScanAdvice>,
@@ -102,11 +101,12 @@ pub struct Tried {
 /// Sizes of the filters tried for each layout, in bits per key.
 const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 
-/// Replays the sampled lookups of `state` on `view` at `seq`, and returns the advice that follows.
+/// Replays the sampled lookups of `state` on `view` at `seq`, and returns the resulting advice.
 /// Each table whose range contains one of the keys is read once.
 ///
 /// # Errors
-/// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.
+/// Corruption and I/O errors of those tables; [`Error::InvalidArgument`] if filters cannot be used
+/// with the database's comparator.
 pub(crate) fn filter_advice(
     state: &ReadState,
     view: &ReadView,
@@ -293,8 +293,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks a level of which half was read, a level of which nothing was read, and an empty
-    /// level.
+    /// Checks a level that was half read, a level that was not read at all, and an empty level.
     #[test]
     fn tables_that_are_not_read_are_like_others_and_asked_nothing() {
         let mut levels: [LevelUse; NUM_LEVELS] = std::array::from_fn(|_| LevelUse::default());

@@ -1,4 +1,4 @@
-//! The filters that a replay assumes, and building them.
+//! The filters that a replay assumes, and the builders of new filters.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl Builders {
 }
 
 impl FilterPlan {
-    /// Returns the plan of new filters with `bits` bits per key; 0 means no filters.
+    /// Returns a plan with new filters of `bits` bits per key, or with no filters if `bits` is 0.
     pub fn new(layout: FilterLayout, bits: u32) -> FilterPlan {
         let (mut blocks, mut table) = (BlockFilters::None, TableFilters::None);
         if bits > 0 && matches!(layout, FilterLayout::Block | FilterLayout::Both) {

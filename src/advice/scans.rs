@@ -1,4 +1,5 @@
-//! The work of scans that filters could save: reads of tables that have no key in the scan's range.
+//! Measures the scan work that filters could save: reads of tables that have no key in the scan's
+//! range.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::table::reader::BlockReadOptions;
 /// The work that filters could save in a sample of the database's own scans with two bounds.
 ///
 /// A pair consists of a scan and a table whose range of keys overlaps the scan's range. If the
-/// table has no key in the scan's range, the scan searches the table's index and reads a block for
-/// nothing.
+/// table has no key in the scan's range, the scan searches the table's index and reads a block in
+/// vain.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -26,7 +27,7 @@ pub struct ScanAdvice {
     pub scans: u64,
     /// Number of scans in the sample that was replayed.
     pub sampled: u64,
-    /// Number of pairs of a scan in the sample and a table.
+    /// Number of pairs that consist of a scan in the sample and a table.
     pub pairs: u64,
     /// Number of pairs whose table has no key in the scan's range. An exact range filter would save
     /// all of these pairs, and no filter can save more.
@@ -40,10 +41,10 @@ pub struct ScanAdvice {
 }
 
 impl ScanAdvice {
-    /// Returns the upper bound of the false-positive rate of a Grafite filter for ranges of the
-    /// mean size `L`, which is `L / 2^(B - 2)` for `B = bits_per_key`. Returns `None` if keys are
-    /// not numbers. (Costa, Ferragina and Vinciguerra, "Grafite: taming adversarial queries with
-    /// optimal range filters", SIGMOD 2024.)
+    /// Returns an upper bound for the false-positive rate of a Grafite filter: `L / 2^(B - 2)`,
+    /// where `L` is the mean number of keys in a range and `B` is `bits_per_key`. Returns `None` if
+    /// keys are not numbers. (Costa, Ferragina and Vinciguerra, "Grafite: taming adversarial
+    /// queries with optimal range filters", SIGMOD 2024.)
     pub fn grafite_bound(&self, bits_per_key: f64) -> Option<f64> {
         Some(grafite_bound(self.mean_range?, bits_per_key))
     }
@@ -58,11 +59,13 @@ pub struct ScanCounts {
     pub empty: u64,
     /// Number of empty pairs that a prefix filter without false positives would save.
     pub saved_by_prefix: u64,
-    /// Number of data blocks that the scans read in the tables of the pairs, if blocks are counted.
+    /// Number of data blocks that the scans read in the tables of the pairs; 0 unless blocks are
+    /// counted.
     pub blocks: u64,
     /// Number of data blocks that the scans read in empty pairs.
     pub empty_blocks: u64,
-    /// Number of the blocks of empty pairs that a prefix filter without false positives would save.
+    /// Number of data blocks in empty pairs that a prefix filter without false positives would
+    /// save.
     pub blocks_saved_by_prefix: u64,
 }
 
@@ -85,7 +88,7 @@ pub struct ScanReplay<'a> {
     extractor: Option<Arc<dyn PrefixExtractor>>,
     ranges: &'a [ScannedRange],
     counts_blocks: bool,
-    /// Counts of each scan by level.
+    /// Counts for each scan and each level.
     pub scans: Vec<[ScanCounts; NUM_LEVELS]>,
 }
 
@@ -108,8 +111,8 @@ impl<'a> ScanReplay<'a> {
         self
     }
 
-    /// Returns the positions of the scans whose range overlaps the range of a table, which is from
-    /// `first` to `last`.
+    /// Returns the positions of the scans whose ranges overlap the key range of a table, `first` to
+    /// `last`.
     pub fn reaching(&self, first: &[u8], last: &[u8]) -> Vec<usize> {
         let overlaps = |range: &ScannedRange| {
             let (Bound::Included(end) | Bound::Excluded(end)) = &range.to else { return false };
@@ -118,7 +121,7 @@ impl<'a> ScanReplay<'a> {
         (0..self.ranges.len()).filter(|&i| overlaps(&self.ranges[i])).collect()
     }
 
-    /// Replays the scans at the positions `reaching` on `table`.
+    /// Replays the scans at the positions `reaching` against `table`.
     ///
     /// # Errors
     /// Corruption of the table; an I/O error.

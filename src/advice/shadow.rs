@@ -295,8 +295,8 @@ impl<'a> Shadow<'a> {
         (self.outcomes, self.totals)
     }
 
-    /// Counts the lookups that search a table in vain, grouped by key, and those that find their
-    /// key.
+    /// Counts the lookups that find their key in a table and, for each key, the lookups that search
+    /// the table in vain.
     fn count_uses(&mut self, level: usize, walk: &Walk) {
         let used = &mut self.totals.levels[level];
         let in_table = walk.keys_per_span.values().sum();
@@ -315,8 +315,8 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// Reads every entry of `table`. Returns the new filters, and the data blocks that the lookups
-    /// in `range` reach.
+    /// Reads every entry of `table`. Returns the new filters, and the data blocks that are reached
+    /// by the lookups whose indices are in `range`.
     fn walk(&mut self, level: usize, table: &Table, range: Range<usize>) -> Result<Walk> {
         let pending: Vec<usize> = range.filter(|&i| !self.answered[i]).collect();
         let expected = pending.len();
@@ -341,7 +341,7 @@ impl<'a> Shadow<'a> {
             self.totals.data_bytes += info.handle.size;
             end_of_data = info.handle.end().unwrap_or(u64::MAX);
         }
-        // The median is used, so that other activity of the machine does not count.
+        // Use the median, so that outliers caused by other activity on the machine do not count.
         nanos.sort_unstable();
         let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
         self.totals.read_nanos += median.saturating_mul(nanos.len() as u64);
@@ -376,7 +376,7 @@ impl Pass<'_, '_> {
         self.keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
         self.blocks.push((offset, block.len() as u32));
         let mut entries = 0;
-        // For each visit, the number of entries in the block up to the visit's key.
+        // For each visit, the number of entries in the block before the key that is looked up.
         let (first_visit, mut reached) = (self.visits.len(), Vec::new());
         let mut cursor = block.cursor();
         let mut valid = cursor.seek_to_first()?;
@@ -389,7 +389,8 @@ impl Pass<'_, '_> {
         for (visit, reached) in self.visits[first_visit..].iter_mut().zip(reached) {
             visit.quarter = (reached * 4 / entries.max(1)) as u8;
         }
-        // A key between the block's last key and its separator is searched for in this block, too.
+        // Lookups of keys between the last key of the block and the block's separator reach this
+        // block, too.
         let separator = user_key(&info.separator);
         self.visit_while(offset, false, |order, key| order.compare(key, separator).is_le());
         Ok(entries)
@@ -407,8 +408,8 @@ impl Pass<'_, '_> {
         self.visit_while(offset, true, |order, lookup| order.compare(lookup, key).is_eq());
     }
 
-    /// Records that the pending lookups reach the block at `offset`, as long as `within` returns
-    /// true for their keys.
+    /// Records that pending lookups reach the block at `offset`, up to the first lookup for whose
+    /// key `within` returns false.
     fn visit_while(
         &mut self,
         offset: u64,
@@ -421,8 +422,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Returns the result, given the end of the data blocks. Lookups that are still pending reach
-    /// no block.
+    /// Returns the result. `end_of_data` is the offset at which the data blocks end. Lookups that
+    /// are still pending reach no block.
     fn finish(mut self, end_of_data: u64) -> Walk {
         let past_the_end =
             self.pending.map(|lookup| Visit { lookup, block: None, quarter: 0, found: false });
@@ -495,7 +496,8 @@ impl Asked {
 }
 
 impl Outcome {
-    /// Returns the number of data blocks read in vain by lookups on these levels.
+    /// Returns the number of data blocks read in vain: all blocks read, minus the lookups that
+    /// found their key in `levels`.
     pub fn false_blocks(&self, levels: &[LevelUse]) -> u64 {
         let found = levels.iter().map(|level| level.found).sum();
         self.all().data_blocks().saturating_sub(found)
@@ -508,7 +510,7 @@ impl Outcome {
         all
     }
 
-    /// Returns whether each query of a filter was counted with its answer.
+    /// Returns whether the counts of filter answers add up to the number of filter queries.
     fn is_balanced(&self) -> bool {
         let all = self.all().total();
         all.filter_checks
@@ -519,7 +521,7 @@ impl Outcome {
                     + all.table_filter_false_positives
     }
 
-    /// Keeps the reads of table number `table`.
+    /// Keeps the reads of data blocks of table number `table`.
     fn keep_reads(
         &mut self,
         replay: &TableReplay<'_>,
@@ -579,7 +581,7 @@ impl Outcome {
     }
 }
 
-/// A replay on one table.
+/// A replay against one table.
 struct TableReplay<'a> {
     level: usize,
     walk: &'a Walk,
@@ -587,7 +589,8 @@ struct TableReplay<'a> {
 }
 
 impl TableReplay<'_> {
-    /// Returns the shape of the filter that is queried, and the span of offsets of this filter.
+    /// Returns the number of the span of offsets that the queried filter covers, and the shape of
+    /// the filter.
     fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
         match (asked, visit.block) {
             (Asked::Table(filter), _) => {
@@ -667,7 +670,8 @@ mod tests {
         Arc::new(BloomFilterPolicy::new(bits))
     }
 
-    /// Returns a table of every `step`th number up to 3000, with filters of 10 bits per key.
+    /// Returns a table whose keys are every `step`th number below 3000, with filters of 10 bits per
+    /// key.
     fn table(fs: &MemFs, name: &str, step: usize) -> Table {
         let order = KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)));
         let path = Path::new(name);
@@ -742,7 +746,7 @@ mod tests {
             let blocks: u64 = outcome.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
             assert_eq!(blocks, outcome.all().data_blocks());
         }
-        // Counts are in key order. Of the first six keys, only the first is in the first table.
+        // The counts are in key order. Of the first six keys, only the first is in the first table.
         assert_eq!(none.blocks[..6], [1, 2, 2, 2, 2, 2]);
         for trace in [&own.present, &own.absent] {
             let total = trace.total();
@@ -763,8 +767,7 @@ mod tests {
         assert!(none.made.iter().all(|made| made.block.is_none() && made.table.is_none()));
     }
 
-    /// Checks that the predicted sizes of filters, by which memory is divided, are the actual
-    /// sizes.
+    /// Checks that filters have the predicted sizes, on which the division of memory is based.
     #[test]
     fn filters_have_the_sizes_that_are_predicted() {
         let fs = MemFs::new();
@@ -800,7 +803,8 @@ mod tests {
         assert_eq!(outcomes[2].among_filters.tried_squared, 2, "two filters, tried once each");
     }
 
-    /// Checks that lookups of present keys, last key first, read the blocks in which the keys are.
+    /// Looks up present keys in descending order, and checks that each lookup reads the block that
+    /// holds its key.
     #[test]
     fn reads_are_those_of_the_blocks_in_the_order_of_the_lookups() {
         let fs = MemFs::new();

@@ -18,7 +18,7 @@ fn name(layout: FilterLayout, bits_per_key: u32) -> String {
     }
 }
 
-/// Returns `n` rounded to the three decimals shown. A result of zero is never negative.
+/// Returns `n` rounded to three decimals, as displayed. Never returns negative zero.
 fn thousandths(n: f64) -> f64 {
     (n * 1000.0).round() / 1000.0 + 0.0
 }
@@ -46,8 +46,8 @@ impl FilterAdvice {
         )
     }
 
-    /// Writes the row of one kind of filters. `times` are the nanoseconds per get that queries of
-    /// the filters take, and the nanoseconds per get that the filters save.
+    /// Writes the table row for one kind of filter. `times` contains the time to query the filters
+    /// and the time saved by the filters, both in nanoseconds per get.
     fn write_row(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -142,16 +142,16 @@ impl fmt::Display for ScanAdvice {
 }
 
 impl LevelAdvice {
-    /// Returns the bits of each level from 0 on. A level without tables gets the bits of the next
-    /// deeper level that has tables.
+    /// Returns the bits per key of each level, from level 0 on. A level without tables gets the
+    /// bits of the next deeper level that has tables.
     fn all_levels(&self, bits: impl Fn(&LevelShare) -> u32) -> Vec<u32> {
         let last = self.levels.last().map_or(0, |share| share.level);
         let at = |level| self.levels.iter().find(|share| share.level >= level);
         (0..=last).map(|level| at(level).map_or(0, &bits)).collect()
     }
 
-    /// Returns `options` with the filters of the advised division for new tables. A level without
-    /// tables gets the filters of the next deeper level that has tables.
+    /// Returns `options`, changed so that new tables get the filters of the advised division. A
+    /// level without tables gets the filters of the next deeper level that has tables.
     #[must_use]
     pub fn advised_options(&self, options: Options) -> Options {
         let bits = self.all_levels(|share| share.advised_bits);
@@ -213,7 +213,7 @@ impl LevelAdvice {
         Ok(())
     }
 
-    /// Writes the options of the advised division, as Rust.
+    /// Writes Rust code that sets the options for the advised division.
     fn write_options(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.all_levels(|share| share.advised_bits);
         let last = bits.last().copied().unwrap_or(0);

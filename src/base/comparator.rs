@@ -41,7 +41,7 @@ use crate::base::prefix::common_prefix;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Comparator: Any + Send + Sync + Debug {
-    /// Returns the name on disk, such as `leveldb.BytewiseComparator`.
+    /// Returns the name that is recorded in databases, such as `leveldb.BytewiseComparator`.
     fn name(&self) -> &str;
 
     /// Compares two user keys.
@@ -59,8 +59,8 @@ pub trait Comparator: Any + Send + Sync + Debug {
     }
 
     /// Returns whether only identical byte strings compare as equal. Filters distinguish keys by
-    /// their bytes, so filters are neither written nor queried with a comparator for which
-    /// different byte strings can be the same key. Default: false, which is always correct.
+    /// their bytes, so filters are neither written nor queried if this method returns false.
+    /// Default: false, which is always correct.
     fn equal_means_same_bytes(&self) -> bool {
         false
     }

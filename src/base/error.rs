@@ -1,7 +1,8 @@
 //! The error type of the whole library.
 //!
 //! A missing key is not an error: a lookup that finds nothing returns `Ok(None)`. Damage is always
-//! an error. The error states the file, the offset, what was expected and what was found.
+//! reported as an error that states the file, the offset, the expected value and the value found,
+//! as far as they are known.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub enum Error {
         /// The underlying error.
         source: Arc<io::Error>,
     },
-    /// Bytes contradict the file format, a checksum or another file.
+    /// Data in a file contradicts the file format, a checksum or another file.
     Corruption(Box<Corruption>),
     /// The database is already open, in this process or in another.
     Locked {
@@ -61,7 +62,7 @@ pub enum Error {
         what: String,
     },
     /// The database accepts no writes until [`Db::resume`](crate::Db::resume) is called or it is
-    /// opened again. If a failed compaction is the reason, it also accepts writes again after a
+    /// opened again. If the reason is a failed compaction, writes are also accepted again once a
     /// compaction succeeds. Reads still work.
     ReadOnly {
         /// The first error, which stopped writes.
@@ -83,13 +84,14 @@ pub enum Error {
     ///
     /// [`Db::transact`]: crate::Db::transact
     Conflict {
-        /// A key that was written after the transaction had read it, or a range that contains it.
+        /// A key that was written after the transaction had read this key or a range that contains
+        /// it.
         key: Bytes,
         /// The name of the keyspace that contains `key`; `None` if `key` is in no keyspace.
         keyspace: Option<Bytes>,
     },
-    /// The requested changes are no longer in any log: they were flushed to tables, or never
-    /// written to a log, or the database was replaced. Or the database has not yet reached the
+    /// The requested changes are not in any log: they were flushed to tables, they were never
+    /// written to a log, the database was replaced, or the database has not yet reached the
     /// requested sequence number.
     ChangesLost {
         /// The sequence number after which changes are missing.
@@ -116,7 +118,7 @@ pub struct Corruption {
     pub offset: Option<u64>,
     /// Description of the damage, such as `block checksum mismatch`.
     pub what: String,
-    /// The value that should have been there, if only one was possible.
+    /// The expected value, if only one value was possible.
     pub expected: Option<String>,
     /// The value found instead.
     pub found: Option<String>,
@@ -182,8 +184,8 @@ impl Error {
         self
     }
 
-    /// Adds the offset in the file. If the error already has an offset, it is relative to `base`,
-    /// and `base` is added to it.
+    /// Adds the offset in the file: `base`, plus the error's own offset if it has one. The error's
+    /// own offset is relative to `base`.
     #[must_use]
     pub(crate) fn at(mut self, base: u64) -> Error {
         if let Error::Corruption(c) = &mut self {

@@ -12,7 +12,7 @@ pub fn key_hash(key: &[u8]) -> u64 {
     xxh3_64(key)
 }
 
-/// A key and its hash. The hash is computed on first use, because not every table needs it.
+/// A key and its hash. The hash is computed on first use, because not every table needs the hash.
 #[derive(Debug)]
 pub struct KeyHash<'k> {
     key: &'k [u8],

@@ -17,9 +17,9 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     shared + a[shared..].iter().zip(&b[shared..]).take_while(|(x, y)| x == y).count()
 }
 
-/// Returns the first eight bytes of a key as a big-endian number, padded with zeros. If two heads
-/// differ, their order is the byte order of their keys; if they are equal, the rest of the keys
-/// decides.
+/// Returns the first eight bytes of a key as a big-endian number; a shorter key is padded with
+/// zeros. If two heads differ, their order is the byte order of their keys; if they are equal, the
+/// rest of the keys decides.
 #[inline]
 pub(crate) fn head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {

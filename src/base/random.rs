@@ -1,7 +1,7 @@
 //! Pseudo-random numbers: SplitMix64, which is small and gives the same numbers on every platform.
 //! The library, its tests and the simulated filesystem use no other generator, with one exception:
-//! `Options::inline_background` has its own generator, because published figures depend on its
-//! numbers.
+//! `Options::inline_background` has its own generator, because published results depend on the
+//! numbers that it generates.
 
 /// A pseudo-random number generator. Do not change the numbers that it generates: the seeds of
 /// crash images in tests and documentation depend on them.
@@ -23,8 +23,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`; 0 if `bound` is 0. The modulo bias is far too small for a
-    /// sample or a test to notice.
+    /// Returns a number below `bound`; 0 if `bound` is 0. The modulo bias is negligible for samples
+    /// and tests.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64().checked_rem(bound).unwrap_or(0)
     }

@@ -20,7 +20,7 @@ pub(crate) fn optional_path<S: Serializer>(
     path.as_ref().map(|path| path.display().to_string()).serialize(to)
 }
 
-/// Serializes a key in the form of [`Bytes`].
+/// Serializes a key like [`Bytes`].
 pub(crate) fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
     Bytes(bytes).serialize(to)
 }

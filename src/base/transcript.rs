@@ -18,7 +18,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// A command of a transcript, with its input.
+/// A command in a transcript, with its input.
 pub(crate) struct Command<'a> {
     /// The first word of the command line.
     pub name: &'a str,
@@ -70,7 +70,7 @@ pub(crate) fn run(name: &str, answer: impl FnMut(&Command<'_>) -> String) {
     }
 }
 
-/// Returns `text` in which the output of each block is replaced by the result of `answer`.
+/// Returns `text` with the output of each block replaced by the result of `answer`.
 fn replay(text: &str, mut answer: impl FnMut(&Command<'_>) -> String) -> String {
     let mut answered = String::new();
     let mut lines = text.lines().peekable();

@@ -55,25 +55,26 @@ impl<'a> BlockView<'a> {
 }
 
 impl Block {
-    /// Returns a cursor over the entries, which is not positioned yet.
+    /// Returns a cursor over the entries, not positioned yet.
     pub fn cursor(&self) -> BlockCursor {
         BlockCursor::new(self.clone())
     }
 }
 
 /// A cursor over the entries of a block. It owns the block; keys and values are borrowed until the
-/// next move. The cursor is not positioned before the first move, past either end, and after an
-/// error; `next` and `prev` then have no effect.
+/// next move. The cursor is at no entry (is not positioned) until the first move, after a move past
+/// either end, and after an error; `next` and `prev` then have no effect.
 #[derive(Debug)]
 pub struct BlockCursor {
     block: Block,
-    /// The block's contents, from which values that share the block's memory are cut.
+    /// The block's contents as `Bytes`. Values that share the block's memory are slices of these
+    /// `Bytes`.
     shared: OnceLock<Bytes>,
     valid: bool,
     position: Position,
     key_buffer: Vec<u8>,
-    /// The entries between the preceding restart point and the position. The first step back
-    /// decodes all of them, so that a backward scan decodes each entry only once.
+    /// The entries between the preceding restart point and the current position. The first backward
+    /// step decodes all of these entries, so that a backward scan decodes each entry only once.
     behind: Vec<Behind>,
     behind_keys: Vec<u8>,
 }
@@ -168,8 +169,8 @@ impl BlockCursor {
     /// such entry.
     ///
     /// # Errors
-    /// Corruption, if an entry decoded during the move is malformed. All other moves return this
-    /// error as well.
+    /// Corruption, if an entry decoded during the move is malformed. All other moves can return
+    /// this error, too.
     pub fn seek(&mut self, order: &KeyOrder, target: &[u8]) -> Result<bool> {
         self.invalidate();
         self.valid = self.position.seek(self.block.view(), order, target, &mut self.key_buffer)?;
@@ -247,9 +248,9 @@ impl BlockCursor {
         Ok(true)
     }
 
-    /// Decodes the entries from the preceding restart point up to the position. If the keys exceed
-    /// `KEEP_BYTES`, keeps only the last entry: a malicious block can claim terabytes of shared
-    /// prefixes.
+    /// Decodes the entries from the preceding restart point up to the current position. If their
+    /// keys take more than `KEEP_BYTES` bytes in total, keeps only the last entry, because a
+    /// malicious block can claim terabytes of shared prefixes.
     fn gather_behind(&mut self) -> Result<()> {
         const KEEP_BYTES: usize = 1 << 20;
         let stop = self.position.at;
@@ -285,7 +286,7 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Returns the capacity of the buffer of keys kept for stepping back, in bytes.
+    /// Returns the capacity of the buffer of keys for backward steps, in bytes.
     #[cfg(test)]
     pub fn kept_bytes(&self) -> usize {
         self.behind_keys.capacity()

@@ -4,8 +4,8 @@ use crate::base::prefix::{common_prefix, head};
 
 /// The first eight bytes of each key of a sorted list, after the prefix common to all keys.
 ///
-/// These bytes narrow a search to the keys whose eight bytes equal the target's. Only those keys
-/// need a full comparison.
+/// A search compares these bytes first. Only keys whose eight bytes equal the target's need a full
+/// comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Fences {
     /// The prefix common to all keys.
@@ -38,8 +38,8 @@ impl Fences {
         heads.is_sorted().then(|| Fences { shared: shared.to_vec(), heads, tops })
     }
 
-    /// Returns bounds for a lower-bound search: all keys with an index below `.0` are less than
-    /// `key`; the key at index `.1`, if there is such a key, is not less than `key`.
+    /// Returns bounds `(low, high)` for a lower-bound search: the keys before index `low` are less
+    /// than `key`, and the key at index `high`, if there is one, is not less than `key`.
     #[inline]
     pub(crate) fn around(&self, key: &[u8]) -> (usize, usize) {
         let Some(rest) = key.strip_prefix(&self.shared[..]) else { return self.outside(key) };

@@ -38,27 +38,27 @@ const MOST_OF_BLOCK: usize = 5;
 /// makes searches of large blocks longer.
 const LINEAR: usize = 48;
 
-/// The result of looking up a version of a user key with a block's heads.
+/// The result of a lookup of a version of a user key by the heads of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ByHeads<'a> {
     /// The version's trailer and value.
     Found(u64, &'a [u8]),
-    /// The block holds no such version.
+    /// The block does not contain the version.
     Absent,
     /// The heads are not sufficient to decide.
     Unknown,
 }
 
 impl Block {
-    /// Creates a block like [`Block::new`], with heads of its entries if they are worth their
-    /// memory. Meant for blocks that will be searched often. A damaged block gets no heads.
+    /// Creates a block like [`Block::new`], and adds heads for its entries if the heads are worth
+    /// their memory. Meant for blocks that will be searched often. A damaged block gets no heads.
     /// `buffer` is scratch space.
     ///
     /// `spare(n)` may return the allocation of a discarded block, at least `n` bytes long, for
     /// reuse.
     ///
     /// # Errors
-    /// As [`Block::new`].
+    /// The same as for [`Block::new`].
     pub fn with_heads(
         contents: impl AsRef<[u8]>,
         order: &KeyOrder,
@@ -131,7 +131,7 @@ fn last_user_key(view: BlockView<'_>) -> Option<Vec<u8>> {
     Some(user_key(position.key(view, &buffer)).to_vec())
 }
 
-/// Walks over the entries and computes each head from the previous one, without building whole
+/// A walk over the entries that computes each head from the previous head, without building whole
 /// keys.
 struct Walk<'a> {
     prefix: &'a [u8],
@@ -162,7 +162,7 @@ impl Walk<'_> {
         } else if user_len == self.user_len && shared >= user_len.min(prefix_len + HEAD_BYTES) {
             self.head
         } else if shared > user_len || shared > self.user_len {
-            // Prefix compression may share part of the 8-byte trailer. The shared bytes then belong
+            // Two keys may share a part of the 8-byte trailer as well. The shared bytes then belong
             // to this key's trailer only if both user keys have the same length.
             return None;
         } else if shared >= prefix_len + HEAD_BYTES {
@@ -219,7 +219,7 @@ impl Heads {
             .sum::<usize>()
     }
 
-    /// Returns the index of the first entry that can be at or after the user key `key`, or the
+    /// Returns the index of the first entry whose user key can be equal to or after `key`, or the
     /// number of entries if there is no such entry.
     #[inline]
     fn first(&self, view: BlockView<'_>, bytes: &[u8], key: &[u8]) -> usize {
@@ -273,8 +273,8 @@ impl<'a> BlockView<'a> {
         if entry.shared + rest.len() != user_key.len() + TRAILER_BYTES {
             return ControlFlow::Continue(());
         }
-        // If the bytes shared with the previous key are all in the common prefix or the head, they
-        // equal the first bytes of `user_key`.
+        // If the bytes shared with the previous key all belong to the common prefix or to the head,
+        // they equal the first bytes of `user_key`.
         if entry.shared > user_key.len().min(heads.prefix_len + HEAD_BYTES) {
             return unknown;
         }

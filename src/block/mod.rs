@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | `view` | a block's bytes in memory, and the decoding of single entries |
 //! | `position` | moving from entry to entry, and the plain search |
-//! | `heads` | an index in front of a cached block, and searches that use this index |
+//! | `heads` | an index stored in front of a cached block, and searches that use this index |
 //! | `cursor` | a cursor over a block, and the search that uses heads if there are any |
 //! | `fences` | an index like heads, but for a sorted list of keys |
 

@@ -40,8 +40,8 @@ fn model(rng: &mut Rng, entries: usize) -> Model {
     keys.into_iter().map(|key| (key, rng.bytes(200, 256))).collect()
 }
 
-/// Makes the same random move with `cursor` and with an index into the model. The index means "not
-/// positioned" if it equals the model's length.
+/// Makes the same random move with `cursor` and with `at`, an index into the model. Returns the new
+/// index. An index equal to the model's length means "not positioned".
 fn step(rng: &mut Rng, model: &Model, cursor: &mut BlockCursor, at: usize) -> usize {
     let (found, at) = match rng.index(8) {
         0 => (cursor.seek_to_first().unwrap(), 0),
@@ -94,8 +94,8 @@ fn get_ge_finds_what_a_sorted_list_does() {
     }
 }
 
-/// Returns a block of one entry whose header has the lengths `lens`, and a well-formed restart
-/// array.
+/// Returns a block with a well-formed restart array and one entry, whose header states the lengths
+/// `lens`.
 fn forged(lens: [u32; 3], rest: &[u8]) -> Block {
     let mut bytes = Vec::new();
     lens.into_iter().for_each(|len| put_varint32(&mut bytes, len));
@@ -202,8 +202,8 @@ fn internal_model(rng: &mut Rng) -> Model {
     let order = internal_order();
     let start = rng.bytes(20, 2);
     let (len, alphabet) = (1 + rng.index(20), 2 + rng.below(3));
-    // If the bytes of keys also occur in trailers, neighbouring keys may share a part of the
-    // trailer, which heads do not support.
+    // If `base` is 0, user keys consist of bytes that also occur in trailers. Neighbouring keys may
+    // then share a part of the trailer, which heads do not support.
     let base = if rng.index(5) == 0 { 0 } else { b'a' };
     let mut keys: Vec<_> = (0..rng.index(80))
         .map(|_| {
@@ -248,7 +248,7 @@ fn find_plain(block: &Block, target: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
     Ok((user_key(key) == user_key(target)).then(|| (trailer(key), value)))
 }
 
-/// Returns whether the heads decide the lookup. Checks that the answer is correct.
+/// Returns whether a lookup by heads gives an answer. Checks that the answer is correct.
 fn heads_tell(block: &Block, target: &[u8], what: impl std::fmt::Debug) -> bool {
     let found = match block.view().find_by_heads(user_key(target), trailer(target)) {
         ByHeads::Found(trailer, value) => Some((trailer, value.to_vec())),

@@ -28,9 +28,9 @@ pub(super) struct Heads {
     pub(super) prefix_len: usize,
 }
 
-/// The header of a block, which is in front of the block's bytes and in the same allocation. A
-/// lookup in a block that is not in the CPU's caches therefore has one cache miss, instead of one
-/// for a handle and another one for the bytes.
+/// The header of a block, stored in front of the block's bytes in the same allocation. A lookup in
+/// a block that is not in the CPU's caches therefore has one cache miss instead of two, one for a
+/// handle and one for the bytes.
 #[derive(Debug)]
 pub struct BlockHead {
     /// Offset of the contents in the allocation: after the heads, if there are any.
@@ -74,8 +74,8 @@ pub struct BlockView<'a> {
     contents: &'a [u8],
 }
 
-/// The offsets of an entry's parts in the contents, and the number of key bytes that it shares with
-/// the previous entry.
+/// The offsets of an entry's parts in the contents of the block, and the number of key bytes that
+/// the entry shares with the previous entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawEntry {
     /// Number of key bytes shared with the previous entry's key.
@@ -170,7 +170,7 @@ impl<'a> LooseBlock<'a> {
     /// Creates a block over `contents`.
     ///
     /// # Errors
-    /// As [`Block::new`].
+    /// The same as for [`Block::new`].
     pub(crate) fn new(contents: &'a [u8]) -> Result<LooseBlock<'a>> {
         let block = LooseBlock { head: BlockHead::of(contents)?, contents };
         block.view().check_restarts()?;
@@ -208,8 +208,8 @@ impl<'a> BlockView<'a> {
         BlockView { head, heads, contents: &rest[..head.len] }
     }
 
-    /// Touches the cache lines that a search by heads reads first. No line's address depends on the
-    /// contents of another line, so the cache misses overlap.
+    /// Touches the cache lines that a search by heads reads first. The addresses of these lines do
+    /// not depend on each other's contents, so the cache misses overlap.
     #[inline]
     pub fn prefetch(shared: &SharedBlock) {
         let line = |i: usize| shared.slice.get(i * LINE_BYTES).copied().unwrap_or(0);
@@ -235,7 +235,7 @@ impl<'a> BlockView<'a> {
 
     fn check_restarts(&self) -> Result<()> {
         if self.is_empty() {
-            // LevelDB gives an empty block one restart point, 0.
+            // An empty block written by LevelDB has one restart point, at offset 0.
             return match (0..self.restarts()).find(|&i| self.restart(i) != 0 || i > 0) {
                 None => Ok(()),
                 Some(i) => Err(self.bad_restart(i)),
@@ -274,7 +274,7 @@ impl<'a> BlockView<'a> {
         self.contents
     }
 
-    /// Returns the description and the bytes of the entries' heads, if the block has heads.
+    /// Returns the layout and the bytes of the entries' heads, if the block has heads.
     #[inline]
     pub(super) fn heads(&self) -> Option<(&'a Heads, &'a [u8])> {
         (!self.heads.is_empty()).then_some((&self.head.heads, self.heads))

@@ -29,7 +29,7 @@ pub struct SortedTable {
 
 impl SortedTable {
     /// Reads the table in the file `path` completely, and checks that it can be ingested into a
-    /// database with these options. Any LevelDB table is accepted that has one entry per key and no
+    /// database with these options. Accepts any LevelDB table that has one entry per key and no
     /// deletions.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ fn count_entries(
     Ok(counts)
 }
 
-/// Counts of the work that [`Db::ingest`](crate::Db::ingest) did.
+/// Counts of the tables and entries added by [`Db::ingest`](crate::Db::ingest).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -138,8 +138,8 @@ pub struct Ingested {
     pub entries: u64,
     /// Total length of the tables before they were added, in bytes.
     pub file_bytes: u64,
-    /// Number of tables that had to be rewritten because their sequence numbers did not fit.
-    /// Usually the reason is that the database held newer writes.
+    /// Number of tables that had to be rewritten with new sequence numbers. The usual reason is
+    /// that the database held newer writes.
     pub rewritten_tables: u64,
 }
 

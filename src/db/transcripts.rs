@@ -1,8 +1,8 @@
 //! Transcripts of whole databases: what each call reads, writes and counts, and what it leaves in
 //! the directory.
 //!
-//! The databases are in a simulated filesystem and start no threads, so that every figure is the
-//! same on each run and machine.
+//! The databases are in a simulated filesystem and start no threads, so that all numbers are the
+//! same in every run and on every machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use crate::fs::Fs;
 use crate::fs::sim::{OpKind, SimFs};
 use crate::{Cursor, Db, Options, Result, Snapshot, Stats, WriteBatch, WriteOptions};
 
-/// Number of operations and number of bytes, by kind of file and kind of operation.
+/// Number of operations and number of bytes for each kind of file and each kind of operation.
 type Operations = BTreeMap<(String, OpKind), (u64, u64)>;
 
 struct Machine {
@@ -95,8 +95,9 @@ impl Machine {
         Ok(String::new())
     }
 
-    /// Puts or deletes the keys whose numbers are in `from..to`, in steps of `step`. The factor
-    /// `by` permutes the order of the keys. With `wait`, waits for background work after each key.
+    /// Puts one entry for each number in `from..to`, in steps of `step`; with `deleted`, deletes
+    /// these keys instead. The factor `by` permutes the order of the keys. With `wait`, waits for
+    /// background work after each key.
     fn fill(&self, command: &Command<'_>) -> Result<()> {
         let [from, to, step] = [("from", 0), ("to", 100), ("step", 1)]
             .map(|(name, default)| command.number(name, default));
@@ -158,7 +159,7 @@ impl Machine {
         Ok(format!("{found} found"))
     }
 
-    /// Moves the cursor once, or as often as the command's argument says.
+    /// Moves the cursor once, or the number of times given by the command's argument.
     fn step(&mut self, command: &Command<'_>) -> Result<String> {
         let cursor = self.cursor.as_mut().expect("cursor comes first");
         let times = command.args.first().map_or(1, |text| text.parse().unwrap_or(1));
@@ -290,7 +291,7 @@ fn options(command: &Command<'_>) -> Options {
     options
 }
 
-/// Returns all counters of the statistics that do not depend on time.
+/// Returns all counters in the statistics, except those that depend on time.
 fn counters(stats: &Stats) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = [
         ("gets", stats.gets),

@@ -1,3 +1,3 @@
-//! Keys of programs whose databases have a comparator of their own.
+//! Key formats of programs that use their own comparators.
 
 pub mod indexed_db;

@@ -6,8 +6,8 @@
 //!    as a copy. Where the filesystem cannot link, the bytes are copied.
 //! 3. The logs may have grown since then; each one is copied only up to its noted length.
 //! 4. A new MANIFEST records the version. `CURRENT`, which names the MANIFEST, is written last,
-//!    after all other files are durable: a crash before that leaves an incomplete copy, which an
-//!    open refuses.
+//!    after all other files are durable: a crash before that leaves an incomplete copy, which
+//!    cannot be opened.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -60,8 +60,8 @@ pub(crate) struct OpenLog {
 }
 
 impl OpenLog {
-    /// Opens a log of which the first `bytes` bytes will be copied; `None` means its whole length
-    /// now.
+    /// Opens a log of which the first `bytes` bytes will be copied; `None` means the present length
+    /// of the log.
     ///
     /// # Errors
     /// I/O errors.
@@ -95,12 +95,12 @@ impl Engine {
         self.source()?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
     }
 
-    /// Returns the database as it is now, as the source of a copy.
+    /// Returns a source for a copy of the database as it is now.
     ///
     /// # Errors
-    /// I/O errors of opening the logs.
+    /// I/O errors while the logs are opened.
     pub(crate) fn source(&self) -> Result<Source<'_>> {
-        // While both locks are held, nothing is written and no new version is shown.
+        // While both locks are held, nothing is written and no new version is installed.
         let commit = self.commit.lock();
         let manifest = self.manifest.lock();
         // Holding the version keeps its tables from being removed.
@@ -184,9 +184,9 @@ impl Source<'_> {
 }
 
 /// Fills the directory `dest`, which must be empty or not exist, with a database. `dest` is locked
-/// until this is done, so that no other database can be made there. `fill` adds the path of each
-/// file to the list before it makes the file. If `fill` fails, the files on the list are removed,
-/// the last one first. Files that cannot be removed stay.
+/// until the database is complete, so that no other database can be made there. `fill` adds the
+/// path of each file to the list before it makes the file. If `fill` fails, the files on the list
+/// are removed, the last one first. Files that cannot be removed stay.
 ///
 /// # Errors
 /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
@@ -220,7 +220,7 @@ pub(crate) fn fill_directory(
 }
 
 /// Links or copies the table at the first path to the second path. Fails with
-/// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] only if it has made no file.
+/// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] only if it has not created a file.
 pub(crate) type PlaceTable<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<()>;
 
 /// A copy being made.
@@ -243,7 +243,8 @@ impl Copy<'_> {
             self.made.push(to.clone());
             copy_file(self.fs, &*log.file, log.bytes, &to)?;
         }
-        // If this check passes now, all files above were linked or copied from the right database.
+        // If `dir` still holds the right database now, all files above were linked or copied from
+        // it.
         check_dir()?;
         let number = moment.next_file_number;
         let edit = VersionEdit { next_file_number: Some(number + 1), ..moment.edit };
@@ -255,7 +256,7 @@ impl Copy<'_> {
         set_current(self.fs, self.dest, number)
     }
 
-    /// Links or copies a table, under either of its two possible names.
+    /// Links or copies a table. The table's file has one of two possible names.
     fn table(&mut self, number: u64) -> Result<()> {
         let mut missing = None;
         for name in [name::table_name(number), name::legacy_table_name(number)] {
@@ -277,8 +278,8 @@ impl Copy<'_> {
     }
 }
 
-/// Makes a second name for a file that never changes, or copies the file where the filesystem
-/// cannot link. The caller syncs the directory of the new name.
+/// Makes a second name for a file that never changes, or copies the file if the filesystem cannot
+/// link it. The caller must sync the directory of the new name.
 ///
 /// # Errors
 /// I/O errors.
@@ -323,7 +324,7 @@ pub(crate) fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path)
 /// the file `path`. Returns the CRC-32C of these bytes.
 ///
 /// # Errors
-/// I/O errors, also if the file is shorter than `bytes`; errors of `take`.
+/// I/O errors, including one for a file that is shorter than `bytes` bytes; errors of `take`.
 pub(crate) fn read_pieces(
     file: &dyn ReadFile,
     bytes: u64,
@@ -384,7 +385,8 @@ mod tests {
             let links = fs.journal().iter().filter(|entry| entry.kind == OpKind::HardLink).count();
             assert_eq!(links, tried, "a link was tried again after error {code}");
             let table = engine.state.lock().version.files().next().unwrap().1.number;
-            // After EEXIST the file at the destination stays: it may belong to another process.
+            // After EEXIST, the file at the destination must stay, because it may belong to another
+            // process.
             let removed = count(&fs, OpKind::Remove, &name::table_name(table));
             assert_eq!(removed, usize::from(code != EEXIST), "error {code}");
             assert!(!fs.exists(Path::new("/copy/CURRENT")).unwrap());

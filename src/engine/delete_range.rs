@@ -6,12 +6,12 @@
 //! ordinary batch of deletions, which needs no flush.
 //!
 //! LevelDB's file format has no entry that deletes a range, and none is needed: dropping a table
-//! removes all its entries, whatever its level, and the entries that stay are hidden by ordinary
-//! deletions, which are newer than everything else and are written to tables of their own.
+//! removes all its entries, regardless of its level. The entries that stay are hidden by ordinary
+//! deletions, which are newer than everything else and are written to separate tables.
 //!
 //! # Readers that still see the entries
 //! Iterators and cursors keep the view that they were created with. Snapshots keep the view from
-//! before the range delete, and with the view its files
+//! before the range delete and the files of that view
 //! ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //!
 //! # Transactions
@@ -36,15 +36,15 @@ use crate::format::batch::WriteBatch;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key};
 
-/// The write buffer divided by this number is the maximum size of a batch of deletions. With a
-/// higher divisor, smaller ranges are deleted by dropping and writing tables, after a flush; with a
-/// lower divisor, other writes wait longer while the range is searched.
+/// Divisor of the size of the write buffer. The quotient is the maximum size of a batch of
+/// deletions. With a higher divisor, smaller ranges are deleted by dropping and writing tables,
+/// after a flush; with a lower divisor, other writes wait longer while the range is searched.
 const BATCH_DIVISOR: usize = 64;
 
-/// The write buffer divided by this number is the maximum size of the tables' data in a range that
-/// is searched for a batch of deletions. A higher divisor shortens the search of a range that holds
-/// few entries among many deletions, but smaller ranges are then deleted by dropping and writing
-/// tables.
+/// Divisor of the size of the write buffer. A range is searched for a batch of deletions only if
+/// its data in tables is at most as large as the quotient. A higher divisor shortens the search of
+/// a range that holds few entries among many deletions, but smaller ranges are then deleted by
+/// dropping and writing tables.
 const SEARCH_DIVISOR: usize = 4;
 
 /// The result of a range delete.
@@ -64,10 +64,10 @@ impl Engine {
     /// Deletes all entries with keys in `span`.
     ///
     /// # Errors
-    /// As [`Db::delete_range`](crate::Db::delete_range).
+    /// The same as for [`Db::delete_range`](crate::Db::delete_range).
     pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
         self.contain("a range delete", || {
-            // Recognises ranges with too many entries for a batch before the lock is taken.
+            // Detects ranges with too many entries for a batch before the lock is taken.
             if self.batch_of_deletions(span)?.is_some() {
                 let mut commit = self.commit.lock();
                 self.make_room(&mut commit, false)?;
@@ -82,7 +82,7 @@ impl Engine {
         })
     }
 
-    /// Leaves it to background work to remove the files of the dropped tables, because each removal
+    /// Leaves the removal of the dropped tables' files to background work, because each removal
     /// takes up to a millisecond.
     fn remove_dropped(&self) {
         match self.inline {

@@ -1,9 +1,10 @@
-//! Tables whose entries expire: finding out when, and waking the background threads in time.
+//! Tables whose entries expire: reads the expiry times, and wakes the background threads in time.
 //!
 //! The process that writes a table knows when the table's entries expire, and the table records it
-//! ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field for it. So background
-//! threads that have nothing else to do open the tables of earlier processes and read the expiry
-//! times. They open only tables that can have keys of expiring keyspaces, and read no entries.
+//! ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field for it. Background
+//! threads that have nothing else to do therefore open the tables written by earlier processes and
+//! read the expiry times. They open only tables that can contain keys of expiring keyspaces, and
+//! they read no entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const MIN_WAIT_MILLIS: u64 = 1000;
 /// because the system's clock may be changed. A higher number delays the reaction to such a change.
 const MAX_WAIT_MILLIS: u64 = 60_000;
 
-/// Tables all of whose entries have expired.
+/// Totals of the tables whose entries have all expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpiredTables {
     /// Number of tables.
@@ -34,7 +35,7 @@ pub(crate) struct ExpiredTables {
 }
 
 impl ReadState {
-    /// Returns the tables of `version` all of whose entries are known to have expired.
+    /// Returns the totals of the tables of `version` whose entries are all known to have expired.
     pub(crate) fn expired_tables(&self, version: &Version) -> ExpiredTables {
         let mut expired = ExpiredTables::default();
         let known = version.files().filter(|(_, file)| file.known_expiry().is_some());
@@ -53,7 +54,8 @@ impl ReadState {
         expired
     }
 
-    /// Returns a table of `version` whose entries may expire at times that are not known yet.
+    /// Returns a table of `version` whose expiry times are not known yet, if its entries may
+    /// expire.
     fn table_to_look_into(&self, version: &Version) -> Option<Arc<TableFile>> {
         // Only a database in byte order has keyspaces.
         let has_keyspaces = self.order.user().custom().is_none();
@@ -61,14 +63,14 @@ impl ReadState {
         files.find(|file| file.lacks_expiry()).cloned()
     }
 
-    /// Reads from a table when its entries expire. Damage is ignored: compactions and reads that
-    /// find it will report it.
+    /// Reads the expiry times of a table's entries from the table. Ignores damage, because
+    /// compactions and reads that find the damage will report it.
     fn look_into(&self, file: &TableFile) {
         let expiry = self.tables.table(&file.slot).and_then(|table| table.expiry());
         let _ = file.expiry.set(expiry.unwrap_or_default());
     }
 
-    /// Reads from all tables of `version` when their entries expire.
+    /// Reads the expiry times of the entries of all tables of `version`.
     pub(crate) fn look_into_all(&self, version: &Version) {
         while let Some(file) = self.table_to_look_into(version) {
             self.look_into(&file);
@@ -82,7 +84,8 @@ impl Engine {
         self.reads.table_to_look_into(&state.version)
     }
 
-    /// Reads from a table when its entries expire. The caller does not hold the state lock.
+    /// Reads the expiry times of a table's entries from the table. The caller must not hold the
+    /// state lock.
     pub(crate) fn look_into(&self, file: &TableFile) {
         let look = || {
             self.reads.look_into(file);
@@ -119,7 +122,7 @@ mod tests {
     use crate::format::expiry::TableExpiry;
     use crate::fs::{MemFs, SimFs};
 
-    /// Expiry times are read from a table only once, even if the read fails.
+    /// Checks that expiry times are read from a table only once, even if the read fails.
     #[test]
     fn a_table_that_cannot_be_looked_into_is_not_looked_into_again() {
         let fs = SimFs::new(1);
@@ -139,8 +142,9 @@ mod tests {
         assert!(failed.is_some_and(|error| error.contains("no table is opened")));
     }
 
-    /// The next search for expired tables takes place when the first table will have expired, but
-    /// no sooner than [`MIN_WAIT_MILLIS`] and no later than [`MAX_WAIT_MILLIS`] from now.
+    /// Checks that the next search for expired tables takes place when the first table will have
+    /// expired, but no sooner than [`MIN_WAIT_MILLIS`] and no later than [`MAX_WAIT_MILLIS`] from
+    /// now.
     #[test]
     fn the_next_look_is_when_the_first_table_expires() {
         const NOW: u64 = 1_000_000;

@@ -1,8 +1,8 @@
 //! A flush: a frozen memtable becomes a table of level 0.
 //!
-//! 1. The oldest frozen memtable is written into a table, without versions that no reader sees. The
-//!    table is synced, and then its directory.
-//! 2. An edit adds the table to the MANIFEST and says which logs are still needed.
+//! 1. The oldest frozen memtable is written into a table, except for versions that no reader sees.
+//!    The table is synced, and then its directory.
+//! 2. An edit adds the table to the MANIFEST and records which logs are still needed.
 //! 3. Readers see the version with the table and without the memtable.
 //! 4. Logs that only the flushed memtables needed are removed.
 //!
@@ -36,7 +36,7 @@ use crate::fs::sync_dir;
 const REPORT_ENTRIES: u64 = 1024;
 
 /// Writes the entries of `mem` into the table `number` and makes it durable. Leaves out versions
-/// that no reader at one of the sequence numbers `read_seqs` sees. After every [`REPORT_ENTRIES`]
+/// that are visible at none of the sequence numbers `read_seqs`. After every [`REPORT_ENTRIES`]
 /// entries, calls `written` with the number of entries since the previous call and the length of
 /// the table so far. Returns the table and the counts of its entries.
 ///
@@ -91,7 +91,7 @@ impl Job {
 }
 
 impl Engine {
-    /// Flushes the oldest frozen memtable. The caller has set `state.flushing`.
+    /// Flushes the oldest frozen memtable. The caller must have set `state.flushing`.
     ///
     /// # Errors
     /// I/O errors; the memtable and its logs are kept.
@@ -134,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Replaces the frozen memtable `oldest` by the table `new_file`, in the MANIFEST and in the
+    /// Replaces the frozen memtable `oldest` with the table `new_file`, in the MANIFEST and in the
     /// state. Returns the logs whose records are now all in tables, and the duration of the flush.
     ///
     /// # Errors
@@ -223,10 +223,10 @@ impl Engine {
     /// Waits until every memtable that is frozen now has been flushed.
     ///
     /// # Errors
-    /// As [`Engine::flush`].
+    /// The same as for [`Engine::flush`].
     pub(super) fn wait_until_flushed(&self) -> Result<()> {
         let mut state = self.state.lock();
-        // Does not wait for memtables that later writes freeze.
+        // Do not wait for memtables frozen by later writes.
         let Some(last) = state.frozen.back().map(|frozen| frozen.mem.clone()) else {
             return Ok(());
         };

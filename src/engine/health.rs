@@ -4,7 +4,8 @@
 //! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
 //!    until [`Engine::resume`]. The file that failed is never written again. Reads continue.
 //! 2. A panic in the middle of shared work, in any thread, has the same effect. [`Engine::contain`]
-//!    turns the panic into an error, so that no other thread waits for the one that panicked.
+//!    turns the panic into an error, so that no other thread waits forever for the thread that
+//!    panicked.
 //! 3. A compaction fails: it is tried again after a back-off, which doubles with each failure.
 //!    Writes go on until level 0 is full; from then on they return the error of the compaction
 //!    instead of waiting for a compaction that may never succeed.
@@ -34,8 +35,8 @@ use crate::format::name::{
 /// back-off, failed compactions are retried less often.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// Longest back-off between two attempts at a compaction. A longer back-off also delays compactions
-/// more once the cause of the failures is gone.
+/// Longest back-off between two attempts at a compaction. With a longer back-off, compactions also
+/// resume later after the cause of the failures is gone.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Operations that a database currently serves.
@@ -82,8 +83,9 @@ impl CompactionState {
     }
 
     /// Records that a compaction failed. After an I/O error, the compaction will be tried again,
-    /// because disk space or file handles may become available. After damage, no compaction takes
-    /// the damaged table again, or any of the inputs if the error does not name the table.
+    /// because disk space or file handles may become available. After any other error, no
+    /// compaction takes the damaged table again. If the error does not name an input, no compaction
+    /// takes any of the inputs again.
     pub(super) fn failed(&mut self, compaction: &Compaction, error: &Error) {
         self.error = Some(error.clone());
         self.failures = self.failures.saturating_add(1);
@@ -169,7 +171,8 @@ impl Engine {
     }
 
     /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in
-    /// `work` becomes an error, which names the work as `during`, and makes the database read-only.
+    /// `work` is returned as an error that names the interrupted work, `during`; it also makes the
+    /// database read-only.
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Panicked`].
@@ -196,7 +199,8 @@ impl Engine {
         }
     }
 
-    /// Returns the operations that the database serves now, and the failures that restrict them.
+    /// Returns the operations that the database currently serves, and the failures that restrict
+    /// them.
     pub(crate) fn health(&self) -> Health {
         let state = self.state.lock();
         let (compactions, failed) = (&state.compactions, &state.lifecycle.failed);
@@ -220,7 +224,7 @@ impl Engine {
     /// Accepts writes again, once the cause of the failure is gone.
     ///
     /// Nothing more is written to a file that failed: a new MANIFEST begins, the memtables are
-    /// flushed, so that the old logs are not needed any more, and a new log begins. Failed writes
+    /// flushed (after which the old logs are no longer needed), and a new log begins. Failed writes
     /// have no effect.
     ///
     /// # Errors
@@ -264,7 +268,7 @@ impl Engine {
         // Flush the frozen memtables first: otherwise, while the disk has no room for their tables,
         // each attempt would leave one more log.
         self.flush_all()?;
-        // If an earlier attempt began a new log and that log is still empty, keeps using it.
+        // If an earlier attempt began a new log and that log is still empty, keep using it.
         let is_fresh = commit.mem.is_empty() && !commit.unsynced && !commit.log.is_poisoned();
         if !is_fresh {
             self.freeze(commit)?;
@@ -417,7 +421,7 @@ mod tests {
             engine.flush().unwrap_err();
             assert_eq!(engine.commit.lock().log_number, current);
             assert_eq!(logs(), 1 + usize::from(removal_fails));
-            // The new log is counted only if its file could not be removed.
+            // The new log is in the count only if its file could not be removed.
             assert_eq!(engine.state.lock().logs.on_disk.len(), logs());
             fs.clear_faults();
             engine.resume().unwrap();

@@ -1,10 +1,10 @@
 //! Ingest: adding finished tables to the database, by one edit of the MANIFEST.
 //!
 //! Every entry of an ingested table must be newer than everything in the database, so that existing
-//! snapshots do not show the entry, and the entry hides older ones. The table's sequence numbers
-//! must therefore all be above the last sequence number of the database. Most tables already have
-//! such numbers ([`fresh_seq`]); the other tables are rewritten with new numbers. The next write to
-//! the database gets a sequence number above those of the tables.
+//! snapshots do not show the entry, and the entry hides older entries with the same key. The
+//! table's sequence numbers must therefore all be above the last sequence number of the database.
+//! Most tables already have such numbers ([`fresh_seq`]); the other tables are rewritten with new
+//! numbers. The next write to the database gets a sequence number above those of the tables.
 //!
 //! First, each file is linked, copied or rewritten into the database's directory; then the tables
 //! are added with the commit lock held ([`table_change`](crate::engine::table_change)).
@@ -25,7 +25,8 @@ use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo, internal_key, user_key};
 use crate::format::name;
 use crate::table::Table;
 
-/// Level for which ingested tables are written. It determines the filters that the tables get.
+/// Level whose settings apply to ingested tables when they are written. These settings determine
+/// the filters of the tables.
 pub(crate) const INGEST_LEVEL: usize = NUM_LEVELS - 1;
 
 /// Number of sequence numbers by which [`fresh_seq`] advances each second. A database that writes
@@ -41,12 +42,11 @@ const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 /// many sequence numbers.
 const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
 
-/// Smallest number of concurrent writes to allow for while tables are rewritten.
+/// Minimum number of concurrent writes to allow for while tables are rewritten.
 const LEAST_MARGIN: u64 = 1 << 16;
 
-/// Number of concurrent writes to allow for with each entry that is rewritten. A higher number uses
-/// up more sequence numbers; a lower number makes it more likely that tables must be rewritten
-/// again.
+/// Number of concurrent writes to allow for per entry that is rewritten. A higher number uses up
+/// more sequence numbers; a lower number makes it more likely that tables must be rewritten again.
 const MARGIN_PER_ENTRY: u64 = 4;
 
 /// Binary logarithm of the factor by which the margin grows with each attempt.
@@ -54,11 +54,11 @@ const MARGIN_GROWTH_BITS: u32 = 8;
 
 /// Number of attempts to rewrite tables before an ingest fails because concurrent writes overtook
 /// every attempt. The margin of the last attempt is larger than the number of writes that can be
-/// made in that time.
+/// made during the attempt.
 const MAX_TRIES: u32 = 4;
 
-/// Returns a sequence number derived from the clock. The number is very likely higher than that of
-/// every entry that any database has now.
+/// Returns a sequence number derived from the clock. The number is very likely higher than the
+/// sequence number of any entry in any existing database.
 pub(crate) fn fresh_seq() -> SeqNo {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let whole = since.as_secs().saturating_mul(SEQS_PER_SECOND);
@@ -92,8 +92,8 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Returns whether the table can be linked into a database whose last sequence number is
-    /// `last_seq`: the entries must be newer, but not so far ahead that sequence numbers would run
-    /// out.
+    /// `last_seq`: the entries must be newer than the database, but not so far ahead that sequence
+    /// numbers would run out.
     fn is_linkable(&self, last_seq: SeqNo) -> bool {
         let highest = fresh_seq().max(last_seq).saturating_add(MAX_LEAD);
         self.oldest > last_seq && self.counts.newest <= highest
@@ -162,11 +162,11 @@ impl Engine {
         for table in new {
             self.stage_link(table, staged)?;
         }
-        // Leaves little for the flush that is done with the commit lock held.
+        // Flush now, so that little is left for the flush that is done with the commit lock held.
         if self.has_memtable_entries() {
             self.flush()?;
         }
-        // Lets ingests take turns: otherwise two ingests could repeatedly make each other's tables
+        // Let ingests take turns: otherwise, two ingests could repeatedly make each other's tables
         // too old.
         let _alone = self.ingests.lock();
         for tries in 0..MAX_TRIES {
@@ -194,8 +194,9 @@ impl Engine {
         link_or_copy(&*self.fs, &from.path, &self.dir.join(name::table_name(number)))
     }
 
-    /// Rewrites tables into the directory, under new file numbers. Their entries get one sequence
-    /// number, high enough that the writes made before the tables are added stay below it.
+    /// Rewrites tables into the directory, under new file numbers. All their entries get the same
+    /// sequence number, which is high enough to be above all writes made before the tables are
+    /// added.
     fn stage_anew<'a>(
         &self,
         tables: &[&'a Incoming],

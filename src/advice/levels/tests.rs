@@ -18,9 +18,10 @@ fn full(times: u64) -> Vec<LevelUse> {
     (0..NUM_LEVELS as u32).map(level).collect()
 }
 
-/// Returns the number of blocks read in vain per get, for bloom filters with the textbook's rate
-/// and a fractional number of bits: first with the same number of bits for all levels, then with
-/// rates in proportion to each level's keys.
+/// Returns two numbers of blocks read in vain per get, for bloom filters with the textbook's
+/// false-positive rate and a fractional number of bits. The first is for the same number of bits
+/// per key on all levels, the second for false-positive rates proportional to the number of keys on
+/// each level.
 fn closed_form(bits: f64) -> (f64, f64) {
     let keys = [10.0, 100.0, 1000.0, 10_000.0f64];
     let all: f64 = keys.iter().sum();
@@ -30,7 +31,7 @@ fn closed_form(bits: f64) -> (f64, f64) {
     (alike, all * (-bits * ln2 * ln2 - entropy).exp())
 }
 
-/// Returns the choices of textbook filters whose bits per key rise in steps of a tenth.
+/// Returns the choices for textbook filters with 0 to 29.9 bits per key, in steps of 0.1.
 fn textbook() -> Choices {
     let ln2 = std::f64::consts::LN_2;
     let level = |level: u32| {
@@ -58,8 +59,9 @@ fn the_division_is_that_of_the_closed_form() {
         let advised = choices.within(choices.bytes(&uniform));
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
-        // The next level has ten times the keys and as many unsuccessful lookups, so it gets
-        // ln 10 / (ln 2)^2 = 4.8 bits per key less. Memory is divided into parts, which are coarse
+        // Each level has ten times as many keys as the level above and as many unsuccessful
+        // lookups, so its filters get ln 10 / (ln 2)^2 = 4.8 bits per key less. The results only
+        // come near to this number, because memory is divided into equal parts, which are coarse
         // for small levels.
         for levels in advised[2..=4].windows(2) {
             assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
@@ -67,9 +69,9 @@ fn the_division_is_that_of_the_closed_form() {
     }
 }
 
-/// Checks divisions with LevelDB's filters, which have whole numbers of bits and probes. The last
-/// of the four levels has nine tenths of the keys, so rounding its bits per key (to 9 or 10)
-/// decides most of the memory.
+/// Checks how memory is divided among LevelDB's filters, which have whole numbers of bits and
+/// probes. The last of the four levels has nine tenths of the keys, so the total memory depends
+/// mostly on whether the bits per key of that level are rounded to 9 or to 10.
 #[test]
 fn whole_bits_come_near_to_the_closed_form() {
     for (bits, alike, divided) in [(10, 0.033, 0.012), (5, 0.362, 0.130)] {
@@ -88,7 +90,7 @@ fn whole_bits_come_near_to_the_closed_form() {
     }
 }
 
-/// Returns the smallest number of blocks read in vain with any division.
+/// Returns the smallest number of blocks read in vain among all divisions of `bytes` bytes.
 fn best_of_all(choices: &Choices, bytes: u64) -> f64 {
     let mut best = f64::MAX;
     for i in 0..(MOST_BITS + 1).pow(3) {
@@ -129,7 +131,7 @@ fn a_level_that_is_not_asked_gets_no_filter() {
     let divisions = Divisions::of(&levels, FilterLayout::Block, 10);
     let [_, advised, smaller] = divisions.bits;
     assert_eq!((advised[4], smaller[4]), (0, 0));
-    // There is more memory than the filters of the other levels can use.
+    // More memory is available than the filters of the other levels can use.
     assert!(advised[1..4].iter().all(|&bits| bits > 16), "{advised:?}");
     let nothing = Divisions::of(&vec![LevelUse::default(); NUM_LEVELS], FilterLayout::Table, 10);
     assert_eq!(nothing.bits[1..], [[0; NUM_LEVELS]; 2]);
@@ -214,8 +216,8 @@ fn twice_the_tables_have_twice_the_filters() {
     assert_eq!(sizes(&used), once.map(|bytes| 2 * bytes));
 }
 
-/// Checks the probability against a computation over every delta. The function itself only counts
-/// the deltas that share a factor with the size.
+/// Compares [`double_hashing_probability`] with a sum over all deltas. The function itself only
+/// considers the deltas that share a factor with the number of bits.
 #[test]
 fn probes_that_coincide_are_those_of_every_delta() {
     for (bits, keys, probes) in

@@ -1,9 +1,9 @@
 //! Mutexes with a rank in the lock order.
 //!
-//! A thread takes locks only in ascending order of their [`LockRank`], so that threads never wait
-//! for each other in a circle. Builds with debug assertions check this order whenever a lock is
-//! taken, and panic if it is violated, even if no other thread is waiting at that moment. Other
-//! builds store no rank and check nothing: in these builds, a [`Mutex`] is only its inner mutex.
+//! Each thread takes locks only in ascending order of their [`LockRank`], so that these locks
+//! cannot cause a deadlock. Builds with debug assertions check this order whenever a lock is taken,
+//! and panic if it is violated, even if no other thread is waiting at that moment. Other builds
+//! store no rank and check nothing: in these builds, a [`Mutex`] is only its inner mutex.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -56,7 +56,7 @@ mod order {
     use super::LockRank;
 
     super::super::thread_local! {
-        /// A set of ranks as bits: the ranks of the locks that the thread holds.
+        /// Ranks of the locks that the thread holds, as a bit set.
         static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
@@ -65,8 +65,8 @@ mod order {
     pub(super) struct Order(Option<LockRank>);
 
     impl Order {
-        /// Returns the place in the lock order of a lock with this rank. Without a rank, the lock
-        /// is not checked.
+        /// Creates the place in the lock order for a lock of this rank. A lock without a rank is
+        /// not checked.
         pub(super) const fn new(rank: Option<LockRank>) -> Order {
             Order(rank)
         }
@@ -141,8 +141,8 @@ impl<T> Mutex<T> {
         Mutex { order: Order::new(Some(rank)), inner: raw::Mutex::new(value) }
     }
 
-    /// Creates an unlocked mutex without a rank, which is not checked. The filesystems use such
-    /// mutexes.
+    /// Creates an unlocked mutex without a rank, whose lock order is not checked. The filesystems
+    /// use such mutexes.
     #[inline]
     pub(crate) const fn new(value: T) -> Mutex<T> {
         Mutex { order: Order::new(None), inner: raw::Mutex::new(value) }
@@ -227,8 +227,8 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
 }
 
 /// A condition variable for a [`Mutex`]. During the wait, the mutex is released, but the thread's
-/// record of held locks still includes it. This does no harm, because a waiting thread takes no
-/// other lock.
+/// record of held locks still includes the mutex. This does no harm, because a waiting thread takes
+/// no other lock.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(raw::Condvar);
 
@@ -254,7 +254,7 @@ impl Condvar {
         self.0.wait_for(&mut guard.inner, time)
     }
 
-    /// Waits for a notification, at most until `time`. Returns whether the wait timed out.
+    /// Waits for a notification, until `time` at the latest. Returns whether the wait timed out.
     #[inline]
     pub(crate) fn wait_until<T>(
         &self,

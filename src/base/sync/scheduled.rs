@@ -1,4 +1,4 @@
-//! Stand-ins for the synchronization primitives, whose threads shuttle schedules.
+//! Stand-ins for the synchronization primitives, for threads that are scheduled by shuttle.
 //!
 //! Atomics behave as if every memory ordering were `SeqCst`. Time advances only in timed waits.
 
@@ -26,7 +26,7 @@ pub mod thread {
     pub struct Builder(shuttle::thread::Builder);
 
     impl Builder {
-        /// Creates a builder of a thread without a name.
+        /// Creates a builder for an unnamed thread.
         pub fn new() -> Builder {
             Builder::default()
         }
@@ -44,7 +44,7 @@ pub mod thread {
             self.0.spawn(work)
         }
 
-        /// Spawns a scoped thread. The name of the builder is ignored.
+        /// Spawns a scoped thread. The thread name set in the builder is ignored.
         pub fn spawn_scoped<'scope, T: Send + 'scope>(
             self,
             scope: &'scope Scope<'scope, '_>,
@@ -141,7 +141,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// Creates an unlocked lock.
+    /// Creates an unlocked reader-writer lock.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(shuttle::sync::RwLock::new(value))
     }
@@ -179,9 +179,9 @@ impl Condvar {
         self.wait_until(guard, Instant::now() + time)
     }
 
-    /// Yields to other threads for an arbitrary time. Afterwards, the deadline may or may not have
-    /// passed. If it has not passed, the wake-up may be spurious. Callers must allow for both
-    /// cases. Returns whether the deadline has passed.
+    /// Yields to other threads for an arbitrary time, and decides at random whether the deadline
+    /// `time` has passed meanwhile. If the deadline has not passed, the wake-up may be spurious.
+    /// Callers must allow for both cases. Returns whether the deadline has passed.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
         let is_over = thread_rng().r#gen();
@@ -213,7 +213,7 @@ impl WaitTimeoutResult {
     }
 }
 
-/// Yields to other threads for an arbitrary time. When it returns, `done` may or may not be true.
+/// Yields to other threads for an arbitrary time. Afterwards, `done` may return true or false.
 pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
     if !limit.is_zero() && !done() {
         thread::yield_now();

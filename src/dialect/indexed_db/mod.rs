@@ -97,7 +97,7 @@ struct Prefix {
     index: i64,
 }
 
-/// The kind of data under a key, which follows from its ids.
+/// Kind of the data stored under a key; the ids in the key determine the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Global,
@@ -123,12 +123,12 @@ impl Prefix {
     }
 }
 
-/// Number of types of global metadata whose keys end after the type.
+/// Number of global metadata types whose keys end with the type byte.
 const SIMPLE_GLOBAL: u8 = 7;
-/// Number of types of a database's metadata whose keys end after the type.
+/// Number of metadata types of a database whose keys end with the type byte.
 const SIMPLE_DATABASE: u8 = 6;
 
-/// Types of metadata whose keys continue after the type.
+/// Metadata types whose keys continue after the type byte.
 mod metadata {
     pub(super) const SCOPES: u8 = 50;
     pub(super) const FREE_DATABASE: u8 = 100;
@@ -142,7 +142,7 @@ mod metadata {
     pub(super) const INDEX_NAME: u8 = 201;
 }
 
-/// Types of values.
+/// Value types.
 mod value {
     pub(super) const MAX: u8 = 0;
     pub(super) const STRING: u8 = 1;
@@ -182,7 +182,7 @@ fn take_bytes<'k>(rest: &mut &'k [u8], count: usize) -> Option<&'k [u8]> {
     Some(bytes)
 }
 
-/// Decodes a number of up to ten bytes. Only the lowest bit of the tenth byte counts.
+/// Decodes a number of up to ten bytes. Only the lowest bit of the tenth byte is used.
 fn take_number(rest: &mut &[u8]) -> Option<i64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {

@@ -12,8 +12,8 @@ use super::{
     take_number, take_prefix, take_string, value,
 };
 
-/// Breaks with the order of the keys once the order is decided, and continues while the keys are
-/// equal.
+/// Result of comparing a part of two keys: `Break` with the order of the keys if the part decides
+/// it, `Continue` if the part is equal.
 type Step = ControlFlow<Ordering>;
 
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
@@ -79,8 +79,8 @@ fn compare_database<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
     }
 }
 
-/// Compares the next values of the two keys, and advances both keys past them. Only the length of a
-/// key limits how deeply its arrays are nested, so there is no recursion.
+/// Compares the next values of the two keys, and advances both keys past them. Arrays can be nested
+/// as deeply as the length of the key allows, so the function does not recurse.
 fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
     // Number of values left in the enclosing arrays of each key: `array` for the innermost array,
     // `outer` for the arrays around it.
@@ -171,7 +171,7 @@ enum AfterValue<'k> {
     Nothing,
     /// Bytes that are not a sequence number.
     Damage(&'k [u8]),
-    /// The primary value, not yet decoded, and the sequence number.
+    /// The primary value, not decoded yet, and the sequence number.
     Primary(&'k [u8], i64),
 }
 

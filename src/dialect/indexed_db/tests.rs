@@ -5,7 +5,7 @@ use super::order::compare;
 use super::*;
 use crate::base::random::Rng;
 
-/// A value as a program sees it. The variants are in the order of the standard.
+/// A value as a program sees it. The order of the variants is the order that the standard defines.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 enum Value {
     Min,
@@ -241,8 +241,8 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Checks the order of each pair of keys: the order must agree with the places of the keys after a
-/// sort, and equal keys must be neighbours.
+/// Sorts random keys, and then checks that the order of every two keys agrees with their places in
+/// the sorted list. Equal neighbours have the same place.
 #[test]
 fn any_bytes_have_a_total_order() {
     let mut rng = Rng::new(2);
@@ -270,11 +270,11 @@ fn any_bytes_have_a_total_order() {
 #[test]
 fn keys_may_be_equal_and_differ_in_bytes() {
     let equal: [(&[u8], &[u8]); 6] = [
-        // The same id in two bytes and in one byte.
+        // The same id, encoded in two bytes and in one byte.
         (b"\x04\x01\x02\x00\x01\x05", b"\x00\x01\x02\x01\x05"),
         // 0 and -0.
         (b"\0\x01\x01\x01\x03\0\0\0\0\0\0\0\0", b"\0\x01\x01\x01\x03\0\0\0\0\0\0\0\x80"),
-        // The same length of a string in two bytes and in one byte.
+        // The same string length, encoded in two bytes and in one byte.
         (b"\0\x01\x01\x01\x01\x81\x00\0a", b"\0\x01\x01\x01\x01\x01\0a"),
         // Bytes after a complete key.
         (b"\0\x01\x01\x01\x05", b"\0\x01\x01\x01\x05more"),
@@ -301,7 +301,7 @@ fn damage_decides_only_from_where_it_begins() {
     // Bounds of ranges: a prefix alone comes before all keys that start with it.
     assert_eq!(order(&key(b""), &key(b"\x05")), (Less, Greater));
     assert_eq!(order(b"", &key(b"")), (Less, Greater));
-    // Unknown types of values.
+    // Unknown value types.
     assert_eq!(order(&key(b"\x08z"), &key(b"\x09a")), (Less, Greater));
     assert_eq!(order(&key(b"\x09a"), &key(b"\x09b")), (Less, Greater));
     assert_eq!(order(&key(b"\0"), &key(b"\x08")), (Less, Greater));
@@ -386,7 +386,7 @@ fn arrays_may_be_nested_a_million_deep() {
     assert_eq!(compare(&deep(&[5]), &deep(&[3])), Less);
     assert_eq!(describe(&deep(&[5])).map(|text| text.len()), Some(2_000_000 + 22));
     assert_eq!(describe(&deep(&[])), None);
-    // A length of an array far beyond the end of the key.
+    // The length of an array exceeds the end of the key by far.
     let many = |end: &[u8]| [&prefix([1, 1, 1]), &[4][..], &[0xff; 8], &[0x7f], end].concat();
     assert_eq!(compare(&many(&[5]), &many(&[5])), Equal);
     assert_eq!(describe(&many(&[5])), None);

@@ -1,4 +1,4 @@
-//! Keys as a line of text.
+//! Formats keys as text.
 
 use std::fmt::{Result, Write};
 
@@ -147,10 +147,10 @@ fn of_index(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// Describes a value. Only the length of a key limits how deeply its arrays are nested, so there is
-/// no recursion.
+/// Describes a value. Arrays can be nested as deeply as the length of the key allows, so the
+/// function does not recurse.
 fn describe_value(rest: &mut &[u8], text: &mut String) -> Option<()> {
-    // Number of values left in each enclosing array, the innermost last.
+    // Number of values left in each enclosing array; the innermost array is last.
     let mut arrays: Vec<i64> = Vec::new();
     loop {
         match take_byte(rest)? {
@@ -180,7 +180,7 @@ fn describe_value(rest: &mut &[u8], text: &mut String) -> Option<()> {
             }
             _ => return None,
         }
-        // A value has ended, and so have the arrays whose last value it was.
+        // A value has ended, together with all arrays of which it was the last value.
         loop {
             let Some(left) = arrays.last_mut() else { return Some(()) };
             *left -= 1;

@@ -1,8 +1,8 @@
-//! Compaction filters: a program's own rule for the entries that compactions read anyway.
+//! Compaction filters: rules of the program, applied to the entries that compactions read anyway.
 //!
 //! A filter may remove an entry or change its value. Such a change is not a write: it has no
-//! sequence number and is in no log. So a reader that could see the entry before the change must go
-//! on seeing it as it was:
+//! sequence number and is in no log. A reader that could see the original entry must therefore
+//! continue to see it:
 //!
 //! - Snapshots that exist when a merge begins: the filter is not called for entries that these
 //!   snapshots show ([`FilterRule::decide`]).
@@ -56,12 +56,14 @@ impl fmt::Debug for CompactionFilter {
     }
 }
 
-/// The filter of one merge, with the time and the newest snapshot, which also affect its decisions.
+/// The filter for one merge, with the current time and the newest snapshot, which also affect the
+/// decisions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FilterRule<'a> {
     pub(super) filter: Option<&'a CompactionFilter>,
-    /// The time, in milliseconds since the Unix epoch, by which entries may have expired; `None` if
-    /// keys are not in byte order, because there are no keyspaces then.
+    /// The current time in milliseconds since the Unix epoch, which decides which entries have
+    /// expired. `None` if keys are not in byte order, because only databases in byte order have
+    /// keyspaces.
     pub(super) now: Option<u64>,
     /// Sequence number of the newest snapshot; 0 if there is none.
     pub(super) newest_snapshot: SeqNo,

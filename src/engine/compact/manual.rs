@@ -1,7 +1,7 @@
 //! Manual compactions, which the program requests with `Db::compact_range`.
 //!
-//! 1. The memtable is flushed. Then the request is fixed: a range of keys, and the level that will
-//!    finally hold the range. Later writes are not part of the request.
+//! 1. The memtable is flushed. Then the request is determined: a range of keys, and the level that
+//!    will finally hold the range. Later writes are not part of the request.
 //! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
 //! 3. Finally, the tables of that level that took part in no merge are rewritten in place.
 //!
@@ -30,11 +30,11 @@ use crate::format::key::UserComparator;
 
 /// Maximum size of a piece, in tables of the target size; a single table with all tables that it
 /// overlaps may exceed the maximum. With larger pieces, fewer entries are written twice, but more
-/// tables are withheld from automatic compactions. `docs/performance.md` has the figures.
+/// tables are withheld from automatic compactions. `docs/performance.md` has measurements.
 const PIECE_TABLES: u64 = 128;
 
-/// The right to run a manual compaction; only one runs at a time. Dropping the permit gives it
-/// back.
+/// The right to run a manual compaction. Only one manual compaction runs at a time. Dropping the
+/// permit gives up the right.
 struct Permit<'a>(&'a Engine);
 
 impl<'a> Permit<'a> {
@@ -45,7 +45,7 @@ impl<'a> Permit<'a> {
             engine.wait_for_change(&mut state);
         }
         state.compactions.manual = Some(Manual { output_level: None, waits: false });
-        // A manual compaction includes all work, so compactions that failed before are tried again.
+        // A manual compaction includes all work, so earlier failures no longer prevent compactions.
         let version = state.version.clone();
         state.compactions.forgive(&version);
         Permit(engine)
@@ -58,7 +58,8 @@ impl Drop for Permit<'_> {
         debug_assert!(ended.is_some(), "another thread ended this manual compaction");
         self.0.changed.notify_all();
         self.0.reads.work.give();
-        // The versions that this thread held may have been the last to name some tables.
+        // Some tables may have been named only by versions that this thread held. Remove these
+        // tables.
         self.0.trash.empty();
     }
 }
@@ -110,9 +111,9 @@ impl Request {
         KeyRange { from: self.from.as_deref(), to: Some(&self.to) }
     }
 
-    /// Returns the next piece of a level, which begins after the user key `done`, with the last
-    /// user key of the piece; `None` after the last piece. A piece consists of tables of the level
-    /// and of the tables that they overlap in the levels below, about `most` bytes in all.
+    /// Returns the next piece of a level and the last user key of the piece; `None` after the last
+    /// piece. The next piece begins after the user key `done`. A piece consists of tables of the
+    /// level and the tables that they overlap in the levels below, about `most` bytes in total.
     pub(super) fn next_piece(
         &self,
         version: &Arc<Version>,
@@ -163,7 +164,7 @@ impl Engine {
         if self.inline.is_some() {
             return self.compact_in_pieces(range);
         }
-        // The compaction runs in a new thread, which has the low priority of compaction threads.
+        // The compaction runs in a new thread with the low priority of compaction threads.
         thread::scope(|scope| {
             let builder = thread::Builder::new().name("minikv-manual".to_owned());
             let spawned = builder.spawn_scoped(scope, || {
@@ -177,9 +178,9 @@ impl Engine {
     }
 
     fn compact_in_pieces(&self, range: KeyRange<'_>) -> Result<()> {
-        // A compaction that began earlier may keep entries that it could not drop because of a
-        // reader or the clock. The outputs of such a compaction would count as written after the
-        // request.
+        // A compaction that is already running may keep entries because a reader could still see
+        // them or because they had not expired yet. The outputs of such a compaction would count as
+        // written after the request, and would not be rewritten.
         self.wait_for_merges_in(range)?;
         let request = {
             let mut state = self.state.lock();
@@ -218,12 +219,12 @@ impl Engine {
         let Some(compaction) = self.pick(&state) else { return };
         let compaction = claim(&mut state, compaction);
         drop(state);
-        // `run_compaction` has recorded the error in the state.
+        // Ignore the error: `run_compaction` has recorded it in the state.
         let _ = self.run_compaction(compaction);
     }
 
-    /// Claims the next piece of a level, which begins after the user key `done`. Returns the piece
-    /// and its last user key. Waits for tables that other compactions use; no automatic compaction
+    /// Claims the next piece of a level, after the user key `done`. Returns the piece and the last
+    /// user key of the piece. Waits for tables that other compactions use; no automatic compaction
     /// starts during the wait.
     fn claim_piece(
         &self,
@@ -277,8 +278,7 @@ fn set_waits(state: &mut State, waits: bool) -> bool {
 }
 
 /// Returns as many tables from the start of `files` as fit into a piece, but at least one. `most`
-/// is the maximum size of a piece in bytes, including the tables that it overlaps in the level
-/// `below`.
+/// is the maximum size of a piece in bytes, including the overlapping tables of the level `below`.
 fn first_files(
     version: &Version,
     order: &UserComparator,
@@ -296,8 +296,8 @@ fn first_files(
     clean_cut_of(version.level(level), &files[..count], order)
 }
 
-/// Returns the inputs of a piece and its output level: the next level, or a deeper one if the
-/// tables of the levels in between do not make the piece larger than `most` bytes.
+/// Returns the inputs and the output level of a piece. The output level is the next level, or a
+/// deeper level if the piece does not exceed `most` bytes with the tables of the levels in between.
 fn with_levels_below(
     version: &Version,
     order: &UserComparator,

@@ -9,22 +9,23 @@
 //! 4. The merge reads the entries of all inputs in internal key order and leaves out those that no
 //!    reader needs:
 //!    - a version of a key for which every reader sees a newer one ([`retention`]);
-//!    - a tombstone †;
+//! - a tombstone that nothing needs (see below);
 //!    - an entry that has expired, or that a program's own rule removes ([`filter`]).
 //! 5. The remaining entries are written into new tables ([`output`]). A table ends between two user
 //!    keys, when it is large enough or overlaps too much of the level below the output level
 //!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
-//! 6. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs by
-//!    the outputs, and readers see the new version. The inputs are removed when the last version
-//!    that names them is dropped.
+//! 6. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs
+//!    with the outputs, and readers see the new version. The inputs are removed when the last
+//!    version that names them is dropped.
 //!
-//! † A tombstone is left out if every reader sees it and no level below the output level has a
-//! table whose range contains its key. Otherwise it stays: such a table may hold an older version
-//! of the key, which would become visible again. Tables of the levels between inputs and output are
-//! inputs themselves. Newer tables of level 0 may be left out of the inputs; their entries are
-//! newer than the tombstone and do not need it.
+//! A tombstone is left out if every reader sees it and no level below the output level has a table
+//! whose range contains its key. Otherwise it stays: such a table may hold an older version of the
+//! key, which would become visible again. Tables of the levels between inputs and output are inputs
+//! themselves. Newer tables of level 0 need not be inputs: their entries are newer than the
+//! tombstone, so it does not hide them.
 //!
-//! A table whose entries have all expired is dropped by an edit alone ([`pick`]).
+//! A table whose entries have all expired is dropped by an edit of the MANIFEST, without a merge
+//! ([`pick`]).
 //!
 //! A compaction that fails removes its outputs, unless the MANIFEST may contain its edit, and frees
 //! its inputs; `health` decides when the compaction is tried again.
@@ -67,7 +68,8 @@ struct Replacement {
     files: Vec<NewFile>,
     /// Counts of the entries of the tables that were written, by table number.
     counts: Vec<(u64, EntryCounts)>,
-    /// If set, the new version lacks entries that snapshots taken after this sequence number show.
+    /// If set, the new version lacks entries that are visible to snapshots taken after this
+    /// sequence number.
     filtered_after: Option<SeqNo>,
     /// Number of entries that were left out.
     dropped: u64,
@@ -147,13 +149,14 @@ impl Engine {
         drop(state);
         self.changed.notify_all();
         self.reads.work.give();
-        // Unless a reader still uses the inputs, dropping `compaction` makes them removable.
+        // Unless a reader still uses the inputs, dropping `compaction` makes it possible to remove
+        // them.
         drop(compaction);
         self.trash.empty();
         result
     }
 
-    /// Moves the inputs to the output level by an edit alone.
+    /// Moves the inputs to the output level, only by an edit of the MANIFEST.
     fn move_down(&self, job: &Job<'_>) -> Result<()> {
         let output_level = job.compaction.output_level;
         let moved = job.compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
@@ -164,10 +167,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Drops the inputs by an edit alone.
+    /// Drops the inputs, only by an edit of the MANIFEST.
     fn drop_expired(&self, job: &Job<'_>) -> Result<()> {
-        // Dropping the tables is not a write: snapshots keep the view that has the tables, because
-        // reads of the database itself show expired entries.
+        // Dropping the tables is not a write, so snapshots keep the view that contains the tables:
+        // reads of the database itself, unlike reads of a keyspace, show expired entries.
         self.install(job, Replacement { filtered_after: Some(0), ..Replacement::default() })?;
         let tables = job.compaction.input_files().count() as u64;
         self.metrics.expired_tables.fetch_add(tables, Relaxed);
@@ -198,8 +201,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the replacement of the inputs durable, and shows the new version to readers. Returns
-    /// the duration of the compaction.
+    /// Makes the replacement of the inputs durable, and makes the new version visible to readers.
+    /// Returns the duration of the compaction.
     fn install(&self, job: &Job<'_>, replacement: Replacement) -> Result<Duration> {
         let compaction = job.compaction;
         let Replacement { files, counts, filtered_after, dropped } = replacement;

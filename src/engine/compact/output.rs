@@ -11,7 +11,8 @@ use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{ParsedKey, UserComparator, user_key};
 
-/// A position in the tables of a level, which moves along with a merge because the keys ascend.
+/// A position in the tables of a level. The position only moves forward, because the keys of a
+/// merge ascend.
 pub(super) struct Follower<'a> {
     files: &'a [Arc<TableFile>],
     at: usize,
@@ -35,7 +36,7 @@ impl<'a> Follower<'a> {
         passed
     }
 
-    /// Returns whether some table's key range contains `key`.
+    /// Returns whether a table whose key range contains `key` exists.
     pub(super) fn may_hold(&mut self, order: &UserComparator, key: &[u8]) -> bool {
         self.advance(order, key);
         self.files.get(self.at).is_some_and(|file| order.compare(file.first_key(), key).is_le())
@@ -90,7 +91,7 @@ impl<'a> OutputSplitter<'a> {
     }
 }
 
-/// The tables that a merge has written, and the one that it is writing.
+/// The tables that a merge has written, and the table that it is writing.
 pub(crate) struct Outputs<'a> {
     engine: &'a Engine,
     level: usize,
@@ -103,7 +104,7 @@ pub(crate) struct Outputs<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    /// Creates an empty list of tables of `level`.
+    /// Creates an empty list of output tables for `level`.
     pub(crate) fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
         let (done, counts, numbers) = (Vec::new(), Vec::new(), Vec::new());
         Outputs { engine, level, done, counts, open: None, numbers }

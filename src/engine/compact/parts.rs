@@ -44,7 +44,7 @@ const MAX_PARTS: usize = 4;
 /// wait longer.
 const STOP_CHECK_ENTRIES: u64 = 1024;
 
-/// The half-open range of user keys `[from, to)`; `None` is unbounded.
+/// The half-open range of user keys `[from, to)`; `None` means unbounded.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) from: Option<Vec<u8>>,
@@ -63,7 +63,7 @@ pub(super) struct Merged {
     /// Number of entries that had expired, or that the compaction filter removed or changed.
     pub(super) filtered: u64,
     /// Sequence number of the newest snapshot; 0 if there was none. The filter was not called for
-    /// entries up to this number.
+    /// entries whose sequence numbers are at most this number.
     pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
     begin: Vec<Position>,
@@ -177,8 +177,8 @@ impl Engine {
             self.merge_into(compaction, &mut merge, to, &mut rule, stop, &mut outputs)?;
             Ok((rule.dropped, rule.filtered, begin, merge.positions()))
         };
-        // Panics are contained here, so that after a panic, too, outputs are removed and the other
-        // parts stop.
+        // Contain panics, so that after a panic, too, the outputs are removed and the other parts
+        // stop.
         match self.contain("a compaction", run) {
             Ok((dropped, filtered, begin, end)) => {
                 let (files, counts) = outputs.into_files();
@@ -197,7 +197,8 @@ impl Engine {
     /// # Errors
     /// I/O errors and corruption of tables that must be opened.
     fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
-        // The outputs get new checksums, so damage in the inputs must be found here.
+        // The outputs get new checksums, so damage in the inputs must be detected while they are
+        // read.
         let options = BlockReadOptions {
             verify_checksums: true,
             fill_cache: false,
@@ -349,7 +350,7 @@ impl<'a> DropRule<'a> {
         DropRule { retention, filter, deeper, dropped: 0, filtered: 0 }
     }
 
-    /// Returns how the next entry is kept; `None` if it is left out.
+    /// Decides how the next entry is kept. Returns `None` if the entry is left out.
     ///
     /// # Errors
     /// Corruption if the entries do not ascend.
@@ -388,8 +389,8 @@ impl<'a> DropRule<'a> {
 }
 
 /// Returns at most `count` ranges of about the same size in bytes, in key order, that together
-/// contain all keys. The ranges meet at keys of `cuts`, which contains each key with the number of
-/// bytes since the previous key.
+/// contain all keys. Adjacent ranges meet at a key in `cuts`. `cuts` contains keys, each with the
+/// number of bytes since the previous key.
 pub(super) fn split(
     mut cuts: Vec<(Vec<u8>, u64)>,
     count: u64,

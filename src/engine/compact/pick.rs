@@ -44,9 +44,9 @@ const LEVEL_FACTOR: u64 = 10;
 
 /// Returns the target of a sorted level, in bytes.
 pub(crate) fn target_bytes(level: usize, options: &Options) -> u64 {
-    // Five tables of the default size are LevelDB's 10 MiB. Level 1 holds at least four memtables:
-    // if it were smaller, every compaction of level 0 would rewrite all of level 1 for little new
-    // data.
+    // Five tables of the default size make 10 MiB, LevelDB's target for level 1. The target of
+    // level 1 is at least the size of four memtables: if it were smaller, every compaction of level
+    // 0 would rewrite all of level 1 for little new data.
     let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
     let mut bytes: u64 = base;
     for _ in 1..level {
@@ -64,14 +64,15 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     }
 }
 
-/// The oldest read sequence number and the time, which decide whether tombstones and expired
-/// entries may be dropped.
+/// The oldest sequence number of a reader and the current time, which decide whether tombstones and
+/// expired entries may be dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// The lowest sequence number at which any reader reads.
+    /// The lowest sequence number of any reader.
     pub oldest_read: SeqNo,
-    /// The time in milliseconds since the Unix epoch by which tables may have expired; `None` while
-    /// there are snapshots, for which merges keep expired entries.
+    /// The current time in milliseconds since the Unix epoch, which decides which tables have
+    /// expired. `None` while there are snapshots, because merges keep expired entries for
+    /// snapshots.
     pub now: Option<u64>,
 }
 
@@ -195,8 +196,8 @@ fn pick_level0(
     options: &Options,
 ) -> Option<Compaction> {
     let files = version.level(0);
-    // Only one compaction of level 0 runs at a time: the tables of a second one could be newer than
-    // the tables of the first one, and reach level 1 before them.
+    // Only one compaction of level 0 runs at a time: the tables of a second compaction could be
+    // newer than those of the first, and could reach level 1 earlier.
     if !files.iter().all(is_free) {
         return None;
     }
@@ -215,8 +216,8 @@ fn pick_sorted(
     let mut best: Option<(u64, Vec<Arc<TableFile>>)> = None;
     let mut from = 0;
     for (at, file) in version.level(level).iter().enumerate() {
-        // Both levels are sorted, so the position of the first table of the next level that may
-        // overlap only moves forward.
+        // Both levels are sorted, so `from`, the position of the first table below that may
+        // overlap, never moves back.
         while from < below.len() && order.compare(below[from].last_key(), file.first_key()).is_lt()
         {
             from += 1;

@@ -37,7 +37,7 @@ pub enum CompactionKind {
 /// compaction.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// The version that the inputs belong to.
+    /// The version to which the inputs belong.
     pub(super) version: Arc<Version>,
     pub(super) inputs: Inputs,
     pub(super) output_level: usize,
@@ -108,13 +108,14 @@ impl Compaction {
         }
     }
 
-    /// Returns the same compaction, but always as a merge: a move would free no space.
+    /// Turns the compaction into a merge, even if its inputs could be moved: a move would free no
+    /// space.
     pub(crate) fn merging(self) -> Compaction {
         Compaction { kind: CompactionKind::Merge, ..self }
     }
 
-    /// Returns the compaction that drops a table of `level`. The table must hide nothing in other
-    /// tables.
+    /// Returns the compaction that drops a table of `level`. The table must not hide entries of
+    /// other tables.
     pub(super) fn drop_of(
         version: &Arc<Version>,
         order: &UserComparator,
@@ -166,7 +167,7 @@ impl Compaction {
         self.inputs.bytes()
     }
 
-    /// Returns the edit that replaces the inputs by `new_files`.
+    /// Returns the edit that replaces the inputs with `new_files`.
     pub(super) fn edit(&self, new_files: Vec<NewFile>) -> VersionEdit {
         let deleted = self.inputs.files().map(|(level, file)| (level, file.number));
         VersionEdit { deleted_files: deleted.collect(), new_files, ..VersionEdit::default() }
@@ -183,9 +184,10 @@ pub(crate) fn is_free(file: &Arc<TableFile>) -> bool {
     !file.compacting.load(Relaxed)
 }
 
-/// Returns the table at the position `at` and the neighbours that share a user key with it. Two
-/// tables of a level may hold versions of the same key (old versions of LevelDB could end a table
-/// between them); if only the newer version moved down, the older version would hide it.
+/// Returns the table at position `at` and all neighbours that are connected to it by shared user
+/// keys. Two tables of a level may hold versions of the same key, because old releases of LevelDB
+/// could end a table between two versions. If only the newer version moved down, the older version
+/// would hide it.
 pub(super) fn clean_cut(
     files: &[Arc<TableFile>],
     at: usize,
@@ -204,7 +206,8 @@ pub(super) fn clean_cut(
     files[first..=last].to_vec()
 }
 
-/// Returns `files` of a sorted level and the neighbours that share a user key with them.
+/// Returns `files` of a sorted level and all neighbours that are connected to them by shared user
+/// keys.
 pub(crate) fn clean_cut_of(
     level_files: &[Arc<TableFile>],
     files: &[Arc<TableFile>],

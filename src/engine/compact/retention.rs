@@ -11,7 +11,7 @@ use crate::format::key::{ParsedKey, SeqNo, UserComparator};
 /// order.
 #[derive(Debug)]
 pub(crate) struct Retention {
-    /// Sequence numbers at which the database is read, in ascending order.
+    /// Sequence numbers of the readers, in ascending order.
     read_seqs: Vec<SeqNo>,
     order: UserComparator,
     /// User key of the previous entry.
@@ -34,8 +34,8 @@ impl Retention {
     /// Returns whether every reader sees a newer version of the key instead of this entry.
     ///
     /// # Errors
-    /// Corruption if the entries do not ascend. If the same entry comes twice, from two tables,
-    /// this is harmless: the second one is shadowed.
+    /// Corruption if the entries do not ascend. An entry that occurs in two tables is not an error:
+    /// its second occurrence is shadowed.
     pub(crate) fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> Result<bool> {
         if let Some(newer) = self.newer.replace(entry.seq) {
             let step = self.order.compare(entry.user_key, &self.key);

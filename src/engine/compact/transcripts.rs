@@ -156,7 +156,10 @@ impl Machine {
         levels.map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Applies lines such as `3: 300 of 400, newest 9` and `4: crawled at 9`.
+    /// Records the tombstones of tables, from input lines such as `3: 300 of 400, newest 9` (table
+    /// 3 has 300 tombstones among 400 entries, and the newest tombstone has sequence number 9) and
+    /// `4: crawled at 9` (a cursor crawled over tombstones of table 4, the newest at sequence
+    /// number 9).
     fn count_tombstones(&self, command: &Command<'_>) {
         for line in &command.input {
             let (table, rest) = line.split_once(": ").expect("a table and its tombstones");
@@ -175,7 +178,8 @@ impl Machine {
         }
     }
 
-    /// Applies lines such as `3: last 500`, which says when the last entry of table 3 expires.
+    /// Sets the expiry times of tables, from input lines such as `3: last 500` (the last entry of
+    /// table 3 expires at time 500).
     fn set_expiries(&self, command: &Command<'_>) {
         for line in &command.input {
             let (table, last) = line.split_once(": last ").expect("a table and its last expiry");

@@ -68,7 +68,7 @@ impl Writer {
         }
     }
 
-    /// Checks that the directory is the one that the writer has locked.
+    /// Checks that the directory is still the directory that the writer has locked.
     fn check_directory(&self) -> Result<()> {
         match self {
             Writer::Here(reads) => reads.trash.check_directory(),
@@ -90,7 +90,7 @@ struct Current {
 }
 
 impl Changes {
-    /// Returns the changes after `sequence` of a database that is followed.
+    /// Returns the changes of a followed database after the sequence number `sequence`.
     ///
     /// # Errors
     /// Corruption and I/O errors of the logs.
@@ -99,7 +99,8 @@ impl Changes {
         Changes::new(Writer::Elsewhere(followed), fs, dir, sequence)
     }
 
-    /// Returns the changes after `sequence` of a database that is open for writing.
+    /// Returns the changes after the sequence number `sequence` in a database that is open for
+    /// writing.
     ///
     /// # Errors
     /// Corruption and I/O errors of the logs.
@@ -154,8 +155,8 @@ impl Changes {
         }
     }
 
-    /// Returns the next committed batch of the current log, up to the end that the log had when it
-    /// was last checked; `None` if there is no further batch.
+    /// Returns the next committed batch of the current log. Returns `None` if there is no further
+    /// batch before the end that the log had when it was last checked.
     fn read_on(&mut self) -> Result<Option<WriteBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let end = self.next.as_ref().and_then(|next| next.begins_at);
@@ -197,7 +198,7 @@ impl Changes {
         })
     }
 
-    /// Looks for the log after the current one, unless that log and its beginning are known.
+    /// Looks for the log after the current one, unless that log is known and has begun.
     fn find_next(&mut self) -> Result<()> {
         if self.next.as_ref().is_some_and(|next| next.begins_at.is_some()) {
             return Ok(());
@@ -220,8 +221,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Calls `look` with the numbers of all logs, in ascending order. Calls it again if the writer
-    /// has removed one of the logs in the middle of a call.
+    /// Calls `look` with the numbers of all logs, in ascending order. Repeats the call if the
+    /// writer has removed one of the logs in the meantime.
     fn with_logs<T>(&self, look: impl Fn(&[u64]) -> Result<T>) -> Result<T> {
         loop {
             let files = directory::list(&*self.fs, &self.dir)?;
@@ -259,7 +260,7 @@ impl Changes {
 impl Current {
     fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<Current> {
         let mut first = open_reader(file.clone(), &path)?;
-        // `resume` makes the first read of the file a short one.
+        // After `resume`, the first read of the file is short.
         first.resume()?;
         let begins_at = match first.next()? {
             Some(record) => Some(decode_header(record)?.0),

@@ -45,7 +45,7 @@ struct Current {
     arena: Arena,
 }
 
-/// The files to read, and how to read them.
+/// The files to read, and the parameters for reading them.
 pub(super) struct Source<'a> {
     /// The filesystem.
     pub fs: &'a dyn Fs,
@@ -60,8 +60,8 @@ pub(super) struct Source<'a> {
 }
 
 impl Logs {
-    /// Returns the logs, positioned where the open stopped reading them; `None` if reading cannot
-    /// continue from there.
+    /// Returns the logs, positioned where they were last read when the database was opened; `None`
+    /// if reading cannot continue from there.
     ///
     /// # Errors
     /// I/O errors.
@@ -88,7 +88,7 @@ impl Logs {
     /// whether any record was read; `None` if the logs do not continue the logs read before.
     ///
     /// # Errors
-    /// Corruption of a log, and I/O errors: `NotFound` for a log that the writer has removed.
+    /// Corruption of a log; I/O errors, such as `NotFound` for a log that the writer has removed.
     pub(super) fn read_on(
         &mut self,
         source: &Source<'_>,
@@ -174,8 +174,8 @@ impl Logs {
     /// not follow the records that readers may have seen.
     ///
     /// # Errors
-    /// I/O errors; corruption, which includes an empty batch that shows missing writes, if another
-    /// record follows that batch.
+    /// I/O errors; corruption. An empty batch that shows missing writes counts as corruption if
+    /// another record follows it.
     fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));
@@ -238,7 +238,7 @@ fn open_begun(source: &Source<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn R
         let mut header = [0; HEADER_BYTES];
         let is_read = file.read_at(&mut header, 0);
         is_read.map_err(|error| Error::io("read", &path, error))?;
-        // A writer may create a log ahead of its use, and preallocate zeros.
+        // A writer may create a log before it is used, and fill it with zeros to allocate space.
         if !begun.is_empty() || header != [0; HEADER_BYTES] {
             begun.push((number, file));
         }

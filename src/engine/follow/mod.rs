@@ -9,8 +9,8 @@
 //! | `poll` | refreshes at an interval |
 //!
 //! A refresh takes these steps:
-//! 1. List the files. Every log that the MANIFEST needs, as the next step reads it, is then in the
-//!    list or is created later.
+//! 1. List the files. Every log needed by the MANIFEST that the next step reads is then either in
+//!    the list or created later.
 //! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: the tables
 //!    that the edits add may be newer than the records of a log that was created between the two
 //!    steps. Open the tables that the edits add.
@@ -22,11 +22,12 @@
 //!    use the old number with new tables, in which a compaction has dropped entries that were
 //!    visible at the old number.
 //!
-//! If the files do not continue the files read before, everything is read again, as by an open.
-//! This happens if the name of the MANIFEST changes, after a repair, or if another database has
-//! taken the place of this one. Sequence numbers may then be lower than before. Readers must not
-//! see the visible sequence number go back, so the records of logs get higher numbers from then on
-//! (`Progress::shift`): above the numbers in tables, and in the same order.
+//! If the files do not continue the files read before, everything is read again, as when the
+//! database is opened. This happens if the name of the MANIFEST changes, after a repair, or if
+//! another database has taken the place of this one. Sequence numbers may then be lower than
+//! before. Readers must not see the visible sequence number go back, so the records of logs get
+//! higher numbers from then on (`Progress::shift`): above the numbers in tables, and in the same
+//! order.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,8 +56,9 @@ mod edits;
 mod logs;
 pub(crate) mod poll;
 
-/// Number of times that the files are listed again because a file was removed before it was opened.
-/// After that, everything is read again. A higher number helps if the writer compacts all the time.
+/// Maximum number of times that the files are listed because a file was removed before it was
+/// opened. After the last time, everything is read again. A higher number helps if the writer
+/// compacts continuously.
 const MAX_TRIES: usize = 20;
 
 /// The result of a refresh.
@@ -124,11 +126,11 @@ impl Followed {
     /// Updates the view to the present state of the files.
     ///
     /// # Errors
-    /// Errors of an open, after which the view is unchanged; corruption of a log in cases where an
-    /// open would leave out records instead.
+    /// Errors of opening a database, after which the view is unchanged; corruption of a log, even
+    /// where opening the database would leave out the damaged records instead.
     pub(crate) fn refresh(&self) -> Result<Refreshed> {
         let mut progress = self.progress.lock();
-        // After an error or a panic of a filesystem, the position in the files is not known.
+        // After an error or a panic in a filesystem, the position in the files is unknown.
         if let Some(mut place) = progress.place.take()
             && let Ok(Some(changed)) = self.read_on(&mut place, progress.shift)
         {
@@ -144,8 +146,8 @@ impl Followed {
         Refreshed { changed, sequence: self.state.visible_seq() - shift, restarted }
     }
 
-    /// Reads the data appended to the files, and shows it to readers. Returns whether anything was
-    /// appended; `None` if the files do not continue the files read before.
+    /// Reads the data appended to the files, and makes it visible to readers. Returns whether
+    /// anything was appended; `None` if the files do not continue the files read before.
     fn read_on(&self, place: &mut Place, shift: SeqNo) -> Result<Option<bool>> {
         let fs = &*self.options.fs;
         let comparator = self.options.comparator.name();
@@ -163,8 +165,8 @@ impl Followed {
             let read = hold_tables(fs, &self.dir, &added(&version, &edit), &mut held)
                 .and_then(|()| place.logs.read_on(&source, &files, &place.edits.numbers));
             match read {
-                // The writer has removed a file since it was listed, and records this in the
-                // MANIFEST.
+                // The writer has removed a file since it was listed, and the MANIFEST records the
+                // removal.
                 Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
@@ -201,8 +203,8 @@ impl Followed {
         Ok(Arc::new(next))
     }
 
-    /// Reads everything again, and shows it to readers. Returns the position up to which the files
-    /// were read, and the new shift of sequence numbers.
+    /// Reads everything again, and makes it visible to readers. Returns the position up to which
+    /// the files were read, and the new shift of sequence numbers.
     fn start_over(&self) -> Result<(Place, SeqNo)> {
         let visible = self.state.visible_seq();
         let mut shift = 0;
@@ -233,7 +235,7 @@ impl Followed {
         Source { fs: &*self.options.fs, dir: &self.dir, order, shift, seen }
     }
 
-    /// Shows readers the logs and the version that were read.
+    /// Makes the logs and the version that were read visible to readers.
     fn show(&self, place: &Place, version: Arc<Version>, shift: SeqNo) {
         let mut mems = place.logs.memtables();
         let empty = || Arc::new(Memtable::new(self.state.order.user(), 0));
