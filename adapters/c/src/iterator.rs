@@ -12,7 +12,8 @@ use crate::options::leveldb_readoptions_t;
 pub struct leveldb_iterator_t {
     cursor: Option<Cursor>,
     error: Option<Error>,
-    /// The key of the last seek: a copy, because the caller may pass the iterator's own key.
+    /// A copy of the key of the last seek, because the caller may pass a key that belongs to the
+    /// iterator.
     target: Vec<u8>,
 }
 
