@@ -1,6 +1,6 @@
-//! A client of the service. It finds the leader, switches to the new one when the leader changes,
-//! and retries each request until its deadline. Each write has an id within a session of the
-//! cluster, so that a write that is sent again is applied only once.
+//! A client of the service. The client finds the leader, follows changes of the leader, and retries
+//! each request until the deadline. Each write has an id within a session of the cluster, so that a
+//! retried write is applied only once.
 
 use std::fmt;
 use std::fs::File;
@@ -29,12 +29,12 @@ use crate::service::{Read, Status, encode_percent};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The cluster refused the request, with this status.
+    /// The cluster refused the request with this HTTP status and message.
     Refused(u16, String),
     /// The request was not served before the deadline. A write may already have been applied, or
     /// may be applied later.
     Deadline(String),
-    /// A file or an argument is wrong.
+    /// A file could not be read, or an argument is invalid.
     Invalid(String),
 }
 
@@ -53,8 +53,8 @@ impl std::error::Error for ClientError {}
 /// The result of a request.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// Minimum time limit of one attempt, which is usually a quarter of the deadline. The limit is
-/// needed because a leader that is cut off from the other nodes does not answer.
+/// Minimum of the time limit for one attempt, which is usually a quarter of the deadline. Attempts
+/// need a time limit because a leader that is cut off from the other nodes does not answer.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -63,9 +63,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 pub struct Client {
     wire: Wire,
     deadline: Duration,
-    /// Addresses of nodes, and the index of the address to ask next.
+    /// Addresses of nodes, and the index of the next address to try.
     nodes: Mutex<Nodes>,
-    /// Sessions that no request uses now.
+    /// Sessions that no running request uses.
     sessions: Mutex<Vec<Session>>,
 }
 
@@ -86,15 +86,15 @@ struct Ask<'a> {
     path: &'a str,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
-    /// Whether any node may answer.
+    /// Whether nodes other than the leader may answer.
     anywhere: bool,
-    /// Whether one attempt may take until the deadline.
+    /// Whether one attempt may take all the time until the deadline.
     patient: bool,
 }
 
 impl Client {
-    /// Creates a client of the cluster with nodes at `addresses`, each `host:port`; one of them is
-    /// enough.
+    /// Creates a client of a cluster. `addresses` lists nodes of the cluster as `host:port`; the
+    /// address of one node is enough.
     ///
     /// # Errors
     /// [`ClientError::Invalid`] if there is no address, or a file of `trust` cannot be read.

@@ -1,4 +1,4 @@
-//! `backup` and `restore`.
+//! The subcommands `backup` and `restore`.
 
 use std::fs::{self, File};
 use std::io;
@@ -42,7 +42,7 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
     if args.to.exists() {
         return Err(format!("{}: exists already", args.to.display()));
     }
-    // The directory gets its final name once it is complete.
+    // The backup gets its final name only after it is complete.
     let mut building = args.to.clone().into_os_string();
     building.push(".incomplete");
     let building = PathBuf::from(building);

@@ -1,4 +1,4 @@
-//! Subcommands. Each subcommand that does more than send a request to a node has a file of its own.
+//! Subcommands. Each subcommand that does more than send one request to a node has its own file.
 
 mod backup;
 mod cluster;
@@ -49,7 +49,7 @@ enum Command {
     Restore(backup::RestoreArgs),
 }
 
-/// The cluster to ask.
+/// The cluster that a subcommand sends requests to.
 #[derive(Clone, clap::Args)]
 pub struct Target {
     /// Addresses of nodes; one is enough.
@@ -110,7 +110,7 @@ fn parse_member(text: &str) -> Result<(u64, String), String> {
     member.ok_or_else(|| format!("`{text}` is not ID=HOST:PORT"))
 }
 
-/// Runs the command.
+/// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     let result = runtime.block_on(run_command(args.command));
@@ -131,7 +131,7 @@ async fn run_command(command: Command) -> Result<ExitCode, String> {
         Command::Init(args) => args.target.client()?.init(&args.members).await,
         Command::Join(args) => {
             let (id, address) = &args.member;
-            // The node receives all data before it joins.
+            // The new node receives all data before it joins, which may take long.
             let timeout = args.target.timeout.max(600);
             Target { timeout, ..args.target.clone() }.client()?.join(*id, address).await
         }
