@@ -203,7 +203,7 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
         snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
         max_in_snapshot_log_to_keep: options.keep_entries,
         replication_lag_threshold: options.snapshot_every.max(options.keep_entries),
-        // A purge is a range delete: few large deletes are better than many small ones.
+        // A purge is a range deletion, so a few large purges are better than many small ones.
         purge_batch_size: (options.snapshot_every / 2).max(1),
         ..Config::default()
     };
