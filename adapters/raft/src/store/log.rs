@@ -177,8 +177,9 @@ impl<C: StoreConfig> LogStore<C> {
     /// complete. Reading stops when the entries reach `max_bytes`.
     fn read(&self, start: u64, end: u64, max_bytes: usize) -> Result<(Vec<C::Entry>, bool)> {
         let current = self.store.current();
-        // The cursor is created before PURGED is read. So a concurrent purge either is recorded in
-        // PURGED, or deletes entries too late to hide them from the cursor.
+        // The cursor is created before PURGED is read. A concurrent purge is therefore either
+        // recorded in the value of PURGED that is read, or deletes entries too late to hide them
+        // from the cursor.
         let mut cursor = current.log.entries.cursor()?;
         let purged = current.log.id(keys::PURGED)?;
         let Some(after) = purged.map_or(Some(0), |id| id.index.checked_add(1)) else {
@@ -303,7 +304,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     }
 
     /// Durably records that the entries up to `id` are purged, so that they are no longer read, and
-    /// then deletes them. If a crash interrupts the deletion, the next open deletes the rest.
+    /// then deletes these entries. If a crash interrupts the deletion, the next open deletes the
+    /// remaining ones.
     async fn purge(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {
