@@ -149,7 +149,7 @@ pub async fn appender(
     let kv = client_of(&addresses, Duration::from_secs(3));
     let mut step = 0;
     while !over.load(Ordering::Relaxed) {
-        // This keeps all clients in about the same group.
+        // All clients take steps at about the same rate, so they work on about the same group.
         step += 1;
         let group = (step / APPENDS) as usize;
         let how = if rng.next(2) == 0 { Read::Linearizable } else { Read::Lease };
@@ -162,8 +162,7 @@ pub async fn appender(
     }
 }
 
-/// Asserts that a single copy of the lists could have given the same answers, and returns the
-/// number of operations.
+/// Asserts that the history is linearizable, and returns the number of operations in it.
 pub fn check(history: &History<Lists>, seed: u64) -> usize {
     let refused = history.refused();
     assert!(refused.is_empty(), "seed {seed}: not linearizable: groups of lists {refused:?}");
