@@ -408,13 +408,13 @@ impl NativeDatabase {
         })
     }
 
-    /// Returns a promise of the filters that would pay off, as JSON.
+    /// Returns a promise of the database's counters and sizes, as JSON.
     #[napi(catch_unwind)]
     pub fn stats(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.with(env, |handle| Reply::report(either!(handle, db => db.stats())))
     }
 
-    /// Returns a promise of the filters that would save work, as JSON.
+    /// Returns a promise of the filters that would pay off, as JSON.
     #[napi(catch_unwind)]
     pub fn filter_advice(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.with(env, |handle| Reply::report(either!(handle, db => db.filter_advice())?))

@@ -31,11 +31,11 @@ pub struct Plan {
 type Entry<'a> = (&'a [u8], &'a [u8]);
 
 enum Place {
-    /// At the first entry of the range.
+    /// Before the first entry of the range.
     Start,
-    /// At the first entry from this key on, in the direction of the walk.
+    /// Before the first entry at or after this key, in the direction of the walk.
     Target(Vec<u8>),
-    /// After the entry that was returned last.
+    /// At the entry that was returned last.
     Entry,
     /// After the last entry of the range.
     End,

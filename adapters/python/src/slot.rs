@@ -10,7 +10,8 @@ use crate::call::{at_end, blocking};
 use crate::error::Fault;
 use crate::shared::{Handle, Held, Shared, lock};
 
-/// An object that reads from a database until either of the two is closed.
+/// An object that reads from a database. The object can be used until it is closed or the database
+/// is closed.
 pub struct Slot<T> {
     open: Mutex<Option<T>>,
     pub database: Arc<Shared>,

@@ -144,7 +144,7 @@ impl Snapshot {
         self.moment.close(py)
     }
 
-    /// Closes the snapshot, like close. LevelDB's name for this operation is release.
+    /// Closes the snapshot. LevelDB's name for this operation is release.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.close(py)
     }

@@ -67,7 +67,7 @@ pub fn verify<'py>(
     report(name.py(), blocking(name.py(), verify)?)
 }
 
-/// Removes the database name.
+/// Removes the database with this name.
 #[pyfunction]
 pub fn destroy_db(name: &Bound<'_, PyAny>) -> PyResult<()> {
     let path = path_of(name)?;

@@ -278,7 +278,7 @@ impl Client {
     /// Copies the leader's state into the empty directory `dir`, as a minikv database. Returns the
     /// number of files, their total size in bytes, and the index of the last log entry that the
     /// state includes. The contents of the files are durable, but their directory entries may not
-    /// be.
+    /// be durable yet.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -366,8 +366,8 @@ impl Client {
                     let body: ErrorBody = parse_any(&answer)?;
                     let known = lock(&self.nodes).leader.replace(body.leader.unwrap_or_default());
                     if known.as_deref() == Some(&*to) && Instant::now() < deadline {
-                        // The leader has just changed. Waits briefly before asking the new leader,
-                        // so that this is no tight loop.
+                        // The leader has just changed. Waits briefly before the next attempt, to
+                        // avoid a tight loop.
                         tokio::time::sleep(FIRST_PAUSE).await;
                     }
                     if Instant::now() < deadline {
@@ -403,7 +403,8 @@ impl Client {
         }
     }
 
-    /// Makes the next attempt use the next address, and forgets that `node` is the leader.
+    /// Makes the next attempt use the next address. If `node` was known as the leader, forgets the
+    /// leader.
     fn give_up(&self, node: &str) {
         let mut nodes = lock(&self.nodes);
         nodes.next += 1;

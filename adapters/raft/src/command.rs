@@ -56,7 +56,7 @@ pub struct Request {
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// The command was a write. Says whether all conditions held.
+    /// The outcome of a write: whether all conditions held.
     Written(bool),
     /// A session with this number was opened.
     Session(u64),

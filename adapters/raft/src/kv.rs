@@ -82,8 +82,8 @@ impl Kv {
     fn run(&mut self, index: u64, command: Command, changes: &mut Changes<'_>) -> Result<Outcome> {
         match command {
             Command::OpenSession => {
-                // Sessions that are opened by the same log entry share its index, so a count in the
-                // low bits of the number distinguishes them.
+                // Sessions opened by the same log entry share the index of that entry, so a count
+                // in the low bits of the number distinguishes them.
                 let mut number = index << 12;
                 while changes.get(Space::Sessions, &session_key(number))?.is_some() {
                     number += 1;

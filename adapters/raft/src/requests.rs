@@ -180,8 +180,8 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = whole.to_vec();
                 bytes[at] ^= 1 << bit;
-                // Decoding damaged bytes must not panic or allocate much memory. If it succeeds,
-                // encoding the requests must give the damaged bytes again.
+                // Decoding damaged bytes must not panic or allocate much memory. If decoding
+                // succeeds, encoding the requests must give the damaged bytes again.
                 if let Ok(requests) = Requests(bytes.clone().into()).decode() {
                     assert_eq!(Requests::new(&requests).0, bytes, "byte {at}, bit {bit}");
                 }

@@ -21,9 +21,9 @@ use crate::service::query::json;
 /// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Maximum length of a round in which a new node counts as caught up. In a round, the node must
-/// receive all entries that the leader had at the beginning of the round. With a longer limit,
-/// writes may have to wait that long after the node becomes a voter.
+/// Maximum length of the round after which a new node counts as caught up. In a round, the node
+/// must receive all entries that the leader had at the beginning of the round. With a longer limit,
+/// writes may have to wait longer after the node becomes a voter.
 const CATCH_UP_ROUND: Duration = Duration::from_millis(300);
 
 /// The numbers and addresses of the nodes of a new cluster. An empty map stands for a cluster of
@@ -176,9 +176,10 @@ async fn join(
     }
 }
 
-/// Waits until the node `id` has caught up: it must receive, within [`CATCH_UP_ROUND`], all entries
-/// that this node had at the beginning of a round. A voter that lags further behind would raise the
-/// quorum without helping to reach it. Returns early if this node is not the leader.
+/// Waits until the node `id` has caught up. In the last round, the node must receive, within
+/// [`CATCH_UP_ROUND`], all entries that this node had at the beginning of the round. A voter that
+/// lags further behind would raise the quorum without helping to reach it. Returns early if this
+/// node is not the leader.
 async fn caught_up(node: &Node, id: u64) {
     let mut metrics = node.raft.metrics();
     loop {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use openraft::Vote;
 
-/// The times at which this node, as leader, sent the latest message that each other node has
-/// accepted.
+/// For each follower, the time at which this node, as the leader, sent the latest message that the
+/// follower has accepted.
 pub(crate) struct Lease {
     length: Duration,
     seen: Mutex<Seen>,

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::kv::TypeConfig;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Time limit of a round. It prevents one lost message from delaying all reads.
+/// Time limit of a round. The limit prevents one lost message from delaying all reads.
 const ROUND: Duration = Duration::from_secs(2);
 const QUEUE: usize = 65536;
 

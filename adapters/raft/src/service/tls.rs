@@ -1,4 +1,4 @@
-//! TLS certificates, the token, and the check of the address of a node that has neither.
+//! TLS certificates and the token. Without them, a node may listen only on a loopback address.
 
 use std::io;
 use std::net::SocketAddr;

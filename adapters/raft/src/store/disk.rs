@@ -20,13 +20,13 @@ use crate::store::writer::Writer;
 pub struct Store {
     pub(crate) home: Home,
     /// The current log and state. Read-locked during a write to the log or to the state;
-    /// write-locked while a snapshot replaces the state. Locked after `snapshot`.
+    /// write-locked while a snapshot replaces the state. Lock order: after `snapshot`.
     pub(super) current: Arc<RwLock<Current>>,
     /// The writer of entries and votes.
     pub(crate) writer: Writer,
     /// The current snapshot. Locked while a snapshot is being made or installed.
     pub(super) snapshot: Mutex<Option<SnapshotDir>>,
-    /// The snapshot transfer that is being received. Locked before `snapshot`.
+    /// The snapshot transfer that is being received. Lock order: before `snapshot`.
     pub(crate) incoming: Mutex<Option<Incoming>>,
 }
 

@@ -214,7 +214,7 @@ pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotF
 }
 
 /// Removes all snapshots except the newest complete one, and returns the newest one. Returns an
-/// error if a snapshot is damaged, because it may be newer than the state.
+/// error if a snapshot is damaged, because the damaged snapshot may be newer than the state.
 pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     let dir = home.snapshots();
     files::create_dir(&*home.fs, &dir)?;

@@ -133,9 +133,10 @@ async fn the_history_of_stale_reads_is_refused() {
     assert_eq!(history.refused(), [0], "the checker accepted a stale read");
 }
 
-/// Checks that a leader that does not know that it is cut off refuses reads, because its lease has
-/// expired. Then makes the leader skip the check of its lease. The leader must return a value that
-/// another leader has overwritten, and the checker must refuse the history.
+/// Checks that a leader that was cut off refuses reads, because its lease has expired, although it
+/// still believes that it is the leader. Then makes the leader skip the check of its lease. The
+/// leader must return a value that another leader has overwritten, and the checker must refuse the
+/// history.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_a_leader_without_the_check_of_its_lease_is_refused() {
     let cluster = Cluster::start(3, &[]).await;

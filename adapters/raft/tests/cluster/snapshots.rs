@@ -49,7 +49,7 @@ async fn grows_and_shrinks(layout: &str) {
     let status = client.status().await.unwrap();
     assert_eq!(status.nodes.len(), 5);
 
-    // The test kills a node until the log entries that the node needs have been purged.
+    // The test kills a node, and restarts it after the log entries that it needs have been purged.
     let away = if cluster.leader().await == 5 { 4 } else { 5 };
     cluster.kill(away);
     fill(&client, 300).await;

@@ -67,8 +67,8 @@ pub struct Measured {
     pub levels: Vec<Level>,
 }
 
-/// The numbers of data blocks, from a cache or from files, that gets of absent keys and gets of
-/// present keys searched.
+/// Numbers of data blocks searched by gets of absent keys and by gets of present keys. The blocks
+/// come from a cache or from files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     pub absent: u64,
