@@ -185,8 +185,8 @@ impl Malloced {
         value.map_or_else(Malloced::null, Malloced::copy)
     }
 
-    /// Appends `len` bytes of this memory, which came from a callback, to `to`, and frees the
-    /// memory.
+    /// Appends the first `len` bytes of this memory to `to`, and frees the memory. The memory must
+    /// come from a callback.
     pub fn append_to(self, to: &mut Vec<u8>, len: usize) {
         to.extend_from_slice(In(self.0).bytes(len));
         self.free();

@@ -8,7 +8,8 @@ use crate::border::{ErrPtr, In, Kept, Out, export, pointer};
 use crate::db::leveldb_t;
 use crate::options::leveldb_readoptions_t;
 
-/// A cursor and its first error, which is kept until the iterator is destroyed, as in LevelDB.
+/// A cursor, and the first error of the cursor. The error is kept until the iterator is destroyed,
+/// as in LevelDB.
 pub struct leveldb_iterator_t {
     cursor: Option<Cursor>,
     error: Option<Error>,

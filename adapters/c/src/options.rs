@@ -24,7 +24,7 @@ pub struct leveldb_options_t {
 }
 
 impl leveldb_options_t {
-    /// LevelDB's defaults: no filter, and a thousand open tables.
+    /// Returns LevelDB's defaults: no filter, and one thousand open tables.
     fn new() -> leveldb_options_t {
         let options = Options::default().filter_policy(None).max_open_files(1000);
         let order = Arc::new(BytewiseComparator);

@@ -31,7 +31,7 @@ const AS_BUFFER: u32 = 256;
 /// Size, in bytes, above which a clear with a limit or a snapshot writes its batch of deletions.
 const CLEAR_BYTES: usize = 16 << 10;
 
-/// Returns the range whose bounds are encoded in `bounds` (see `frames`), the lower one first.
+/// Returns the range whose bounds are encoded in `bounds` (see `frames`), the lower bound first.
 fn range_of(bounds: &[u8], flags: u32) -> Result<Range, Fault> {
     let mut keys = frames::keys(bounds)?.into_iter();
     let mut bound = |has: u32, with: u32| match keys.next_if(flags & has != 0) {
@@ -144,7 +144,7 @@ impl NativeDatabase {
 
 #[napi]
 impl NativeDatabase {
-    /// Returns a database that is not open.
+    /// Returns a database that is not open yet.
     #[napi(constructor, catch_unwind)]
     pub fn new() -> NativeDatabase {
         NativeDatabase { slot: Arc::default(), hook: None }
@@ -293,7 +293,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns the number of the last write that is visible to reads.
+    /// Returns the sequence number of the last write that is visible to reads.
     #[napi(catch_unwind)]
     pub fn sequence(&self, env: Env) -> napi::Result<f64> {
         let sequence = guarded(|| Ok(either!(&*self.slot.get()?, db => db.sequence())));

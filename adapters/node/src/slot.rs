@@ -126,7 +126,7 @@ impl Opened {
 /// Holds a database while the database is open. Empty otherwise.
 #[derive(Default)]
 pub struct Slot {
-    /// Locked only briefly, so the event loop may wait for it.
+    /// The open database. The lock is held only briefly, so the event loop may wait for it.
     opened: Mutex<Option<Opened>>,
 }
 

@@ -26,15 +26,15 @@ use crate::snapshot::Snapshot;
 /// creates a missing database, and error_if_exists refuses an existing one. comparator is a
 /// function of two keys that returns a negative number, 0 or a positive number; its results must
 /// never change, and comparator_name is stored in the files. bloom_filter_bits is the number of
-/// filter bits per key, where 0 means no filters. filter_layout is the kind of filters: 'block',
-/// which LevelDB also uses, 'table' or 'both'.
+/// filter bits per key, where 0 means no filters. filter_layout is the layout of the filters:
+/// 'block', which LevelDB also uses, 'table' or 'both'.
 ///
-/// Several threads may use a DB. close() or the end of a with block closes it; otherwise it is
-/// closed when the last object that uses it is destroyed.
+/// Several threads may use a DB. The database is closed by close() or at the end of a with block.
+/// Otherwise it is closed when the last object that uses it is destroyed.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct DB {
     pub shared: Owner,
-    /// The name, as the caller passed it.
+    /// The name of the database, as passed by the caller.
     #[pyo3(get)]
     name: Py<PyAny>,
     /// Whether the database is open for reading only.
@@ -257,7 +257,8 @@ impl DB {
         Snapshot::open(py, &self.shared, None)
     }
 
-    /// Returns the property name, such as b'leveldb.stats'; None if there is no such property.
+    /// Returns the value of the property with this name, such as b'leveldb.stats', or None if there
+    /// is no such property.
     fn get_property<'py>(
         &self,
         py: Python<'py>,

@@ -131,7 +131,8 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an error if the parent of `path` is missing. minikv would create it; LevelDB does not.
+/// Returns an error if the parent directory of `path` is missing. minikv would create this
+/// directory; LevelDB does not.
 fn check_parent(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => Err(Error::Io {

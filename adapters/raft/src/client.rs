@@ -338,7 +338,7 @@ impl Client {
         Ok(Session { number: opened.session, next: 1 })
     }
 
-    /// Sends a request until a node serves or refuses it.
+    /// Sends a request repeatedly until a node serves or refuses the request.
     async fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
         let deadline = Instant::now() + self.deadline;
         let attempt = match ask.patient {

@@ -28,7 +28,7 @@ pub struct RestoreArgs {
     /// Number of the node.
     #[arg(long)]
     id: u64,
-    /// Address under which others will reach it.
+    /// Address under which others will reach the node.
     #[arg(long, value_name = "HOST:PORT")]
     advertise: String,
     /// Layout: log and state in one database, or in two.

@@ -17,7 +17,7 @@ pub struct ClusterArgs {
     /// Port of the first node; the other nodes use the ports that follow.
     #[arg(long, default_value_t = 7101)]
     port: u16,
-    /// Directory that holds a directory for each node.
+    /// Directory that contains the directories of the nodes.
     dir: PathBuf,
 }
 

@@ -25,11 +25,11 @@ pub struct Args {
 enum Command {
     /// Run a node
     Serve(Box<NodeOptions>),
-    /// Run a cluster on this machine, and end it with Ctrl-C
+    /// Run a cluster on this machine until Ctrl-C
     Cluster(cluster::ClusterArgs),
-    /// Make a new cluster of nodes that are already running
+    /// Create a cluster of nodes that are already running
     Init(InitArgs),
-    /// Add a node that is already running to the cluster
+    /// Add a running node to the cluster
     Join(JoinArgs),
     /// Remove a node from the cluster
     Leave(LeaveArgs),
@@ -52,7 +52,7 @@ enum Command {
 /// The cluster that a subcommand sends requests to.
 #[derive(Clone, clap::Args)]
 pub struct Target {
-    /// Addresses of nodes; one is enough.
+    /// Addresses of nodes of the cluster. One address is enough.
     #[arg(
         long,
         value_name = "HOST:PORT,...",
@@ -63,7 +63,7 @@ pub struct Target {
     pub nodes: Vec<String>,
     #[command(flatten)]
     pub trust: Trust,
-    /// Seconds until a request fails.
+    /// Time until a request fails, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     pub timeout: u64,
 }
@@ -79,7 +79,8 @@ impl Target {
 struct InitArgs {
     #[command(flatten)]
     target: Target,
-    /// Nodes of the new cluster, including the one that is asked [default: only that one]
+    /// Nodes of the new cluster, including the node that receives the request [default: only that
+    /// node]
     #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
     members: Vec<(u64, String)>,
 }

@@ -54,12 +54,12 @@ impl State {
         &self.spaces().db
     }
 
-    /// Returns the user's entries.
+    /// Returns the keyspace that contains the user's entries.
     pub fn data(&self) -> &Keyspace {
         &self.spaces().data
     }
 
-    /// Returns the state machine's records of its clients.
+    /// Returns the keyspace that contains the state machine's records of its clients.
     pub fn sessions(&self) -> &Keyspace {
         &self.spaces().sessions
     }
