@@ -23,8 +23,8 @@ fn probes(bits_per_key: u32) -> u32 {
     }
 }
 
-/// A blocked filter whose lookups take seven bit positions, of nine bits each, from one product,
-/// and test all of these bits without a branch in between.
+/// A blocked filter. A lookup takes seven bit positions, of nine bits each, from one product, and
+/// tests all seven bits without a branch in between.
 pub struct Sliced {
     lines: Vec<Line>,
     probes: u32,
@@ -60,7 +60,7 @@ impl Kind for Sliced {
     }
 }
 
-/// A filter like [`Sliced`], except that a lookup ends at the first clear bit.
+/// A filter like [`Sliced`], except that a lookup ends at the first bit that is not set.
 pub struct LeavingEarly {
     lines: Vec<Line>,
     probes: u32,
@@ -113,7 +113,7 @@ impl Kind for LeavingEarly {
     }
 }
 
-/// A blocked filter that takes each bit number from the high bits of a product, as RocksDB's
+/// A blocked filter that takes each bit position from the high bits of a product, as RocksDB's
 /// cache-local filter does.
 pub struct Multiplied {
     lines: Vec<Line>,
@@ -153,7 +153,7 @@ impl Kind for Multiplied {
     }
 }
 
-/// Parquet's split block filter: one bit in each of eight 32-bit words.
+/// Parquet's split block filter, which sets one bit in each of eight 32-bit words.
 pub struct Split(Vec<[u32; 8]>);
 
 const SALT: [u32; 8] = [

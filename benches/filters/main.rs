@@ -1,8 +1,8 @@
-//! A comparison of whole-table filters: size, time to build, time to probe, false-positive rate.
-//! `cargo bench --bench filters`; its output is in `docs/filters-compared.md`.
+//! Compares whole-table filters by size, build time, probe time and false-positive rate. The
+//! command is `cargo bench --bench filters`; its output is in `docs/filters-compared.md`.
 //!
 //! Every kind of filter gets the same 64-bit hashes. Each round measures all kinds in turn, so that
-//! disturbances of the machine affect all kinds alike; each figure is the median over the rounds.
+//! disturbances of the machine affect all kinds alike; each figure is the median of all rounds.
 
 mod blocked;
 mod ribbon;
@@ -20,7 +20,8 @@ use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
 
 /// A kind of filter.
 trait Kind: Sized {
-    /// Returns a filter of these hashes; `None` if the kind has no filter of this size.
+    /// Returns a filter of these hashes, or `None` if this kind of filter cannot have
+    /// `bits_per_key` bits per key.
     fn build(hashes: &[u64], bits_per_key: u32) -> Option<Self>;
     fn has(&self, hash: u64) -> bool;
     fn bytes(&self) -> usize;
@@ -92,17 +93,17 @@ impl Kind for BinaryFuse16 {
     }
 }
 
-/// Returns pseudo-random hashes.
+/// Returns `count` pseudo-random hashes.
 fn hashes(rng: &mut Rng, count: usize) -> Vec<u64> {
     (0..count).map(|_| rng.next_u64()).collect()
 }
 
-/// Tables of one size, and the keys to look up.
+/// A set of tables of the same size, and the keys to look up.
 struct Scene {
     keys: usize,
     tables: Vec<Vec<u64>>,
     absent: Vec<u64>,
-    /// Table and hash of each present key.
+    /// The number of the table and the hash, for each present key.
     present: Vec<(usize, u64)>,
 }
 
@@ -119,7 +120,7 @@ impl Scene {
     }
 }
 
-/// The figures of one kind in one round.
+/// The figures of one kind of filter in one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     bits_per_key: f64,
@@ -129,8 +130,8 @@ struct Figures {
     rate: f64,
 }
 
-/// Returns the figures of a kind of filter. Each lookup starts when the previous one has ended, as
-/// for a single caller.
+/// Measures one kind of filter. Each lookup starts only after the previous one has ended, as with a
+/// single caller.
 fn measure<K: Kind>(scene: &Scene, bits_per_key: u32) -> Option<Figures> {
     let began = Instant::now();
     let filters: Option<Vec<K>> =
@@ -244,13 +245,13 @@ fn hash_times(rounds: usize) {
 }
 
 fn main() {
-    // Cargo passes --bench to benchmarks, and nothing when it runs them as tests.
+    // Cargo passes `--bench` when it runs benchmarks, but not when it runs them as tests.
     if !std::env::args().any(|arg| arg == "--bench") {
         return compare(&Scene::new(1_000, 3, 1_000), 1);
     }
     hash_times(5);
-    // Tables of 2 MiB with entries of 100 bytes: first a single table, then as many tables as a
-    // large database has.
+    // The first two comparisons use tables of 2 MiB with entries of 100 bytes: one table, and as
+    // many tables as a large database has.
     let only = std::env::args().nth(1).filter(|arg| arg != "--bench");
     compare(&Scene::new(20_000, 1, 1_000_000), 7);
     if only.is_some() {

@@ -4,11 +4,11 @@
 use crate::Kind;
 
 const WIDTH: usize = 128;
-/// Number of rows per key. With fewer rows, banding often fails for tables of 20,000 keys and must
-/// be repeated.
+/// Number of rows per key. With fewer rows, banding often fails for tables of 20,000 keys, and has
+/// to be repeated.
 const OVERHEAD: f64 = 1.05;
 
-/// The solution by columns: for each group of 128 rows, one word per column.
+/// The solution of the equations. For each group of 128 rows, `words` contains one word per column.
 pub struct Ribbon {
     words: Vec<u128>,
     columns: usize,
@@ -16,7 +16,8 @@ pub struct Ribbon {
     seed: u64,
 }
 
-/// Returns an equation: its first row, its coefficients from that row on, and its fingerprint.
+/// Returns the equation of a hash: the first row, the coefficients from that row on, and the
+/// fingerprint.
 fn equation(hash: u64, seed: u64, rows: usize, columns: usize) -> (usize, u128, u64) {
     let x = mix(hash ^ seed.wrapping_mul(0xd6e8_feb8_6659_fd93));
     let start = ((u128::from(x) * (rows - WIDTH + 1) as u128) >> 64) as usize;
@@ -31,8 +32,8 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// Returns the parity of `x`. Folding is faster than counting bits on processors that have no
-/// instruction to count bits.
+/// Returns the parity of `x`. On processors without an instruction to count bits, folding is faster
+/// than counting.
 fn parity(x: u128) -> u64 {
     let x = (x >> 64) as u64 ^ x as u64;
     let x = x ^ x >> 32;
@@ -42,8 +43,8 @@ fn parity(x: u128) -> u64 {
     0x6996 >> (x & 15) & 1
 }
 
-/// Does Gaussian elimination while adding equations. Returns `None` if the equations contradict
-/// each other.
+/// Adds the equations one by one, with Gaussian elimination. Returns `None` if the equations
+/// contradict each other.
 fn band(hashes: &[u64], seed: u64, rows: usize, columns: usize) -> Option<Vec<(u128, u64)>> {
     let mut banded = vec![(0u128, 0u64); rows];
     for &hash in hashes {
@@ -80,7 +81,7 @@ impl Kind for Ribbon {
             .expect("some seed works");
 
         let mut words = vec![0; rows / WIDTH * columns];
-        // For each column, the solution of 128 rows, beginning with the current row.
+        // For each column, the bits of the solution for 128 rows, starting at the current row.
         let mut windows = vec![0u128; columns];
         for row in (0..rows).rev() {
             let (coefficients, fingerprint) = banded[row];

@@ -1,5 +1,5 @@
-//! Links LevelDB as a static archive instead of its shared library, because a function in an
-//! archive can be replaced: `src/leveldb.rs` replaces CRC-32C.
+//! Links LevelDB as a static archive instead of a shared library, because a function in an archive
+//! can be replaced. `src/leveldb.rs` replaces the CRC-32C function.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! The workloads of `capi.c` without the C API. Usage: `native DIRECTORY ENTRIES`.
+//! The workloads of `capi.c`, run without the C API. Usage: `native DIRECTORY ENTRIES`.
 
 use std::error::Error;
 use std::path::Path;

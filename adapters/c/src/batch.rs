@@ -56,7 +56,7 @@ export! {
         }
     }
 
-    /// Appends `source`, which may be the same batch.
+    /// Appends the operations of `source` to `destination`; both may be the same batch.
     fn leveldb_writebatch_append(
         destination: Kept<leveldb_writebatch_t>,
         source: Kept<leveldb_writebatch_t>,
@@ -69,7 +69,7 @@ export! {
 fn append(destination: Kept<leveldb_writebatch_t>, operations: &WriteBatch) {
     if let Some(mut batch) = destination.take() {
         batch.batch.append(operations);
-        // The object stays at its address, and C still owns it.
+        // The batch stays at its address, and C still owns it.
         Box::leak(batch);
     }
 }

@@ -1,9 +1,9 @@
 //! The boundary between Rust and C: the only file with `unsafe` code.
 //!
-//! Its types represent C's pointers in the signatures of exported functions. Only C passes values
-//! of these types, under the rules of the header: a pointer must be valid for everything that the
-//! function does with it, and the caller frees returned memory with `free`. So the exported
-//! functions themselves are safe code.
+//! The types in this file represent C's pointers in the signatures of exported functions. Only C
+//! passes values of these types, under the rules of the header: a pointer must be valid for
+//! everything that the function does with it, and the caller frees returned memory with `free`. The
+//! exported functions themselves are therefore safe code.
 #![allow(unsafe_code, reason = "reads and writes through C's pointers")]
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -18,7 +18,7 @@ unsafe extern "C" {
     fn geteuid() -> u32;
 }
 
-/// Exports functions with the names and conventions of C.
+/// Exports functions under their C names, with the C calling convention.
 macro_rules! export {
     ($(
         $(#[$attribute:meta])*
@@ -34,24 +34,24 @@ macro_rules! export {
 }
 pub(crate) use export;
 
-/// A pointer to bytes whose length is another argument. May be null if the length is 0, or where
-/// the header says so.
+/// A pointer to bytes whose length is passed as another argument. The pointer may be null if the
+/// length is 0, or where the header allows null.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct In(*const u8);
 
 impl In {
-    /// Returns the `len` bytes.
+    /// Returns the `len` bytes that the pointer refers to.
     pub fn bytes<'a>(self, len: usize) -> &'a [u8] {
         if len == 0 || self.0.is_null() {
             return &[];
         }
-        // SAFETY: the caller passes a pointer to `len` bytes, which stay valid until its call
-        // returns.
+        // SAFETY: the caller passes a pointer to `len` bytes, which stay valid until the exported
+        // function returns.
         unsafe { slice::from_raw_parts(self.0, len) }
     }
 
-    /// Returns the `len` bytes, or `None` if the pointer is null.
+    /// Returns the `len` bytes that the pointer refers to, or `None` if the pointer is null.
     pub fn bytes_or_null<'a>(self, len: usize) -> Option<&'a [u8]> {
         (!self.0.is_null()).then(|| self.bytes(len))
     }
@@ -61,18 +61,18 @@ impl In {
         if self.0.is_null() {
             return &[];
         }
-        // SAFETY: the caller passes a NUL-terminated string, which stays valid until its call
-        // returns.
+        // SAFETY: the caller passes a NUL-terminated string, which stays valid until the exported
+        // function returns.
         unsafe { CStr::from_ptr(self.0.cast()) }.to_bytes()
     }
 
-    /// Returns the path that a NUL-terminated string names.
+    /// Returns the path in a NUL-terminated string.
     pub fn path<'a>(self) -> &'a Path {
         Path::new(OsStr::from_bytes(self.text()))
     }
 }
 
-/// An array whose length is another argument.
+/// An array whose length is passed as another argument.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Array<T>(*const T);
@@ -85,22 +85,22 @@ impl<T: Copy> Array<T> {
     }
 }
 
-/// A pointer to a place for a result. The place may be uninitialised. If the pointer is null,
+/// A pointer to memory for a result. The memory may be uninitialised. If the pointer is null,
 /// nothing is stored.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// Returns a pointer to a variable, for a callback.
+    /// Returns a pointer to `place`, to be passed to a callback.
     pub fn of(place: &mut T) -> Out<T> {
         Out(place)
     }
 
-    /// Stores `value` at `index`, which is 0 for a place that is not an array.
+    /// Stores `value` at `index` of an array. A single variable is an array of length 1.
     pub fn set_at(self, index: usize, value: T) {
         if !self.0.is_null() {
-            // SAFETY: the caller passes a place with room for a value at `index`.
+            // SAFETY: the caller passes memory with room for a value at `index`.
             unsafe { self.0.add(index).write(value) }
         }
     }
@@ -167,7 +167,8 @@ impl Malloced {
     /// Returns a copy of `bytes`, followed by a NUL that does not count towards the length. The
     /// pointer is never null.
     pub fn copy(bytes: &[u8]) -> Malloced {
-        // SAFETY: the memory is checked, and has room for the bytes and the NUL.
+        // SAFETY: the pointer from `malloc` is checked for null, and the memory has room for the
+        // bytes and the NUL.
         unsafe {
             let memory = malloc(bytes.len() + 1).cast::<u8>();
             assert!(!memory.is_null(), "out of memory");
@@ -184,8 +185,8 @@ impl Malloced {
         value.map_or_else(Malloced::null, Malloced::copy)
     }
 
-    /// Appends `len` bytes of this memory, which came from a callback, to `to`, and frees the
-    /// memory.
+    /// Appends the first `len` bytes of this memory to `to`, and frees the memory. The memory must
+    /// come from a callback.
     pub fn append_to(self, to: &mut Vec<u8>, len: usize) {
         to.extend_from_slice(In(self.0).bytes(len));
         self.free();
@@ -198,14 +199,15 @@ impl Malloced {
     }
 }
 
-/// A pointer to the place for the error of a call. The place holds null or a string from `malloc`.
+/// A pointer to a variable for the error of a call. The variable holds null or a string from
+/// `malloc`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct ErrPtr(*mut *mut u8);
 
 impl ErrPtr {
-    /// Returns the value of `result`. An error frees the string in the place and stores a new one;
-    /// a success leaves the string as it is.
+    /// Returns the value of `result`. An error frees the old string in the caller's variable and
+    /// stores a new one; a success leaves the old string unchanged.
     pub fn report<T>(self, result: minikv::Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -221,7 +223,7 @@ impl ErrPtr {
             return;
         }
         let text = Malloced::copy(text.as_bytes());
-        // SAFETY: the caller passes a place that holds null or a string from `malloc`.
+        // SAFETY: the caller passes a variable that holds null or a string from `malloc`.
         unsafe {
             free((*self.0).cast());
             *self.0 = text.0;
@@ -234,13 +236,14 @@ impl ErrPtr {
 #[derive(Clone, Copy, Debug)]
 pub struct State(pub *mut c_void);
 
-// SAFETY: the header says that callbacks come from several threads, so the program's state must
-// allow that.
+// SAFETY: the header says that several threads may call the callbacks, so the program's state must
+// be safe to use from several threads.
 unsafe impl Send for State {}
 // SAFETY: as above.
 unsafe impl Sync for State {}
 
-/// Returns a pointer to the first byte, for a callback or for a result that C only borrows.
+/// Returns a pointer to the first byte, to be passed to a callback or to be returned as memory that
+/// C only borrows.
 pub fn pointer(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }

@@ -1,4 +1,4 @@
-//! Comparators and filter policies that call functions of the program.
+//! Comparators and filter policies that call functions supplied by the program.
 
 use std::cmp::Ordering;
 use std::ffi::{c_char, c_int};
@@ -17,15 +17,15 @@ type CreateFilter =
     extern "C" fn(State, *const *const c_char, *const usize, c_int, Out<usize>) -> Malloced;
 type MayMatch = extern "C" fn(State, *const c_char, usize, *const c_char, usize) -> u8;
 
-/// State and name of a comparator or filter policy of the program. The destructor is called when
-/// the last user of the object is gone; the users are the caller and the databases that were opened
-/// with the object.
+/// State, destructor and name of a comparator or filter policy supplied by the program. The
+/// destructor is called when the last user of the object is gone; the users are the caller and the
+/// databases that were opened with the object.
 struct Owned {
     state: State,
     destructor: Destructor,
     name: Name,
-    /// The name, read when it is first needed: the program may not be ready to return it when it
-    /// creates the object.
+    /// The name, which is read on first use: the program may not yet be able to return the name
+    /// when it creates the object.
     known_name: OnceLock<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Databases and snapshots: the functions that LevelDB has.
+//! The functions of LevelDB's API for databases and snapshots.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -14,7 +14,7 @@ use crate::border::{Array, ErrPtr, In, Kept, Malloced, Out, export};
 use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
 use crate::snapshot::leveldb_snapshot_t;
 
-/// Error number of a missing file.
+/// Error number for a missing file.
 const ENOENT: i32 = 2;
 
 /// A database that is open for writing or for reading only.
@@ -25,8 +25,8 @@ pub enum Handle {
 
 pub struct leveldb_t {
     pub handle: Handle,
-    /// Snapshots that were not released, by address. Closing the database frees them: otherwise
-    /// they would keep the directory locked, unlike LevelDB's snapshots.
+    /// Snapshots that were not released, by address. Closing the database frees these snapshots.
+    /// Otherwise they would keep the directory locked, unlike LevelDB's snapshots.
     snapshots: Mutex<HashMap<usize, Kept<leveldb_snapshot_t>>>,
 }
 
@@ -80,8 +80,8 @@ impl leveldb_t {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the approximate size of the keys from `start` to `limit` in tables; 0 if that fails,
-    /// because the call cannot return an error.
+    /// Returns the approximate size of the keys from `start` to `limit` in tables. Returns 0 after
+    /// an error, because the C function cannot return errors.
     fn approximate_size(&self, start: &[u8], limit: &[u8]) -> u64 {
         let size = match &self.handle {
             Handle::Writer(db) => db.approximate_size(start..limit),
@@ -91,7 +91,8 @@ impl leveldb_t {
     }
 }
 
-/// Returns an error if the parent of `path` is missing. minikv would create it; LevelDB does not.
+/// Returns an error if the parent directory of `path` is missing. minikv would create this
+/// directory; LevelDB does not.
 fn check_parent(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => Err(Error::Io {
@@ -108,7 +109,7 @@ fn open(options: &leveldb_options_t, path: &Path) -> Result<Kept<leveldb_t>> {
     options.open_with(|all| Db::open(path, all)).map(|db| leveldb_t::new(Handle::Writer(db)))
 }
 
-/// Returns an inclusive bound at `key`; unbounded if the pointer is null.
+/// Returns an inclusive bound at `key`, or no bound if the pointer is null.
 pub fn bound<'a>(key: In, len: usize) -> Bound<&'a [u8]> {
     key.bytes_or_null(len).map_or(Bound::Unbounded, Bound::Included)
 }
@@ -206,7 +207,8 @@ export! {
         }
     }
 
-    /// Compacts a range. The call cannot return an error; a failed compaction loses no data.
+    /// Compacts a range. Errors are ignored, because the C function cannot return them; a failed
+    /// compaction loses no data.
     fn leveldb_compact_range(
         db: &leveldb_t,
         start: In,

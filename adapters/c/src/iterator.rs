@@ -8,11 +8,13 @@ use crate::border::{ErrPtr, In, Kept, Out, export, pointer};
 use crate::db::leveldb_t;
 use crate::options::leveldb_readoptions_t;
 
-/// A cursor and its first error, which is kept until the iterator is destroyed, as in LevelDB.
+/// A cursor, and the first error of the cursor. The error is kept until the iterator is destroyed,
+/// as in LevelDB.
 pub struct leveldb_iterator_t {
     cursor: Option<Cursor>,
     error: Option<Error>,
-    /// The key of the last seek: a copy, because the caller may pass the iterator's own key.
+    /// A copy of the key of the last seek, because the caller may pass a key that belongs to the
+    /// iterator.
     target: Vec<u8>,
 }
 

@@ -15,16 +15,16 @@ use crate::snapshot::leveldb_snapshot_t;
 
 pub struct leveldb_options_t {
     options: Options,
-    /// The comparator in the options, for error messages.
+    /// The comparator set in the options, kept for error messages.
     order: Arc<dyn Comparator>,
-    /// The error of an open, while the compression is set to a value that does not exist.
+    /// The error that an open returns while the compression is set to an unknown value.
     compression_error: Option<String>,
-    /// The error of an open, while the filter layout is set to a value that does not exist.
+    /// The error that an open returns while the filter layout is set to an unknown value.
     layout_error: Option<String>,
 }
 
 impl leveldb_options_t {
-    /// LevelDB's defaults: no filter, and a thousand open tables.
+    /// Returns LevelDB's defaults: no filter, and one thousand open tables.
     fn new() -> leveldb_options_t {
         let options = Options::default().filter_policy(None).max_open_files(1000);
         let order = Arc::new(BytewiseComparator);
@@ -38,7 +38,7 @@ impl leveldb_options_t {
     /// Returns the options.
     ///
     /// # Errors
-    /// Invalid argument, if an option was set to a value that it cannot have.
+    /// Invalid argument, if an option is set to an unknown value.
     pub fn checked(&self) -> Result<Options> {
         match self.compression_error.as_ref().or(self.layout_error.as_ref()) {
             Some(what) => Err(Error::InvalidArgument { what: what.clone() }),
@@ -46,8 +46,8 @@ impl leveldb_options_t {
         }
     }
 
-    /// Calls `open` with the options. An error about the comparator names the comparators of the
-    /// database and of the options, as LevelDB's error does.
+    /// Calls `open` with the options. If the comparators differ, the error names the comparator of
+    /// the database and the comparator of the options, as LevelDB's error does.
     ///
     /// # Errors
     /// Errors of [`Self::checked`] and of `open`.
@@ -269,11 +269,11 @@ export! {
         drop(env.take());
     }
 
-    /// Returns the directory for tests, and creates it.
+    /// Creates the directory for tests, and returns its path.
     fn leveldb_env_get_test_directory(_env: Kept<leveldb_env_t>) -> Malloced {
         let given = std::env::var("TEST_TMPDIR").ok().filter(|dir| !dir.is_empty());
         let dir = given.unwrap_or_else(|| format!("/tmp/leveldbtest-{}", effective_user()));
-        // An error is ignored here, because any use of the directory then fails.
+        // An error is ignored here, because any later use of the directory returns an error, too.
         let _ = std::fs::create_dir(&dir);
         Malloced::copy(dir.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! Functions that minikv has and LevelDB lacks, named `minikv_…`.
+//! Functions that LevelDB does not have. Their names begin with `minikv_`.
 
 use minikv::{Db, RepairOptions, Result};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::border::{ErrPtr, In, Kept, Malloced, export};
 use crate::db::{Handle, bound, leveldb_t, read};
 use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
 
-/// Returns a report as JSON; null after an error.
+/// Returns a report as JSON, or null after an error.
 fn json(report: Result<impl Serialize>, errptr: ErrPtr) -> Malloced {
     errptr.report(report).map_or_else(Malloced::null, |report| {
         let text = serde_json::to_vec(&report).expect("reports have text for keys");
@@ -26,7 +26,8 @@ export! {
         opened.unwrap_or_else(Kept::null)
     }
 
-    /// Returns whether anything has changed. A database that is open for writing is always current.
+    /// Updates a read-only database to the current state of its writer, and returns whether
+    /// anything changed. A database that is open for writing is always current.
     fn minikv_refresh(db: &leveldb_t, errptr: ErrPtr) -> u8 {
         match &db.handle {
             Handle::Writer(_) => 0,

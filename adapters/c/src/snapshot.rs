@@ -1,4 +1,4 @@
-//! The type of snapshots, which options of reads refer to.
+//! The snapshot type, which read options refer to.
 
 use minikv::Snapshot;
 

@@ -6,7 +6,7 @@ use crate::border::{ErrPtr, In, Kept, Malloced, Out, export};
 use crate::db::leveldb_t;
 use crate::options::leveldb_writeoptions_t;
 
-/// A transaction; `open` is `None` after the commit, whether or not it succeeded.
+/// A transaction. `open` is `None` after a commit, whether or not the commit succeeded.
 pub struct minikv_transaction_t {
     open: Option<Transaction>,
 }
@@ -60,7 +60,7 @@ export! {
         errptr.report(transaction.open().map(|open| open.delete(key.bytes(key_len))));
     }
 
-    /// Returns whether the transaction was committed.
+    /// Commits the transaction, and returns whether the commit succeeded.
     fn minikv_transaction_commit(
         transaction: &mut minikv_transaction_t,
         options: &leveldb_writeoptions_t,

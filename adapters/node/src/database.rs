@@ -17,7 +17,7 @@ use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
 use crate::walk::{Plan, Range, Walk};
 
-/// Flags that say what a call reads and returns. `lib/binding.js` has the same values.
+/// Flags of a call, with the same values as in `lib/binding.js`.
 const HAS_LOWER: u32 = 1;
 const WITH_LOWER: u32 = 2;
 const HAS_UPPER: u32 = 4;
@@ -28,10 +28,10 @@ const VALUES: u32 = 64;
 const FILL_CACHE: u32 = 128;
 const AS_BUFFER: u32 = 256;
 
-/// Total size of the keys that a clear with a limit deletes in one batch, in bytes.
+/// Size, in bytes, above which a clear with a limit or a snapshot writes its batch of deletions.
 const CLEAR_BYTES: usize = 16 << 10;
 
-/// Returns the range whose bounds are encoded in `bounds` (see `frames`), the lower one first.
+/// Returns the range whose bounds are encoded in `bounds` (see `frames`), the lower bound first.
 fn range_of(bounds: &[u8], flags: u32) -> Result<Range, Fault> {
     let mut keys = frames::keys(bounds)?.into_iter();
     let mut bound = |has: u32, with: u32| match keys.next_if(flags & has != 0) {
@@ -42,7 +42,7 @@ fn range_of(bounds: &[u8], flags: u32) -> Result<Range, Fault> {
     Ok((bound(HAS_LOWER, WITH_LOWER), bound(HAS_UPPER, WITH_UPPER)))
 }
 
-/// An iterator that advances only if an item is `wanted`.
+/// An iterator that advances only if the next item is `wanted`.
 trait NextIf: Iterator {
     fn next_if(&mut self, wanted: bool) -> Option<Self::Item> {
         if wanted { self.next() } else { None }
@@ -55,7 +55,7 @@ fn read_options(flags: u32) -> ReadOptions {
     ReadOptions::default().fill_cache(flags & FILL_CACHE != 0)
 }
 
-/// A snapshot: the database as it was at one time.
+/// A snapshot: the database as it was at one point in time.
 #[napi]
 pub struct NativeSnapshot {
     moment: Option<Snapshot>,
@@ -63,7 +63,7 @@ pub struct NativeSnapshot {
 
 #[napi]
 impl NativeSnapshot {
-    /// Releases the snapshot, so that the database no longer keeps entries for it.
+    /// Releases the snapshot, so that the database can drop old entries.
     #[napi(catch_unwind)]
     pub fn close(&mut self) {
         self.moment = None;
@@ -74,13 +74,13 @@ impl NativeSnapshot {
 #[napi]
 pub struct NativeDatabase {
     slot: Arc<Slot>,
-    /// Closes the database when its Node.js environment ends.
+    /// Hook that closes the database when its Node.js environment ends.
     hook: Option<CleanupEnvHook<Weak<Slot>>>,
 }
 
 impl NativeDatabase {
-    /// Returns the state that a call reads: the state of `snapshot` or, without one, the current
-    /// state.
+    /// Returns the state of the database that a call reads: `snapshot` or, if there is none, the
+    /// current state.
     fn moment(&self, snapshot: Option<&NativeSnapshot>) -> Result<Snapshot, Fault> {
         match snapshot {
             Some(snapshot) => snapshot.moment.clone().ok_or(Fault::SnapshotNotOpen),
@@ -88,8 +88,8 @@ impl NativeDatabase {
         }
     }
 
-    /// Runs `prepare` here, on the event loop, and starts `work` with its result on a thread of
-    /// libuv.
+    /// Runs `prepare` on the event loop, and then starts `work` on a libuv thread with the result
+    /// of `prepare`.
     fn start<T: Send + 'static>(
         &self,
         env: Env,
@@ -100,7 +100,7 @@ impl NativeDatabase {
         Ok(start(move || work(with)))
     }
 
-    /// Starts `work` with the open database on a thread of libuv.
+    /// Starts `work` on a libuv thread with the open database.
     fn with(
         &self,
         env: Env,
@@ -109,8 +109,8 @@ impl NativeDatabase {
         self.start(env, |this| this.slot.get(), |handle| work(&handle))
     }
 
-    /// Starts a job that looks up `keys`, which are frames, and replies with the result of `encode`
-    /// on the values found.
+    /// Starts a job that looks up `keys`, which are encoded as frames. The job replies with the
+    /// values found, encoded by `encode`.
     fn look_up_many(
         &self,
         env: Env,
@@ -129,7 +129,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Starts `work` with the open database, which must be open for writing.
+    /// Starts `work` on a libuv thread with the open database, which must be open for writing.
     fn with_writer(
         &self,
         env: Env,
@@ -144,7 +144,7 @@ impl NativeDatabase {
 
 #[napi]
 impl NativeDatabase {
-    /// Returns a database that is not open.
+    /// Returns a database that is not open yet.
     #[napi(constructor, catch_unwind)]
     pub fn new() -> NativeDatabase {
         NativeDatabase { slot: Arc::default(), hook: None }
@@ -185,7 +185,7 @@ impl NativeDatabase {
         Ok(start(move || slot.close().map(|()| Reply::Nothing)))
     }
 
-    /// Writes a batch, which is in `frames`.
+    /// Writes the batch encoded in `frames`.
     #[napi(catch_unwind)]
     pub fn write(&self, env: Env, frames: &[u8], sync: bool) -> napi::Result<AsyncTask<Job>> {
         self.start(
@@ -198,7 +198,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns a promise of the value of `key`, or of `undefined`.
+    /// Returns a promise of the value of `key`, or of `undefined` if `key` is absent.
     #[napi(catch_unwind)]
     pub fn get(
         &self,
@@ -214,7 +214,7 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns the value of `key`, or `undefined`.
+    /// Returns the value of `key`, or `undefined` if `key` is absent.
     #[napi(catch_unwind)]
     pub fn get_sync<'env>(
         &self,
@@ -233,7 +233,7 @@ impl NativeDatabase {
         })
     }
 
-    /// Returns a promise of the values of `keys`. Keys and values are frames.
+    /// Returns a promise of the values of `keys`. Keys and values are encoded as frames.
     #[napi(catch_unwind)]
     pub fn get_many(
         &self,
@@ -245,7 +245,8 @@ impl NativeDatabase {
         self.look_up_many(env, keys, flags, snapshot, frames::values)
     }
 
-    /// Returns a promise of one byte for each key in `keys`: 1 if the key is present, 0 if not.
+    /// Returns a promise of one byte for each key in `keys`: 1 if the key is present, or 0 if the
+    /// key is absent.
     #[napi(catch_unwind)]
     pub fn has_many(
         &self,
@@ -259,8 +260,9 @@ impl NativeDatabase {
         })
     }
 
-    /// Deletes the keys of a range that are present in `snapshot`. If there is a limit, deletes
-    /// only the first `limit` keys, or the last `limit` keys if the flags contain `REVERSE`.
+    /// Deletes the keys in a range that are present in `snapshot`. If `limit` is given, deletes
+    /// only the first `limit` of these keys, or the last `limit` of them if the flags contain
+    /// `REVERSE`.
     #[napi(catch_unwind)]
     pub fn clear(
         &self,
@@ -291,11 +293,12 @@ impl NativeDatabase {
         )
     }
 
-    /// Returns the number of the last write that is visible to reads.
+    /// Returns the sequence number of the last write that is visible to reads.
     #[napi(catch_unwind)]
     pub fn sequence(&self, env: Env) -> napi::Result<f64> {
         let sequence = guarded(|| Ok(either!(&*self.slot.get()?, db => db.sequence())));
-        // Numbers below 2^53 are exact. Larger ones are only compared.
+        // Sequence numbers below 2^53 are exact. Larger ones are rounded, and JavaScript only
+        // compares them.
         sequence.map(|sequence| sequence as f64).map_err(|fault| fault.into_error(env))
     }
 
@@ -330,7 +333,7 @@ impl NativeDatabase {
         walk.map(NativeIterator::new).map_err(|fault| fault.into_error(env))
     }
 
-    /// Returns a promise of the approximate number of bytes that a range takes in files.
+    /// Returns a promise of the approximate size of a range in files, in bytes.
     #[napi(catch_unwind)]
     pub fn approximate_size(
         &self,
@@ -387,14 +390,14 @@ impl NativeDatabase {
         self.with_writer(env, |db| Ok(db.sync()?))
     }
 
-    /// Accepts writes again after an error stopped them.
+    /// Lets the database accept writes again after an error stopped them.
     #[napi(catch_unwind)]
     pub fn resume(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.with_writer(env, |db| Ok(db.resume()?))
     }
 
-    /// Updates a database that is open for reading only to the current state of its writer. Returns
-    /// a promise of whether anything has changed.
+    /// Updates a read-only database to the current state of its writer. Returns a promise of
+    /// whether anything changed.
     #[napi(catch_unwind)]
     pub fn refresh(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.with(env, |handle| {
@@ -405,7 +408,7 @@ impl NativeDatabase {
         })
     }
 
-    /// Returns a promise of the counters and sizes, as JSON.
+    /// Returns a promise of the database's counters and sizes, as JSON.
     #[napi(catch_unwind)]
     pub fn stats(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.with(env, |handle| Reply::report(either!(handle, db => db.stats())))
@@ -417,7 +420,7 @@ impl NativeDatabase {
         self.with(env, |handle| Reply::report(either!(handle, db => db.filter_advice())?))
     }
 
-    /// Returns a promise of what a get of `key` does, step by step, as JSON.
+    /// Returns a promise of the steps of a get of `key`, as JSON.
     #[napi(catch_unwind)]
     pub fn explain(
         &self,
@@ -445,8 +448,8 @@ fn reply_of(value: Option<Bytes>, flags: u32) -> Reply {
     }
 }
 
-/// Deletes up to `limit` of the keys that are present in a range of the snapshot `moment`: the
-/// first keys, or the last ones if `is_reverse`.
+/// Deletes up to `limit` keys of a range that are present in the snapshot `moment`: the first keys,
+/// or the last keys if `is_reverse` is true.
 fn delete_some(
     db: &Db,
     moment: &Snapshot,

@@ -1,4 +1,4 @@
-//! Errors as JavaScript sees them: abstract-level's codes, with LevelDB's texts.
+//! Errors as JavaScript sees them, with abstract-level's codes and LevelDB's texts.
 
 use minikv::Error;
 use napi::bindgen_prelude::{JsObjectValue, JsValue, Object};
@@ -17,8 +17,8 @@ pub enum Fault {
     SnapshotNotOpen,
     /// The call was aborted.
     Aborted,
-    /// An error without a code: misuse by the JavaScript code of this package, or a panic. Either
-    /// is a bug.
+    /// An error without a code: misuse by the JavaScript code of this package, or a panic. In both
+    /// cases, there is a bug in this package.
     Other(String),
 }
 
@@ -32,7 +32,7 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// Returns the error to throw, or to reject a promise with.
+    /// Converts the fault to an error that is thrown, or that rejects a promise.
     pub fn into_error(self, env: Env) -> napi::Error {
         match self.as_object(&env) {
             Ok(object) => napi::Error::from(object.to_unknown()),
@@ -75,7 +75,7 @@ impl Fault {
     }
 }
 
-/// Returns the code of an error, which is classic-level's if classic-level has one.
+/// Returns the code of an error: the same code as in classic-level, where classic-level has one.
 fn code_of(error: &Error) -> Option<&'static str> {
     match error {
         Error::Io { .. } => Some("LEVEL_IO_ERROR"),
@@ -87,8 +87,8 @@ fn code_of(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Returns the text of an error, which begins with LevelDB's prefix for the kind of error, and
-/// names options as JavaScript does.
+/// Returns the text of an error. The text begins with LevelDB's prefix for that kind of error, and
+/// uses JavaScript's names of options.
 fn text_of(error: &Error) -> String {
     match error {
         Error::DatabaseMissing { path } => {

@@ -14,14 +14,14 @@ use minikv::{Bytes, WriteBatch};
 
 use crate::error::Fault;
 
-/// The length that means that there is no value.
+/// The length that stands for a missing value.
 const NONE: u32 = u32::MAX;
 
 fn malformed() -> Fault {
     Fault::Other("a frame is cut off".to_owned())
 }
 
-/// Frames that are read from the front.
+/// Frames, which are read from the front.
 struct Frames<'a>(&'a [u8]);
 
 impl<'a> Frames<'a> {
@@ -66,13 +66,13 @@ pub fn batch(frames: &[u8]) -> Result<WriteBatch, Fault> {
 }
 
 fn push_length(into: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Fault> {
-    // Keys and values have at most 3 GiB.
+    // Keys and values are never longer than 3 GiB.
     let length = u32::try_from(bytes.len()).map_err(|_| malformed())?;
     into.extend_from_slice(&length.to_le_bytes());
     Ok(())
 }
 
-/// Returns frames of `values`.
+/// Returns `values` encoded as frames.
 pub fn values(values: &[Option<Bytes>]) -> Result<Vec<u8>, Fault> {
     let bytes = values.iter().flatten().map(|value| value.len()).sum::<usize>();
     let mut frames = Vec::with_capacity(bytes + 4 * values.len());
@@ -88,14 +88,14 @@ pub fn values(values: &[Option<Bytes>]) -> Result<Vec<u8>, Fault> {
     Ok(frames)
 }
 
-/// The entries of one read of an iterator, as frames.
+/// The entries returned by one read of an iterator, encoded as frames.
 pub struct Entries {
     frames: Vec<u8>,
     pub count: usize,
 }
 
 impl Entries {
-    /// Returns an empty list of entries, with room for `bytes` bytes.
+    /// Returns an empty list of entries, with capacity for `bytes` bytes of frames.
     pub fn with_capacity(bytes: usize) -> Entries {
         let mut frames = Vec::with_capacity(bytes);
         frames.extend_from_slice(&[0; 4]);
@@ -112,7 +112,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Returns the frames. `is_end` means that no entries follow these.
+    /// Returns the frames. `is_end` says whether the iterator has reached its end.
     pub fn finish(mut self, is_end: bool) -> Vec<u8> {
         self.frames[0] = u8::from(is_end);
         self.frames

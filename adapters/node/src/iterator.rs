@@ -12,8 +12,8 @@ use crate::walk::Walk;
 
 /// A walk over a range, and a flag that aborts its reads.
 struct Shared {
-    /// `None` when closed. Locked during a read; abstract-level ensures that no other call needs
-    /// the walk during a read.
+    /// The walk, or `None` if the iterator is closed. The mutex is locked during a read;
+    /// abstract-level ensures that no other call needs the walk during a read.
     walk: Mutex<Option<Walk>>,
     is_aborted: AtomicBool,
 }
@@ -39,8 +39,8 @@ impl NativeIterator {
 
 #[napi]
 impl NativeIterator {
-    /// Returns a promise of the next entries, as frames: at most `entries` of them. Reading stops
-    /// when their size exceeds `bytes` bytes.
+    /// Returns a promise of the next entries, at most `entries` of them, encoded as frames. Reading
+    /// stops when the total size of the entries exceeds `bytes` bytes.
     #[napi(catch_unwind)]
     pub fn read(&self, entries: u32, bytes: f64) -> AsyncTask<Job> {
         let shared = self.shared.clone();
@@ -52,7 +52,7 @@ impl NativeIterator {
         })
     }
 
-    /// Lets the next read begin at `target`.
+    /// Makes the next read begin at `target`.
     #[napi(catch_unwind)]
     pub fn seek(&self, target: &[u8]) {
         if let Some(walk) = self.shared.lock().as_mut() {

@@ -1,4 +1,4 @@
-//! Calls on the threads of libuv, whose results are promises.
+//! Calls that run on libuv threads and return promises.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,24 +13,24 @@ use crate::error::Fault;
 /// The result of a call.
 pub enum Reply {
     Nothing,
-    /// Bytes that become a string; invalid UTF-8 is replaced.
+    /// Bytes that become a string, in which invalid UTF-8 is replaced.
     Text(Bytes),
     /// A value that becomes a `Buffer`.
     Value(Bytes),
-    /// Frames, which become a `Buffer` without a copy.
+    /// Frames, which become a `Buffer` without being copied.
     Frames(Vec<u8>),
     Flag(bool),
     Number(f64),
 }
 
 impl Reply {
-    /// Returns a report of the library, as JSON.
+    /// Returns the reply that contains a report as JSON.
     pub fn report(report: impl Serialize) -> Result<Reply, Fault> {
         let json = serde_json::to_vec(&report).map_err(|error| Fault::Other(error.to_string()))?;
         Ok(Reply::Text(json.into()))
     }
 
-    /// Returns the JavaScript value.
+    /// Converts the reply to a JavaScript value.
     pub fn into_js(self, env: &Env) -> napi::Result<Unknown<'_>> {
         match self {
             Reply::Nothing => ().into_unknown(env),
@@ -45,13 +45,13 @@ impl Reply {
     }
 }
 
-/// Work that a thread of libuv does.
+/// Work to be done on a libuv thread.
 type Work = Box<dyn FnOnce() -> Result<Reply, Fault> + Send>;
 
-/// A call that runs on a thread of libuv.
+/// A call that runs on a libuv thread.
 pub struct Job(Option<Work>);
 
-/// Starts `work` on a thread of libuv, and returns a promise of its result.
+/// Starts `work` on a libuv thread, and returns a promise of the result.
 pub fn start(work: impl FnOnce() -> Result<Reply, Fault> + Send + 'static) -> AsyncTask<Job> {
     AsyncTask::new(Job(Some(Box::new(work))))
 }
@@ -61,7 +61,7 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(of_panic(&*panic)))
 }
 
-/// Runs `work` here, on the event loop, and returns the JavaScript value of its result.
+/// Runs `work` on the event loop, and returns its result as a JavaScript value.
 ///
 /// # Errors
 /// The error of `work`, as a JavaScript exception.

@@ -1,8 +1,8 @@
 //! minikv for Node.js: the native module behind the JavaScript class `MinikvLevel`.
 //!
-//! JavaScript checks the arguments and encodes them as frames ([`frames`]). Calls that may wait for
-//! the disk are jobs ([`job`]) on the threads of libuv. The state that a read sees is chosen on the
-//! event loop, at the time of the call; the job does the rest.
+//! JavaScript code checks the arguments and encodes them as frames ([`frames`]). Calls that may
+//! wait for the disk run as jobs ([`job`]) on libuv threads. The event loop chooses the state that
+//! a read sees, at the time of the call; the job does the rest.
 
 mod database;
 mod error;

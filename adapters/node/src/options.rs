@@ -1,9 +1,9 @@
-//! Options of databases, under classic-level's names.
+//! Options for opening a database, under classic-level's names.
 
 use minikv::{Compression, FilterLayout, Options};
 use napi_derive::napi;
 
-/// Options as `lib/options.js` has checked them.
+/// Options that `lib/options.js` has checked.
 #[napi(object, object_to_js = false)]
 pub struct OpenOptions {
     pub create_if_missing: bool,
@@ -21,14 +21,14 @@ pub struct OpenOptions {
     pub filter_layout: String,
 }
 
-/// Returns a size or a number, clamped to LevelDB's limits.
+/// Returns the value of a numeric option, clamped to LevelDB's limits.
 fn size(number: f64, least: u32, most: u32) -> usize {
     // JavaScript has checked that the number is an integer and not negative.
     number.clamp(f64::from(least), f64::from(most)) as usize
 }
 
 impl OpenOptions {
-    /// Returns the options of the library.
+    /// Converts these options to the library's options.
     pub fn to_options(&self) -> Options {
         let options = Options::default()
             .create_if_missing(self.create_if_missing)

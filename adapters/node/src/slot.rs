@@ -1,9 +1,9 @@
-//! Open databases: the state that a JavaScript object shares with its calls, and closing it in the
+//! Open databases, which JavaScript objects share with their running calls. Closes them in the
 //! right order.
 //!
-//! Usually JavaScript closes a database when its calls have ended. If it does not, the database is
-//! closed when its Node.js environment ends, after the running calls, or when the garbage collector
-//! finds it, on a separate thread.
+//! Usually JavaScript closes a database after all calls have ended. Otherwise the database is
+//! closed when its Node.js environment ends, after the running calls have ended, or on a separate
+//! thread when the garbage collector frees the JavaScript object.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub enum Handle {
     Reader(ReadOnlyDb),
 }
 
-/// Calls a method that both kinds of database have.
+/// Calls a method of the database, which may be open for writing or for reading only.
 macro_rules! either {
     ($handle:expr, $db:ident => $call:expr) => {
         match $handle {
@@ -56,7 +56,7 @@ impl Handle {
     }
 }
 
-/// The parameters of an open.
+/// The parameters for opening a database.
 pub struct Opening {
     pub path: PathBuf,
     pub options: Options,
@@ -64,10 +64,10 @@ pub struct Opening {
     pub is_shared: bool,
 }
 
-/// The databases that threads of this process share, by directory.
+/// The databases shared by threads of this process, by directory.
 static SHARED: Mutex<Option<HashMap<PathBuf, Weak<Handle>>>> = Mutex::new(None);
 
-/// Locks `mutex`, even if an earlier holder has panicked.
+/// Locks `mutex`, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -98,7 +98,7 @@ impl Opening {
     }
 }
 
-/// Returns the canonical path of a directory; `path` itself if there is no directory.
+/// Returns the canonical path of a directory, or `path` itself if the directory does not exist.
 fn one_name(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -110,10 +110,10 @@ struct Opened {
 }
 
 impl Opened {
-    /// Closes the database unless other threads share it.
+    /// Closes the database, unless other threads still use it.
     fn close(self) -> Result<(), Fault> {
-        // A thread that opens the same shared database waits for this lock until the close has
-        // ended.
+        // A thread that opens the same shared database waits for this lock until the database is
+        // closed.
         let mut shared = self.is_shared.then(|| lock(&SHARED));
         let Some(handle) = Arc::into_inner(self.handle) else { return Ok(()) };
         if let Some(shared) = shared.as_mut().and_then(|shared| shared.as_mut()) {
@@ -123,10 +123,10 @@ impl Opened {
     }
 }
 
-/// Holds a database while it is open; empty otherwise.
+/// Holds a database while the database is open. Empty otherwise.
 #[derive(Default)]
 pub struct Slot {
-    /// Locked only briefly, so the event loop may wait for it.
+    /// The open database. The lock is held only briefly, so the event loop may wait for it.
     opened: Mutex<Option<Opened>>,
 }
 
@@ -157,7 +157,8 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(opened) = lock(&self.opened).take() {
-            // Closing waits for background work, so it must not run in the garbage collector.
+            // Closing a database waits for background work, so it must not run in the garbage
+            // collector.
             thread::spawn(move || drop(opened.close()));
         }
     }

@@ -1,4 +1,4 @@
-//! Functions on databases that need not be open.
+//! Functions that take the path of a database instead of an open database.
 
 use minikv::{Options, RepairOptions};
 use napi::bindgen_prelude::AsyncTask;
@@ -6,7 +6,7 @@ use napi_derive::napi;
 
 use crate::job::{Job, Reply, start};
 
-/// Removes the database.
+/// Removes the database at `path`.
 #[napi(catch_unwind)]
 pub fn destroy(path: String) -> AsyncTask<Job> {
     start(move || {
@@ -15,8 +15,8 @@ pub fn destroy(path: String) -> AsyncTask<Job> {
     })
 }
 
-/// Repairs the database, and returns a promise of a report, as JSON. With `dry_run`, only makes the
-/// report and changes nothing.
+/// Repairs the database at `path`, and returns a promise of a report, as JSON. If `dry_run` is
+/// true, only makes the report and changes nothing.
 #[napi(catch_unwind)]
 pub fn repair(path: String, dry_run: bool) -> AsyncTask<Job> {
     start(move || {
@@ -25,7 +25,8 @@ pub fn repair(path: String, dry_run: bool) -> AsyncTask<Job> {
     })
 }
 
-/// Reads the whole database, and returns a promise of a report of every fault, as JSON.
+/// Reads the whole database at `path`, and returns a promise of a report that lists every fault, as
+/// JSON.
 #[napi(catch_unwind)]
 pub fn verify(path: String) -> AsyncTask<Job> {
     start(move || Reply::report(minikv::verify(path, &Options::default())?))

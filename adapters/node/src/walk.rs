@@ -1,5 +1,4 @@
-//! Iteration over a range, in one direction, that reads many entries at once. One such iteration is
-//! a walk.
+//! Walks: iterations over a range, in one direction, that read many entries at once.
 
 use std::mem;
 use std::ops::Bound;
@@ -10,7 +9,7 @@ use minikv::{Cursor, ReadOptions, Snapshot};
 use crate::error::Fault;
 use crate::frames::Entries;
 
-/// Maximum memory reserved before the first entry of a read is known, in bytes.
+/// Maximum memory, in bytes, that a read reserves before it knows its first entry.
 const MAX_ROOM_BYTES: usize = 64 << 10;
 
 /// Number of entries below which a read reserves no memory in advance.
@@ -34,7 +33,7 @@ type Entry<'a> = (&'a [u8], &'a [u8]);
 enum Place {
     /// Before the first entry of the range.
     Start,
-    /// Before the first entry that is not before this key.
+    /// Before the first entry at or after this key, in the direction of the walk.
     Target(Vec<u8>),
     /// At the entry that was returned last.
     Entry,
@@ -46,31 +45,32 @@ enum Place {
 pub struct Walk {
     snapshot: Snapshot,
     plan: Plan,
-    /// Created by the first read, because creating a cursor may read from the disk.
+    /// `None` until the first read, because creating a cursor may read from the disk.
     cursor: Option<Cursor>,
     place: Place,
-    /// The error that ended the last read. Later reads return it, too, until the next seek.
+    /// The error that ended the last read. Later reads also return this error, until the next seek.
     fault: Option<Fault>,
 }
 
 impl Walk {
-    /// Returns a walk that has not begun.
+    /// Returns a walk that has not started.
     pub fn new(snapshot: Snapshot, plan: Plan) -> Walk {
         Walk { snapshot, plan, cursor: None, place: Place::Start, fault: None }
     }
 
-    /// Lets the next read begin at `target`, or at the end if `target` is outside of the range.
+    /// Makes the next read begin at `target`, or at the end of the range if `target` is outside the
+    /// range.
     pub fn seek(&mut self, target: Vec<u8>) {
         let is_within = !self.plan.is_before(&target) && !self.plan.is_after(&target);
         self.place = if is_within { Place::Target(target) } else { Place::End };
         self.fault = None;
     }
 
-    /// Reads on until `entries` entries have been read, or their size exceeds `bytes` bytes, or the
-    /// range ends. Returns the entries as frames.
+    /// Reads entries until `entries` entries have been read, their total size exceeds `bytes`
+    /// bytes, or the range ends. Returns the entries as frames.
     ///
-    /// Returns an error of the cursor if no entry was read before the error. Otherwise returns the
-    /// entries, and the next read returns the error.
+    /// If the cursor fails before the first entry, returns the error. If the cursor fails later,
+    /// returns the entries read so far; the next read returns the error.
     pub fn read(
         &mut self,
         entries: usize,
@@ -102,7 +102,7 @@ impl Walk {
         Ok(read.finish(false))
     }
 
-    /// Moves to the next entry of the range, and returns the requested parts of it.
+    /// Moves to the next entry of the range, and returns the requested parts of that entry.
     fn step(&mut self) -> Result<Option<Entry<'_>>, Fault> {
         let cursor = match &mut self.cursor {
             Some(cursor) => cursor,

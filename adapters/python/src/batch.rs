@@ -29,7 +29,7 @@ impl<'py> Value<'py> {
         if let Ok(array) = object.cast::<PyByteArray>() {
             return Ok(Value::Copied(array.to_vec()));
         }
-        // The stable ABI has direct access to buffers only since Python 3.11.
+        // The stable ABI gives direct access to buffers only since Python 3.11.
         let bytes = PyMemoryView::from(object)?.call_method0("tobytes")?;
         Ok(Value::Bytes(bytes.cast_into()?))
     }
@@ -42,10 +42,10 @@ impl<'py> Value<'py> {
     }
 }
 
-/// Puts and deletes that are written atomically.
+/// A batch of puts and deletes that is written atomically.
 ///
-/// As a context manager, the batch is written at the end of the with block, even after an
-/// exception, unless it was created with transaction=True.
+/// If the batch is used as a context manager, it is written at the end of the with block, even
+/// after an exception, unless it was created with transaction=True.
 ///
 /// Created by DB.write_batch and PrefixedDB.write_batch.
 #[pyclass(frozen, module = "minikv")]
@@ -54,8 +54,8 @@ pub struct WriteBatch {
     prefix: Vec<u8>,
     is_transaction: bool,
     options: WriteOptions,
-    /// Locked only while memory is copied, so a thread may wait for the lock while it holds the
-    /// GIL.
+    /// The lock is held only while memory is copied, so a thread that holds the GIL may wait for
+    /// the lock.
     batch: Mutex<minikv::WriteBatch>,
 }
 
@@ -118,13 +118,14 @@ impl WriteBatch {
         })
     }
 
-    /// Returns the size of the batch in the log, in bytes.
+    /// Returns the size, in bytes, that the batch takes in the log.
     fn approximate_size(&self) -> PyResult<usize> {
         self.check_open()?;
         Ok(lock(&self.batch).approximate_bytes())
     }
 
-    /// Adds the operations of another batch. Their keys keep the prefix of that batch.
+    /// Adds the operations of another batch. The keys of these operations keep the prefix of the
+    /// other batch.
     fn append(&self, source: &WriteBatch) -> PyResult<()> {
         self.check_open()?;
         let operations = lock(&source.batch).clone();

@@ -12,7 +12,8 @@ use crate::error::{self, Fault};
 /// Number of forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns a number that differs in each process of a chain of forks.
+/// Returns the number of this process in its chain of forks. The number differs for each process of
+/// the chain.
 pub fn generation() -> u32 {
     FORKS.load(Relaxed)
 }
@@ -24,12 +25,12 @@ pub fn forked() {
     FORKS.fetch_add(1, Relaxed);
 }
 
-/// Runs `work` without the GIL, and returns its result. An exception that a comparator raised
-/// during `work` becomes the error, or the cause of the error.
+/// Runs `work` without the GIL, and returns its result. If a comparator raised an exception during
+/// `work`, this exception becomes the error of the call or the cause of that error.
 ///
 /// # Errors
-/// The exception for the error of `work`; a `RuntimeError` if the caller is a comparator, because
-/// the work may wait for the thread that waits for the comparator.
+/// The exception for the error of `work`. A `RuntimeError` if the caller is a comparator, because
+/// `work` may wait for a thread that waits for the comparator.
 pub fn blocking<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Fault> + Send,
@@ -50,8 +51,8 @@ pub fn blocking<T: Send>(
     }
 }
 
-/// Runs `work`, which releases an object, without the GIL, because `work` may wait for threads that
-/// need the GIL. If the caller is a comparator, another thread runs `work`.
+/// Runs `work`, which releases an object. Does not hold the GIL meanwhile, because `work` may wait
+/// for threads that need the GIL. If the caller is a comparator, another thread runs `work`.
 pub fn at_end(work: impl FnOnce() + Send + 'static) {
     if comparator::is_running() {
         std::thread::spawn(work);

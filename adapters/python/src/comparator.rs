@@ -1,4 +1,4 @@
-//! Comparators that are Python functions.
+//! Comparators written as Python functions.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 thread_local! {
     /// Whether this thread is inside a comparator.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread was called from Python, so that an exception can be raised there.
+    /// Whether Python code called into this thread, so that the call can raise an exception.
     static CALLED: Cell<bool> = const { Cell::new(false) };
     /// The exception that a comparator raised, kept for the call that needed the comparison.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
@@ -32,17 +32,17 @@ pub fn with_caller<T>(work: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     (result, RAISED.take())
 }
 
-/// A Python function as a comparator. If the function raises, the comparison unwinds, because it
-/// has no result to return. In work that other threads wait for, the library catches the unwinding
-/// and returns an error.
+/// A comparator that calls a Python function. If the function raises an exception, there is no
+/// order to return, so the comparison unwinds. If the library was doing work for other threads, it
+/// catches the unwinding and returns an error.
 pub struct PyComparator {
     name: String,
     function: Py<PyAny>,
 }
 
 impl PyComparator {
-    /// Returns a comparator that calls `function`, which returns a negative number, 0 or a
-    /// positive one.
+    /// Returns a comparator that calls `function`, which returns a negative number, 0 or a positive
+    /// number.
     pub fn new(name: String, function: Py<PyAny>) -> PyComparator {
         PyComparator { name, function }
     }
@@ -86,8 +86,8 @@ impl Comparator for PyComparator {
     }
 }
 
-/// Keeps `error` for the caller of this thread. In a background thread, which has no caller, passes
-/// `error` to `sys.unraisablehook`.
+/// Keeps `error` for the Python code that called into this thread. In a background thread, which
+/// has no caller in Python, passes `error` to `sys.unraisablehook`.
 fn report(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
     if CALLED.get() {
         RAISED.set(Some(error));

@@ -1,4 +1,4 @@
-//! Values and reports of the library as Python objects.
+//! Conversion of the library's values and reports to Python objects.
 
 use minikv::Bytes;
 use pyo3::exceptions::PyValueError;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
 
-/// Returns a value that was read, or the caller's default.
+/// Returns `value` as a Python object, or the caller's default if there is no value.
 pub fn value_or<'py>(
     py: Python<'py>,
     value: Option<Bytes>,
@@ -18,7 +18,7 @@ pub fn value_or<'py>(
     }
 }
 
-/// Returns a report of the library as dictionaries, lists, text and numbers.
+/// Converts a report of the library to dictionaries, lists, strings and numbers.
 pub fn report<'py>(py: Python<'py>, report: impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let text = serde_json::to_string(&report);
     let text = text.map_err(|error| PyValueError::new_err(error.to_string()))?;

@@ -26,15 +26,15 @@ use crate::snapshot::Snapshot;
 /// creates a missing database, and error_if_exists refuses an existing one. comparator is a
 /// function of two keys that returns a negative number, 0 or a positive number; its results must
 /// never change, and comparator_name is stored in the files. bloom_filter_bits is the number of
-/// filter bits per key, where 0 means no filters. filter_layout is the kind of filters: 'block',
-/// which LevelDB also uses, 'table' or 'both'.
+/// filter bits per key, where 0 means no filters. filter_layout is the layout of the filters:
+/// 'block', which LevelDB also uses, 'table' or 'both'.
 ///
-/// Several threads may use a DB. close() or the end of a with block closes it; otherwise it is
-/// closed when the last object that uses it is destroyed.
+/// Several threads may use a DB. The database is closed by close() or at the end of a with block.
+/// Otherwise it is closed when the last object that uses it is destroyed.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct DB {
     pub shared: Owner,
-    /// The name, as the caller passed it.
+    /// The name of the database, as passed by the caller.
     #[pyo3(get)]
     name: Py<PyAny>,
     /// Whether the database is open for reading only.
@@ -94,7 +94,7 @@ impl DB {
     }
 }
 
-/// Returns an inclusive bound at `key`; unbounded if `key` is `None`.
+/// Returns an inclusive bound at `key`, or no bound if `key` is `None`.
 fn bound(key: Option<&[u8]>) -> Limit<&[u8]> {
     key.map_or(Limit::Unbounded, Limit::Included)
 }
@@ -120,8 +120,8 @@ impl DB {
         Ok(DB { shared: Owner::new(shared), name: name.clone().unbind(), read_only: false })
     }
 
-    /// Waits for calls of other threads, and then closes the database, its iterators and its
-    /// snapshots. Does nothing if the database is already closed.
+    /// Waits until the calls of other threads have ended, and then closes the database, its
+    /// iterators and its snapshots. Does nothing if the database is already closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         blocking(py, || {
             self.shared.close();
@@ -155,7 +155,7 @@ impl DB {
         Ok(value_or(py, value, default))
     }
 
-    /// Sets the value of key. With sync, returns only when the write is durable.
+    /// Sets the value of key. With sync=True, returns only after the write is durable.
     #[pyo3(signature = (key, value, *, sync=false))]
     fn put(
         &self,
@@ -167,14 +167,14 @@ impl DB {
         self.put_value(py, key, value, sync)
     }
 
-    /// Deletes key, whether or not it has a value. With sync, returns only when the write is
+    /// Deletes key, whether or not it has a value. With sync=True, returns only after the write is
     /// durable.
     #[pyo3(signature = (key, *, sync=false))]
     fn delete(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
         self.delete_key(py, key, sync)
     }
 
-    /// Deletes the keys from start up to but excluding stop, atomically; None means no bound. The
+    /// Atomically deletes the keys from start to stop, excluding stop. None means no bound. The
     /// cost does not depend on the number of keys.
     #[pyo3(signature = (start, stop, *, sync=false))]
     fn delete_range(
@@ -204,9 +204,9 @@ impl DB {
         Iterator::open(py, source, &Range::default(), &read(None, Some(true)))
     }
 
-    /// Returns an iterator over the keys from start to stop, or over the keys with a prefix; with
-    /// reverse=True, it goes backwards. It yields pairs of a key and a value, only values with
-    /// include_key=False, or only keys with include_value=False.
+    /// Returns an iterator over the keys from start to stop, or over the keys with a prefix. With
+    /// reverse=True, the iterator goes backwards. It yields pairs of a key and a value; with
+    /// include_key=False, only values; with include_value=False, only keys.
     #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
         include_stop=false, prefix=None, include_key=true, include_value=true,
         verify_checksums=true, fill_cache=true))]
@@ -257,7 +257,8 @@ impl DB {
         Snapshot::open(py, &self.shared, None)
     }
 
-    /// Returns the property name, such as b'leveldb.stats'; None if there is no such property.
+    /// Returns the value of the property with this name, such as b'leveldb.stats', or None if there
+    /// is no such property.
     fn get_property<'py>(
         &self,
         py: Python<'py>,
@@ -281,12 +282,12 @@ impl DB {
         self.with(py, |db| Ok(db.writer()?.compact_range::<&[u8]>((start, stop))?))
     }
 
-    /// Returns the approximate size of the keys from start to stop in the files, in bytes.
+    /// Returns the approximate size in files, in bytes, of the keys from start to stop.
     fn approximate_size(&self, py: Python<'_>, start: &[u8], stop: &[u8]) -> PyResult<u64> {
         self.with(py, |db| Ok(either!(db, db => db.approximate_size(start..stop))?))
     }
 
-    /// Returns the approximate sizes of ranges, each a tuple of start and stop, as a list.
+    /// Returns a list of the approximate sizes of ranges. Each range is a tuple of start and stop.
     #[pyo3(signature = (*ranges))]
     fn approximate_sizes(&self, ranges: &Bound<'_, PyTuple>) -> PyResult<Vec<u64>> {
         self.check_open()?;
@@ -299,7 +300,8 @@ impl DB {
         ranges.iter().map(size).collect()
     }
 
-    /// Returns a view of the keys that begin with prefix. Keys of the view lack the prefix.
+    /// Returns a view of the keys that begin with prefix. The keys of the view do not include the
+    /// prefix.
     fn prefixed_db(this: Bound<'_, Self>, prefix: &[u8]) -> PrefixedDB {
         PrefixedDB::new(this.unbind(), prefix)
     }
@@ -320,19 +322,20 @@ impl DB {
         self.close(py)
     }
 
-    /// Copies the database, as it is now, into the new directory path; tables are hard links where
-    /// that is possible.
+    /// Copies the database, as it is now, to path, which must be a new directory. Tables are
+    /// hard-linked where possible.
     fn checkpoint(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let path = path_of(path)?;
         self.with(py, |db| Ok(db.writer()?.checkpoint(&path)?))
     }
 
-    /// Returns what a get of key does, step by step: the report of `minikv explain --json`.
+    /// Returns the steps of a get of key, as in the report of `minikv explain --json`.
     fn explain<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         report(py, self.with(py, |db| Ok(either!(db, db => db.explain(key))?))?)
     }
 
-    /// Returns counters: reads, writes, flushes, compactions, the cache, and each level.
+    /// Returns counters of reads, writes, flushes and compactions, and statistics of the cache and
+    /// of each level.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         report(py, self.with(py, |db| Ok(either!(db, db => db.stats())))?)
     }
@@ -342,8 +345,8 @@ impl DB {
         report(py, self.with(py, |db| Ok(either!(db, db => db.filter_advice())?))?)
     }
 
-    /// Updates a database that is open for reading only to the current state of its writer. Returns
-    /// whether anything has changed. A database that is open for writing is always current.
+    /// Updates a read-only database to the current state of its writer. Returns whether anything
+    /// changed. A database that is open for writing is always current.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |db| match db {
             Handle::Writer(_) => Ok(false),
@@ -351,8 +354,8 @@ impl DB {
         })
     }
 
-    /// Accepts writes again after an error that has stopped them, once the cause of the error is
-    /// gone.
+    /// Lets the database accept writes again after an error stopped them. The cause of the error
+    /// must be gone.
     fn resume(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |db| Ok(db.writer()?.resume()?))
     }

@@ -1,4 +1,4 @@
-//! Errors as exceptions: plyvel's classes, with LevelDB's texts.
+//! Conversion of errors to plyvel's exceptions, with LevelDB's texts.
 
 use std::any::Any;
 
@@ -14,7 +14,7 @@ pub enum Fault {
     Store(Error),
     /// The object, or the database that it belongs to, is closed.
     Closed(&'static str),
-    /// The object belongs to the process from which this one was forked.
+    /// The object belongs to the process from which the current process was forked.
     Forked,
     /// A raw iterator is at no entry.
     NoEntry,

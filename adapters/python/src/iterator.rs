@@ -1,4 +1,4 @@
-//! Iterators, as Python sees them.
+//! The iterator classes that Python code uses.
 
 use minikv::{Cursor, ReadOptions};
 use pyo3::exceptions::PyStopIteration;
@@ -75,7 +75,7 @@ impl Iterator {
     }
 
     /// Moves past an entry that was read ahead, and returns the requested parts of it. Keeps the
-    /// GIL, and while it holds the lock, creates no object that could start the garbage collector.
+    /// GIL. While the lock is held, creates no object that could start the garbage collector.
     fn step_read<'py>(&self, py: Python<'py>, step: Step) -> Option<Wanted<'py>> {
         let mut open = self.walk.slot().try_lock()?;
         let (key, value) = open.as_mut()?.step(step)?;
@@ -100,13 +100,13 @@ impl Iterator {
         self.step(py, false)
     }
 
-    /// Moves one step back and returns the entry that it passes; raises StopIteration if there is
-    /// none.
+    /// Moves back past one entry and returns that entry; raises StopIteration if there is no entry
+    /// before the position.
     fn prev<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.step(py, true)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
-    /// Moves before the first key of the range.
+    /// Moves to the position before the first key of the range.
     fn seek_to_start(&self, py: Python<'_>) -> PyResult<()> {
         self.walk.with(py, |walk| {
             walk.seek_to_start();
@@ -114,7 +114,7 @@ impl Iterator {
         })
     }
 
-    /// Moves after the last key of the range.
+    /// Moves to the position after the last key of the range.
     fn seek_to_stop(&self, py: Python<'_>) -> PyResult<()> {
         self.walk.with(py, |walk| {
             walk.seek_to_stop();
@@ -122,13 +122,13 @@ impl Iterator {
         })
     }
 
-    /// Moves before the first key of the range that is not less than target.
+    /// Moves to the position before the first key of the range that is not less than target.
     fn seek(&self, py: Python<'_>, target: &[u8]) -> PyResult<()> {
         let target = [&self.db_prefix, target].concat();
         self.walk.with(py, |walk| Ok(walk.seek(&target)?))
     }
 
-    /// Closes the iterator. Does nothing if it is closed.
+    /// Closes the iterator. Does nothing if the iterator is already closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.walk.close(py)
     }
@@ -150,8 +150,8 @@ impl Iterator {
     }
 }
 
-/// Iterator like LevelDB's: either at an entry, whose key and value can be read, or at no entry. A
-/// new iterator is at no entry.
+/// An iterator like LevelDB's. It is either at an entry, whose key and value can be read, or at no
+/// entry. A new iterator is at no entry.
 ///
 /// Created by DB.raw_iterator and Snapshot.raw_iterator.
 #[pyclass(frozen, weakref, module = "minikv")]
@@ -175,7 +175,7 @@ impl RawIterator {
         Ok(RawIterator { cursor: blocking(py, open)? })
     }
 
-    /// Moves the cursor with `step`; fails if the cursor is at no entry.
+    /// Moves the cursor with `step`; returns an error if the cursor is at no entry.
     fn step(
         &self,
         py: Python<'_>,
@@ -190,7 +190,8 @@ impl RawIterator {
         })
     }
 
-    /// Returns the result of `read` on the cursor; fails if the cursor is at no entry.
+    /// Calls `read` with the cursor, and returns the result; returns an error if the cursor is at
+    /// no entry.
     fn at_entry<T: Send>(
         &self,
         py: Python<'_>,
@@ -268,7 +269,7 @@ impl RawIterator {
         PyTuple::new(py, [PyBytes::new(py, &key), PyBytes::new(py, &value)])
     }
 
-    /// Closes the iterator. Does nothing if it is closed.
+    /// Closes the iterator. Does nothing if the iterator is already closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.cursor.close(py)
     }

@@ -1,8 +1,9 @@
 //! minikv for Python, with plyvel's interface: the native module `minikv._minikv`.
 //!
-//! Every call of the library goes through [`call::blocking`], without the GIL. Locks that are held
-//! during such calls are waited for only there, too: the thread that holds one may itself wait for
-//! the GIL, which a comparator written in Python needs.
+//! Every call into the library goes through [`call::blocking`], which releases the GIL. A thread
+//! also waits without the GIL for a lock that other threads hold during such calls. Otherwise it
+//! could deadlock with the holder of the lock, which needs the GIL to call a comparator written in
+//! Python.
 
 mod batch;
 mod call;

@@ -1,4 +1,4 @@
-//! Options of databases, reads and writes, under plyvel's names.
+//! Options for databases, reads and writes, under plyvel's names.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::comparator::PyComparator;
 
-/// The parameters of an open.
+/// The parameters for opening a database.
 pub struct Open {
     pub path: PathBuf,
     pub options: Options,
-    /// The comparator of the options, for the bounds of iterators.
+    /// The comparator in `options`, which also decides whether a key is in the range of an
+    /// iterator.
     pub order: Arc<dyn Comparator>,
 }
 
-/// The keyword arguments of a call that have not been removed yet. Known arguments are removed one
-/// by one.
+/// The remaining keyword arguments of a call. Each known argument is removed when its value is
+/// read.
 struct Arguments<'py> {
     left: Bound<'py, PyDict>,
 }
@@ -62,7 +63,7 @@ impl<'py> Arguments<'py> {
     /// Checks that all arguments were removed.
     ///
     /// # Errors
-    /// A `TypeError` if an argument is left, because no option has its name.
+    /// A `TypeError` if an argument remains. There is no option with the name of that argument.
     fn finish(self) -> PyResult<()> {
         match self.left.keys().iter().next() {
             None => Ok(()),
@@ -78,22 +79,22 @@ fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Returns the path that `name` stands for: text, bytes in the encoding of the file system, or a
-/// path-like object.
+/// Returns the path in `name`, which may be a string, bytes in the encoding of the file system, or
+/// a path-like object.
 pub fn path_of(name: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     name.py().import("os")?.call_method1("fsdecode", (name,))?.extract()
 }
 
-/// Returns the parameters of an open of the database `name` with the keyword arguments `given`.
+/// Returns the parameters for opening the database `name` with the keyword arguments `given`.
 ///
 /// # Errors
 /// The exceptions of plyvel: a `TypeError` or an `OverflowError` if the value of an option is not
-/// allowed, a `ValueError` if a text is not allowed.
+/// allowed, or a `ValueError` if a string is not allowed.
 pub fn parse(name: &Bound<'_, PyAny>, given: Option<&Bound<'_, PyDict>>) -> PyResult<Open> {
     let path = path_of(name)?;
     let arguments = Arguments::new(given, name.py())?;
     let order = comparator(&arguments)?;
-    // LevelDB's defaults where they differ from minikv's.
+    // Sets LevelDB's defaults where they differ from minikv's.
     let options = Options::default().max_open_files(1000).comparator(order.clone());
     let options = filter(&arguments, behaviour(&arguments, sizes(&arguments, options)?)?)?;
     arguments.finish()?;
@@ -193,7 +194,7 @@ fn comparator(arguments: &Arguments<'_>) -> PyResult<Arc<dyn Comparator>> {
     }
 }
 
-/// Returns the options of a read. Checksums are verified unless the caller says `False`.
+/// Returns the options of a read. Checksums are verified unless the caller passes `False`.
 pub fn read(verify_checksums: Option<bool>, fill_cache: Option<bool>) -> ReadOptions {
     ReadOptions::default()
         .verify_checksums(verify_checksums.unwrap_or(true))

@@ -1,4 +1,4 @@
-//! Views of the keys with a prefix.
+//! Views of the keys that begin with a prefix.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -18,7 +18,7 @@ use crate::snapshot::Snapshot;
 /// Created by DB.prefixed_db.
 #[pyclass(frozen, module = "minikv")]
 pub struct PrefixedDB {
-    /// The whole database.
+    /// The whole database, without the prefix.
     #[pyo3(get)]
     db: Py<DB>,
     prefix: Vec<u8>,
@@ -72,7 +72,7 @@ impl PrefixedDB {
         Ok(value_or(py, value, default))
     }
 
-    /// Sets the value of key. With sync, returns only when the write is durable.
+    /// Sets the value of key. With sync=True, returns only after the write is durable.
     #[pyo3(signature = (key, value, *, sync=false))]
     fn put(
         &self,
@@ -84,7 +84,7 @@ impl PrefixedDB {
         self.db.get().put_value(py, &self.key(key), value, sync)
     }
 
-    /// Deletes key, whether or not it has a value. With sync, returns only when the write is
+    /// Deletes key, whether or not it has a value. With sync=True, returns only after the write is
     /// durable.
     #[pyo3(signature = (key, *, sync=false))]
     fn delete(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
@@ -103,7 +103,7 @@ impl PrefixedDB {
         Iterator::open(py, self.source(), &range, &read(None, Some(true)))
     }
 
-    /// Returns an iterator; the arguments are those of DB.iterator.
+    /// Returns an iterator. The arguments are the same as those of DB.iterator.
     #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
         include_stop=false, prefix=None, include_key=true, include_value=true,
         verify_checksums=true, fill_cache=true))]

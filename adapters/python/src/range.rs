@@ -57,7 +57,7 @@ impl Range<'_> {
     }
 }
 
-/// The whole database, forwards, with keys and values.
+/// The default range: the whole database, forwards, with keys and values.
 impl Default for Range<'_> {
     fn default() -> Self {
         Range {

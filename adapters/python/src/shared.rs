@@ -1,4 +1,5 @@
-//! State that the Python objects of one database share, and its release in the right order.
+//! State shared by the Python objects of one database, and the release of this state in the right
+//! order.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::call;
 use crate::error::Fault;
 use crate::options::Open;
 
-/// Text of the error of a call on a closed database.
+/// Message of the error that a call on a closed database returns.
 pub const CLOSED: &str = "Database is closed";
 
 /// A database that is open for writing or for reading only.
@@ -23,7 +24,7 @@ pub enum Handle {
     Reader(ReadOnlyDb),
 }
 
-/// Calls a method that both kinds of database have.
+/// Calls a method of the database, which may be open for writing or for reading only.
 macro_rules! either {
     ($handle:expr, $db:ident => $call:expr) => {
         match $handle {
@@ -67,36 +68,38 @@ impl Handle {
 
 /// An iterator or a snapshot, which is released when its database is closed.
 pub trait Held: Send + Sync {
-    /// Releases what keeps the database open, after waiting for a running call of the object.
+    /// Waits until a running call of the object has ended, and then releases the library's object,
+    /// which keeps the database open.
     fn give_up(&self);
 }
 
-/// Iterators and snapshots by number, and the unused numbers.
+/// Iterators and snapshots by their numbers, and the numbers that are free.
 #[derive(Default)]
 struct HeldObjects {
     objects: Vec<Option<Weak<dyn Held>>>,
     free: Vec<usize>,
 }
 
-/// A database, shared by its Python objects. It is released when it is closed, or when the last of
-/// these objects is destroyed.
+/// A database that several Python objects share. The database is released when it is closed, or
+/// when the last of these objects is destroyed.
 pub struct Shared {
-    /// Calls hold this for reading, so that `close` waits for them.
+    /// The database, or `None` after it is closed. Calls hold the read lock, so that `close` waits
+    /// for them.
     handle: RwLock<Option<Handle>>,
     is_closed: AtomicBool,
-    /// Open iterators and snapshots. No other lock is taken under this one.
+    /// Open iterators and snapshots. No other lock is taken while this one is held.
     held: Mutex<HeldObjects>,
-    /// The order of keys, for the ends of the ranges of iterators.
+    /// The order of keys, which also decides whether a key is in the range of an iterator.
     pub order: Arc<dyn Comparator>,
-    /// The process that opened the database.
+    /// The generation of the process that opened the database (see [`call::generation`]).
     generation: u32,
 }
 
-/// A Python object's reference to its database. It may be the last reference.
+/// A Python object's reference to its database. The reference may be the last one.
 pub struct Owner(Option<Arc<Shared>>);
 
 impl Owner {
-    /// Returns a reference. If it is the last one, dropping it releases the database.
+    /// Returns a reference to `shared`. Dropping the last reference releases the database.
     pub fn new(shared: Arc<Shared>) -> Owner {
         Owner(Some(shared))
     }
@@ -120,15 +123,16 @@ impl Drop for Owner {
     }
 }
 
-/// Databases that are open, so that they can be closed before the interpreter ends.
+/// Open databases. They must be closed before the interpreter ends.
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Locks `mutex`, even if an earlier holder has panicked.
+/// Locks `mutex`, even if a thread panicked while it held the lock.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns an error if the parent of `path` is missing. minikv would create it; LevelDB does not.
+/// Returns an error if the parent directory of `path` is missing. minikv would create this
+/// directory; LevelDB does not.
 fn check_parent(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => Err(Error::Io {
@@ -140,9 +144,9 @@ fn check_parent(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns the error of a missing database. If the directory exists but is not writable, returns
-/// the error of creating the lock file instead: LevelDB fails at that point, because it creates the
-/// lock file first.
+/// Returns the error for a missing database. If the directory exists but is not writable, returns
+/// the error of creating the lock file instead. LevelDB returns that error, too, because it creates
+/// the lock file first.
 fn missing(path: PathBuf) -> Error {
     match rustix::fs::access(&path, Access::WRITE_OK) {
         Err(error) if path.is_dir() => {
@@ -183,7 +187,7 @@ impl Shared {
         shared
     }
 
-    /// Returns whether the database is closed, or about to be.
+    /// Returns whether the database is closed, or is about to be closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Relaxed)
     }
@@ -191,9 +195,9 @@ impl Shared {
     /// Checks that this process is the one that opened the database.
     ///
     /// # Errors
-    /// [`Fault::Forked`] if this process was forked from the one that opened the database. In this
-    /// process, the work of the other threads stays half done, and both processes would write to
-    /// the same files.
+    /// [`Fault::Forked`] if this process was forked from the one that opened the database. A forked
+    /// process lacks the other threads, whose work is left half done, and both processes would
+    /// write to the same files.
     pub fn check_process(&self) -> Result<(), Fault> {
         if self.generation == call::generation() { Ok(()) } else { Err(Fault::Forked) }
     }
@@ -212,8 +216,8 @@ impl Shared {
         work(handle.as_ref().ok_or(Fault::Closed(closed))?)
     }
 
-    /// Registers an object that is to be released when the database is closed, and returns its
-    /// number. Must be called inside [`Shared::with`].
+    /// Registers an object that must be released when the database is closed, and returns the
+    /// number of the object. Must be called inside [`Shared::with`].
     pub fn hold(&self, object: Weak<dyn Held>) -> usize {
         let mut held = lock(&self.held);
         match held.free.pop() {
@@ -228,8 +232,8 @@ impl Shared {
         }
     }
 
-    /// Removes an object that was released. Must be called only once for an object, because another
-    /// object may get its number.
+    /// Removes an object that was released. Must be called only once for each object, because its
+    /// number may be given to another object.
     pub fn let_go(&self, number: usize) {
         let mut held = lock(&self.held);
         if held.objects.get_mut(number).and_then(Option::take).is_some() {
@@ -238,8 +242,8 @@ impl Shared {
     }
 
     /// Waits for running calls, and then closes the database, its iterators and its snapshots. In a
-    /// forked process, only marks the database as closed, because the threads to wait for do not
-    /// exist there.
+    /// forked process, only marks the database as closed, because the threads that make these calls
+    /// do not exist in that process.
     pub fn close(&self) {
         if self.check_process().is_err() {
             self.is_closed.store(true, Relaxed);
@@ -265,8 +269,8 @@ impl Drop for Shared {
     }
 }
 
-/// Closes all databases. Background threads that call comparators must end before the interpreter
-/// ends.
+/// Closes all databases. Called before the interpreter ends, because background threads that call
+/// comparators must end first.
 #[pyfunction]
 #[pyo3(name = "_close_all")]
 pub fn close_all(py: Python<'_>) -> PyResult<()> {

@@ -1,5 +1,5 @@
-//! Iterators and snapshots, which are released when their Python object is destroyed or their
-//! database is closed.
+//! Iterators and snapshots. Each of them is released when its Python object is destroyed or when
+//! its database is closed.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -10,7 +10,8 @@ use crate::call::{at_end, blocking};
 use crate::error::Fault;
 use crate::shared::{Handle, Held, Shared, lock};
 
-/// An object that reads from a database, until the object or the database is closed.
+/// An object that reads from a database. The object can be used until it is closed or the database
+/// is closed.
 pub struct Slot<T> {
     open: Mutex<Option<T>>,
     pub database: Arc<Shared>,
@@ -30,7 +31,8 @@ impl<T: Send + 'static> Slot<T> {
         work(lock(&self.open).as_mut().ok_or(Fault::Closed(self.closed))?)
     }
 
-    /// Locks the object, unless it is in use. Does not wait, so the caller may hold the GIL.
+    /// Locks the object, or returns `None` if another thread is using it. Does not wait, so the
+    /// caller may hold the GIL.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Option<T>>> {
         match self.open.try_lock() {
             Ok(open) => Some(open),
@@ -40,15 +42,15 @@ impl<T: Send + 'static> Slot<T> {
     }
 }
 
-/// A slot that a Python object owns. It is closed when the Python object is destroyed.
+/// A slot that belongs to a Python object. The slot is closed when the Python object is destroyed.
 pub struct Owned<T: Send + 'static> {
     slot: Option<Arc<Slot<T>>>,
     number: usize,
 }
 
 impl<T: Send + 'static> Owned<T> {
-    /// Returns a slot that contains `open`. Must be called inside [`Shared::with`]. `closed` is the
-    /// text of the error that calls get after the slot is closed.
+    /// Returns a slot that contains `open`. Must be called inside [`Shared::with`]. After the slot
+    /// is closed, calls return an error with the text `closed`.
     pub fn new(database: Arc<Shared>, open: T, closed: &'static str) -> Owned<T> {
         let slot = Arc::new(Slot { open: Mutex::new(Some(open)), database, closed });
         let held: Arc<dyn Held> = slot.clone();
@@ -70,7 +72,7 @@ impl<T: Send + 'static> Owned<T> {
         blocking(py, || self.slot().with(work))
     }
 
-    /// Closes the object, if it is open. In a forked process, does nothing.
+    /// Closes the object if it is open. Does nothing in a forked process.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         blocking(py, || {
             if self.slot().database.check_process().is_ok() {
@@ -86,8 +88,8 @@ impl<T: Send + 'static> Drop for Owned<T> {
         let Some(slot) = self.slot.take() else { return };
         let number = self.number;
         if slot.database.check_process().is_err() {
-            // After a fork, a lock of the database may be held by a thread that exists only in the
-            // parent process.
+            // After a fork, a lock of the database may still be marked as held by a thread that
+            // exists only in the parent process.
             std::mem::forget(slot);
             return;
         }
@@ -98,7 +100,7 @@ impl<T: Send + 'static> Drop for Owned<T> {
     }
 }
 
-/// The source of a read: a database as it is now, or a snapshot.
+/// The source of a read: the current state of a database, or a snapshot.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     Now(&'a Arc<Shared>),
@@ -106,7 +108,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the database of the source.
+    /// Returns the database that the source belongs to.
     pub fn database(&self) -> &Arc<Shared> {
         match self {
             Source::Now(database) => database,
@@ -114,7 +116,7 @@ impl Source<'_> {
         }
     }
 
-    /// Returns a cursor over the source in the database `handle`.
+    /// Returns a cursor over the source. `handle` is the open database of the source.
     pub fn cursor(&self, handle: &Handle, options: &ReadOptions) -> Result<Cursor, Fault> {
         Ok(match self {
             Source::Now(_) => handle.cursor(options)?,

@@ -16,10 +16,11 @@ use crate::slot::{Owned, Source};
 
 const CLOSED: &str = "Database or snapshot is closed";
 
-/// The state of a database when the snapshot was created. Later writes do not change it.
+/// A snapshot: the state of a database at the time when the snapshot was created. Later writes do
+/// not change the snapshot.
 ///
 /// Created by DB.snapshot and PrefixedDB.snapshot. Close a snapshot when it is no longer needed:
-/// until then, the database keeps the entries that the snapshot shows.
+/// while a snapshot is open, the database keeps the entries that the snapshot shows.
 #[pyclass(frozen, module = "minikv")]
 pub struct Snapshot {
     moment: Owned<Moment>,
@@ -88,7 +89,7 @@ impl Snapshot {
         Iterator::open(py, self.source(), &range, &read(None, Some(true)))
     }
 
-    /// Returns an iterator; the arguments are those of DB.iterator.
+    /// Returns an iterator. The arguments are the same as those of DB.iterator.
     #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
         include_stop=false, prefix=None, include_key=true, include_value=true,
         verify_checksums=true, fill_cache=true))]
@@ -132,18 +133,18 @@ impl Snapshot {
         RawIterator::open(py, self.source(), &read(verify_checksums, fill_cache))
     }
 
-    /// Returns what a get of key does, step by step.
+    /// Returns the steps of a get of key, as DB.explain does.
     fn explain<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let key = self.key(key);
         report(py, self.with(py, |moment| Ok(moment.explain(&key)?))?)
     }
 
-    /// Closes the snapshot. Does nothing if it is closed.
+    /// Closes the snapshot. Does nothing if the snapshot is already closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.moment.close(py)
     }
 
-    /// Closes the snapshot; release is LevelDB's name for this.
+    /// Closes the snapshot. LevelDB's name for this operation is release.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.close(py)
     }

@@ -1,4 +1,4 @@
-//! Functions of the module, on databases that need not be open.
+//! Functions of the Python module that take the name of a database instead of a DB.
 
 use minikv::RepairOptions;
 use pyo3::prelude::*;
@@ -9,10 +9,11 @@ use crate::convert::report;
 use crate::db::DB;
 use crate::options::{parse, path_of};
 
-/// Opens the database for reading only, even while another process writes to it, and returns a DB.
+/// Opens the database for reading only and returns a DB. Another process may write to the database
+/// at the same time.
 ///
-/// The DB shows the state at the time of the open until DB.refresh is called. Writes raise Error.
-/// The options are those of DB.
+/// Until DB.refresh is called, the DB shows the database as it was when it was opened. Writes raise
+/// Error. The options are the same as those of DB.
 #[pyfunction]
 #[pyo3(
     signature = (name, **options),
@@ -26,10 +27,10 @@ pub fn open_read_only(
     DB::open_read_only(name, options)
 }
 
-/// Repairs the database: saves all data that is not damaged, and sets the rest aside. Returns a
-/// report. With dry_run=True, only returns the report and changes nothing.
+/// Repairs the database: saves all undamaged data, moves damaged files aside, and returns a report.
+/// With dry_run=True, only returns the report and changes nothing.
 ///
-/// The options are those of DB.
+/// The options are the same as those of DB.
 #[pyfunction]
 #[pyo3(
     signature = (name, *, dry_run=false, **options),
@@ -49,9 +50,9 @@ pub fn repair_db<'py>(
     report(name.py(), blocking(name.py(), repair)?)
 }
 
-/// Reads the whole database and returns a report of every fault. Changes nothing.
+/// Reads the whole database and returns a report that lists every fault. Changes nothing.
 ///
-/// The options are those of DB.
+/// The options are the same as those of DB.
 #[pyfunction]
 #[pyo3(
     signature = (name, **options),
@@ -66,7 +67,7 @@ pub fn verify<'py>(
     report(name.py(), blocking(name.py(), verify)?)
 }
 
-/// Removes the database.
+/// Removes the database with this name.
 #[pyfunction]
 pub fn destroy_db(name: &Bound<'_, PyAny>) -> PyResult<()> {
     let path = path_of(name)?;

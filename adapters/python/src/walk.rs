@@ -1,9 +1,8 @@
-//! Iteration over a range, in both directions, with entries read ahead. One such iteration is a
-//! walk.
+//! Walks: iterations over a range, in both directions, that read entries ahead.
 //!
 //! The position of a walk is a gap between two entries. A step forward returns the entry after the
 //! gap and moves the gap past that entry; a step back does the same with the entry before the gap.
-//! So a step forward and then a step back return the same entry.
+//! A step forward and a step back after it therefore return the same entry.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -12,15 +11,15 @@ use std::sync::Arc;
 use minikv::{Comparator, Cursor, Result};
 
 /// Maximum number of entries read ahead. With a higher number, threads release and take the GIL
-/// less often, but more entries are read that are never used.
+/// less often, but read more entries that are never used.
 const MAX_AHEAD: usize = 256;
 
-/// Number of entries in the first read, and the factor from one read to the next. Raising them
-/// makes short walks slower; lowering them makes long walks slower.
+/// Number of entries in the first read, and the factor by which this number grows from one read to
+/// the next. Higher values make short walks slower; lower values make long walks slower.
 const FIRST_AHEAD: usize = 2;
 const AHEAD_FACTOR: usize = 2;
 
-/// Size of the entries read ahead above which no more entries are added, in bytes.
+/// Total size, in bytes, of the entries read ahead, above which a read adds no more entries.
 const MAX_AHEAD_BYTES: usize = 64 << 10;
 
 /// One end of a range.
@@ -34,7 +33,8 @@ pub struct End {
 #[derive(Default)]
 struct Run {
     bytes: Vec<u8>,
-    /// For each entry, the offsets in `bytes` at which its key and its value end.
+    /// For each entry, the offset in `bytes` at which the key ends and the offset at which the
+    /// value ends.
     ends: Vec<(usize, usize)>,
     is_descending: bool,
 }
@@ -67,7 +67,8 @@ impl Run {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    /// Returns the key and the value at `index`, counted in the order of keys.
+    /// Returns the key and the value at `index`. The index counts the entries in the order of their
+    /// keys.
     fn entry(&self, index: usize) -> (&[u8], &[u8]) {
         let at = if self.is_descending { self.len() - 1 - index } else { index };
         let start = if at == 0 { 0 } else { self.ends[at - 1].1 };
@@ -103,14 +104,14 @@ pub struct Walk {
     with_values: bool,
     run: Run,
     gap: Gap,
-    /// Whether the cursor is at the entry that was added to the run last.
+    /// Whether the cursor is at the entry that was last added to the run.
     is_in_place: bool,
-    /// Direction of the last read, and the number of entries that the next read may read.
+    /// Direction of the last read, and maximum number of entries for the next read.
     ahead: (Step, usize),
 }
 
 impl Walk {
-    /// Returns a walk at the start of a range. Without `with_values`, values are not read.
+    /// Returns a walk at the start of a range. If `with_values` is false, values are not read.
     pub fn new(
         cursor: Cursor,
         order: Arc<dyn Comparator>,
@@ -131,19 +132,20 @@ impl Walk {
         }
     }
 
-    /// Moves the gap before the first entry of the range.
+    /// Moves the gap to the position before the first entry of the range.
     pub fn seek_to_start(&mut self) {
         self.gap = Gap::Start;
         self.ahead.1 = FIRST_AHEAD;
     }
 
-    /// Moves the gap after the last entry of the range.
+    /// Moves the gap to the position after the last entry of the range.
     pub fn seek_to_stop(&mut self) {
         self.gap = Gap::Stop;
         self.ahead.1 = FIRST_AHEAD;
     }
 
-    /// Moves the gap before the first entry of the range that is not less than `target`.
+    /// Moves the gap to the position before the first entry of the range whose key is not less than
+    /// `target`.
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         if self.is_before_start(target) {
             self.seek_to_start();
@@ -163,7 +165,7 @@ impl Walk {
     }
 
     /// Moves the gap past the next entry in the direction `step`, if that entry was already read,
-    /// and returns its key and value.
+    /// and returns the key and the value of that entry.
     pub fn step(&mut self, step: Step) -> Option<(&[u8], &[u8])> {
         let Gap::Run(at) = self.gap else { return None };
         if !self.has_read(step) {
@@ -185,13 +187,14 @@ impl Walk {
         }
     }
 
-    /// Continues reading from the gap in the direction `step`, unless the next entry was already
-    /// read. Returns `false` if the range has no more entries in that direction; the gap is then at
-    /// that end of the range.
+    /// Reads entries ahead from the gap in the direction `step`, unless the next entry was already
+    /// read. If the range has no more entries in that direction, moves the gap to that end of the
+    /// range and returns `false`.
     ///
     /// # Errors
-    /// An error of the cursor that occurs before this read has found an entry. A later error ends
-    /// this read without being returned; the next read in that direction fails with it.
+    /// The error of the cursor, if the cursor fails before this read has found an entry. If the
+    /// cursor fails later, this read ends without an error, and the next read in that direction
+    /// returns the error.
     pub fn read(&mut self, step: Step) -> Result<bool> {
         if self.has_read(step) {
             return Ok(true);
@@ -202,8 +205,8 @@ impl Walk {
             self.gap = if step == Step::Forward { Gap::Stop } else { Gap::Start };
             return Ok(false);
         }
-        // From here on, the run and the gap are consistent at each move of the cursor, because a
-        // comparator may unwind out of a move.
+        // From here on, the run and the gap must be consistent whenever the cursor moves, because a
+        // panicking comparator may unwind out of the move.
         self.run.clear(step == Step::Back);
         self.run.reserve(entries, self.entry_bytes());
         loop {
@@ -223,7 +226,7 @@ impl Walk {
         }
     }
 
-    /// Returns the number of entries that a read in the direction `step` may read. The number grows
+    /// Returns the maximum number of entries for a read in the direction `step`. This number grows
     /// from one read to the next.
     fn entries_to_read(&mut self, step: Step) -> usize {
         let entries = if self.ahead.0 == step { self.ahead.1 } else { FIRST_AHEAD };
@@ -231,7 +234,7 @@ impl Walk {
         entries
     }
 
-    /// Moves the cursor to the first entry beyond the gap and the run in the direction `step`.
+    /// Moves the cursor in the direction `step` to the first entry beyond the gap and the run.
     /// Returns `false` if the range has no such entry.
     fn find_first(&mut self, step: Step, is_in_place: bool) -> Result<bool> {
         let found = match (self.gap, step) {

@@ -1,6 +1,6 @@
-//! A client of the service. It finds the leader, switches to the new one when the leader changes,
-//! and retries each request until its deadline. Each write has an id within a session of the
-//! cluster, so that a write that is sent again is applied only once.
+//! A client of the service. The client finds the leader, follows changes of the leader, and retries
+//! each request until the deadline. Each write has an id within a session of the cluster, so that a
+//! retried write is applied only once.
 
 use std::fmt;
 use std::fs::File;
@@ -29,12 +29,12 @@ use crate::service::{Read, Status, encode_percent};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The cluster refused the request, with this status.
+    /// The cluster refused the request with this HTTP status and message.
     Refused(u16, String),
     /// The request was not served before the deadline. A write may already have been applied, or
     /// may be applied later.
     Deadline(String),
-    /// A file or an argument is wrong.
+    /// A file could not be read, or an argument is invalid.
     Invalid(String),
 }
 
@@ -53,8 +53,8 @@ impl std::error::Error for ClientError {}
 /// The result of a request.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// Minimum time limit of one attempt, which is usually a quarter of the deadline. The limit is
-/// needed because a leader that is cut off from the other nodes does not answer.
+/// Minimum of the time limit for one attempt, which is usually a quarter of the deadline. Attempts
+/// need a time limit because a leader that is cut off from the other nodes does not answer.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -63,9 +63,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 pub struct Client {
     wire: Wire,
     deadline: Duration,
-    /// Addresses of nodes, and the index of the address to ask next.
+    /// Addresses of nodes, and the index of the next address to try.
     nodes: Mutex<Nodes>,
-    /// Sessions that no request uses now.
+    /// Sessions that no running request uses.
     sessions: Mutex<Vec<Session>>,
 }
 
@@ -86,15 +86,15 @@ struct Ask<'a> {
     path: &'a str,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
-    /// Whether any node may answer.
+    /// Whether nodes other than the leader may answer.
     anywhere: bool,
-    /// Whether one attempt may take until the deadline.
+    /// Whether one attempt may take all the time until the deadline.
     patient: bool,
 }
 
 impl Client {
-    /// Creates a client of the cluster with nodes at `addresses`, each `host:port`; one of them is
-    /// enough.
+    /// Creates a client of a cluster. `addresses` lists nodes of the cluster as `host:port`; the
+    /// address of one node is enough.
     ///
     /// # Errors
     /// [`ClientError::Invalid`] if there is no address, or a file of `trust` cannot be read.
@@ -113,7 +113,7 @@ impl Client {
         })
     }
 
-    /// Returns the value of `key`, or `None`.
+    /// Returns the value of `key`, or `None` if the key is absent.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -127,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Sets the value of `key`; returns the index of the log entry.
+    /// Sets the value of `key`, and returns the index of the write's log entry.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -135,7 +135,7 @@ impl Client {
         Ok(self.write_one(Method::PUT, &key.into(), value.into()).await?.1)
     }
 
-    /// Deletes `key`; returns the index of the log entry.
+    /// Deletes `key`, and returns the index of the deletion's log entry.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -143,9 +143,9 @@ impl Client {
         Ok(self.write_one(Method::DELETE, &key.into(), Bytes::new()).await?.1)
     }
 
-    /// Sets the value of `key` to `value` if the present value is `expected`; returns whether it
-    /// was set. An `expected` of `None` means that the key must be absent; a `value` of `None`
-    /// deletes the key.
+    /// Sets the value of `key` to `value` if the current value is `expected`. Returns whether the
+    /// current value was `expected`. An `expected` of `None` means that the key must be absent; a
+    /// `value` of `None` deletes the key.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -160,8 +160,8 @@ impl Client {
         Ok(self.write(vec![condition], vec![Op { key, value }]).await?.0)
     }
 
-    /// Makes all changes if all conditions hold; returns whether the conditions held, and the index
-    /// of the log entry.
+    /// Makes all changes in `ops` if all conditions hold. Returns whether the conditions held, and
+    /// the index of the write's log entry.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -198,8 +198,8 @@ impl Client {
         let answer = self.ask(&ask).await;
         let is_gone = matches!(&answer, Ok(answer) if answer.status == StatusCode::GONE);
         if !is_gone {
-            // The session is reused even after a failure: the next request in it supersedes the
-            // failed one, which may still be in flight.
+            // The session is reused even after a failure. The failed request may still be in
+            // flight, but the next request in the session supersedes it.
             lock(&self.sessions).push(session);
         }
         let answer = answer?;
@@ -212,8 +212,8 @@ impl Client {
         }
     }
 
-    /// Returns a page of entries with keys after `after` that have `prefix`, and whether there are
-    /// more.
+    /// Returns a page of the entries whose keys begin with `prefix` and come after `after`, and
+    /// whether there are more such entries.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -234,7 +234,7 @@ impl Client {
         Ok((entries.collect(), page.more))
     }
 
-    /// Returns the status of the cluster as the first node that answers knows it.
+    /// Returns the status of the cluster, as known to the first node that answers.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -242,7 +242,8 @@ impl Client {
         parse(&self.ask(&get("/v1/status", true)).await?)
     }
 
-    /// Makes a new cluster of `members` or, if there are none, of only the node that is asked.
+    /// Creates a cluster of `members`. If `members` is empty, the cluster consists of the node that
+    /// receives the request.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -251,7 +252,7 @@ impl Client {
         self.change("/v1/cluster/init", &body, true).await
     }
 
-    /// Adds the node `id`, which runs at `address`.
+    /// Adds the node `id` at `address` to the cluster.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -260,7 +261,7 @@ impl Client {
         self.change("/v1/cluster/join", &body, false).await
     }
 
-    /// Removes the node `id`.
+    /// Removes the node `id` from the cluster.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -274,9 +275,10 @@ impl Client {
         parse(&self.ask(&ask).await?)
     }
 
-    /// Copies the leader's state into the empty directory `dir`, as a minikv database; returns the
-    /// number of files, their bytes, and the index of the last log entry in the state. The files
-    /// are durable, but their names are not yet.
+    /// Copies the leader's state into the empty directory `dir`, as a minikv database. Returns the
+    /// number of files, their total size in bytes, and the index of the last log entry that the
+    /// state includes. The contents of the files are durable, but their directory entries may not
+    /// be durable yet.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -309,7 +311,7 @@ impl Client {
         Ok((listing.files.len(), total, listing.index.unwrap_or(0)))
     }
 
-    /// Reads a chunk of a file of a backup from the node that made it.
+    /// Reads a chunk of a file of a backup from the node that made the backup.
     async fn read_backup(&self, id: &str, file: usize, offset: u64) -> Result<Bytes> {
         let path = format!("/v1/backup/{id}/{file}/{offset}");
         let leader = lock(&self.nodes).leader.clone();
@@ -336,7 +338,7 @@ impl Client {
         Ok(Session { number: opened.session, next: 1 })
     }
 
-    /// Sends a request until a node serves or refuses it.
+    /// Sends a request repeatedly until a node serves or refuses the request.
     async fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
         let deadline = Instant::now() + self.deadline;
         let attempt = match ask.patient {
@@ -364,8 +366,8 @@ impl Client {
                     let body: ErrorBody = parse_any(&answer)?;
                     let known = lock(&self.nodes).leader.replace(body.leader.unwrap_or_default());
                     if known.as_deref() == Some(&*to) && Instant::now() < deadline {
-                        // The leader has just changed: ask the new leader soon, but not in a tight
-                        // loop.
+                        // The leader has just changed. Waits briefly before the next attempt, to
+                        // avoid a tight loop.
                         tokio::time::sleep(FIRST_PAUSE).await;
                     }
                     if Instant::now() < deadline {
@@ -401,7 +403,8 @@ impl Client {
         }
     }
 
-    /// Makes the next attempt go to the next address; `node` no longer counts as the leader.
+    /// Makes the next attempt use the next address. If `node` was known as the leader, forgets the
+    /// leader.
     fn give_up(&self, node: &str) {
         let mut nodes = lock(&self.nodes);
         nodes.next += 1;
@@ -428,7 +431,7 @@ fn name_of(read: Read) -> &'static str {
     }
 }
 
-/// Returns whether another attempt may succeed.
+/// Returns whether the status is temporary, so that another attempt may succeed.
 fn is_for_now(status: StatusCode) -> bool {
     matches!(
         status,

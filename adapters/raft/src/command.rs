@@ -1,4 +1,4 @@
-//! The commands of the service's clients, and their outcomes.
+//! Commands that clients send to the service, and their outcomes.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Op {
     /// The key.
     pub key: Bytes,
-    /// The new value; `None` deletes the key.
+    /// The new value, or `None` to delete the key.
     pub value: Option<Bytes>,
 }
 
@@ -17,18 +17,18 @@ pub struct Op {
 pub struct Condition {
     /// The key.
     pub key: Bytes,
-    /// The value that the key must have; `None` if the key must be absent.
+    /// The value that the key must have, or `None` if the key must be absent.
     pub expected: Option<Bytes>,
 }
 
-/// A command of a client.
+/// A command from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Makes all changes if all conditions hold, and otherwise none.
+    /// Makes all changes if all conditions hold; otherwise makes none of the changes.
     Write {
-        /// The conditions; a plain write has none.
+        /// The conditions. An unconditional write has none.
         conditions: Vec<Condition>,
-        /// The changes, in the order in which they are made.
+        /// The changes, in the order in which they are applied.
         ops: Vec<Op>,
     },
     /// Opens a session.
@@ -44,10 +44,10 @@ pub struct RequestId {
     pub sequence: u64,
 }
 
-/// A command, with its id if it has one.
+/// A command, and the id of the request if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The id; without one, a retry counts as a new request.
+    /// The id of the request. Without an id, a retry counts as a new request.
     pub id: Option<RequestId>,
     /// The command.
     pub command: Command,
@@ -56,11 +56,11 @@ pub struct Request {
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Whether the conditions held; true if there were none.
+    /// The outcome of a write: whether all conditions held.
     Written(bool),
-    /// The session was opened, with this number.
+    /// A session with this number was opened.
     Session(u64),
-    /// The session has expired, or never existed.
+    /// The session has expired or has never existed.
     SessionExpired,
     /// The session has already applied a later request.
     Superseded,

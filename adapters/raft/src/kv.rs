@@ -1,14 +1,15 @@
 //! The state machine of the service: entries, conditions and sessions.
 //!
-//! A session makes retries safe. Its number is derived from the index of the log entry that opened
-//! it. Each request in a session has a sequence number, and the session stores the number and the
-//! outcome of the last request: if that request is repeated, it gets the stored outcome and changes
-//! nothing, and an older request is refused. A session that was not used for [`SESSION_ENTRIES`]
-//! entries of the log has expired, and its requests are refused. So whatever a client retries is
-//! applied at most once.
+//! A session makes retries safe. The number of a session is derived from the index of the log entry
+//! that opened the session. Each request in a session has a sequence number, and the session stores
+//! the number and the outcome of the last request. If that request is repeated, it changes nothing
+//! and gets the stored outcome. An older request is refused. A session that was not used for
+//! [`SESSION_ENTRIES`] entries of the log has expired, and its requests are refused. Each request
+//! is therefore applied at most once, however often the client sends it.
 //!
-//! The value of a session on disk is the index of the log entry with its last request (8,
-//! big-endian), the sequence number of that request (8), and its outcome in postcard's format.
+//! On disk, the value of a session consists of the index of the log entry with the last request of
+//! the session (8 bytes, big-endian), the sequence number of that request (8 bytes), and the
+//! outcome of that request in postcard's format.
 
 use std::sync::Arc;
 
@@ -42,13 +43,13 @@ const SWEEP_LIMIT: usize = 1 << 16;
 /// The state machine of the service.
 pub struct Kv {
     hub: Arc<Hub>,
-    /// Changes that cannot be read yet, and the size in bytes of the entries that hold them.
+    /// Changes that reads cannot see yet, and the total size in bytes of their log entries.
     changes: Vec<Change>,
     bytes: usize,
 }
 
 impl Kv {
-    /// Creates a machine that reports changes to `hub`.
+    /// Creates a state machine that reports changes to `hub`.
     pub fn new(hub: Arc<Hub>) -> Kv {
         Kv { hub, changes: Vec::new(), bytes: 0 }
     }
@@ -81,8 +82,8 @@ impl Kv {
     fn run(&mut self, index: u64, command: Command, changes: &mut Changes<'_>) -> Result<Outcome> {
         match command {
             Command::OpenSession => {
-                // Sessions opened by one log entry share the index of that entry, so a count in the
-                // low bits tells them apart.
+                // Sessions opened by the same log entry share the index of that entry, so a count
+                // in the low bits of the number distinguishes them.
                 let mut number = index << 12;
                 while changes.get(Space::Sessions, &session_key(number))?.is_some() {
                     number += 1;
@@ -109,13 +110,13 @@ impl Kv {
         }
     }
 
-    /// Deletes expired sessions. Requests in expired sessions are refused in any case, so it does
-    /// not matter which of the sessions a sweep finds.
+    /// Deletes expired sessions. A sweep may miss some of them: requests in expired sessions are
+    /// refused in any case.
     fn sweep(&self, index: u64, changes: &mut Changes<'_>) -> Result<()> {
         let Some(before) = index.checked_sub(SESSION_ENTRIES) else { return Ok(()) };
         for entry in changes.state().sessions().iter()?.take(SWEEP_LIMIT) {
             let (key, _) = entry?;
-            // An earlier command of this batch may have used the session.
+            // An earlier command in this batch may have used the session.
             let Some(value) = changes.get(Space::Sessions, &key)? else { continue };
             let Some(session) = key.as_ref().try_into().ok().map(u64::from_be_bytes) else {
                 return Err(Error::Format {

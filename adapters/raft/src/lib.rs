@@ -1,16 +1,16 @@
-//! minikv replicated: a store for openraft, and a key-value service on it.
+//! Replication for minikv: a store for openraft, and a key-value service that uses this store.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
 //! | [`store`] | the store for openraft: log, state machine, snapshots; for any program |
 //! | [`command`] | the commands of clients, and their outcomes |
 //! | [`kv`] | the state machine of the service |
-//! | [`requests`] | the commands of the state machine, as bytes |
+//! | [`requests`] | the encoding of the state machine's commands |
 //! | [`watch`] | the latest changes, for clients that watch |
 //! | [`service`] | a node of the service, over HTTP |
 //! | [`client`] | a client of the service |
 //!
-//! `docs/replication.md` says what is guaranteed.
+//! `docs/replication.md` describes the guarantees.
 
 pub mod client;
 pub mod command;

@@ -26,7 +26,7 @@ const HAS_ID: u8 = 1;
 const OPENS_SESSION: u8 = 2;
 const HAS_VALUE: u8 = 1;
 
-/// The requests of one entry of the log, which may come from many clients. Cheap to clone.
+/// The encoded requests of one log entry, which may come from many clients. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests(Bytes);
 
@@ -40,7 +40,7 @@ impl Requests {
         Requests(bytes.into())
     }
 
-    /// Returns the length of the encoded requests, in bytes.
+    /// Returns the size of the encoded requests, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -48,7 +48,7 @@ impl Requests {
     /// Decodes the requests.
     ///
     /// # Errors
-    /// [`Error::Format`] if the bytes are not those of requests.
+    /// [`Error::Format`] if the bytes are not valid requests.
     pub fn decode(mut self) -> Result<Vec<Request>> {
         let mut requests = Vec::new();
         while self.0.has_remaining() {
@@ -81,7 +81,8 @@ fn put_request(to: &mut Vec<u8>, request: &Request) {
     }
 }
 
-/// Appends a length as 4 bytes. It fits, because the bodies of requests are smaller than 4 GiB.
+/// Appends a length as 4 bytes, which is enough because the bodies of requests are smaller than 4
+/// GiB.
 fn put_length(to: &mut Vec<u8>, length: usize) {
     to.extend_from_slice(&(length as u32).to_be_bytes());
 }
@@ -179,7 +180,8 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = whole.to_vec();
                 bytes[at] ^= 1 << bit;
-                // Decoding damaged bytes ends without a panic and without large allocations.
+                // Decoding damaged bytes must not panic or allocate much memory. If decoding
+                // succeeds, encoding the requests must give the damaged bytes again.
                 if let Ok(requests) = Requests(bytes.clone().into()).decode() {
                     assert_eq!(Requests::new(&requests).0, bytes, "byte {at}, bit {bit}");
                 }

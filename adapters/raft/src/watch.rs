@@ -1,4 +1,4 @@
-//! The latest changes, for clients that watch.
+//! The latest changes, kept for clients that watch the store.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,33 +13,33 @@ pub struct Change {
     pub index: u64,
     /// The key.
     pub key: Bytes,
-    /// The new value; `None` if the key was deleted.
+    /// The new value, or `None` if the key was deleted.
     pub value: Option<Bytes>,
 }
 
-/// Maximum number of changes that are kept.
+/// Maximum number of changes kept in memory.
 const KEPT_CHANGES: usize = 1 << 16;
 const KEPT_BYTES: usize = 16 << 20;
 
-/// The latest changes of this node's state, in the order of the log. Thread-safe.
+/// The latest changes to the state of this node, in the order of the log. Thread-safe.
 pub struct Hub {
     recent: Mutex<Recent>,
-    /// The index up to which changes were published.
+    /// The log index up to which changes have been published.
     applied: watch::Sender<u64>,
 }
 
 struct Recent {
     changes: VecDeque<Change>,
-    /// For each group of changes that were published together: the number of changes, and the bytes
-    /// that they keep in memory.
+    /// For each group of changes that were published together, the number of changes and the number
+    /// of bytes that they keep in memory.
     groups: VecDeque<(usize, usize)>,
     bytes: usize,
-    /// All changes after this index are in `changes`.
+    /// The log index after which `changes` contains all changes.
     complete_after: u64,
 }
 
 impl Hub {
-    /// Creates a hub for a state to which the entries up to `applied` have been applied.
+    /// Creates a hub for a state that includes all entries up to `applied`.
     pub fn new(applied: u64) -> Hub {
         Hub { recent: Mutex::new(Recent::after(applied)), applied: watch::Sender::new(applied) }
     }
@@ -48,8 +48,8 @@ impl Hub {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds changes up to the entry `index`. The changes are slices of buffers that have `bytes`
-    /// bytes in total.
+    /// Publishes the changes of all entries up to `index`. The changes are slices of buffers whose
+    /// total size is `bytes` bytes.
     pub(crate) fn publish(&self, index: u64, changes: Vec<Change>, bytes: usize) {
         if !changes.is_empty() {
             self.lock().add(changes, bytes);
@@ -65,14 +65,18 @@ impl Hub {
         self.applied.send_replace(index);
     }
 
-    /// Returns a receiver of the index up to which changes were published. It wakes up when the
-    /// index changes.
+    /// Returns a receiver of the log index up to which changes have been published. The receiver
+    /// wakes up when this index changes.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
     }
 
-    /// Returns the changes after the entry `index` of keys with `prefix`, and the index up to which
-    /// the changes were examined. The error is the first index after which all changes are known.
+    /// Returns the changes after the entry `index` whose keys begin with `prefix`, and the index up
+    /// to which changes were examined.
+    ///
+    /// # Errors
+    /// The index after which all changes are in memory, if changes after `index` are no longer
+    /// there.
     pub fn since(&self, index: u64, prefix: &[u8]) -> Result<(Vec<Change>, u64), u64> {
         let recent = self.lock();
         if index < recent.complete_after {

@@ -1,11 +1,11 @@
-//! Error texts as LevelDB writes them (`Status::ToString`). Each begins with a prefix that tells
-//! clients the kind of error.
+//! Error texts as LevelDB writes them (`Status::ToString`). Each text begins with a prefix that
+//! tells clients the kind of error.
 
 use std::io::ErrorKind;
 
 use minikv::Error;
 
-/// Returns the text of an error, which begins with LevelDB's prefix for its kind.
+/// Returns the text of an error. The text begins with LevelDB's prefix for that kind of error.
 pub fn text(error: &Error) -> String {
     match error {
         Error::Io { op, path, source } => {

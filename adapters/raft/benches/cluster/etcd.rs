@@ -1,4 +1,4 @@
-//! A cluster of etcd, and just enough of its gRPC interface for a put and a status.
+//! A cluster of etcd nodes, and a client for two methods of etcd's gRPC interface: put and status.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,7 +38,7 @@ fn field(number: u8, bytes: &[u8], message: &mut Vec<u8>) {
     message.extend_from_slice(bytes);
 }
 
-/// Returns the value of a numeric field of a protobuf message.
+/// Returns the value of the numeric field `wanted` of a protobuf message.
 fn number(mut message: &[u8], wanted: u64) -> Option<u64> {
     let varint = |message: &mut &[u8]| {
         let (mut value, mut shift) = (0, 0);
@@ -85,7 +85,7 @@ impl Etcd {
             .expect("etcd, from the packages etcd-server and etcd-client")
     }
 
-    /// Calls a method of one node; returns the protobuf message of its response.
+    /// Calls a method of one node, and returns the protobuf message in the response.
     async fn call(
         &self,
         http: &Http,
@@ -144,7 +144,8 @@ impl Cluster for Etcd {
         panic!("etcd has no leader");
     }
 
-    /// Sends a put to the leader, as minikv's clients do; other nodes of etcd would forward it.
+    /// Sends a put to the leader, as minikv's clients do. Other etcd nodes would forward the put to
+    /// the leader.
     async fn put(&self, client: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), String> {
         use std::sync::atomic::Ordering::Relaxed;
         let mut message = Vec::new();
@@ -160,8 +161,8 @@ impl Cluster for Etcd {
         result.map(|_| ())
     }
 
-    /// Returns the node that is the leader. `StatusResponse` has the leader in field 4, and in
-    /// field 1 a header, whose field 2 is the answering member.
+    /// Returns the node that is the leader. In a `StatusResponse`, field 4 is the leader and field
+    /// 1 is a header. Field 2 of the header is the member that answers.
     async fn leader(&self) -> Option<usize> {
         for node in 0..self.nodes {
             let status = self.call(&self.connections[0], node, "Maintenance/Status", b"").await;

@@ -32,40 +32,43 @@ use crate::processes::Processes;
 use crate::table::Row;
 use crate::usage::Usage;
 
-/// Bytes of the key and the value of a put.
+/// Total size of the key and the value of a put, in bytes.
 const PUT_BYTES: u64 = 116;
 
-// Clients share the machine with the nodes, so they should take little of its time.
+// A fast allocator: clients run on the same machine as the nodes and should take little CPU time
+// from them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 struct Args {
-    /// Sizes of the clusters, in nodes.
+    /// Numbers of nodes of the clusters.
     #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
     nodes: Vec<usize>,
-    /// Numbers of clients.
+    /// Numbers of concurrent clients.
     #[arg(long, value_delimiter = ',', default_value = "1,16,128")]
     clients: Vec<usize>,
-    /// Seconds of each run.
+    /// Length of each run, in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Runs of each measurement; the run with the median of puts per second is shown.
+    /// Number of runs of each measurement. The run with the median number of puts per second is
+    /// shown.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// Number of times to kill the leader.
     #[arg(long, default_value_t = 3)]
     kills: usize,
-    /// MiB of values that a node misses before it catches up; 0 skips this measurement.
+    /// Total size, in MiB, of the values that a stopped node misses and must catch up on; 0 skips
+    /// this measurement.
     #[arg(long, default_value_t = 0)]
     catch_up: u64,
-    /// Measure etcd, too; it must be installed.
+    /// Measure etcd, too. etcd must be installed.
     #[arg(long)]
     etcd: bool,
-    /// Measure openraft's RocksDB store, too, with this binary, which benches/rocksdb builds.
+    /// Measure openraft's RocksDB store, too. FILE is the binary built by benches/rocksdb.
     #[arg(long, value_name = "FILE")]
     rocksdb: Option<PathBuf>,
-    /// Layouts of minikv's nodes, each with the command to run if it is not this build's.
+    /// Layouts of minikv's nodes. Each may name the command to run instead of this build's.
     #[arg(long, value_delimiter = ',', value_name = "LAYOUT[=COMMAND]", default_value = "two")]
     layouts: Vec<String>,
     /// Directory on the disk to be measured [default: a temporary one]
@@ -76,34 +79,35 @@ struct Args {
     bench: bool,
 }
 
-/// A running cluster.
+/// A running cluster of nodes.
 trait Cluster: Sized + Send + Sync + 'static {
-    /// Starts `nodes` nodes below `dir`, and waits for a leader.
+    /// Starts `nodes` nodes with directories below `dir`, and waits for a leader.
     fn start(name: &str, nodes: usize, dir: &std::path::Path) -> impl Future<Output = Self>;
-    /// Puts an entry over the connection of a client.
+    /// Puts an entry over the connection that belongs to `client`.
     fn put(
         &self,
         client: usize,
         key: Vec<u8>,
         value: Vec<u8>,
     ) -> impl Future<Output = Result<(), String>> + Send;
-    /// Starts a node, for the first time or again.
+    /// Starts a node for the first time, or restarts it.
     fn restart(&self, node: usize);
-    /// Returns the position of the leader among the nodes.
+    /// Returns the index of the leader in the list of nodes.
     fn leader(&self) -> impl Future<Output = Option<usize>>;
-    /// Returns the index of the last entry that a node has applied; `None` if it does not answer.
+    /// Returns the index of the last entry that a node has applied; `None` if the node does not
+    /// answer.
     fn applied(&self, node: usize) -> impl Future<Output = Option<u64>> + Send;
-    /// Returns the nodes' processes.
+    /// Returns the processes of the nodes.
     fn processes(&self) -> &Processes;
 
-    /// Kills the leader, and returns its position.
+    /// Kills the leader, and returns the leader's index in the list of nodes.
     async fn kill_leader(&self) -> usize {
         let node = self.leader().await.expect("a leader");
         self.processes().kill(node);
         node
     }
 
-    /// Kills a node that is not the leader, and returns its position.
+    /// Kills a node that is not the leader, and returns the node's index in the list of nodes.
     async fn kill_follower(&self) -> usize {
         let leader = self.leader().await.expect("a leader");
         let node = (leader + 1) % self.processes().len();
@@ -150,7 +154,7 @@ pub fn main() {
     });
 }
 
-/// Measures the cost of losing a node.
+/// Measures the cost of losing a node: failovers and catching up.
 async fn outages<C: Cluster>(name: &str, args: &Args) {
     if args.kills > 0 {
         outages::failovers::<C>(name, args).await;
@@ -178,7 +182,7 @@ async fn puts<C: Cluster>(name: &str, nodes: usize, clients: usize, args: &Args)
     let cluster = Arc::new(C::start(name, nodes, home.path()).await);
     let before = Usage::of(&cluster.processes().ids());
     let start = Instant::now();
-    // The warm-up takes a fifth of the measured time.
+    // The warm-up takes one fifth of the time that is measured.
     let length = Duration::from_secs(args.seconds);
     let warm = length / 5;
     let tasks: Vec<_> = (0..clients)

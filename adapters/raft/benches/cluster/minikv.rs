@@ -1,4 +1,4 @@
-//! A cluster of `minikv-raft serve`.
+//! A cluster of `minikv-raft serve` processes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

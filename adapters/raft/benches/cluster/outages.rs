@@ -1,15 +1,16 @@
-//! The cost of losing a node: the time without a leader, and the time to catch up.
+//! The cost of losing a node: the time without a leader, and the time that a restarted node takes
+//! to catch up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::{Args, Cluster, home, key};
 
-/// Size of each value that a node misses, in bytes.
+/// Size of each value that is written while a node is down, in bytes.
 const VALUE_BYTES: u64 = 10_000;
 const WRITERS: usize = 32;
 
-/// Measures the time from each kill of a leader to the next put that is acknowledged.
+/// Measures the time from each kill of a leader to the next acknowledged put.
 pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
     let home = home(args);
     let cluster = C::start(name, 3, home.path()).await;
@@ -33,7 +34,8 @@ pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
     println!("failover, 3 nodes, {name:<8} ms from the kill to the next put: {gaps:?}");
 }
 
-/// Measures the time that a node of three takes, from its start, to apply everything it missed.
+/// Measures the time that one node of three takes after a restart to apply everything that it
+/// missed.
 pub async fn catch_up<C: Cluster>(name: &str, args: &Args) {
     let home = home(args);
     let cluster = Arc::new(C::start(name, 3, home.path()).await);
@@ -46,7 +48,7 @@ pub async fn catch_up<C: Cluster>(name: &str, args: &Args) {
             tokio::spawn(async move {
                 let mut state = writer as u64 + 1;
                 for _ in 0..puts {
-                    // Values that do not compress.
+                    // The values are random, so that they do not compress.
                     let value = (0..VALUE_BYTES / 16 + 1).flat_map(|_| key(&mut state)).collect();
                     cluster.put(writer, key(&mut state), value).await.expect("a put");
                 }

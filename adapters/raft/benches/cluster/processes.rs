@@ -1,9 +1,9 @@
-//! Processes of a cluster's nodes.
+//! Processes of the nodes of a cluster.
 
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Processes of the nodes, by position; killed when dropped.
+/// Processes of the nodes, in the order of the nodes. They are killed when this value is dropped.
 #[derive(Default)]
 pub struct Processes(Mutex<Vec<Child>>);
 
@@ -12,7 +12,8 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the process of a node: in place of the node's killed process, or after the last one.
+    /// Stores the process of a node. Replaces the killed process of the node, or adds the process
+    /// of a new node.
     pub fn set(&self, node: usize, child: Child) {
         let mut children = self.lock();
         match children.get_mut(node) {

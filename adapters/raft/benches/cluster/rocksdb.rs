@@ -1,4 +1,5 @@
-//! A cluster of openraft with its own RocksDB store: `../rocksdb` has the node.
+//! A cluster of openraft nodes with openraft's own RocksDB store. The code of the node is in
+//! `../rocksdb`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,10 @@ use crate::processes::Processes;
 
 const PORT: u16 = 17_401;
 
-/// Deadline of a put, the same as in minikv's clients.
+/// Deadline of a put, as in minikv's clients.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The binary of the node.
+/// The executable file of the node.
 pub static COMMAND: OnceLock<PathBuf> = OnceLock::new();
 
 type Http = Client<HttpConnector, Full<Bytes>>;
@@ -115,8 +116,8 @@ impl Cluster for RocksDb {
         cluster
     }
 
-    /// Sends a put to the leader and, like minikv's client, to the new leader if the leader
-    /// changes.
+    /// Sends a put to the leader. If the leader changes, sends the put to the new leader, as
+    /// minikv's client does.
     async fn put(&self, client: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), String> {
         let http = &self.connections[client % self.connections.len()];
         let path = format!("/v1/kv/{}", String::from_utf8(key).map_err(|e| e.to_string())?);
@@ -134,8 +135,8 @@ impl Cluster for RocksDb {
         }
     }
 
-    /// Returns the node that believes it is the leader in the latest term. A leader that was killed
-    /// and restarted may believe so until it hears of the new leader.
+    /// Returns the node that claims to be the leader in the latest term. A leader that was killed
+    /// and restarted may claim this until it hears of the new leader.
     async fn leader(&self) -> Option<usize> {
         let mut latest = None;
         for node in 0..self.addresses.len() {

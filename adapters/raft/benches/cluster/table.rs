@@ -10,9 +10,9 @@ pub struct Row {
     per_second: f64,
     /// Latencies of the puts: the 50th, 99th and 99.9th percentiles, and the maximum.
     latencies: [Duration; 4],
-    /// Bytes that a node wrote to its disk for each byte of keys and values.
+    /// Number of bytes that a node wrote to its disk for each byte of keys and values.
     written: f64,
-    /// Memory of the largest node, in bytes.
+    /// Memory of the node that used the most memory, in bytes.
     memory: u64,
 }
 
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// Returns the run with the median of puts per second.
+/// Returns the run with the median number of puts per second.
 pub fn median(mut runs: Vec<Row>) -> Option<Row> {
     runs.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
     let middle = runs.len() / 2;

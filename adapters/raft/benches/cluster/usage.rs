@@ -2,9 +2,9 @@
 
 /// Resources that processes have used so far.
 pub struct Usage {
-    /// Bytes that the processes made the kernel write to the disk.
+    /// Number of bytes that the processes caused the kernel to write to the disk.
     pub written: u64,
-    /// Highest peak memory of one process, in bytes.
+    /// Peak memory of the process that used the most memory, in bytes.
     pub peak_memory: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `backup` and `restore`.
+//! The subcommands `backup` and `restore`.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,7 +28,7 @@ pub struct RestoreArgs {
     /// Number of the node.
     #[arg(long)]
     id: u64,
-    /// Address under which others will reach it.
+    /// Address under which others will reach the node.
     #[arg(long, value_name = "HOST:PORT")]
     advertise: String,
     /// Layout: log and state in one database, or in two.
@@ -42,7 +42,7 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
     if args.to.exists() {
         return Err(format!("{}: exists already", args.to.display()));
     }
-    // The directory gets its final name once it is complete.
+    // The backup gets its final name only after it is complete.
     let mut building = args.to.clone().into_os_string();
     building.push(".incomplete");
     let building = PathBuf::from(building);

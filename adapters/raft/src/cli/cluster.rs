@@ -1,4 +1,4 @@
-//! `minikv-raft cluster`: a cluster of processes on this machine.
+//! The subcommand `cluster`, which runs a cluster of processes on this machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ pub struct ClusterArgs {
     /// Port of the first node; the other nodes use the ports that follow.
     #[arg(long, default_value_t = 7101)]
     port: u16,
-    /// Directory that holds a directory for each node.
+    /// Directory that contains the directories of the nodes.
     dir: PathBuf,
 }
 
@@ -46,7 +46,7 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
     let client = Client::new(&first, &Trust::default(), Duration::from_secs(20));
     let client = client.map_err(|e| e.to_string())?;
     match client.init(&members).await {
-        // The cluster was created by an earlier run.
+        // Status 409 means that an earlier run has created the cluster.
         Ok(_) | Err(ClientError::Refused(409, _)) => {}
         Err(error) => return Err(error.to_string()),
     }
@@ -60,8 +60,8 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
         _ = tokio::signal::ctrl_c() => {}
         _ = end.recv() => {}
     }
-    // On Ctrl-C, a terminal signals the nodes, too. Nodes that did not get the signal are killed,
-    // which does no harm.
+    // When the user presses Ctrl-C, the terminal signals the nodes, too. Nodes that got no signal
+    // are killed, which does no harm.
     for child in &mut children {
         let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
         let _ = child.kill().await;
@@ -69,7 +69,7 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until all nodes have ended: if one node is killed, the others continue.
+/// Waits until all nodes have ended. If one node is killed, the others continue.
 async fn all_end(children: &mut [Child]) -> Result<ExitCode, String> {
     for child in children {
         child.wait().await.map_err(|e| e.to_string())?;

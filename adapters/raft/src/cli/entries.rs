@@ -1,4 +1,4 @@
-//! `put`, `get`, `delete` and `scan`.
+//! The subcommands `put`, `get`, `delete` and `scan`.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use minikv_raft::service::Read;
 
 use crate::cli::Target;
 
-/// The exit code for a key that is not there, or a condition that does not hold.
+/// The exit code if a key is absent or a condition does not hold.
 const NOT_FOUND: u8 = 1;
 const PAGE: usize = 1000;
 

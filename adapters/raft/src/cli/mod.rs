@@ -1,4 +1,4 @@
-//! Subcommands. Each subcommand that does more than send a request to a node has a file of its own.
+//! Subcommands. Each subcommand that does more than send one request to a node has its own file.
 
 mod backup;
 mod cluster;
@@ -25,11 +25,11 @@ pub struct Args {
 enum Command {
     /// Run a node
     Serve(Box<NodeOptions>),
-    /// Run a cluster on this machine, and end it with Ctrl-C
+    /// Run a cluster on this machine until Ctrl-C
     Cluster(cluster::ClusterArgs),
-    /// Make a new cluster of nodes that are already running
+    /// Create a cluster of nodes that are already running
     Init(InitArgs),
-    /// Add a node that is already running to the cluster
+    /// Add a running node to the cluster
     Join(JoinArgs),
     /// Remove a node from the cluster
     Leave(LeaveArgs),
@@ -49,10 +49,10 @@ enum Command {
     Restore(backup::RestoreArgs),
 }
 
-/// The cluster to ask.
+/// The cluster that a subcommand sends requests to.
 #[derive(Clone, clap::Args)]
 pub struct Target {
-    /// Addresses of nodes; one is enough.
+    /// Addresses of nodes of the cluster. One address is enough.
     #[arg(
         long,
         value_name = "HOST:PORT,...",
@@ -63,7 +63,7 @@ pub struct Target {
     pub nodes: Vec<String>,
     #[command(flatten)]
     pub trust: Trust,
-    /// Seconds until a request fails.
+    /// Time until a request fails, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     pub timeout: u64,
 }
@@ -79,7 +79,8 @@ impl Target {
 struct InitArgs {
     #[command(flatten)]
     target: Target,
-    /// Nodes of the new cluster, including the one that is asked [default: only that one]
+    /// Nodes of the new cluster, including the node that receives the request [default: only that
+    /// node]
     #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
     members: Vec<(u64, String)>,
 }
@@ -110,7 +111,7 @@ fn parse_member(text: &str) -> Result<(u64, String), String> {
     member.ok_or_else(|| format!("`{text}` is not ID=HOST:PORT"))
 }
 
-/// Runs the command.
+/// Runs the subcommand.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     let result = runtime.block_on(run_command(args.command));
@@ -131,7 +132,7 @@ async fn run_command(command: Command) -> Result<ExitCode, String> {
         Command::Init(args) => args.target.client()?.init(&args.members).await,
         Command::Join(args) => {
             let (id, address) = &args.member;
-            // The node receives all data before it joins.
+            // The new node receives all data before it joins, which may take long.
             let timeout = args.target.timeout.max(600);
             Target { timeout, ..args.target.clone() }.client()?.join(*id, address).await
         }

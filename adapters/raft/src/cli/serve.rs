@@ -1,4 +1,4 @@
-//! `minikv-raft serve`.
+//! The subcommand `serve`, which runs a node.
 
 use std::process::ExitCode;
 

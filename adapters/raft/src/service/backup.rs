@@ -1,4 +1,5 @@
-//! The routes for reading a backup: a snapshot's list of files, and the files in chunks.
+//! The HTTP routes for reading a backup: the list of the files of a snapshot, and the files in
+//! chunks.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::store::{Error, SnapshotFile};
 
 pub(crate) const CHUNK_BYTES: u64 = 4 << 20;
 
-/// A snapshot whose files can be read.
+/// A snapshot whose files a client can read.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Listing {
     pub(crate) id: String,
@@ -30,7 +31,7 @@ pub(crate) fn routes() -> Router<Arc<Node>> {
         .route("/v1/backup/{id}/{file}/{offset}", get(read))
 }
 
-/// Makes a snapshot of this node's state, which is as fresh as a linearizable read.
+/// Makes a snapshot of this node's state. The snapshot is as fresh as a linearizable read.
 async fn make(State(node): State<Arc<Node>>) -> ApiResult<Json<Listing>> {
     let listing = node.read(super::Read::Linearizable, |node| {
         let (meta, snapshot) = crate::store::build::build::<BasicNode>(&node.store)?;

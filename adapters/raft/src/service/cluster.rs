@@ -1,4 +1,4 @@
-//! The routes that change and show the cluster.
+//! The HTTP routes that change the cluster or show its status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,12 +21,13 @@ use crate::service::query::json;
 /// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time within which a new node must receive all entries that the leader had at the beginning of a
-/// round, to count as caught up. With a longer time, writes may have to wait that long once the
-/// node votes.
+/// Maximum length of the round after which a new node counts as caught up. In a round, the node
+/// must receive all entries that the leader had at the beginning of the round. With a longer limit,
+/// writes may have to wait longer after the node becomes a voter.
 const CATCH_UP_ROUND: Duration = Duration::from_millis(300);
 
-/// The numbers and addresses of the nodes. If there are none, the cluster is this node alone.
+/// The numbers and addresses of the nodes of a new cluster. An empty map stands for a cluster of
+/// only this node.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InitBody {
@@ -54,29 +55,30 @@ pub struct Status {
     pub id: u64,
     /// The address of this node.
     pub address: String,
-    /// The role of this node: `Leader`, `Follower`, `Candidate`, `Learner`.
+    /// The role of this node: `Leader`, `Follower`, `Candidate` or `Learner`.
     pub role: String,
     /// The current term of this node.
     pub term: u64,
-    /// The leader, if one is known.
+    /// The number of the leader, if this node knows a leader.
     pub leader: Option<u64>,
-    /// The index of the last entry in the log.
+    /// The index of the last entry in this node's log.
     pub last_log: Option<u64>,
     /// The index of the last entry that this node has applied.
     pub applied: Option<u64>,
-    /// The index of the last entry in the snapshot.
+    /// The index of the last entry in this node's latest snapshot.
     pub snapshot: Option<u64>,
     /// The index of the last entry that was purged from the log.
     pub purged: Option<u64>,
-    /// The nodes that vote: one set of nodes, or two sets while the membership changes.
+    /// The nodes that vote: one set of nodes, or two sets during a change of the membership.
     pub voters: Vec<BTreeSet<u64>>,
     /// All nodes, with their addresses.
     pub nodes: BTreeMap<u64, String>,
-    /// The index of the last log entry that each node has, if this node is the leader.
+    /// For each node, the index of the last log entry that the node has. Empty unless this node is
+    /// the leader.
     pub replicated: BTreeMap<u64, Option<u64>>,
-    /// The layout: log and state in one database, or in two.
+    /// The layout of this node: log and state in one database, or in two.
     pub layout: String,
-    /// The reason why Raft has stopped, if it has.
+    /// The reason why Raft has stopped on this node, if it has.
     pub failure: Option<String>,
 }
 
@@ -148,7 +150,7 @@ async fn init(
     }
 }
 
-/// Adds a node: first as a learner, until it has caught up, then as a voter.
+/// Adds a node: as a learner until it has caught up, and then as a voter.
 async fn join(
     State(node): State<Arc<Node>>,
     body: Result<Bytes, BytesRejection>,
@@ -174,10 +176,10 @@ async fn join(
     }
 }
 
-/// Waits until the node `id` has caught up: until, in some round, it receives within
-/// [`CATCH_UP_ROUND`] all entries that this node had at the beginning of the round. A voter that
-/// lags further behind would raise the quorum but not help to reach it. Returns early if this node
-/// is not the leader.
+/// Waits until the node `id` has caught up. In the last round, the node must receive, within
+/// [`CATCH_UP_ROUND`], all entries that this node had at the beginning of the round. A voter that
+/// lags further behind would raise the quorum without helping to reach it. Returns early if this
+/// node is not the leader.
 async fn caught_up(node: &Node, id: u64) {
     let mut metrics = node.raft.metrics();
     loop {

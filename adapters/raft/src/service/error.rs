@@ -1,4 +1,4 @@
-//! Errors as HTTP answers: a status, and JSON that says what is wrong.
+//! Errors as HTTP responses: a status, and JSON that describes the error.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -7,33 +7,33 @@ use openraft::BasicNode;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, ForwardToLeader, RaftError};
 use serde::{Deserialize, Serialize};
 
-/// An error, as a client sees it.
+/// An error that a client receives.
 #[derive(Clone, Debug)]
 pub(crate) enum ApiError {
-    /// This node is not the leader. Has the leader's address, if a leader is known.
+    /// This node is not the leader. Contains the leader's address if this node knows the leader.
     NotLeader(Option<String>),
-    /// The request cannot be served now, and has changed nothing.
+    /// The request cannot be served at present, and has changed nothing.
     Unavailable(String),
-    /// Whether the request was applied is not known.
+    /// The outcome is unknown: the request may or may not have been applied.
     Unknown(String),
-    /// The request is wrong.
+    /// The request is invalid.
     Bad(StatusCode, String),
-    /// Something in the node failed.
+    /// An internal error of the node.
     Internal(String),
 }
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// The address of the leader to which an answer redirects. The middleware `guard` turns it into a
-/// URL.
+/// The address of the leader to which a response redirects the client. The middleware `guard` turns
+/// this address into a URL.
 #[derive(Clone)]
 pub(crate) struct Leader(pub(crate) String);
 
-/// The body of an error.
+/// The body of the response for an error.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ErrorBody {
     pub(crate) error: String,
-    /// The address of the leader, if it is another node.
+    /// The address of the leader, if another node is the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) leader: Option<String>,
 }

@@ -1,9 +1,10 @@
-//! Watching: changes as server-sent events, in the order of the log.
+//! Watching: sends changes as server-sent events, in the order of the log.
 //!
-//! Each event has the name `change`, the index of its entry as id, and JSON with `index`, `key` and
-//! `value` (null for a deletion). A node keeps the latest changes in memory. A request for older
-//! changes gets the status 410 and the index after which the node still has changes; the client
-//! must then read the range again. A stream that falls behind ends with the event `lost`.
+//! Each event has the name `change`, the index of its log entry as the id, and JSON data with
+//! `index`, `key` and `value` (null for a deletion). A node keeps the latest changes in memory. A
+//! request for older changes gets the status 410 and the index after which the node still has all
+//! changes; the client must then read the whole range again. A stream that falls behind ends with
+//! the event `lost`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -49,7 +50,7 @@ pub(crate) async fn watch(
     let query = Query::parse(&uri, &["prefix", "after"])?;
     let mut wake = node.hub.subscribe();
     let applied = *wake.borrow_and_update();
-    // A browser that reconnects sends the id of the last event that it has received.
+    // A browser that reconnects sends the id of the last event that it received.
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let seen = last.or(query.parsed("after")?).unwrap_or(applied);
     let prefix = query.bytes("prefix").unwrap_or_default();

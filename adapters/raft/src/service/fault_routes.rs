@@ -1,4 +1,4 @@
-//! The routes that cause faults, for tests. Not part of a usual build.
+//! The HTTP routes that cause faults, for tests. Ordinary builds do not contain them.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ async fn trust_lease(State(node): State<Arc<Node>>) {
     node.faults.trust_lease();
 }
 
-/// Holds back answers once the node has lost power.
+/// Holds back all responses after the node has lost power.
 pub(crate) async fn hold(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     node.faults.pass().await;

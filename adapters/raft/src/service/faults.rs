@@ -1,5 +1,5 @@
-//! Faults on demand, for tests: partitions, loss of power, reads without a check of the lease. Only
-//! in builds with the feature `faults`.
+//! Faults on demand, for tests: partitions, loss of power, and reads that do not check the lease.
+//! Only builds with the feature `faults` contain this module.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,18 +18,19 @@ impl Faults {
         self.ignored.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
     }
 
-    /// Makes the node ignore `nodes`: it neither sends messages to them nor accepts messages from
-    /// them.
+    /// Makes the node ignore `nodes`: the node neither sends messages to them nor accepts messages
+    /// from them.
     pub fn ignore(&self, nodes: BTreeSet<u64>) {
         *self.ignored.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
     }
 
-    /// Stops all answers and messages of the node from now on.
+    /// Makes the node send no more responses and messages.
     pub fn lose_power(&self) {
         self.is_off.store(true, Ordering::SeqCst);
     }
 
-    /// Makes the node serve reads by lease whenever it believes that it is the leader.
+    /// Makes the node serve lease reads without checking its lease whenever it believes that it is
+    /// the leader.
     pub(crate) fn trust_lease(&self) {
         self.trusts_lease.store(true, Ordering::Relaxed);
     }
@@ -40,8 +41,8 @@ impl Faults {
         }
     }
 
-    /// Returns whether this node, if it believes that it is the leader, serves lease reads without
-    /// checking its lease.
+    /// Returns whether this node serves lease reads without checking its lease whenever it believes
+    /// that it is the leader.
     pub(crate) fn trusts_lease(&self) -> bool {
         self.trusts_lease.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The routes of users: entries, batches, ranges, sessions.
+//! The HTTP routes for clients: entries, batches, ranges and sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,19 +23,19 @@ use crate::service::text::{Text, decode_percent};
 pub(crate) const SESSION: &str = "minikv-session";
 pub(crate) const SEQUENCE: &str = "minikv-sequence";
 
-/// Time after which the outcome of a write is unknown.
+/// Time limit of a write. After a timeout, the outcome of the write is unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_KEY_BYTES: usize = 32 << 10;
 const MAX_PAGE: usize = 10_000;
 const PAGE_BYTES: usize = 4 << 20;
 const PREFIX: &str = "/v1/kv/";
 
-/// The answer to a write.
+/// The response to a write.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Written {
-    /// Whether the conditions held.
+    /// Whether all conditions held.
     pub(crate) succeeded: bool,
-    /// The index of the log entry.
+    /// The index of the write's log entry.
     pub(crate) index: u64,
 }
 
@@ -74,8 +74,8 @@ pub(crate) struct CompareBody {
     pub(crate) value: Option<Text>,
 }
 
-/// Parses a field that may be null but must not be missing: a misspelt condition must not be taken
-/// for the condition that the key has no value.
+/// Parses a field that may be null but must not be missing. Otherwise, a condition with a misspelt
+/// name would be taken as the condition that the key is absent.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
     Option::deserialize(deserializer)
 }
@@ -90,7 +90,8 @@ pub(crate) struct Entry {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Page {
     pub(crate) entries: Vec<Entry>,
-    /// Whether there are more entries. To get them, ask again with `after` set to the last key.
+    /// Whether there are more entries. To get them, the client repeats the request with `after` set
+    /// to the last key.
     pub(crate) more: bool,
 }
 
@@ -126,7 +127,7 @@ fn key_of(uri: &Uri) -> ApiResult<Bytes> {
     }
 }
 
-/// Returns the id of a request, if its headers have one.
+/// Returns the id of a request, if the headers contain one.
 fn request_id(headers: &HeaderMap) -> ApiResult<Option<RequestId>> {
     let number = |name: &str| match headers.get(name) {
         None => Ok(None),

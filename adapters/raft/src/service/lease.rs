@@ -1,12 +1,12 @@
-//! The time until which no other node can be leader.
+//! The lease: the period during which no other node can be leader.
 //!
-//! A node that has accepted a message of a leader does not vote for another leader during the
-//! lease, which is openraft's `election_timeout_max`, counted from the arrival of the message. If a
-//! quorum has accepted messages that were sent at or after a time T, no other leader is elected
-//! before T plus the lease, because every other quorum contains one of these nodes. Times are read
-//! from this node's monotonic clock, which continues while the process is stopped. A tenth of the
-//! lease is subtracted because clocks may run at different speeds. A node that restarts waits for
-//! one lease before it votes.
+//! A node that accepts a message from a leader does not vote for another leader for the length of
+//! the lease, which begins when the message arrives. The length is openraft's
+//! `election_timeout_max`. If a quorum has accepted messages that were sent at or after a time T,
+//! no other leader is elected before T plus the length of the lease, because every quorum contains
+//! at least one of these nodes. Times are read from this node's monotonic clock, which keeps
+//! running while the process is stopped. A tenth of the length is subtracted because clocks may run
+//! at different speeds. A restarted node waits for the length of one lease before it votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use openraft::Vote;
 
-/// For each node, the time at which this node, as leader, sent the latest message that the other
-/// node has accepted.
+/// For each follower, the time at which this node, as the leader, sent the latest message that the
+/// follower has accepted.
 pub(crate) struct Lease {
     length: Duration,
     seen: Mutex<Seen>,
@@ -50,8 +50,8 @@ impl Lease {
         *last = sent.max(*last);
     }
 
-    /// Returns the time until which the node `own`, whose vote is `vote`, is the only leader. Each
-    /// set of voters in `configs` must have a quorum.
+    /// Returns the end of the lease: until then, the node `own`, whose vote is `vote`, is the only
+    /// leader. The lease needs a quorum in each set of voters in `configs`.
     pub(crate) fn until(
         &self,
         vote: &Vote<u64>,
@@ -98,7 +98,7 @@ mod tests {
         lease.accepted(&vote, 4, at(4));
         assert_eq!(lease.until(&vote, 1, &[old.clone(), new], at(9)), Some(at(4 + 9)));
 
-        // A new term begins without a lease.
+        // A new term starts without a lease.
         let next = Vote::new_committed(3, 1);
         assert_eq!(lease.until(&next, 1, std::slice::from_ref(&old), at(9)), None);
         lease.accepted(&next, 2, at(8));

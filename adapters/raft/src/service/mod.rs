@@ -1,16 +1,16 @@
 //! The service: one node of a replicated key-value store, over HTTP.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! | --- | --- |
 //! | `node` | a node: Raft, its store, and the tasks around them |
 //! | `serve` | the listener of a node |
-//! | `routes` | the router, and what applies to all routes |
+//! | `routes` | the router, and checks that apply to all routes |
 //! | `query` | the parameters and bodies of requests |
 //! | `writes` | write requests of many clients, combined into entries of the log |
 //! | `reads` | linearizable reads, reads by lease, and stale reads |
 //! | `rounds` | linearizable reads, combined into rounds |
-//! | `lease` | the time until which no other node can be leader |
-//! | `network` | messages to other nodes, and sending snapshots |
+//! | `lease` | the period during which no other node can be leader |
+//! | `network` | messages and snapshots sent to other nodes |
 //! | `rpc` | messages from other nodes |
 //! | `stream` | the connection for entries of the log |
 //! | `wire` | the HTTP client that `network`, `stream` and `client.rs` use |
@@ -57,7 +57,7 @@ pub use reads::Read;
 pub use routes::routes;
 pub use text::{Text, decode_percent, encode_percent};
 
-/// The bodies of requests and answers, for the client.
+/// The bodies of requests and responses, for use by the client.
 pub(crate) mod api {
     pub(crate) use super::backup::Listing;
     pub(crate) use super::cluster::{InitBody, JoinBody, LeaveBody};

@@ -1,4 +1,4 @@
-//! Sending messages of openraft, in postcard's format over HTTP, and snapshots to other nodes.
+//! Sends openraft's messages, in postcard's format over HTTP, and snapshots to other nodes.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,14 +26,15 @@ use crate::service::stream::{PROTOCOL, Stream};
 use crate::service::wire::{Answer, Call, Wire};
 use crate::store::{Position, SnapshotDir, SnapshotFile, Store};
 
-/// Header with the number of the sending node, so that the receiver can ignore this node in tests.
+/// Header with the number of the sending node. In tests, the receiver uses the header to ignore
+/// messages from that node.
 pub(crate) const FROM: HeaderName = HeaderName::from_static("raft-from");
-/// Header with the CRC-32C of a chunk.
+/// Header with the CRC-32C checksum of a chunk.
 pub(crate) const CRC: HeaderName = HeaderName::from_static("chunk-crc32c");
 
 const CHUNK_BYTES: usize = 1 << 20;
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit for the receiver to install a snapshot.
+/// Time limit for the installation of a snapshot by the receiver.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
 const CHUNK_RETRIES: u32 = 8;
 
@@ -47,14 +48,14 @@ pub(crate) struct Offer {
     pub(crate) files: Vec<SnapshotFile>,
 }
 
-/// The message that ends a transfer.
+/// The message that ends the transfer of a snapshot.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Finish {
     pub(crate) vote: Vote<u64>,
     pub(crate) meta: SnapshotMeta<u64, BasicNode>,
 }
 
-/// Creates connections to nodes.
+/// A factory of connections to other nodes.
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(crate) own: u64,
@@ -65,16 +66,16 @@ pub(crate) struct Network {
     pub(crate) faults: Arc<super::faults::Faults>,
 }
 
-/// The connection to one node.
+/// A connection to one node.
 pub(crate) struct Peer {
     network: Network,
     target: u64,
     address: String,
-    /// Whether entries or heartbeats were sent to the node before. openraft also creates peers for
-    /// a single message, for which opening a stream would not pay.
+    /// Whether entries or heartbeats were already sent to the node. openraft also creates peers for
+    /// single messages, for which a stream would not be worth its cost.
     is_in_use: bool,
-    /// The stream for entries and heartbeats, used after the first message. It is taken out during
-    /// a call, so that a call that is cancelled drops the stream. Nothing ever waits for the mutex.
+    /// The stream for entries and heartbeats, used from the second message on. A call takes the
+    /// stream out, so a cancelled call drops the stream. No thread ever waits for this mutex.
     stream: Mutex<Option<Stream>>,
 }
 
@@ -110,7 +111,7 @@ impl Peer {
         }
     }
 
-    /// Sends entries or a heartbeat on the stream, which is opened first if necessary.
+    /// Sends entries or a heartbeat over the stream. Opens the stream first if necessary.
     async fn stream(&mut self, message: &[u8], timeout: Duration) -> Result<Vec<u8>, Unreachable> {
         #[cfg(feature = "faults")]
         self.check_faults().await?;
@@ -162,7 +163,7 @@ impl Peer {
         self.network.wire.send(call).await.map_err(|error| unreachable(&error))
     }
 
-    /// Sends a message of openraft and returns the answer.
+    /// Sends one of openraft's messages, and returns the answer.
     async fn exchange<Q: Serialize, A: DeserializeOwned>(
         &self,
         what: &str,
@@ -204,7 +205,8 @@ impl Peer {
                 Err(_) if failures < CHUNK_RETRIES => {
                     failures += 1;
                     tokio::time::sleep(Duration::from_millis(50 << failures.min(5))).await;
-                    // The receiver knows the position of the transfer, even if its answer was lost.
+                    // The receiver knows how far the transfer got, even if its last answer was
+                    // lost.
                     if let Ok(known) = self.offer(id, &files).await {
                         at = known;
                     }
@@ -259,7 +261,7 @@ impl Peer {
     }
 }
 
-/// Returns whether a follower has accepted entries, or a heartbeat.
+/// Returns whether a follower has accepted entries or a heartbeat.
 pub(crate) fn is_accepted(answer: &AppendEntriesResponse<u64>) -> bool {
     matches!(answer, AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_))
 }
@@ -285,7 +287,8 @@ impl RaftNetwork<TypeConfig> for Peer {
         mut message: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> RpcResult<AppendEntriesResponse<u64>> {
-        // openraft counts this node's own copy of an entry before that copy is durable.
+        // openraft counts this node's own copy of an entry towards the quorum before that copy is
+        // durable.
         let durable = |id| self.network.store.durable_part(id);
         message.leader_commit = message.leader_commit.and_then(durable);
         let sent = Instant::now();

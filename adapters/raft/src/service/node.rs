@@ -1,4 +1,4 @@
-//! A node: Raft, its store, and the tasks around them.
+//! A node: Raft, the store of the node, and background tasks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,16 +24,16 @@ use crate::watch::Hub;
 /// The options of a node.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NodeOptions {
-    /// Number of this node, which no other node of the cluster has or had.
+    /// Number of this node. No other node of the cluster may have, or have had, this number.
     #[arg(long)]
     pub id: u64,
-    /// Directory of the node; made if it is missing.
+    /// Directory of the node, which is created if it is missing.
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
     /// Address to listen on.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7101")]
     pub listen: SocketAddr,
-    /// Address under which others reach this node [default: that of --listen]
+    /// Address under which others reach this node [default: the address of --listen]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
     #[command(flatten)]
@@ -41,17 +41,17 @@ pub struct NodeOptions {
     /// Layout of a new node: log and state in one database, or in two.
     #[arg(long, value_enum, default_value = "two")]
     pub layout: LayoutArg,
-    /// Milliseconds between two heartbeats of the leader.
+    /// Time between two heartbeats of the leader, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub heartbeat: u64,
-    /// Maximum milliseconds without a leader before an election starts. The leader's lease lasts
-    /// half as long.
+    /// Maximum time without a leader before an election starts, in milliseconds. The leader's lease
+    /// lasts half as long.
     #[arg(long, value_name = "MS", default_value_t = 600)]
     pub election_timeout: u64,
     /// Number of log entries after which a snapshot is made.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub snapshot_every: u64,
-    /// Number of entries before a snapshot that stay in the log, for nodes that lag.
+    /// Number of entries before a snapshot that stay in the log for nodes that lag behind.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub keep_entries: u64,
     /// Maximum size of the body of a request, in bytes.
@@ -59,7 +59,7 @@ pub struct NodeOptions {
     pub max_request_bytes: usize,
 }
 
-/// [`Layout`] on the command line.
+/// The values of [`Layout`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LayoutArg {
     One,
@@ -75,7 +75,7 @@ impl From<LayoutArg> for Layout {
     }
 }
 
-/// Numbers of requests since the start.
+/// Numbers of requests since the node started.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) reads: AtomicU64,
@@ -111,12 +111,12 @@ impl Node {
     /// Opens the store and starts Raft.
     ///
     /// # Errors
-    /// A message that says what failed.
+    /// A message that describes the failure.
     pub async fn start(options: &NodeOptions) -> Result<Arc<Node>, String> {
         Node::start_on(options, Arc::new(DiskFs)).await
     }
 
-    /// Returns the faults of the node.
+    /// Returns the faults of the node, which tests control.
     #[cfg(feature = "faults")]
     pub fn faults(&self) -> &super::Faults {
         &self.faults
@@ -125,7 +125,7 @@ impl Node {
     /// Opens the store in the filesystem `fs` and starts Raft.
     ///
     /// # Errors
-    /// A message that says what failed.
+    /// A message that describes the failure.
     pub async fn start_on(options: &NodeOptions, fs: Arc<dyn Fs>) -> Result<Arc<Node>, String> {
         options.security.check_address(&options.listen)?;
         let token = options.security.trust.token()?;
@@ -175,7 +175,7 @@ impl Node {
         }))
     }
 
-    /// Runs blocking work off the async threads.
+    /// Runs blocking work on a thread that does not run async tasks.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: &Arc<Node>,
         work: impl FnOnce(&Node) -> crate::store::Result<T> + Send + 'static,
@@ -194,8 +194,8 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
     let config = Config {
         cluster_name: "minikv".into(),
         heartbeat_interval: options.heartbeat,
-        // Before an election, openraft waits for the lease, which is `election_timeout_max`, and
-        // then for a random time between the two limits below.
+        // Before it starts an election, openraft waits for the lease, which lasts
+        // `election_timeout_max`, and then for a random time between these two limits.
         election_timeout_min: options.election_timeout / 3,
         election_timeout_max: options.election_timeout / 2,
         install_snapshot_timeout: 10_000,
@@ -203,7 +203,7 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
         snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
         max_in_snapshot_log_to_keep: options.keep_entries,
         replication_lag_threshold: options.snapshot_every.max(options.keep_entries),
-        // A purge is a range delete: few large deletes are better than many small ones.
+        // A purge is a range deletion, so a few large purges are better than many small ones.
         purge_batch_size: (options.snapshot_every / 2).max(1),
         ..Config::default()
     };

@@ -1,4 +1,4 @@
-//! The parameters and bodies of requests.
+//! Parsing of the parameters and bodies of requests.
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::text::decode_percent;
 
-/// The parameters of a query, decoded.
+/// The decoded parameters of a query string.
 pub(crate) struct Query(Vec<(String, Bytes)>);
 
 impl Query {
@@ -39,7 +39,7 @@ impl Query {
     pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> ApiResult<Option<T>> {
         let Some(value) = self.bytes(name) else { return Ok(None) };
         let text = String::from_utf8_lossy(&value).into_owned();
-        // A number is parsed as JSON; a word becomes a string.
+        // The value of a number parameter is parsed as JSON. Any other value is parsed as a string.
         serde_json::from_str(&text)
             .or_else(|_| serde_json::from_value(text.clone().into()))
             .map(Some)
@@ -47,7 +47,7 @@ impl Query {
     }
 }
 
-/// Parses a body of JSON.
+/// Parses a JSON body.
 pub(crate) fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
     serde_json::from_slice(&body_of(body)?).map_err(|e| ApiError::bad(format!("the body: {e}")))
 }

@@ -9,24 +9,25 @@ use serde::Deserialize;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 
-/// The freshness of a read.
+/// The required freshness of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Read {
-    /// The read sees every write that was acknowledged before the read began. The leader asks a
-    /// quorum whether it is still the leader; reads that arrive during such a round share the next
-    /// round.
+    /// The read sees every write that was acknowledged before the read began. In a round, the
+    /// leader asks a quorum to confirm that it is still the leader; reads that arrive during a
+    /// round share the next one.
     #[default]
     Linearizable,
-    /// Like a linearizable read, but without messages: the leader relies on its lease, and so on
-    /// clocks whose speeds differ by at most a tenth.
+    /// Like a linearizable read, but without messages to other nodes. The leader relies on its
+    /// lease, and therefore on clocks whose speeds differ by at most a tenth.
     Lease,
-    /// The read sees the state of the node that receives the request, however old that state is.
+    /// The read sees the state of the node that receives the request, however old this state is.
     Stale,
 }
 
 impl Node {
-    /// Runs `read` on the state, which is at least as fresh as `freshness` requires.
+    /// Runs `read` after it has made sure that the state of this node is as fresh as `freshness`
+    /// requires.
     pub(crate) async fn read<T: Send + 'static>(
         self: &Arc<Node>,
         freshness: Read,
@@ -39,8 +40,8 @@ impl Node {
         }
         let result = self.blocking(read).await?;
         if freshness == Read::Lease {
-            // The process may have been stopped during the read, so the read was in time only if
-            // the lease still holds.
+            // The process may have been stopped during the read, so the result is valid only if the
+            // lease still holds.
             self.check_lease()?;
         }
         Ok(result)

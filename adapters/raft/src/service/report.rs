@@ -1,4 +1,4 @@
-//! Health, metrics in Prometheus's text format, and a status page for browsers.
+//! The health check, metrics in Prometheus's text format, and a status page for browsers.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::service::cluster::status;
 use crate::service::error::ApiError;
 use crate::service::node::Node;
 
-/// Returns whether the header `given` has the same token as the header `expected`, which is
-/// `Bearer <token>`. A browser may send the token as the password of any user. Checking a wrong
-/// token of the right length takes as long as checking the right token.
+/// Returns whether the header `given` contains the token in the header `expected`, which is `Bearer
+/// <token>`. A browser may instead send the token as a password, with any user name. Checking a
+/// wrong token of the right length takes as long as checking the right token.
 pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
     let equals = |given: &[u8], expected: &[u8]| {
         given.len() == expected.len()
@@ -33,7 +33,7 @@ pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
     equals(given, expected)
 }
 
-/// Returns 200 if the node runs and knows a leader.
+/// Returns status 200 if the node is running and knows a leader.
 pub(crate) async fn health(State(node): State<Arc<Node>>) -> Response {
     let status = status(&node);
     match (status.failure, status.leader) {
@@ -85,8 +85,8 @@ pub(crate) async fn metrics(State(node): State<Arc<Node>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// Returns the metrics of a second database without `# HELP` and `# TYPE`, which each metric may
-/// have only once.
+/// Removes the lines `# HELP` and `# TYPE` from the metrics of a second database, because each
+/// metric may have these lines only once.
 fn without_heads(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }

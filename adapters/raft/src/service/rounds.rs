@@ -1,4 +1,4 @@
-//! Linearizable reads, gathered into rounds: one question to a quorum serves all reads that wait.
+//! Linearizable reads, gathered into rounds: one question to a quorum serves all waiting reads.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::kv::TypeConfig;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Time limit of a round, so that one lost message does not hold up all reads.
+/// Time limit of a round. The limit prevents one lost message from delaying all reads.
 const ROUND: Duration = Duration::from_secs(2);
 const QUEUE: usize = 65536;
 
@@ -28,7 +28,7 @@ impl Rounds {
                 while let Ok(waiter) = waiting.try_recv() {
                     waiters.push(waiter);
                 }
-                // All of these reads began before the round.
+                // All reads in `waiters` began before the round.
                 let round = tokio::time::timeout(ROUND, raft.ensure_linearizable()).await;
                 let result = match round {
                     Ok(Ok(_)) => Ok(()),

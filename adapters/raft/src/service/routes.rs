@@ -1,4 +1,5 @@
-//! The router of a node, and what applies to all routes: the token, redirects, counters.
+//! The router of a node, and the steps that apply to all routes: the check of the token, redirects
+//! and counters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use crate::service::error::{ApiError, Leader};
 use crate::service::node::Node;
 use crate::service::{backup, cluster, events, http, report, rpc};
 
-/// All routes of a node.
+/// Returns the router with all routes of a node.
 pub fn routes(node: &Arc<Node>) -> Router {
     let users = Router::new()
         .merge(http::routes())
@@ -39,7 +40,7 @@ pub fn routes(node: &Arc<Node>) -> Router {
     all.with_state(node.clone())
 }
 
-/// Checks the token, redirects to the leader, and counts answers.
+/// Checks the token, redirects clients to the leader, and counts responses.
 async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     if let Some(token) = &node.token {
         let given = request.headers().get(header::AUTHORIZATION);

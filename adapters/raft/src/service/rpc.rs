@@ -1,4 +1,4 @@
-//! Messages from other nodes.
+//! The HTTP routes for messages from other nodes.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
         .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES))
 }
 
-/// Refuses messages for another node: this node may have the address that another node had before.
+/// Refuses messages meant for another node: this node may have an address that belonged to another
+/// node before.
 async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     let to = request.uri().path().split('/').nth(2).and_then(|to| to.parse::<u64>().ok());
     if to != Some(node.id) {
@@ -61,7 +62,7 @@ async fn append_alone(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<V
     append(&node, &body).await
 }
 
-/// Answers a message with entries, or a heartbeat.
+/// Handles a message with entries or a heartbeat, and returns the answer.
 async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
     let answer = node.raft.append_entries(decode(message)?).await.map_err(ApiError::internal)?;
     if is_accepted(&answer) {
@@ -70,7 +71,8 @@ async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
     encode(&answer)
 }
 
-/// The route: switches the protocol, and answers messages until the other side ends the connection.
+/// Switches the connection to the protocol for messages, and answers messages until the other side
+/// closes the connection.
 async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
     if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
         let what = "this path needs `Upgrade: minikv-raft`";
@@ -79,8 +81,8 @@ async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
     let from = sender(request.headers());
     tokio::spawn(async move {
         if let Ok(upgraded) = hyper::upgrade::on(request).await {
-            // The error needs no handling: the sender notices that the connection has ended, and
-            // reconnects.
+            // The error needs no handling here, because the sender notices that the connection has
+            // ended and reconnects.
             let _ = answer_all(&node, from, Stream::new(upgraded)).await;
         }
     });

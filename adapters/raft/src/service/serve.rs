@@ -1,4 +1,4 @@
-//! Serving the requests of users and other nodes.
+//! Serves the requests of clients and of other nodes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ impl Node {
     /// Serves requests until `stop` completes or Raft fails, and then stops Raft.
     ///
     /// # Errors
-    /// A message that says what failed.
+    /// A message that describes the failure.
     pub async fn serve(
         self: Arc<Node>,
         options: &NodeOptions,
@@ -52,8 +52,8 @@ impl Node {
         result
     }
 
-    /// Waits until Raft stops because of an error, for example of the disk. This polls, because
-    /// waking up at each change of the metrics would slow down every write.
+    /// Waits until Raft stops because of an error, such as a disk error. Polls the metrics, because
+    /// waking up at each of their changes would slow down every write.
     async fn failure(&self) -> String {
         loop {
             tokio::time::sleep(FAILURE_INTERVAL).await;

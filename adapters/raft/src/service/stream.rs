@@ -18,15 +18,15 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 
-/// The protocol that the connection switches to.
+/// The protocol to which the HTTP connection switches.
 pub(crate) const PROTOCOL: HeaderValue = HeaderValue::from_static("minikv-raft");
-/// Maximum size of a message, in bytes; far more than a message with entries (see `READ_BYTES` in
-/// `log.rs`) or a list of files takes.
+/// Maximum size of a message, in bytes. Messages with entries (see `READ_BYTES` in `log.rs`) and
+/// lists of files are far smaller.
 pub(crate) const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
 const OK: u8 = 0;
 const FAILED: u8 = 1;
 
-/// A connection that carries messages and answers.
+/// A connection that carries messages in one direction and answers in the other.
 pub(crate) struct Stream {
     io: BufReader<TokioIo<Upgraded>>,
 }
@@ -36,8 +36,8 @@ impl Stream {
         Stream { io: BufReader::new(TokioIo::new(upgraded)) }
     }
 
-    /// Sends a message and returns the answer. After an error, or if the caller stops waiting, the
-    /// stream must not be used again.
+    /// Sends a message and returns the answer. The stream must not be used again after an error, or
+    /// after the caller stopped waiting for the answer.
     pub(crate) async fn call(&mut self, message: &[u8]) -> io::Result<Vec<u8>> {
         self.send(&[message]).await?;
         let Some(mut answer) = self.receive().await? else {
@@ -54,7 +54,7 @@ impl Stream {
         }
     }
 
-    /// Answers the last message.
+    /// Sends the answer to the last message.
     pub(crate) async fn answer(&mut self, answer: Result<&[u8], String>) -> io::Result<()> {
         match answer {
             Ok(answer) => self.send(&[&[OK], answer]).await,
@@ -72,7 +72,7 @@ impl Stream {
         self.io.flush().await
     }
 
-    /// Returns the next message or answer; `None` if the other side has ended the connection.
+    /// Returns the next message or answer, or `None` if the other side has closed the connection.
     pub(crate) async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
         let length = match self.io.read_u32().await {
             Ok(length) => length as usize,
@@ -82,7 +82,7 @@ impl Stream {
         if length > MESSAGE_LIMIT_BYTES {
             return Err(io::Error::other(format!("a message of {length} bytes")));
         }
-        // The buffer grows with the bytes received, whatever length was announced.
+        // The buffer grows only as bytes arrive, regardless of the announced length.
         let mut content = Vec::new();
         let read = (&mut self.io).take(length as u64).read_to_end(&mut content).await?;
         if read < length {

@@ -1,7 +1,7 @@
-//! Keys and values, which are bytes, in JSON and in paths.
+//! Representation of keys and values, which are bytes, in JSON and in URLs.
 //!
-//! In JSON they are a string, or `{"base64": "..."}` if they are not UTF-8. In a path or query they
-//! are percent-encoded.
+//! In JSON, a key or value is a string, or `{"base64": "..."}` if it is not UTF-8. In a path or
+//! query, it is percent-encoded.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes that are shown as text if they are UTF-8.
+/// Bytes that are serialized as text if they are UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(pub Bytes);
 
@@ -48,7 +48,8 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Decodes `%41` and the like; `None` if a percent sign is not followed by two hexadecimal digits.
+/// Decodes percent-encoded bytes such as `%41`. Returns `None` if a percent sign is not followed by
+/// two hexadecimal digits.
 pub fn decode_percent(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -66,7 +67,7 @@ pub fn decode_percent(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Percent-encodes the bytes that are not allowed in a path.
+/// Percent-encodes all bytes that are not allowed in a path.
 pub fn encode_percent(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -1,4 +1,4 @@
-//! TLS certificates, the token, and the addresses on which a node may listen without them.
+//! TLS certificates and the token. Without them, a node may listen only on a loopback address.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,10 +20,11 @@ use tokio_rustls::server::TlsStream;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// The files that make a connection secure. All are PEM except the token, which is a line of text.
+/// The files for secure connections. All of them are PEM files except the token file, which is a
+/// line of text.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Security {
-    /// Certificate of this node, with its chain, in PEM.
+    /// Certificate chain of this node, in PEM.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub cert: Option<PathBuf>,
     /// Private key of the certificate, in PEM.
@@ -33,13 +34,13 @@ pub struct Security {
     pub trust: Trust,
 }
 
-/// The files that a client needs.
+/// The files that a client needs for secure connections.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Trust {
-    /// Certificate authority of the nodes, in PEM; with it, connections use TLS.
+    /// Certificate authority of the nodes, in PEM. With this option, connections use TLS.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// File with the token that every request carries.
+    /// File with the token that every request must contain.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
@@ -49,8 +50,8 @@ fn in_file(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> String {
 }
 
 impl Trust {
-    /// Reads the token from its file; returns the header value with the token, or `None` if the
-    /// options name no token file.
+    /// Reads the token from the token file. Returns the header value with the token, or `None` if
+    /// the options name no token file.
     ///
     /// # Errors
     /// A message that names the file.
@@ -69,8 +70,8 @@ impl Trust {
         Ok(Some(Arc::new(value)))
     }
 
-    /// Returns the TLS configuration for clients, with the certificate authority read from its
-    /// file; `None` if the options name no such file.
+    /// Reads the certificate authority from its file. Returns the TLS configuration for clients, or
+    /// `None` if the options name no such file.
     ///
     /// # Errors
     /// A message that names the file.
@@ -89,7 +90,8 @@ impl Trust {
     }
 }
 
-/// Returns a configuration that trusts nobody, for connections without TLS.
+/// Returns a TLS configuration that trusts no certificate authority, for clients that do not use
+/// TLS.
 pub(crate) fn no_authorities() -> ClientConfig {
     config_with(RootCertStore::empty())
 }
@@ -103,8 +105,8 @@ fn config_with(roots: RootCertStore) -> ClientConfig {
 }
 
 impl Security {
-    /// Returns the TLS configuration for servers, with certificate and key read from their files;
-    /// `None` if the options name no such files.
+    /// Reads the certificate and the key from their files. Returns the TLS configuration for
+    /// servers, or `None` if the options name no such files.
     ///
     /// # Errors
     /// A message that names the file.
@@ -123,10 +125,11 @@ impl Security {
         Ok(Some(config))
     }
 
-    /// Refuses an address that others can reach, unless there are a certificate and a token.
+    /// Refuses an address that other machines can reach, unless the options name a certificate, a
+    /// certificate authority and a token.
     ///
     /// # Errors
-    /// A message that says what is missing.
+    /// A message that lists the missing options.
     pub fn check_address(&self, address: &SocketAddr) -> Result<(), String> {
         let missing: Vec<&str> = [
             (self.cert.is_none(), "--cert and --key"),
@@ -160,7 +163,8 @@ impl TlsListener {
         tokio::spawn(async move {
             loop {
                 let Ok((stream, peer)) = listener.accept().await else {
-                    // For example, the process has run out of file descriptors.
+                    // An error occurs, for example, when the process has run out of file
+                    // descriptors.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };

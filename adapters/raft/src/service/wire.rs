@@ -14,10 +14,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio_rustls::rustls::ClientConfig;
 
-/// Maximum size of an answer, in bytes; larger than a page of a range and a chunk of a snapshot.
+/// Maximum size of a response, in bytes. Pages of a range and chunks of a snapshot are smaller.
 const ANSWER_LIMIT_BYTES: usize = 256 << 20;
 
-/// A client of nodes, with their certificate authority and token. Clones share connections.
+/// A client for requests to nodes, with their certificate authority and token. Clones share
+/// connections.
 #[derive(Clone)]
 pub(crate) struct Wire {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -30,7 +31,7 @@ pub(crate) struct Call<'a> {
     pub(crate) method: Method,
     /// `host:port`.
     pub(crate) to: &'a str,
-    /// The path, and the query if there is one.
+    /// The path, followed by the query if there is one.
     pub(crate) path: &'a str,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Bytes,
@@ -42,7 +43,7 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// The reason why there is no answer.
+/// The reason why a request got no response.
 #[derive(Debug)]
 pub(crate) struct WireError(String);
 
@@ -55,7 +56,7 @@ impl fmt::Display for WireError {
 impl std::error::Error for WireError {}
 
 impl Wire {
-    /// Creates a client, which uses TLS if `tls` is given.
+    /// Creates a client. The client uses TLS if `tls` is given.
     pub(crate) fn new(tls: Option<ClientConfig>, token: Option<Arc<HeaderValue>>) -> Wire {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let mut http = HttpConnector::new();
@@ -94,7 +95,7 @@ impl Wire {
         Ok(request)
     }
 
-    /// Opens a connection that switches to the protocol `protocol`.
+    /// Opens a connection and switches it to the protocol `protocol`.
     pub(crate) async fn upgrade(
         &self,
         to: &str,

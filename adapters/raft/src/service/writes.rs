@@ -1,7 +1,8 @@
-//! Write requests of many clients, combined into entries of the log.
+//! Write requests from many clients, combined into log entries.
 //!
-//! openraft appends one entry at a time and waits until it is durable. Requests that arrive during
-//! that wait share the next entry, with its sync, its messages and its batch.
+//! openraft appends one entry at a time and waits until the entry is durable. Requests that arrive
+//! during this wait share the next entry, and therefore one sync, one round of messages and one
+//! batch.
 
 use std::sync::Arc;
 
@@ -12,11 +13,12 @@ use crate::kv::TypeConfig;
 use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Maximum number of entries in flight: while one entry is being replicated, the next is written.
+/// Maximum number of entries in flight. While one entry is being replicated, the next one is being
+/// written.
 const IN_FLIGHT: usize = 2;
 const MAX_REQUESTS: usize = 1024;
 const MAX_BYTES: usize = 1 << 20;
-/// Maximum number of requests that wait; more are refused.
+/// Maximum number of waiting requests. Further requests are refused.
 const QUEUE: usize = 8192;
 
 type Reply = oneshot::Sender<ApiResult<(u64, Outcome)>>;
@@ -34,7 +36,7 @@ impl Writes {
         Writes { queue }
     }
 
-    /// Applies a request; returns the index of its entry, and its outcome.
+    /// Applies a request. Returns the index of its log entry, and its outcome.
     pub(crate) async fn apply(&self, request: Request) -> ApiResult<(u64, Outcome)> {
         let (reply, outcome) = oneshot::channel();
         self.queue

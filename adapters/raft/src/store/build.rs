@@ -1,4 +1,4 @@
-//! Making a snapshot of the present state.
+//! Makes snapshots of the current state.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use crate::store::snapshot::{
 };
 use crate::store::{files, keys};
 
-/// Makes a snapshot of the state as it is now, while writes continue. If the current snapshot is as
-/// new as the state, returns that snapshot instead.
+/// Makes a snapshot of the state as it is now, while writes continue. If the latest snapshot
+/// already contains this state, returns that snapshot instead.
 pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, SnapshotDir)> {
     let mut current = store.snapshot();
     let home = &store.home;
@@ -45,8 +45,8 @@ pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, Sna
     let id = snapshot_id(last_log_id.as_ref())?;
     let meta = SnapshotMeta { last_log_id, last_membership, snapshot_id: id.clone() };
     write_head(fs, &building, &new_head(meta.clone(), database_files(fs, &db)?))?;
-    // From now on, the log may be purged up to the last entry of the snapshot, so a crash must not
-    // lose any earlier change of the state.
+    // From here on, the log may be purged up to the last entry in the snapshot, so a crash must not
+    // lose any change of the state up to that entry.
     store.state().db().sync()?;
     let path = home.snapshots().join(&id);
     files::rename(fs, &building, &path)?;
@@ -72,8 +72,9 @@ fn database_files(fs: &dyn Fs, db: &Path) -> Result<Vec<SnapshotFile>> {
     Ok(found)
 }
 
-/// Returns a name that differs from those of all other snapshots, even if another node makes one at
-/// the same entry: an interrupted transfer must not continue with another node's files.
+/// Returns a name for a snapshot. The name differs from the names of all other snapshots, even of a
+/// snapshot that another node makes at the same log entry: an interrupted transfer must not
+/// continue with another node's files.
 fn snapshot_id(last: Option<&LogId<u64>>) -> Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)

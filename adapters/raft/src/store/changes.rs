@@ -1,5 +1,5 @@
-//! The writes of one call of `apply`. Every command sees the writes of the commands before it. All
-//! writes, with the id of the last entry, become one batch.
+//! The writes of one call of `apply`. Every command sees the writes of the earlier commands. All
+//! writes, and the id of the last entry, are written in one batch.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use minikv::{Keyspace, WriteBatch};
 use crate::store::error::Result;
 use crate::store::state::State;
 
-/// A keyspace that a state machine may write to.
+/// A keyspace that a state machine can write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// The user's entries.
@@ -18,7 +18,7 @@ pub enum Space {
     Sessions,
 }
 
-/// The stored state, with the changes that are not written yet.
+/// The stored state, and the changes that are not written yet.
 pub struct Changes<'s> {
     state: &'s State,
     batch: WriteBatch,
@@ -37,7 +37,7 @@ impl<'s> Changes<'s> {
         }
     }
 
-    /// Returns the value of `key`, after the changes so far.
+    /// Returns the value of `key`, including the changes so far.
     ///
     /// # Errors
     /// Errors of the database.
@@ -60,7 +60,7 @@ impl<'s> Changes<'s> {
         self.pending.insert((space, key), None);
     }
 
-    /// Returns the state without the changes.
+    /// Returns the stored state, without the changes.
     pub fn state(&self) -> &State {
         self.state
     }

@@ -1,4 +1,4 @@
-//! A node's log and state, with its current snapshot and the transfer under way.
+//! A node's log and state, its current snapshot, and the snapshot transfer that is in progress.
 
 use std::fmt;
 use std::path::Path;
@@ -19,37 +19,37 @@ use crate::store::writer::Writer;
 /// [`StateMachine`](crate::store::StateMachine).
 pub struct Store {
     pub(crate) home: Home,
-    /// Read-locked during a write to the log or the state, write-locked while a snapshot replaces
-    /// the state. Comes after `snapshot` in lock order.
+    /// The current log and state. Read-locked during a write to the log or to the state;
+    /// write-locked while a snapshot replaces the state. Lock order: after `snapshot`.
     pub(super) current: Arc<RwLock<Current>>,
-    /// Writes entries and votes.
+    /// The writer of entries and votes.
     pub(crate) writer: Writer,
-    /// The current snapshot; locked while a snapshot is being made or installed.
+    /// The current snapshot. Locked while a snapshot is being made or installed.
     pub(super) snapshot: Mutex<Option<SnapshotDir>>,
-    /// The transfer of a snapshot that is being received. Comes before `snapshot` in lock order.
+    /// The snapshot transfer that is being received. Lock order: before `snapshot`.
     pub(crate) incoming: Mutex<Option<Incoming>>,
 }
 
 impl Store {
-    /// Returns the directory.
+    /// Returns the directory of the store.
     pub fn dir(&self) -> &Path {
         &self.home.dir
     }
 
-    /// Returns the layout.
+    /// Returns the layout of the store.
     pub fn layout(&self) -> Layout {
         self.home.layout
     }
 
-    /// Returns the current state. After a snapshot has replaced this state, it stays readable and
-    /// no longer changes.
+    /// Returns the current state. If a snapshot replaces the state later, the returned state stays
+    /// readable and no longer changes.
     pub fn state(&self) -> Arc<State> {
         self.current().state.clone()
     }
 
-    /// Waits until everything that was appended to the log before this call is durable. With
-    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a follower calls this before it
-    /// answers that it has accepted entries.
+    /// Waits until all entries that were appended to the log before this call are durable. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a follower calls this method
+    /// before it confirms entries.
     ///
     /// # Errors
     /// [`Error::Log`](crate::store::Error::Log) if the log cannot be written.
@@ -57,10 +57,10 @@ impl Store {
         self.writer.all_durable().await
     }
 
-    /// Returns `committed` if the log is durable up to that entry. Otherwise returns the id of an
-    /// earlier durable entry, or `None` if no such id is known. With
-    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader reports entries as
-    /// committed to its followers only up to this id.
+    /// Returns `committed` if the log is durable up to the entry with that id. Otherwise returns
+    /// the id of an earlier durable entry, or `None` if no such id is known. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader tells its followers
+    /// that entries are committed only up to the returned id.
     pub fn durable_part(&self, committed: LogId<u64>) -> Option<LogId<u64>> {
         self.writer.durable_part(committed)
     }
@@ -87,7 +87,7 @@ impl Store {
         State::open(&self.home, number, false)
     }
 
-    /// Removes purged entries that an interrupted purge may have left.
+    /// Removes purged entries that an interrupted purge left in the log.
     pub(crate) fn finish_purge(&self) -> Result<()> {
         let current = self.current();
         if let Some(purged) = current.log.id(keys::PURGED)? {

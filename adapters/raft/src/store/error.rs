@@ -1,11 +1,11 @@
-//! Errors of the store, and how openraft sees them.
+//! Errors of the store, and their conversion to openraft's errors.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use openraft::{AnyError, ErrorSubject, ErrorVerb, StorageError, StorageIOError};
 
-/// An error of the store. Its text says what failed, and where.
+/// An error of the store. The text of an error describes what failed, and where.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,30 +13,30 @@ pub enum Error {
     Database(minikv::Error),
     /// An operation on a file or directory outside the databases failed.
     File {
-        /// The operation: `read`, `rename`, ...
+        /// The operation, such as `read` or `rename`.
         op: &'static str,
         /// The path.
         path: PathBuf,
         /// The underlying error.
         source: io::Error,
     },
-    /// Bytes contradict the format.
+    /// Stored bytes do not have the expected format.
     Format {
-        /// The file or the key.
+        /// The file or the key that contains the bytes.
         place: String,
-        /// A description of the fault.
+        /// A description of the error.
         what: String,
     },
-    /// An earlier write to the log has failed, so nothing more is written to the log.
+    /// An earlier write to the log failed, so the log accepts no more writes.
     Log(String),
-    /// The directory or a request cannot be used with this store.
+    /// The store cannot use the directory, or cannot serve the request.
     Refused(String),
 }
 
-/// The result of an operation of the store.
+/// The result of an operation on the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The result of an operation that openraft asks for.
+/// The result of an operation that openraft requests.
 pub(crate) type Stored<T> = std::result::Result<T, StorageError<u64>>;
 
 impl Error {
@@ -49,7 +49,7 @@ impl Error {
         move |source| Error::File { op, path, source }
     }
 
-    /// Converts the error to openraft's error about `subject`.
+    /// Converts the error to an error of openraft about `subject`.
     pub(crate) fn into_storage(
         self,
         subject: ErrorSubject<u64>,

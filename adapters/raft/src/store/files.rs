@@ -23,7 +23,8 @@ pub(crate) fn read(fs: &dyn Fs, path: &Path, limit: u64) -> Result<Vec<u8>> {
     read().map_err(Error::file("read", path))
 }
 
-/// Writes a file and makes its content durable, but not its name.
+/// Writes a file and makes its content durable. The directory entry of the file may not be durable
+/// yet.
 pub(crate) fn write(fs: &dyn Fs, path: &Path, content: &[u8]) -> Result<()> {
     let write = || {
         let mut file = fs.create(path)?;
@@ -33,7 +34,7 @@ pub(crate) fn write(fs: &dyn Fs, path: &Path, content: &[u8]) -> Result<()> {
     write().map_err(Error::file("write", path))
 }
 
-/// Sets the content of the file `name` in the directory `dir`, atomically and durably.
+/// Atomically and durably replaces the content of the file `name` in the directory `dir`.
 pub(crate) fn replace(fs: &dyn Fs, dir: &Path, name: &str, content: &[u8]) -> Result<()> {
     let (new, path) = (dir.join(format!("{name}.new")), dir.join(name));
     write(fs, &new, content)?;
@@ -79,8 +80,8 @@ pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// Removes a directory with everything in it; succeeds if the directory is missing. The removal
-/// need not be durable: the next open removes anything that a crash brings back.
+/// Removes a directory and all of its contents. Succeeds if the directory is missing. The removal
+/// need not be durable: if a crash undoes it, the next open removes the directory again.
 pub(crate) fn remove_tree(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for name in list(fs, dir)? {
         let path = dir.join(&name);
@@ -98,8 +99,9 @@ pub(crate) fn remove_tree(fs: &dyn Fs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Makes a hard link to a file if `may_link` is set and the filesystem supports it; otherwise
-/// copies the file. The content of a copy is durable, but the new name is not yet.
+/// Creates a hard link to a file if `may_link` is true and the filesystem supports hard links;
+/// otherwise copies the file. The content of a copy is durable, but the directory entry may not be
+/// durable yet.
 pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path, may_link: bool) -> Result<()> {
     if may_link && fs.hard_link(from, to).is_ok() {
         return Ok(());

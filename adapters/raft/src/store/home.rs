@@ -25,9 +25,9 @@ use crate::store::error::{Error, Result};
 use crate::store::files;
 
 pub(crate) const LIVE: &str = "LIVE";
-/// The file with the number of the node that owns the directory.
+/// The file that contains the number of the node that owns the directory.
 pub(crate) const OWNER: &str = "NODE";
-/// The file that exists while a new node's directory is being created.
+/// The file that exists while the directory of a new node is being created.
 pub(crate) const NEW: &str = "NEW";
 const FORMAT: u32 = 1;
 pub(crate) const SMALL_FILE_BYTES: u64 = 1 << 20;
@@ -36,9 +36,10 @@ pub(crate) const SMALL_FILE_BYTES: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// Both are in one database, so that a sync of the log also covers the state.
+    /// The log and the state are in one database, so a sync of the log also covers the state.
     One,
-    /// Each has its own database, so that a flush or compaction of one does not affect the other.
+    /// The log and the state each have their own database, so a flush or compaction of one does not
+    /// affect the other.
     #[default]
     Two,
 }
@@ -46,12 +47,12 @@ pub enum Layout {
 /// The options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Options of the databases. `create_if_missing` is set as needed.
+    /// Options of the databases. The store sets `create_if_missing` itself.
     pub database: Options,
-    /// The layout of a new store. An existing store keeps its layout; opening it with a different
-    /// one is an error.
+    /// The layout of a new store. An existing store keeps its layout; opening an existing store
+    /// with a different layout is an error.
     pub layout: Option<Layout>,
-    /// The filesystem. Default: the operating system's.
+    /// The filesystem. The default is the filesystem of the operating system.
     pub fs: Arc<dyn Fs>,
 }
 
@@ -94,7 +95,7 @@ impl Home {
         self.dir.join("incoming")
     }
 
-    /// Makes the state with this number the one that the next open uses.
+    /// Durably selects the state with this number as the state that the next open uses.
     pub(crate) fn set_live(&self, number: u64) -> Result<()> {
         let live = LiveFile { format: FORMAT, layout: self.layout, state: state_name(number) };
         let content = serde_json::to_vec(&live).map_err(|e| Error::format(LIVE, e.to_string()))?;

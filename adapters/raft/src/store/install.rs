@@ -1,12 +1,12 @@
-//! Replacing the state with a snapshot.
+//! Replaces the state of a node with a snapshot.
 //!
-//! 1. The snapshot, complete and durable, is renamed into `snapshots/`. From here on, an open of
-//!    the store installs it.
-//! 2. A database is made from the snapshot with hard links to its tables; the snapshot itself does
-//!    not change. If log and state share a database, this node's log replaces the one in the
-//!    snapshot.
+//! 1. The snapshot, which is complete and durable, is moved into `snapshots/`. From here on,
+//!    opening the store would install the snapshot.
+//! 2. A database is created from the snapshot, with hard links to the tables of the snapshot. If
+//!    the log and the state share a database, the log of this node replaces the log in the new
+//!    database. The snapshot itself does not change.
 //! 3. `LIVE` is replaced atomically and now names the new database.
-//! 4. New reads use the new database. The old one is removed when its last reader ends.
+//! 4. New reads use the new database. The old database is removed when its last reader has ended.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::store::home::{Layout, state_name};
 use crate::store::snapshot::{self, DB, SnapshotDir};
 use crate::store::state::{Current, Log, State};
 
-/// Size of the log entries that are copied in one batch, in bytes.
+/// Size of the log entries, in bytes, above which a batch of copied entries is written.
 const COPY_BATCH_BYTES: usize = 1 << 20;
 
-/// Installs a snapshot that has been received.
+/// Installs a snapshot that was received.
 pub(crate) fn install<N: Node>(
     store: &Store,
     meta: &SnapshotMeta<u64, N>,
@@ -59,7 +59,7 @@ pub(crate) fn install<N: Node>(
     Ok(())
 }
 
-/// Copies a snapshot from another directory into `incoming/`, with hard links where possible.
+/// Copies a snapshot from another directory into `incoming/`, using hard links where possible.
 fn copy<N: Node>(
     store: &Store,
     from: &SnapshotDir,
@@ -81,7 +81,7 @@ fn copy<N: Node>(
     Ok(to)
 }
 
-/// Performs steps 2 to 4 of the list at the top of this file.
+/// Performs steps 2 to 4 of the list at the beginning of this file.
 pub(crate) fn replace_state(store: &Store, snapshot: &SnapshotDir) -> Result<()> {
     let home = &store.home;
     let number = store.state().number + 1;
@@ -108,7 +108,7 @@ fn swap(store: &Store, current: &mut Current, state: Arc<State>) -> Result<()> {
     Ok(())
 }
 
-/// Durably replaces the log `to`, which came with the snapshot, with `from`, the log of this node.
+/// Durably replaces `to`, the log that came with the snapshot, with `from`, the log of this node.
 fn take_over_log(from: &Log, to: &Log) -> Result<()> {
     to.entries.clear()?;
     to.meta.clear()?;

@@ -45,7 +45,8 @@ const NORMAL: u8 = 1;
 const MEMBERS: u8 = 2;
 const ENTRY_HEAD_BYTES: usize = 17;
 
-/// Reads the big-endian number at `at`; `None` if there are fewer than 8 bytes.
+/// Reads the big-endian number at the offset `at`. Returns `None` if there are fewer than 8 bytes
+/// at that offset.
 fn number(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_be_bytes(bytes.try_into().ok()?))

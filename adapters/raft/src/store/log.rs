@@ -1,16 +1,17 @@
-//! openraft's `RaftLogStorage`. One thread writes all entries and votes; a single sync makes
-//! everything in its queue durable.
+//! The implementation of openraft's `RaftLogStorage`. One thread writes all entries and votes. A
+//! single sync makes everything in the queue of that thread durable.
 //!
 //! # Ahead of the disk
 //!
-//! openraft 0.9 waits for the callback of one append before it does anything else: a leader sends
-//! entries to its followers only when they are durable on its own disk, and no node reads messages
-//! while it syncs. [`LogStore::pipelined`] calls back at once, so that the nodes' disks sync in
-//! parallel. Instead, the steps that depend on an entry wait until the entry is durable:
+//! openraft 0.9 waits for the callback of one append before it does anything else. A leader
+//! therefore sends entries to its followers only after the entries are durable on its own disk, and
+//! no node reads messages during a sync. With [`LogStore::pipelined`], the log calls back at once,
+//! so that the disks of all nodes sync in parallel. Instead, the steps that depend on an entry wait
+//! until the entry is durable:
 //!
-//! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and so answers its client,
-//!    only when the entry is durable on this node.
-//! 2. A follower confirms entries only when they are durable on its disk
+//! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and thereby answers the
+//!    client, only after the entry is durable on this node.
+//! 2. A follower confirms entries only after they are durable on its disk
 //!    ([`Store::log_durable`](crate::store::Store::log_durable)).
 //! 3. A leader counts its own copy of an entry before that copy is durable, and so may consider the
 //!    entry committed too early. To other nodes it reports an entry as committed only when its own
@@ -35,21 +36,21 @@ use crate::store::recent::Recent;
 use crate::store::writer::{Job, committed_meta};
 use crate::store::{StoreConfig, keys};
 
-/// Total size of entries after which one read stops, in bytes. The limit keeps messages small.
+/// Total size of entries, in bytes, at which a read stops. The limit keeps messages small.
 const READ_BYTES: usize = 4 << 20;
 
-/// The implementation of openraft's log and log reader. Clones share the log.
+/// The implementation of openraft's log storage and log reader. Clones share the log.
 pub struct LogStore<C: StoreConfig> {
     store: Arc<Store>,
-    /// Whether callbacks are called before entries are durable.
+    /// Whether the log calls back before entries are durable.
     is_ahead: bool,
     shared: Arc<Mutex<Shared<C>>>,
     config: PhantomData<fn() -> C>,
 }
 
 struct Shared<C: StoreConfig> {
-    /// The id of the last committed entry, which is written with the next entries: it only saves
-    /// work after a restart, and is not worth a sync of its own.
+    /// The id of the last committed entry. It is written together with the next entries: it only
+    /// saves work after a restart, and is not worth a separate sync.
     committed: Option<LogId<u64>>,
     recent: Recent<C>,
 }
@@ -63,7 +64,8 @@ impl<C: StoreConfig> Clone for LogStore<C> {
 }
 
 impl<C: StoreConfig> LogStore<C> {
-    /// Returns the log in `store`. Entries are durable before their callback is called.
+    /// Returns the log in `store`. The callback of an append is called after the entries are
+    /// durable.
     ///
     /// # Errors
     /// Errors of the database; [`Error::Format`] if the stored id of the last committed entry is
@@ -72,8 +74,8 @@ impl<C: StoreConfig> LogStore<C> {
         LogStore::open(store, false)
     }
 
-    /// Returns the log in `store`. The callback of an append is called at once, so followers and
-    /// leaders have to wait for the disk before they answer (see the beginning of `log.rs`).
+    /// Returns the log in `store`. The callback of an append is called at once, so leaders and
+    /// followers must themselves wait until entries are durable (see the beginning of `log.rs`).
     ///
     /// # Errors
     /// See [`LogStore::new`].
@@ -87,10 +89,10 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogStore { store, is_ahead, shared, config: PhantomData })
     }
 
-    /// Makes the node `own` start as a follower, even if it was the leader when it stopped.
-    /// openraft would continue as the leader in the same term; but after a loss of power the state
-    /// may lack writes that the node has acknowledged, and only a new term makes reads wait until
-    /// the state has caught up. Call this before `Raft::new`.
+    /// Makes the node `own` start as a follower, even if the node was the leader when it stopped.
+    /// By default, openraft continues as the leader in the same term. After a power failure,
+    /// however, the state may lack writes that the node acknowledged, and only a new term makes
+    /// reads wait until the state has caught up. Call this method before `Raft::new`.
     ///
     /// # Errors
     /// Errors of the database; [`Error::Format`] if the stored vote is damaged.
@@ -109,7 +111,7 @@ impl<C: StoreConfig> LogStore<C> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives entries to the writer thread.
+    /// Passes entries to the writer thread.
     fn push(&self, entries: Vec<C::Entry>, callback: LogFlushed<C>) -> Result<()> {
         let mut encoded = Vec::with_capacity(entries.len());
         for entry in &entries {
@@ -152,7 +154,7 @@ impl<C: StoreConfig> LogStore<C> {
     }
 
     /// Returns the existing entries in `[start, end)`: the latest ones from memory, earlier ones
-    /// from the database. Each of the two parts ends once it has reached `max_bytes`.
+    /// from the database. Reading each of these two parts stops when its entries reach `max_bytes`.
     async fn entries(&self, start: u64, end: u64, max_bytes: usize) -> Stored<Vec<C::Entry>> {
         let (first, latest) = {
             let recent = &self.shared().recent;
@@ -172,11 +174,12 @@ impl<C: StoreConfig> LogStore<C> {
     }
 
     /// Returns the entries in `[start, end)` that are not purged, and whether the result is
-    /// complete: reading stops once the entries have reached `max_bytes`.
+    /// complete. Reading stops when the entries reach `max_bytes`.
     fn read(&self, start: u64, end: u64, max_bytes: usize) -> Result<(Vec<C::Entry>, bool)> {
         let current = self.store.current();
-        // The cursor is created before PURGED is read. So a concurrent purge either is recorded in
-        // PURGED, or deletes entries too late to hide them from the cursor.
+        // The cursor is created before PURGED is read. A concurrent purge is therefore either
+        // recorded in the value of PURGED that is read, or deletes entries too late to hide them
+        // from the cursor.
         let mut cursor = current.log.entries.cursor()?;
         let purged = current.log.id(keys::PURGED)?;
         let Some(after) = purged.map_or(Some(0), |id| id.index.checked_add(1)) else {
@@ -301,7 +304,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     }
 
     /// Durably records that the entries up to `id` are purged, so that they are no longer read, and
-    /// then deletes them. If a crash interrupts the deletion, the next open deletes the rest.
+    /// then deletes these entries. If a crash interrupts the deletion, the next open deletes the
+    /// remaining ones.
     async fn purge(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {

@@ -1,4 +1,4 @@
-//! openraft's `RaftStateMachine`, on top of a program's own [`Machine`].
+//! The implementation of openraft's `RaftStateMachine`, on top of a program's own [`Machine`].
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,27 +17,27 @@ use crate::store::snapshot::{self, SnapshotDir};
 use crate::store::{StoreConfig, install, keys};
 
 /// A program's state machine, which defines the effect of commands. The same commands must have the
-/// same effect on every node: nothing may depend on time, on random numbers, or on how entries are
-/// grouped into calls.
+/// same effect on every node: the effect must not depend on the time, on random numbers or on the
+/// grouping of entries into calls.
 pub trait Machine<C: StoreConfig>: Send + 'static {
     /// Applies the command of the entry `id`.
     ///
     /// # Errors
-    /// Errors of the database, which stop the node. A client's mistake must be a response, not an
-    /// error.
+    /// Errors of the database, which stop the node. An invalid command from a client must lead to a
+    /// response, not to an error.
     fn apply(&mut self, id: &LogId<u64>, command: C::D, changes: &mut Changes<'_>) -> Result<C::R>;
 
-    /// Returns the response to an entry without a command.
+    /// Returns the response to an entry that contains no command.
     fn no_command(&self) -> C::R;
 
-    /// Called when the changes of all entries up to `id` can be read.
+    /// Called when the changes of all entries up to `id` have become visible to reads.
     fn written(&mut self, _id: &LogId<u64>) {}
 
-    /// Called when a snapshot has replaced the state.
+    /// Called after a snapshot has replaced the state.
     fn replaced(&mut self, _id: Option<&LogId<u64>>) {}
 }
 
-/// The implementation of openraft's state machine. Clones share the machine.
+/// The implementation of openraft's state machine. Clones share the [`Machine`].
 pub struct StateMachine<C: StoreConfig, M> {
     store: Arc<Store>,
     machine: Arc<Mutex<M>>,
@@ -52,12 +52,13 @@ impl<C: StoreConfig, M> Clone for StateMachine<C, M> {
 }
 
 impl<C: StoreConfig, M: Machine<C>> StateMachine<C, M> {
-    /// Creates a state machine whose state is in `store`.
+    /// Creates a state machine that keeps its state in `store`.
     pub fn new(store: Arc<Store>, machine: M) -> Self {
         StateMachine { store, machine: Arc::new(Mutex::new(machine)), config: PhantomData }
     }
 
-    /// Applies entries, and writes data, the id of the last entry and the membership in one batch.
+    /// Applies entries. Writes the changed data, the id of the last entry and the membership in one
+    /// batch.
     fn apply_all(&self, entries: Vec<C::Entry>) -> Result<Vec<C::R>> {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.store.current();
@@ -102,7 +103,7 @@ impl<C: StoreConfig, M: Machine<C>> StateMachine<C, M> {
     }
 }
 
-/// Runs blocking work off the async threads.
+/// Runs blocking work on a thread that does not run async tasks.
 pub(crate) async fn blocking<T: Send + 'static>(
     subject: ErrorSubject<u64>,
     verb: ErrorVerb,
@@ -138,7 +139,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
     {
         let entries: Vec<C::Entry> = entries.into_iter().collect();
         if let Some(last) = entries.last() {
-            // openraft may be ahead of the disk (see `log.rs`).
+            // openraft may apply entries before they are durable (see `log.rs`).
             let durable = self.store.writer.durable_to(last.get_log_id().index).await;
             durable.map_err(|e| e.into_storage(ErrorSubject::Logs, ErrorVerb::Write))?;
         }

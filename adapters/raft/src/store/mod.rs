@@ -1,17 +1,17 @@
 //! The store for openraft: a log and a state machine on minikv.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! | --- | --- |
-//! | `home` | the directory of a node: its contents, and which state in it is live |
+//! | `home` | the directory of a node, its contents, and the choice of the live state |
 //! | `state` | the databases with the log and the state |
-//! | `disk` | `Store`: log, state, current snapshot, and the transfer under way |
+//! | `disk` | `Store`: log, state, current snapshot, and the snapshot transfer in progress |
 //! | `open` | opening, creating and cleaning a store |
-//! | `keys` | the bytes of keys and values |
-//! | `log` | `RaftLogStorage` |
+//! | `keys` | the encoding of keys and values |
+//! | `log` | the implementation of `RaftLogStorage` |
 //! | `writer` | the thread that writes the log and knows which entries are durable |
 //! | `recent` | the latest entries, in memory |
-//! | `machine` | `RaftStateMachine`, and the trait that a program implements |
-//! | `changes` | what one call of `apply` writes, as one batch |
+//! | `machine` | the implementation of `RaftStateMachine`, and the trait for programs |
+//! | `changes` | the writes of one call of `apply`, as one batch |
 //! | `snapshot` | snapshots: checkpoints of the database |
 //! | `build` | making a snapshot |
 //! | `install` | replacing the database with a snapshot |
@@ -50,9 +50,9 @@ pub use machine::{Machine, StateMachine};
 pub use snapshot::{SnapshotDir, SnapshotFile};
 pub use state::State;
 
-/// The store's requirements on openraft's type configuration. Every configuration that meets them
-/// implements this trait. A command is cloned for each reader of the latest entries, so it should
-/// be cheap to clone.
+/// The requirements that the store places on openraft's type configuration. Every configuration
+/// that meets the requirements implements this trait. A command is cloned for each reader of the
+/// latest entries, so cloning should be cheap.
 pub trait StoreConfig:
     RaftTypeConfig<D: Clone, NodeId = u64, Entry = Entry<Self>, SnapshotData = SnapshotDir>
 {

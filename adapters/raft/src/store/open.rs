@@ -1,4 +1,4 @@
-//! Opening a store: creating it, or cleaning and finishing the work of a process that crashed.
+//! Opens a store: creates a new one, or cleans up and completes the work of a process that crashed.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
@@ -16,12 +16,12 @@ use crate::store::writer::Writer;
 use crate::store::{files, install, snapshot};
 
 impl Store {
-    /// Opens the store in the directory `dir`, or makes a new one if the directory is empty or
+    /// Opens the store in the directory `dir`. Creates a store if the directory is empty or
     /// missing.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the directory holds anything but a store, or a store with another
-    /// layout; errors of the databases and of files.
+    /// [`Error::Refused`] if the directory contains anything other than a store, or a store with a
+    /// different layout; errors of the databases and of files.
     pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Arc<Store>> {
         let StoreOptions { database, layout, fs } = options;
         let dir = fs.absolute(dir.as_ref()).map_err(Error::file("resolve", dir.as_ref()))?;
@@ -71,14 +71,14 @@ impl Store {
         Ok(Arc::new(store))
     }
 
-    /// Returns whether [`Store::open`] would make a new store in `dir`.
+    /// Returns whether [`Store::open`] would create a new store in `dir`.
     pub(crate) fn is_new(fs: &dyn Fs, dir: &Path) -> Result<bool> {
         let path = dir.join(LIVE);
         Ok(!fs.exists(&path).map_err(Error::file("query", &path))?)
     }
 
-    /// Permanently assigns the store to the node `id`. If a node with another number opened the
-    /// store, it could vote again in a term in which the first node has already voted.
+    /// Permanently assigns the store to the node `id`. A node with another number must not use the
+    /// store, because it could vote again in a term in which the first node has already voted.
     ///
     /// # Errors
     /// [`Error::Refused`] if the store belongs to another node; errors of the file.
@@ -100,9 +100,9 @@ impl Store {
     }
 }
 
-/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written. This
-/// function removes other files only if `NEW` exists: a node that has lost `LIVE` must not be
-/// created again, because it may have voted.
+/// Creates the databases of a new node. The file `NEW` exists until `LIVE` is written. In a
+/// directory that contains other files, this function creates a node only if `NEW` exists: a node
+/// that has lost `LIVE` must not be created again, because it may have voted.
 fn create(home: &Home) -> Result<u64> {
     let fs = &*home.fs;
     let names = files::list(fs, &home.dir)?;
@@ -127,8 +127,8 @@ fn create(home: &Home) -> Result<u64> {
     Ok(1)
 }
 
-/// Removes what an interrupted creation of the store, or an interrupted transfer or installation of
-/// a snapshot, has left behind.
+/// Removes files left behind by an interrupted creation of the store, or by an interrupted transfer
+/// or installation of a snapshot.
 fn remove_leftovers(home: &Home, number: u64) -> Result<()> {
     let fs = &*home.fs;
     let live = state_name(number);

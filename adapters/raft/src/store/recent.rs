@@ -1,5 +1,5 @@
-//! The latest entries of the log, in memory: entries that are not written yet, and entries that
-//! followers and the state machine usually ask for.
+//! The latest entries of the log, kept in memory: entries that are not written yet, and entries
+//! that followers and the state machine usually read.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use openraft::RaftLogId;
 
 use crate::store::StoreConfig;
 
-/// Maximum size of the entries kept in memory, counted in bytes on disk. Entries that are not
-/// durable yet are kept in any case.
+/// Maximum total size of the entries kept in memory, measured by their size on disk, in bytes.
+/// Entries that are not durable yet are kept even above this limit.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// Consecutive entries at the end of the log.
@@ -22,7 +22,7 @@ impl<C: StoreConfig> Recent<C> {
         Recent { entries: VecDeque::new(), bytes: 0 }
     }
 
-    /// Returns the index of the first entry.
+    /// Returns the index of the first entry kept in memory.
     pub(crate) fn first(&self) -> Option<u64> {
         self.entries.front().map(|(entry, _)| entry.get_log_id().index)
     }
@@ -37,7 +37,7 @@ impl<C: StoreConfig> Recent<C> {
         self.entries.push_back((entry, bytes));
     }
 
-    /// Drops the oldest entries while the size limit is exceeded, but no entry from the index
+    /// Drops the oldest entries while the size limit is exceeded. Keeps all entries from the index
     /// `needed` on.
     pub(crate) fn trim(&mut self, needed: Option<u64>) {
         while self.bytes > KEPT_BYTES
@@ -61,9 +61,9 @@ impl<C: StoreConfig> Recent<C> {
         }
     }
 
-    /// Returns the entries in `[start, end)`; `start` must not be before the first one. Returns at
-    /// least one entry if there is any in that range, and stops once the returned entries have
-    /// reached `max_bytes` in total.
+    /// Returns the entries in `[start, end)`. `start` must not be before the first entry kept in
+    /// memory. Returns at least one entry if the range contains one, and stops when the returned
+    /// entries reach `max_bytes` in total.
     pub(crate) fn read(&self, start: u64, end: u64, max_bytes: usize) -> Vec<C::Entry> {
         let Some(first) = self.first() else { return Vec::new() };
         let (from, to) = (start.saturating_sub(first) as usize, end.saturating_sub(first) as usize);

@@ -1,7 +1,8 @@
-//! Making a new cluster of one node from a backup, whose state becomes that of the node.
+//! Creates a new cluster of one node from a backup. The state in the backup becomes the state of
+//! the node.
 //!
-//! The log begins after the last entry of the backup, as if all earlier entries had been purged. So
-//! nodes that join receive a snapshot, which contains the data.
+//! The log begins after the last entry of the backup, as if all earlier entries had been purged.
+//! Nodes that join therefore receive a snapshot, which contains the data.
 
 use std::path::Path;
 
@@ -15,12 +16,12 @@ use crate::store::state::Log;
 use crate::store::{keys, snapshot};
 
 impl Store {
-    /// Makes the store of the node `id` in the new directory `dir` from the database in `backup`,
-    /// which is not changed. Other nodes reach the node at `address`. Returns the id of the last
-    /// log entry in the backup.
+    /// Creates the store of the node `id` in the new directory `dir`, from a copy of the database
+    /// in `backup`. Other nodes reach the node at `address`. Returns the id of the last log entry
+    /// in the backup.
     ///
     /// # Errors
-    /// [`Error::Refused`] if `dir` exists, or the backup is not one of a replicated database;
+    /// [`Error::Refused`] if `dir` exists, or `backup` does not come from a replicated database;
     /// errors of the databases and of files.
     pub fn restore(
         backup: &Path,
@@ -44,8 +45,8 @@ impl Store {
         let last = keys::decode_log_id(keys::APPLIED, &applied)?;
         drop(copy);
 
-        // The store is built in a temporary directory next to `dir`, which is renamed to `dir` once
-        // the store is complete.
+        // The store is built in a temporary directory next to `dir`. When the store is complete,
+        // this directory is renamed to `dir`.
         let mut building = dir.as_os_str().to_os_string();
         building.push(".restoring");
         let building = Path::new(&building);
@@ -62,7 +63,7 @@ impl Store {
     }
 }
 
-/// Turns the state with this number into that of a cluster of one node, with an empty log.
+/// Changes the state with this number into the state of a cluster of one node, with an empty log.
 fn begin(store: &Store, number: u64, last: LogId<u64>, id: u64, address: &str) -> Result<()> {
     let sync = WriteOptions::default().sync(true);
     let state = store.open_state(number)?;

@@ -1,9 +1,9 @@
-//! Snapshots. A snapshot is a directory with a checkpoint of the database, whose tables are hard
-//! links to those of the live database, and the file `SNAPSHOT`, which is written last and says
-//! what is in it.
+//! Snapshots. A snapshot is a directory that contains a checkpoint of the database and the file
+//! `SNAPSHOT`. The tables of the checkpoint are hard links to the tables of the live database.
+//! `SNAPSHOT` is written last and describes the contents of the snapshot.
 //!
-//! A snapshot is made while writes continue, in a directory that is not searched for snapshots, and
-//! renamed when it is complete and durable.
+//! A snapshot is made while writes continue. It is made in a directory that does not count as a
+//! snapshot, and this directory is renamed when the snapshot is complete and durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,18 +24,18 @@ pub(crate) const BUILDING: &str = "building.new";
 const FORMAT: u32 = 1;
 const HEAD_LIMIT_BYTES: u64 = 256 << 20;
 
-/// A file of a snapshot's database.
+/// A file of the database in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotFile {
     /// The name of a file in a minikv database.
     pub name: String,
-    /// The length, in bytes.
+    /// The length of the file, in bytes.
     pub bytes: u64,
 }
 
 impl SnapshotFile {
-    /// Returns whether a snapshot's file may have this name. A malicious name could be a path
-    /// outside the snapshot.
+    /// Returns whether a file of a snapshot may have this name. A malicious name could be a path
+    /// that leads outside the snapshot.
     pub(crate) fn has_good_name(&self) -> bool {
         matches!(
             FileName::parse(&self.name),
@@ -71,9 +71,9 @@ struct AnyMeta {
     last_log_id: Option<LogId<u64>>,
 }
 
-/// A complete snapshot on disk: openraft's `SnapshotData`. Clones share the directory. Once the
-/// snapshot is superseded, dropping the last clone removes the directory, so that a running
-/// transfer can still finish.
+/// A complete snapshot on disk, used as openraft's `SnapshotData`. Clones share the directory.
+/// After a newer snapshot has replaced this one, dropping the last clone removes the directory, so
+/// a running transfer can still finish.
 #[derive(Clone, Debug)]
 pub struct SnapshotDir(Option<Arc<Dir>>);
 
@@ -87,7 +87,7 @@ struct Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            // If this fails, the next open removes the rest.
+            // If the removal fails, the next open removes the remaining files.
             let _ = files::remove_tree(&*self.fs, &self.path);
         }
     }
@@ -99,7 +99,7 @@ impl SnapshotDir {
         SnapshotDir(Some(Arc::new(Dir { fs: fs.clone(), path, obsolete })))
     }
 
-    /// Returns a handle for a snapshot of which nothing has been received yet.
+    /// Returns a handle for a snapshot of which no data has been received yet.
     pub(crate) fn none() -> SnapshotDir {
         SnapshotDir(None)
     }
@@ -108,10 +108,10 @@ impl SnapshotDir {
         self.0.as_deref().ok_or_else(|| Error::Refused("a snapshot without files".into()))
     }
 
-    /// Returns the directory.
+    /// Returns the directory of the snapshot.
     ///
     /// # Errors
-    /// [`Error::Refused`] if nothing has been received yet.
+    /// [`Error::Refused`] if no data of the snapshot has been received yet.
     pub fn path(&self) -> Result<&Path> {
         Ok(&self.dir()?.path)
     }
@@ -119,7 +119,7 @@ impl SnapshotDir {
     /// Returns the files of the database, in the order in which they are sent.
     ///
     /// # Errors
-    /// Errors of reading `SNAPSHOT`.
+    /// Errors that occur while `SNAPSHOT` is read.
     pub fn files(&self) -> Result<Vec<SnapshotFile>> {
         Ok(self.any_head()?.files)
     }
@@ -128,7 +128,7 @@ impl SnapshotDir {
     /// ends. Returns the number of bytes read.
     ///
     /// # Errors
-    /// An I/O error of the file.
+    /// I/O errors.
     pub fn read_at(&self, name: &str, buf: &mut [u8], offset: u64) -> Result<usize> {
         let dir = self.dir()?;
         let path = dir.path.join(DB).join(name);
@@ -167,11 +167,11 @@ impl SnapshotDir {
         }
     }
 
-    /// Returns whether the snapshot has all its files; a crash may have interrupted their creation
-    /// or removal.
+    /// Returns whether the snapshot has all of its files. A crash may have interrupted the creation
+    /// or removal of the files.
     ///
     /// # Errors
-    /// [`Error::Format`] if the length of a file is not the one that `SNAPSHOT` states.
+    /// [`Error::Format`] if the length of a file differs from the length recorded in `SNAPSHOT`.
     fn is_whole(&self) -> Result<bool> {
         let dir = self.dir()?;
         let exists = |path: &Path| dir.fs.exists(path).map_err(Error::file("query", path));
@@ -198,7 +198,7 @@ pub(crate) fn read_last_log_id(snapshot: &SnapshotDir) -> Result<Option<LogId<u6
     Ok(snapshot.any_head()?.meta.last_log_id)
 }
 
-/// Returns whether a snapshot's id can be the name of a directory.
+/// Returns whether `id` can be the id of a snapshot, and thus the name of its directory.
 pub(crate) fn is_good_id(id: &str) -> bool {
     (1..=120).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
@@ -213,8 +213,8 @@ pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotF
     Head { format: FORMAT, meta, files }
 }
 
-/// Removes all snapshots except the newest complete one, and returns that one. A damaged snapshot
-/// is an error, because it may be newer than the state.
+/// Removes all snapshots except the newest complete one, and returns the newest one. Returns an
+/// error if a snapshot is damaged, because the damaged snapshot may be newer than the state.
 pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     let dir = home.snapshots();
     files::create_dir(&*home.fs, &dir)?;

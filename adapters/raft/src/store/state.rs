@@ -1,4 +1,4 @@
-//! The databases with the log and the state.
+//! The databases that contain the log and the state.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::store::error::Result;
 use crate::store::home::{Home, state_name};
 use crate::store::{files, keys};
 
-/// The database with the state. Once another state has replaced this one, dropping the last
-/// reference to it removes its directory.
+/// The database that contains the state. After another state has replaced this one, dropping the
+/// last reference removes the directory of this one.
 pub struct State {
     fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
     pub(crate) number: u64,
     obsolete: AtomicBool,
-    /// `None` only while the state is being dropped.
+    /// The keyspaces. `None` only while the state is being dropped.
     spaces: Option<Spaces>,
 }
 
@@ -49,17 +49,17 @@ impl State {
         self.spaces.as_ref().expect("a state has its database until it is dropped")
     }
 
-    /// Returns the database.
+    /// Returns the database that contains the state.
     pub fn db(&self) -> &Db {
         &self.spaces().db
     }
 
-    /// Returns the user's entries.
+    /// Returns the keyspace that contains the user's entries.
     pub fn data(&self) -> &Keyspace {
         &self.spaces().data
     }
 
-    /// Returns the state machine's records of its clients.
+    /// Returns the keyspace that contains the state machine's records of its clients.
     pub fn sessions(&self) -> &Keyspace {
         &self.spaces().sessions
     }
@@ -89,13 +89,13 @@ impl Drop for State {
     fn drop(&mut self) {
         self.spaces = None;
         if self.obsolete.load(Ordering::Acquire) {
-            // If this fails, the next open removes the rest.
+            // If the removal fails, the next open removes the remaining files.
             let _ = files::remove_tree(&*self.fs, &self.dir);
         }
     }
 }
 
-/// The keyspaces of the log.
+/// The keyspaces that contain the log.
 #[derive(Clone)]
 pub(crate) struct Log {
     pub(crate) db: Db,

@@ -1,6 +1,6 @@
-//! Receiving the files of a snapshot, chunk by chunk, in the order of the list of files. An
-//! interrupted transfer can continue at the same position until the receiver stops; the receiver's
-//! next open removes what was received. An incomplete transfer changes nothing outside the
+//! Receives the files of a snapshot in chunks, in the order of the list of files. While the
+//! receiver runs, an interrupted transfer can continue at the same position. When the receiver
+//! restarts, it removes the received files. An incomplete transfer changes nothing outside the
 //! directory `incoming/`.
 
 use openraft::{Node, SnapshotMeta};
@@ -11,7 +11,7 @@ use crate::store::files;
 use crate::store::incoming::{Incoming, Position};
 use crate::store::snapshot::{self, DB, SnapshotDir, SnapshotFile};
 
-/// Maximum number of files in a transfer: more than a database of several terabytes has.
+/// Maximum number of files in a transfer. A database of several terabytes has fewer files.
 const MAX_FILES: usize = 1 << 20;
 
 impl Store {
@@ -19,7 +19,7 @@ impl Store {
     /// chunk. A transfer of another snapshot is abandoned.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the id or the name of a file is not allowed in a snapshot; I/O errors.
+    /// [`Error::Refused`] if the id or the name of a file is invalid; I/O errors.
     pub fn offer_snapshot(&self, id: &str, files: Vec<SnapshotFile>) -> Result<Position> {
         let mut incoming = self.lock_incoming();
         if let Some(known) = &*incoming
@@ -46,9 +46,9 @@ impl Store {
         Ok(started.at)
     }
 
-    /// Adds the chunk for the position `at`, and returns the position of the next chunk. If the
-    /// transfer is at another position, ignores the chunk; the sender continues from the returned
-    /// position.
+    /// Adds a chunk at the position `at`, and returns the position of the next chunk. If the
+    /// transfer has reached a different position, ignores the chunk; the sender continues from the
+    /// returned position.
     ///
     /// # Errors
     /// [`Error::Refused`] if no transfer of this snapshot is in progress, or the chunk does not fit
@@ -109,7 +109,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a transfer whose files have all been received, and makes the snapshot durable.
+    /// Ends a transfer after all files have been received, and makes the snapshot durable.
     ///
     /// # Errors
     /// [`Error::Refused`] if the transfer is not complete; I/O errors.

@@ -1,6 +1,7 @@
-//! Writing the log: one thread takes all queued jobs and writes them as one synced batch.
+//! The writer of the log: one thread takes all queued jobs, writes them as one batch, and syncs the
+//! batch.
 //!
-//! Each job has a ticket, which is a number; jobs become durable in the order of their tickets.
+//! Each job has a ticket, which is a number. Jobs become durable in the order of their tickets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,22 +16,22 @@ use crate::store::error::{Error, Result};
 use crate::store::keys;
 use crate::store::state::Current;
 
-/// Called when a job is durable or has failed.
+/// A callback that is called when a job is durable or has failed.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// Entries and values to be written.
+/// Log entries and other values to be written.
 #[derive(Default)]
 pub(crate) struct Job {
     /// Indices and values of entries, in the order of the log.
     pub(crate) entries: Vec<(u64, Vec<u8>)>,
-    /// The id of the last entry.
+    /// The id of the last of these entries.
     pub(crate) last: Option<LogId<u64>>,
-    /// Names and values for the keyspace `meta`.
+    /// Keys and values for the keyspace `meta`.
     pub(crate) meta: Vec<(&'static str, Vec<u8>)>,
     pub(crate) done: Option<Done>,
 }
 
-/// The thread that writes the log, and its queue.
+/// The thread that writes the log, and the queue of the thread.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -38,20 +39,20 @@ pub(crate) struct Writer {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Wakes the thread.
+    /// Wakes the writer thread.
     wake: Condvar,
-    /// Wakes the threads and tasks that wait for a ticket.
+    /// Wakes the threads and tasks that wait until a job is durable.
     progress: watch::Sender<Progress>,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
-    /// The ticket of the last job.
+    /// The ticket of the job that was pushed last.
     pushed: u64,
     /// Jobs with entries that are not durable yet.
     pending: VecDeque<Pending>,
-    /// The last entry that is durable.
+    /// The id of the last durable entry.
     durable: Option<LogId<u64>>,
     stop: bool,
 }
@@ -84,7 +85,7 @@ impl Writer {
         Ok(Writer { shared, thread: Some(thread) })
     }
 
-    /// Queues a job; returns its ticket.
+    /// Queues a job, and returns its ticket.
     pub(crate) fn push(&self, job: Job) -> Result<u64> {
         self.shared.check()?;
         let mut queue = self.shared.lock();
@@ -106,7 +107,7 @@ impl Writer {
         self.durable(ticket).await
     }
 
-    /// Waits until the log is durable up to the entry `index`.
+    /// Waits until all entries up to `index` are durable.
     pub(crate) async fn durable_to(&self, index: u64) -> Result<()> {
         let ticket = {
             let queue = self.shared.lock();
@@ -122,13 +123,13 @@ impl Writer {
     pub(crate) async fn durable(&self, ticket: u64) -> Result<()> {
         let mut progress = self.shared.progress.subscribe();
         let reached = |progress: &Progress| progress.ticket >= ticket || progress.failed.is_some();
-        // This wait cannot fail: `self` owns the sender and so keeps it alive.
+        // This wait cannot fail: `self` owns the sender and thereby keeps the channel open.
         let _ = progress.wait_for(reached).await;
         self.shared.check()
     }
 
     /// Returns `id` if all entries up to `id` are durable. Otherwise returns the id of the last
-    /// durable entry, or `None` if that id is unknown or after `id`.
+    /// durable entry, or `None` if that id is unknown or comes after `id`.
     pub(crate) fn durable_part(&self, id: LogId<u64>) -> Option<LogId<u64>> {
         let queue = self.shared.lock();
         match queue.pending.iter().any(|pending| pending.first <= id.index) {
@@ -142,7 +143,7 @@ impl Writer {
         self.shared.lock().pending.iter().map(|pending| pending.first).min()
     }
 
-    /// Records that the entries from `index` on have been truncated.
+    /// Records that the entries from `index` on were truncated.
     pub(crate) fn truncated(&self, index: u64) {
         let mut queue = self.shared.lock();
         queue.durable = queue.durable.filter(|durable| durable.index < index);
@@ -150,12 +151,12 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Writes all queued jobs, and ends the thread.
+    /// Writes all queued jobs, and then ends the thread.
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has already been reported to all waiting callers.
+            // If the thread panicked, all waiting callers have already got an error.
             let _ = thread.join();
         }
     }
@@ -166,7 +167,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails if a write of the log has failed.
+    /// Returns an error if a write to the log has failed.
     fn check(&self) -> Result<()> {
         match &self.progress.borrow().failed {
             Some(what) => Err(Error::Log(what.to_string())),
@@ -175,7 +176,7 @@ impl Shared {
     }
 
     fn run(&self, current: &RwLock<Current>) {
-        // Waiting callers must get an error if this thread panics.
+        // If this thread panics, waiting callers must get an error.
         let _guard = FailOnPanic(self);
         loop {
             let mut queue = self.lock();
@@ -222,7 +223,7 @@ impl Drop for FailOnPanic<'_> {
     }
 }
 
-/// Durably writes jobs as one batch.
+/// Durably writes all jobs in one batch.
 fn write(current: &RwLock<Current>, jobs: &[Job]) -> Result<()> {
     let current = current.read().unwrap_or_else(PoisonError::into_inner);
     let mut batch = WriteBatch::new();

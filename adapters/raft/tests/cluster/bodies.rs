@@ -1,4 +1,4 @@
-//! Requests of users, good and bad, and their answers.
+//! Tests valid and invalid requests of clients, and the responses to these requests.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn a_cluster_serves_every_kind_of_request() {
     assert!(status == 200 && page.contains("leader"));
     assert_eq!(http(address, "GET", "/health", &[], b"").await.unwrap().0, 200);
 
-    // Another node redirects to the leader.
+    // A node that is not the leader redirects the request to the leader.
     let other = cluster.nodes.iter().find(|node| node.id != leader).unwrap();
     let (status, body) = http(&other.address, "GET", "/v1/kv/cas", &[], b"").await.unwrap();
     assert_eq!(status, 307);
@@ -97,7 +97,7 @@ async fn bad_and_oversized_requests_get_answers_that_say_so() {
         assert_eq!(got, *status, "{method} {path}: {text}");
         assert!(text.contains(words), "{method} {path}: {text}");
     }
-    // None of this has harmed the node.
+    // After all these requests, the node still works.
     cluster.client(5).put("k", "v").await.unwrap();
 }
 
@@ -117,7 +117,8 @@ async fn a_request_that_is_sent_twice_is_applied_once() {
     };
     assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
     client.put("n", "other").await.unwrap();
-    // The same request, sent again, gets the outcome of the first one and changes nothing.
+    // The test repeats the request with the same sequence number. The request gets the outcome of
+    // the first one and changes nothing.
     assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
     assert_eq!(client.get(b"n", Read::Linearizable).await.unwrap().as_deref(), Some(&b"other"[..]));
     assert_eq!(cas("2", "\"other\"", "\"2\"").await.0, 200);
@@ -135,7 +136,7 @@ async fn who_watches_gets_every_change_in_order() {
     let address = &cluster.nodes[0].address;
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = "GET /v1/watch?prefix=w/&after=0 HTTP/1.1\r\nhost: x\r\n\r\n";
-    // `after=0` is accepted, because the node still has all changes since its first entry.
+    // The node accepts `after=0`, because it still has all changes since the first log entry.
     stream.write_all(request.as_bytes()).await.unwrap();
     client.put("other", "x").await.unwrap();
     client.put("w/1", "one").await.unwrap();
@@ -202,7 +203,7 @@ async fn tls_and_the_token_are_needed_once_they_are_set() {
     };
     let good = client(Some("token"), Some("cert"));
     good.init(&members).await.unwrap();
-    // The nodes also replicate over TLS.
+    // The nodes also send their messages to each other over TLS.
     good.put("k", "v").await.unwrap();
     assert_eq!(good.get(b"k", Read::Linearizable).await.unwrap().as_deref(), Some(&b"v"[..]));
 

@@ -1,28 +1,29 @@
-//! Clocks of nodes that run too fast or too slowly, or are set while the node runs, by means of
-//! Debian's `libfaketime`. Without that package, nodes use the machine's clocks.
+//! Faulty clocks for nodes: clocks that run too fast or too slowly, and clocks that are set while a
+//! node runs. They need Debian's `libfaketime`; without that package, nodes use the machine's
+//! clocks.
 
 use std::path::{Path, PathBuf};
 
 use crate::rng::Rng;
 
-/// An hour, in seconds.
+/// One hour, in seconds.
 pub const HOUR: i64 = 3600;
 
-/// The clocks of the nodes.
+/// The faulty clocks of all nodes.
 pub struct Clocks {
     library: PathBuf,
-    /// Directory of the files that say how far a node's wall clock is off.
+    /// Directory of the files that contain the error of each node's wall clock.
     dir: PathBuf,
-    /// Speed of the clocks of each node, in percent of the machine's. The wall clock can only be
-    /// set at a speed of 100.
+    /// Speed of the clocks of each node, as a percentage of the speed of the machine's clock. A
+    /// node's wall clock can be set only if the speed is 100.
     pub speeds: [u64; 6],
 }
 
 impl Clocks {
-    /// Draws the speeds of clocks. Returns `None` if the library is not installed.
+    /// Chooses random speeds for the clocks. Returns `None` if `libfaketime` is not installed.
     pub fn new(dir: &Path, rng: &mut Rng) -> Option<Clocks> {
         let library = library()?;
-        // The lease tolerates clocks whose speeds differ by up to a tenth.
+        // The lease tolerates clocks whose speeds differ by at most a tenth.
         let speeds = [(); 6].map(|()| [100, 100, 96, 104][rng.next(4) as usize]);
         Some(Clocks { library, dir: dir.to_path_buf(), speeds })
     }
@@ -35,8 +36,8 @@ impl Clocks {
         self.dir.join(format!("clock-{id}"))
     }
 
-    /// Sets the wall clock of a node wrong by some hours, unless the node's clocks run at another
-    /// speed than the machine's. Returns whether the clock was set.
+    /// Sets the wall clock of a node so that it is `hours` hours wrong. Does nothing if the speed
+    /// of the node's clocks is not 100. Returns whether the clock was set.
     pub fn set(&self, id: u64, hours: i64) -> bool {
         if self.speed(id) != 100 {
             return false;
@@ -47,7 +48,7 @@ impl Clocks {
         true
     }
 
-    /// Returns the environment of a node.
+    /// Returns the environment variables for a node.
     pub fn environment(&self, id: u64) -> Vec<(&'static str, String)> {
         let library = ("LD_PRELOAD", self.library.display().to_string());
         match self.speed(id) {
@@ -60,7 +61,7 @@ impl Clocks {
                     library,
                     ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
                     ("FAKETIME_NO_CACHE", "1".into()),
-                    // Only the wall clock can be set.
+                    // Without this variable, the monotonic clock would be set, too.
                     ("DONT_FAKE_MONOTONIC", "1".into()),
                 ]
             }

@@ -1,9 +1,10 @@
-//! Clients that run while nodes are killed, paused and partitioned. The clients' results are
-//! checked for linearizability.
+//! Runs clients while nodes are killed, paused and partitioned, and checks the results of the
+//! clients for linearizability.
 //!
 //! The seed of a run determines the number of nodes, what each client does, and which faults occur.
-//! `MINIKV_RAFT_SEEDS=7` runs one seed, `MINIKV_RAFT_SEEDS=0..100` runs a hundred seeds. Processes
-//! and the network are not deterministic, so a seed repeats the plan but not every interleaving.
+//! `MINIKV_RAFT_SEEDS=7` runs one seed; `MINIKV_RAFT_SEEDS=0..100` runs one hundred seeds.
+//! Processes and the network are not deterministic, so a seed repeats the plan of a run but not the
+//! exact interleaving.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::load::Load;
 use crate::processes::{Cluster, http, wait_for};
 use crate::rng::{Rng, seeds};
 
-/// Causes one fault, waits, and ends the fault. `members` are the nodes of the cluster. At most one
-/// node is replaced in a run, so that clients still know the addresses of the others.
+/// Causes one fault, waits, and ends the fault. `members` lists the current nodes of the cluster.
+/// At most one node is replaced in a run, so clients still know the addresses of the other nodes.
 async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> &'static str {
     let pause = Duration::from_millis(200 + rng.next(1500));
     let leader = cluster.leader().await;
@@ -38,7 +39,8 @@ async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> 
         }
         2 => {
             cluster.cut_off(victim).await;
-            // Long enough for the other nodes to elect another leader while this one is cut off.
+            // Waits long enough for the other nodes to elect another leader if the victim was the
+            // leader.
             tokio::time::sleep(Duration::from_millis(1500) + pause).await;
             cluster.reconnect(victim).await;
             "partition"
@@ -79,7 +81,7 @@ async fn run(seed: u64) {
     let mut rng = Rng(seed);
     let nodes = if rng.next(3) == 0 { 5 } else { 3 };
     let layout = if rng.next(2) == 0 { "one" } else { "two" };
-    // Takes snapshots often, so that nodes that fell behind have to receive a snapshot.
+    // The nodes take snapshots often, so nodes that fell behind have to receive a snapshot.
     let extra = ["--layout", layout, "--snapshot-every", "60", "--keep-entries", "20"];
     let mut cluster = Cluster::without_nodes(&extra);
     cluster.clocks = Clocks::new(&cluster.path(""), &mut rng);
@@ -106,8 +108,8 @@ async fn histories_beside_faults_are_linearizable() {
     }
 }
 
-/// Checks that the checker can fail: it refuses a history with a stale read from a node that is cut
-/// off.
+/// Checks that the checker can fail: it must refuse a history that contains a stale read from a
+/// node that was cut off.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_stale_reads_is_refused() {
     let cluster = Cluster::start(3, &[]).await;
@@ -131,9 +133,10 @@ async fn the_history_of_stale_reads_is_refused() {
     assert_eq!(history.refused(), [0], "the checker accepted a stale read");
 }
 
-/// Checks that a leader that is cut off, but does not know it, refuses to read because its lease
-/// has expired. Without the check of the lease, it returns a value that another leader has
-/// overwritten, and the checker refuses the history.
+/// Checks that a leader that was cut off refuses reads, because its lease has expired, although it
+/// still believes that it is the leader. Then makes the leader skip the check of its lease. The
+/// leader must return a value that another leader has overwritten, and the checker must refuse the
+/// history.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_history_of_a_leader_without_the_check_of_its_lease_is_refused() {
     let cluster = Cluster::start(3, &[]).await;

@@ -1,4 +1,5 @@
-//! Operations and results of clients, and whether a single copy of the data could have given them.
+//! Histories: the operations and results of clients. Checks whether a single copy of the data could
+//! have given the same results.
 
 use std::fmt::Debug;
 use std::sync::Mutex;
@@ -8,7 +9,7 @@ use minikv_raft::client::{Client, ClientError};
 use minikv_raft::service::Read;
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-/// A register with compare-and-set. 0 means that it has no value.
+/// A register with compare-and-set. A value of 0 means that the register is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Register(u64);
 
@@ -48,11 +49,11 @@ impl SequentialSpec for Register {
     }
 }
 
-/// An operation of the specification `S`, from its call to its return; without a return if its
-/// outcome is not known.
+/// An operation of the specification `S`, from its call to its return. The return is missing if the
+/// outcome is unknown.
 #[derive(Clone, Debug)]
 pub struct Event<S: SequentialSpec> {
-    /// The object of the operation; objects do not depend on each other.
+    /// The object that the operation accesses. Objects are independent of each other.
     pub key: usize,
     pub client: usize,
     pub op: S::Op,
@@ -60,7 +61,7 @@ pub struct Event<S: SequentialSpec> {
     pub returned: Option<(Duration, S::Ret)>,
 }
 
-/// Events of all clients.
+/// The events of all clients.
 pub struct History<S: SequentialSpec> {
     start: Instant,
     pub events: Mutex<Vec<Event<S>>>,
@@ -76,12 +77,12 @@ where
         History { start: Instant::now(), events: Mutex::new(Vec::new()) }
     }
 
-    /// Returns the time that passed since the start of the history.
+    /// Returns the time since the start of the history.
     pub fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Records an operation that was called at `called` and has just returned or failed.
+    /// Records an operation that was called at the time `called` and has just returned or failed.
     pub fn record(
         &self,
         client: usize,
@@ -94,7 +95,7 @@ where
         self.events.lock().unwrap().push(Event { key, client, op, called, returned });
     }
 
-    /// Returns the objects whose history a single copy could not have produced.
+    /// Returns the objects whose histories are not linearizable.
     pub fn refused(&self) -> Vec<usize> {
         let events = self.events.lock().unwrap();
         let keys = events.iter().map(|event| event.key + 1).max().unwrap_or(0);
@@ -103,7 +104,7 @@ where
 }
 
 impl History<Register> {
-    /// Performs an operation and records it. Returns whether its outcome is known.
+    /// Performs an operation and records it. Returns an error if the outcome is unknown.
     pub async fn run(
         &self,
         kv: &Client,
@@ -126,7 +127,7 @@ impl History<Register> {
             }
         };
         let error = result.as_ref().err().cloned();
-        // A read without an answer gives the checker no information.
+        // A read that got no answer gives the checker no information.
         if !(op == Op::Read && error.is_some()) {
             self.record(client, key, op, called, result.ok());
         }
@@ -142,8 +143,7 @@ where
     S::Ret: Clone + Debug + PartialEq,
 {
     let events: Vec<&Event<S>> = events.iter().filter(|event| event.key == key).collect();
-    // The calls and returns, in order of time. If a call and a return have the same time, the call
-    // comes first.
+    // The calls and returns, ordered by time. At equal times, calls come before returns.
     let mut moments: Vec<(Duration, bool, usize)> = Vec::new();
     for (number, event) in events.iter().enumerate() {
         moments.push((event.called, false, number));
@@ -155,8 +155,8 @@ where
     let mut tester = LinearizabilityTester::new(S::default());
     for (_, is_return, number) in moments {
         let event = events[number];
-        // The checker expects that each thread waits for the answer to its operation, so an
-        // operation that was never answered gets a thread of its own.
+        // The checker assumes that each thread waits for the answer to its operation. An operation
+        // that was never answered therefore gets its own thread.
         let thread = match event.returned {
             Some(_) => event.client,
             None => 1_000_000 + number,
@@ -174,7 +174,7 @@ where
 pub mod tests {
     use super::*;
 
-    /// Returns an operation on the first object; times are in milliseconds.
+    /// Returns an event on the first object. Times are in milliseconds.
     pub fn event<S: SequentialSpec>(
         client: usize,
         op: S::Op,

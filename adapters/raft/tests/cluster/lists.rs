@@ -1,6 +1,7 @@
-//! Clients that append to lists: each transaction reads the lists of a group and then appends a
-//! value to some of them at once, if they have not changed. A list shows the order of all appends
-//! to it, so that an append that is lost, applied twice or reordered is seen by the next read.
+//! Clients that append to lists. Each transaction reads the lists of a group and then appends a
+//! value to some of these lists at once, if no list of the group has changed. A list shows the
+//! order of all of its appends, so the next read reveals an append that was lost, applied twice or
+//! reordered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,21 +17,22 @@ use crate::history::History;
 use crate::processes::client_of;
 use crate::rng::Rng;
 
-/// Number of clients that append.
+/// Number of clients that append to lists.
 pub const APPENDERS: usize = 3;
 const LISTS: usize = 3;
-/// Number of appends to a group before the clients continue with the next one, which keeps lists
-/// short.
+/// Number of appends to a group before the clients move on to the next group. The limit keeps the
+/// lists short.
 const APPENDS: u64 = 30;
 
-/// Values of the lists of a group, each in the order in which they were appended.
+/// The values in the lists of a group, in the order in which they were appended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Lists([Vec<u64>; LISTS]);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     Read,
-    /// Appends `value` to the lists numbered in `at` if all lists still are as in `seen`.
+    /// Appends `value` to the lists whose numbers are in `at`, if all lists are still the same as
+    /// in `seen`.
     Append {
         seen: Lists,
         at: Vec<usize>,
@@ -79,7 +81,7 @@ fn name(group: usize, list: usize) -> String {
     format!("lists-{group:04}-{list}")
 }
 
-/// Reads the lists of a group in one request.
+/// Reads all lists of a group in one request.
 async fn read(kv: &Client, group: usize, read: Read) -> Result<Lists, ClientError> {
     let prefix = format!("lists-{group:04}-");
     let (entries, _) = kv.range(prefix.as_bytes(), None, LISTS + 1, read).await?;
@@ -108,7 +110,7 @@ async fn append(
 }
 
 impl History<Lists> {
-    /// Reads the lists of a group and records the result.
+    /// Reads all lists of a group, and records the result.
     async fn read(&self, kv: &Client, client: usize, group: usize, how: Read) -> Option<Lists> {
         let called = self.now();
         let seen = read(kv, group, how).await.ok()?;
@@ -135,7 +137,7 @@ impl History<Lists> {
     }
 }
 
-/// Appends and reads until `over` is set.
+/// Reads and appends until `over` is set.
 pub async fn appender(
     number: usize,
     seed: u64,
@@ -147,7 +149,7 @@ pub async fn appender(
     let kv = client_of(&addresses, Duration::from_secs(3));
     let mut step = 0;
     while !over.load(Ordering::Relaxed) {
-        // This keeps all clients in about the same group.
+        // All clients take steps at about the same rate, so they work on about the same group.
         step += 1;
         let group = (step / APPENDS) as usize;
         let how = if rng.next(2) == 0 { Read::Linearizable } else { Read::Lease };
@@ -160,8 +162,7 @@ pub async fn appender(
     }
 }
 
-/// Asserts that a single copy of the lists could have given the same answers, and returns the
-/// number of operations.
+/// Asserts that the history is linearizable, and returns the number of operations in it.
 pub fn check(history: &History<Lists>, seed: u64) -> usize {
     let refused = history.refused();
     assert!(refused.is_empty(), "seed {seed}: not linearizable: groups of lists {refused:?}");

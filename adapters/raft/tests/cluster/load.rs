@@ -1,5 +1,4 @@
-//! Clients that run while faults occur, and the check that a single copy of the data could have
-//! given the same answers.
+//! Runs clients while faults occur, and checks that their histories are linearizable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +13,16 @@ use crate::lists::{APPENDERS, Lists, appender, check};
 use crate::processes::client_of;
 use crate::rng::Rng;
 
-// Histories with many concurrent operations take the checker too long. Hence many registers, and
-// pauses.
+// The checker takes too long for histories with many concurrent operations. There are therefore
+// many registers, and clients pause between operations.
 const REGISTERS: usize = 12;
 const REGISTERS_OF_READERS: u64 = 2;
 const CLIENTS: usize = 6;
-/// Number of clients that only read, and so stay with a leader that is cut off: a write would make
-/// them leave it.
+/// Number of clients that only read. They stay with a leader that is cut off, whereas a failed
+/// write would make them try another node.
 const READERS: usize = 3;
 
-/// Running clients of registers and of lists.
+/// The running clients of registers and of lists.
 pub struct Load {
     seed: u64,
     registers: Arc<History<Register>>,
@@ -33,8 +32,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts clients, each of which knows the nodes in a different order. An item of `reads` has
-    /// the kinds of reads that one client does; the items are assigned to the clients in turn.
+    /// Starts the clients. Each client knows the nodes in a different order. Each item of `reads`
+    /// lists the kinds of reads that a client makes; clients take the items in turn.
     pub fn start(seed: u64, addresses: Vec<String>, reads: &[Vec<Read>]) -> Load {
         let (registers, lists) = (Arc::new(History::new()), Arc::new(History::new()));
         let over = Arc::new(AtomicBool::new(false));
@@ -57,7 +56,7 @@ impl Load {
         Load { seed, registers, lists, over, clients }
     }
 
-    /// Returns the number of operations on registers so far.
+    /// Returns the number of operations on registers recorded so far.
     pub fn operations(&self) -> usize {
         self.registers.events.lock().unwrap().len()
     }
@@ -71,7 +70,7 @@ impl Load {
     }
 
     /// Stops the clients and asserts that their histories are linearizable. Returns a summary of
-    /// the checks.
+    /// the histories.
     pub async fn end(self) -> String {
         self.over.store(true, Ordering::Relaxed);
         for client in self.clients {
@@ -96,7 +95,7 @@ async fn client(
 ) {
     let mut rng = Rng(seed.wrapping_mul(1000).wrapping_add(number as u64));
     let kv = client_of(&addresses, Duration::from_secs(3));
-    // For each register, the value that this client believes it has.
+    // For each register, the value that this client expects it to have.
     let (mut believed, mut fresh) = ([0; REGISTERS], 0);
     while !over.load(Ordering::Relaxed) {
         let is_reader = number >= CLIENTS;

@@ -1,4 +1,5 @@
-//! Clusters of processes: requests of users, and histories of clients that run while faults occur.
+//! Tests of clusters of processes: requests of clients, and histories of clients that run while
+//! faults occur.
 
 mod bodies;
 mod clocks;

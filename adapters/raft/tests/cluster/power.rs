@@ -1,8 +1,9 @@
-//! Nodes that lose power: their files are on simulated disks, which forget what was not synced.
+//! Tests of nodes that lose power. The files of the nodes are on simulated disks, which lose
+//! unsynced data.
 //!
-//! The nodes run in this process and speak HTTP. Each disk has a speed of its own, so that some
-//! nodes have entries long before others, and some disks fail. When a node loses power, it sends
-//! nothing any more, and a random part of what its disk had not synced is lost.
+//! The nodes run in this process and speak HTTP. Each disk has its own speed, so some nodes have
+//! entries long before others. Some disks fail. After a node has lost power, it sends no more
+//! messages, and its disk loses a random part of the unsynced data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ struct Options {
 struct Machine {
     options: NodeOptions,
     disk: SimFs,
-    /// Duration of a sync, in milliseconds.
+    /// Duration of a sync of the disk, in milliseconds.
     sync: Arc<AtomicU64>,
     running: Option<(Runtime, Arc<Node>)>,
 }
@@ -64,7 +65,7 @@ impl Machine {
         let node = node.await.unwrap();
         let (serving, options) = (node.clone(), self.options.clone());
         runtime.spawn(async move {
-            // The port may be in use until the node that lost power has shut down.
+            // The port may still be in use until the old node, which lost power, has shut down.
             for _ in 0..100 {
                 let stop = std::future::pending();
                 let Err(_) = serving.clone().serve(&options, stop).await else { return };
@@ -77,10 +78,12 @@ impl Machine {
     fn lose_power(&mut self, seed: u64) {
         let Some((runtime, node)) = self.running.take() else { return };
         node.faults().lose_power();
-        // The disk crashes only now, because whatever left the node before must be durable.
+        // The disk must not crash before the node has stopped sending, because everything that the
+        // node sends must already be durable.
         self.disk = self.disk.crash_image(&CrashPlan::random(seed));
         drop(node);
-        // Another thread waits for the shutdown, because this thread belongs to another runtime.
+        // A separate thread waits for the shutdown, because this thread runs tasks of another
+        // runtime.
         std::thread::spawn(move || runtime.shutdown_timeout(Duration::from_secs(5)));
     }
 }
@@ -153,7 +156,8 @@ impl Site {
                 "power of all"
             }
             4 => {
-                // The node finds that it cannot write, and stops; then it loses power.
+                // The node finds that it cannot write to its disk, and stops. Then the node loses
+                // power.
                 let machine = &mut self.machines[victim];
                 machine.disk.inject(disk_error(rng));
                 tokio::time::sleep(pause).await;
@@ -163,8 +167,8 @@ impl Site {
                 "disk error"
             }
             _ => {
-                // The victim gets entries long before the others. After the power loss, it starts
-                // last.
+                // The disk of the victim is faster, so the victim has entries long before the other
+                // nodes. After the power failure, the victim starts last.
                 let sync = |machine: &Machine, ms| machine.sync.swap(ms, Ordering::Relaxed);
                 let slow = |(at, machine)| sync(machine, if at == victim { 1 } else { 250 });
                 let usual: Vec<u64> = self.machines.iter().enumerate().map(slow).collect();
@@ -178,8 +182,8 @@ impl Site {
         }
     }
 
-    /// Makes all nodes lose power; the node `late` starts again only when the others have run for a
-    /// while.
+    /// Makes all nodes lose power, and restarts them. The node `late` starts only after the other
+    /// nodes have run for a while.
     async fn lose_all_power(&mut self, rng: &mut Rng, late: usize, pause: Duration) {
         let nodes = self.machines.len();
         let first = rng.next(nodes as u64) as usize;
@@ -194,7 +198,7 @@ impl Site {
         self.machines[late].start().await;
     }
 
-    /// Compares the contents of the nodes, once all of them have applied everything.
+    /// Compares the contents of the nodes after all nodes have applied all entries.
     async fn compare(&self) {
         self.client(30).put("end", "").await.unwrap();
         let mut first = None;
@@ -209,7 +213,7 @@ impl Site {
     }
 }
 
-/// Returns a fault that makes one of the next operations of a disk fail.
+/// Returns a disk fault that makes one of the next operations fail.
 fn disk_error(rng: &mut Rng) -> Fault {
     let fault = match rng.next(4) {
         0 => Fault::lost_sync(),
@@ -220,7 +224,8 @@ fn disk_error(rng: &mut Rng) -> Fault {
     fault.nth(1 + rng.next(40))
 }
 
-/// Counts panics, including those of openraft's tasks: openraft panics when a log has lost entries.
+/// Counts panics, including panics in openraft's tasks. openraft panics when a log has lost
+/// entries.
 fn count_panics() -> Arc<AtomicU64> {
     let count = Arc::new(AtomicU64::new(0));
     let (counted, usual) = (count.clone(), std::panic::take_hook());
@@ -243,7 +248,7 @@ async fn run(seed: u64) {
         tokio::time::sleep(Duration::from_millis(300 + rng.next(300))).await;
         faults.push(site.fault(&mut rng).await);
     }
-    // Lost data is found here at the latest.
+    // If the nodes have lost data, these reads make the check of the histories fail.
     load.read_all(&site.client(30)).await;
     let checked = load.end().await;
     site.compare().await;

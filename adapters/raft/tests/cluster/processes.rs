@@ -1,4 +1,4 @@
-//! Nodes as processes that can be killed, stopped, and cut off from each other.
+//! Nodes that run as processes. The processes can be killed, stopped, and cut off from each other.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use crate::clocks::Clocks;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_minikv-raft");
 
-/// Returns a free port below the range from which the system assigns ports.
+/// Returns a free port. The port is below the range from which the operating system assigns ports.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
@@ -31,7 +31,7 @@ pub struct Cluster {
     home: TempDir,
     pub nodes: Vec<Process>,
     extra: Vec<String>,
-    /// Clocks of the nodes, if they are not the machine's.
+    /// The faulty clocks of the nodes, unless the nodes use the machine's clocks.
     pub clocks: Option<Clocks>,
 }
 
@@ -43,7 +43,7 @@ pub struct Process {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits for a leader. `extra` are options of each node.
+    /// Starts a cluster and waits for a leader. `extra` contains additional options for each node.
     pub async fn start(nodes: u64, extra: &[&str]) -> Cluster {
         let mut cluster = Cluster::without_nodes(extra);
         cluster.init(nodes).await;
@@ -70,7 +70,8 @@ impl Cluster {
         self.home.path().join(name)
     }
 
-    /// Starts one more node, which is not part of the cluster yet.
+    /// Starts another node, which is not part of the cluster yet. Returns the number and the
+    /// address of the node.
     pub fn add(&mut self) -> (u64, String) {
         let id = self.nodes.len() as u64 + 1;
         let address = format!("127.0.0.1:{}", free_port());
@@ -92,7 +93,7 @@ impl Cluster {
         node.child.is_some() && !node.is_stopped
     }
 
-    /// Kills a node, as by `kill -9`.
+    /// Kills a node, as `kill -9` does.
     pub fn kill(&mut self, id: u64) {
         let node = &mut self.nodes[id as usize - 1];
         if let Some(mut child) = node.child.take() {
@@ -112,23 +113,23 @@ impl Cluster {
         node.is_stopped = is_stopped;
     }
 
-    /// Returns the nodes except one.
+    /// Returns the numbers of all nodes except `id`.
     pub fn others(&self, id: u64) -> Vec<u64> {
         self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect()
     }
 
-    /// Cuts a node off from all others.
+    /// Cuts a node off from all other nodes.
     pub async fn cut_off(&self, id: u64) {
         self.ignore(id, &self.others(id)).await;
     }
 
-    /// Connects a node that was cut off again.
+    /// Reconnects a node that was cut off.
     pub async fn reconnect(&self, id: u64) {
         self.ignore(id, &[]).await;
     }
 
-    /// Makes a node ignore other nodes: it neither sends messages to them nor accepts messages from
-    /// them.
+    /// Makes a node ignore `others`: the node neither sends messages to them nor accepts messages
+    /// from them.
     async fn ignore(&self, id: u64, others: &[u64]) {
         let others: Vec<String> = others.iter().map(ToString::to_string).collect();
         let body = format!("[{}]", others.join(","));
@@ -146,7 +147,7 @@ impl Cluster {
         client_of(&self.addresses(), Duration::from_secs(seconds))
     }
 
-    /// Returns a client that knows only some nodes.
+    /// Returns a client that knows only the addresses of the nodes `ids`.
     pub fn client_of(&self, ids: &[u64], deadline: Duration) -> Client {
         let address = |id: &u64| self.nodes[*id as usize - 1].address.clone();
         client_of(&ids.iter().map(address).collect::<Vec<_>>(), deadline)
@@ -156,7 +157,7 @@ impl Cluster {
         self.client_of(&[id], Duration::from_millis(500)).status().await.ok()
     }
 
-    /// Waits for a leader and returns its number.
+    /// Waits for a leader, and returns the number of the leader.
     pub async fn leader(&self) -> u64 {
         let found = wait_for(|| async {
             for node in &self.nodes {
@@ -204,7 +205,7 @@ pub fn serve(
         .unwrap()
 }
 
-/// Calls `ask` until it returns a value, for at most 30 seconds.
+/// Calls `ask` repeatedly until it returns a value, for at most 30 seconds.
 pub async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> Option<T> {
     let end = Instant::now() + Duration::from_secs(30);
     while Instant::now() < end {
@@ -216,7 +217,8 @@ pub async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() ->
     None
 }
 
-/// Sends an HTTP request over a plain TCP connection; returns the status and the body.
+/// Sends an HTTP request over a plain TCP connection. Returns the status and the body of the
+/// response.
 pub async fn http(
     address: &str,
     method: &str,
@@ -232,7 +234,7 @@ pub async fn http(
     }
     request += &format!("content-length: {}\r\n\r\n", body.len());
     stream.write_all(request.as_bytes()).await?;
-    // A server that refuses a body may close before it has read it.
+    // A server that refuses a body may close the connection before it has read the whole body.
     let _ = stream.write_all(body).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;

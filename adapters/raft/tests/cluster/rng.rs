@@ -1,6 +1,6 @@
-//! Seeds of runs, and the random numbers drawn from them.
+//! The seeds of test runs, and the random number generator.
 
-/// A small random number generator, which gives the same numbers for a seed on every machine.
+/// A small random number generator. For each seed, it returns the same numbers on every machine.
 pub struct Rng(pub u64);
 
 impl Rng {

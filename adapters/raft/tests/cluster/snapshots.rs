@@ -1,4 +1,4 @@
-//! Nodes that join, leave, lag and are restored.
+//! Tests of nodes that join, leave, fall behind, or are restored from a backup.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,8 @@ use minikv_raft::service::Read;
 
 use crate::processes::{Cluster, PROGRAM, client_of, wait_for};
 
-/// Puts enough for several snapshots, so that the first entries are purged.
+/// Puts `count` entries, which are enough for several snapshots, so that the first log entries are
+/// purged.
 async fn fill(client: &Client, count: usize) {
     for n in 0..count {
         client.put(format!("key/{n:05}"), format!("value {n}")).await.unwrap();
@@ -48,7 +49,7 @@ async fn grows_and_shrinks(layout: &str) {
     let status = client.status().await.unwrap();
     assert_eq!(status.nodes.len(), 5);
 
-    // A node that was down for so long that the entries it needs have been purged.
+    // The test kills a node, and restarts it after the log entries that it needs have been purged.
     let away = if cluster.leader().await == 5 { 4 } else { 5 };
     cluster.kill(away);
     fill(&client, 300).await;
@@ -93,13 +94,13 @@ async fn a_backup_becomes_a_new_cluster() {
     let layouts = ["one", "two"];
     for layout in layouts {
         let mut restored = Cluster::without_nodes(&SMALL);
-        // Starts a node only to reserve its directory and address, which the restored node then
-        // takes.
+        // The test starts a node only to reserve a directory and an address, which the restored
+        // node then uses.
         let (id, address) = restored.add();
         restored.kill(id);
         let dir = restored.dir(id);
         let _ = std::fs::remove_dir_all(&dir);
-        // The paths are relative, as a user would type them.
+        // The test passes relative paths, as a user would type them.
         let (home, dir) = (dir.parent().unwrap(), dir.file_name().unwrap().to_str().unwrap());
         let node = ["--dir", dir, "--id", "1", "--advertise", &address, "--layout", layout];
         run(home, &[&["restore", to.to_str().unwrap()], &node[..]].concat());
@@ -118,8 +119,8 @@ async fn a_backup_becomes_a_new_cluster() {
     }
 }
 
-/// Checks that a node that cannot be reached does not become a voter: it would raise the quorum
-/// without helping to reach it, so a cluster of one node would stop.
+/// Checks that an unreachable node does not become a voter. Such a voter would raise the quorum
+/// without helping to reach it, so a cluster of one node would no longer accept writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_cannot_be_reached_does_not_become_a_voter() {
     let mut cluster = Cluster::start(1, &[]).await;

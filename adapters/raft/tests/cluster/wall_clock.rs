@@ -1,4 +1,4 @@
-//! A node whose wall clock is set while the node runs.
+//! Tests a node whose wall clock is set while the node runs.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use crate::clocks::{Clocks, HOUR};
 use crate::processes::{Cluster, wait_for};
 use crate::rng::Rng;
 
-/// Returns the time by a node's wall clock, which is the `Date` of its answer.
+/// Returns the time of a node's wall clock, from the `Date` header of a response.
 async fn date(address: &str) -> Option<SystemTime> {
     let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
     let request = "GET /v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

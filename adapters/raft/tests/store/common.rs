@@ -1,5 +1,5 @@
-//! Code that the tests of the store share: commands that have the same effect in every store, so
-//! that the index of its last entry determines its state.
+//! Code shared by the tests of the store. Commands have the same effect in every store, so the
+//! index of the last entry determines the state of a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,13 +21,13 @@ pub type Data = BTreeMap<Vec<u8>, Vec<u8>>;
 pub const LAYOUTS: [Layout; 2] = [Layout::One, Layout::Two];
 
 /// Opens a store. With two databases, the log is pipelined: it calls back before entries are
-/// durable. With one database, it is not.
+/// durable. With one database, the log is not pipelined.
 pub fn open(fs: Arc<dyn Fs>, dir: &Path, layout: Layout) -> Result<Opened> {
     open_with(fs, dir, layout, layout == Layout::Two)
 }
 
 pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, layout: Layout, is_ahead: bool) -> Result<Opened> {
-    // A small write buffer, so that tables are written and compacted.
+    // The write buffer is small, so that tables are written and compacted.
     let database = minikv::Options::default().write_buffer_bytes(16 << 10);
     let store = Store::open(dir, StoreOptions { database, layout: Some(layout), fs })?;
     let log = match is_ahead {
@@ -42,7 +42,8 @@ pub fn id(term: u64, index: u64) -> LogId<u64> {
     LogId::new(CommittedLeaderId::new(term, 1), index)
 }
 
-/// Returns the members after the entry `index`: one more node every 20 entries.
+/// Returns the members of the cluster after the entry `index`. Every 20 entries, another node
+/// joins.
 pub fn members(index: u64) -> BTreeSet<u64> {
     (1..=1 + index / 20).collect()
 }
@@ -57,7 +58,7 @@ fn ops(index: u64) -> Vec<Op> {
     ops
 }
 
-/// Returns the entry with this index, which is the same in every store, except for the term.
+/// Returns the entry with this index. The entry is the same in every store, except for its term.
 pub fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
     let payload = if index.is_multiple_of(20) {
         let nodes: BTreeMap<u64, BasicNode> =
@@ -72,7 +73,7 @@ pub fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
     Entry { log_id: id(term, index), payload }
 }
 
-/// Returns the user's entries in a state whose last applied entry has the index `last`.
+/// Returns the user's entries in a state in which `last` is the index of the last applied entry.
 pub fn data_after(last: Option<u64>) -> Data {
     let mut data = Data::new();
     for index in 0..last.map_or(0, |last| last + 1) {

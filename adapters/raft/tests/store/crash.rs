@@ -1,9 +1,10 @@
-//! Crashes at every operation: what was acknowledged is there, and log and state agree.
+//! Tests crashes at every operation of the filesystem. After a crash, acknowledged data must be
+//! there, and the log and the state must agree.
 //!
 //! A workload of votes, appends, truncations, applications, snapshots, purges, an interrupted
 //! transfer and an installed snapshot runs on the simulated filesystem. For each operation of the
-//! filesystem, and each of several ways to crash there, the store is opened again and compared with
-//! what the workload had been promised by then.
+//! filesystem and for several kinds of crash, the test opens the store as the crash left it, and
+//! compares its contents with the promises that the store made before the crash.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,22 +25,23 @@ use crate::common::{Data, LAYOUTS, Opened, data_after, entry, id, members, open}
 const NODE: &str = "/node";
 const OTHER: &str = "/other";
 
-/// The promises that a store has made so far.
+/// The state that a store has promised to keep so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Promise {
     vote: Option<Vote<u64>>,
-    /// The term of each entry.
+    /// The term of each log entry, by index.
     log: BTreeMap<u64, u64>,
     purged: Option<u64>,
-    /// The index of the last entry in a snapshot; the state must not lose it.
+    /// The index of the last entry in a snapshot. The state must not lose this entry.
     durable: Option<u64>,
     snapshot: Option<u64>,
 }
 
-/// The workload: the store, and its promises after each operation of the filesystem.
+/// The workload. Contains the store under test, and the promises of the store after each operation
+/// of the workload.
 struct Workload {
     fs: SimFs,
-    /// The operation before the first one of the store under test.
+    /// Number of the last operation of the filesystem before the store under test is opened.
     first: u64,
     opened: Opened,
     now: Promise,
@@ -100,8 +102,8 @@ impl Workload {
         self.promise();
     }
 
-    /// Receives the snapshot of the other store, or about half of it if `cut`. Returns the metadata
-    /// of the snapshot.
+    /// Receives the snapshot of the store `other`, or only about half of the snapshot if `cut` is
+    /// true. Returns the metadata of the snapshot.
     async fn receive(
         &mut self,
         other: &Opened,
@@ -114,7 +116,7 @@ impl Workload {
             let mut chunk = vec![0; (file.bytes - at.offset).min(3000) as usize];
             snapshot.snapshot.read_at(&file.name, &mut chunk, at.offset).unwrap();
             let next = self.opened.0.add_chunk(&id, at, &chunk).unwrap();
-            // Sends the same chunk again, as after a lost answer.
+            // Sends the same chunk again, as a sender does after it has lost an answer.
             assert_eq!(self.opened.0.add_chunk(&id, at, &chunk).unwrap(), next);
             at = next;
             if cut && at.file > files.len() / 2 {
@@ -138,7 +140,7 @@ impl Workload {
 }
 
 async fn run(fs: &SimFs, layout: Layout) -> Workload {
-    // The other store comes first, so that its operations are not crash points.
+    // The other store is created first, so that its operations are not crash points.
     let mut other = open(Arc::new(fs.clone()), Path::new(OTHER), layout).unwrap();
     other.2.apply((0..90).map(|index| entry(1, index))).await.unwrap();
     other.2.build_snapshot().await.unwrap();
@@ -172,8 +174,8 @@ async fn run(fs: &SimFs, layout: Layout) -> Workload {
     w
 }
 
-/// Opens what a crash has left, and compares it with the promises before the interrupted operation
-/// and after it.
+/// Opens the store that a crash has left behind. Compares the store with the promises before the
+/// interrupted operation and with the promises after it.
 async fn check(
     image: &SimFs,
     layout: Layout,
@@ -251,12 +253,12 @@ async fn check(
             return Err(format!("the snapshot is not the data after entry {last:?}"));
         }
     }
-    // Does what openraft does at its start: it applies again the entries that it knows to be
+    // Does the same as openraft at its start, which applies again the entries that it knows to be
     // committed.
     let mut helper = StorageHelper::<TypeConfig, _, _>::new(&mut log, &mut machine);
     helper.get_initial_state().await.map_err(|e| format!("openraft does not start: {e}"))?;
 
-    // The store also continues to work.
+    // The opened store must also accept new entries.
     let next = log.get_log_state().await.map_err(failed)?.last_log_id.map_or(0, |id| id.index + 1);
     log.blocking_append([entry(9, next)]).await.map_err(failed)?;
     store.log_durable().await.map_err(|e| e.to_string())?;
@@ -294,7 +296,7 @@ fn at_every_operation(layout: Layout) {
         plans.extend((0..seeds).map(|seed| CrashPlan::random(op * 1000 + seed)));
         for plan in plans {
             let plan = plan.at_op(op);
-            // Before the store is open, nothing is promised.
+            // A store that is not open yet has promised nothing.
             let at = w.promises.iter().rposition(|(done, _)| *done <= op).unwrap_or(0);
             let before = &w.promises[at].1;
             let after = w.promises.get(at + 1).map_or(before, |(_, promise)| promise);

@@ -1,4 +1,5 @@
-//! The store: openraft's own suite, what a restart finds, and crashes at every operation.
+//! Tests of the store: openraft's own test suite, the state after a restart, and crashes at every
+//! operation.
 
 mod common;
 mod crash;

@@ -1,4 +1,4 @@
-//! The initial state of a node that is made from a backup.
+//! Tests the initial state of a node that is restored from a backup.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ fn data(store: &Store) -> Data {
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-/// Checks that a restored node has the data but not the old log. With log and state in one
-/// database, a backup also has the log, with entries that were never committed.
+/// Checks that a restored node has the data but not the old log. If the log and the state share a
+/// database, a backup also contains the log, with entries that were never committed.
 #[tokio::test]
 async fn a_restored_node_has_the_data_and_nothing_of_the_old_log() {
     for layout in LAYOUTS {

@@ -1,5 +1,5 @@
-//! Every test of openraft's suite for stores, with log and state in one database and in two, and
-//! with both kinds of log.
+//! Runs openraft's test suite for stores, with the log and the state in one database and in two,
+//! and with both kinds of log.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::common::{Machine, open_with};
 
-/// A layout, and whether the log is ahead of the disk.
+/// A builder of stores: the layout, and whether the log calls back before entries are durable.
 struct Builder(Layout, bool);
 
 impl StoreBuilder<TypeConfig, LogStore<TypeConfig>, Machine, TempDir> for Builder {

@@ -1,4 +1,4 @@
-//! The chart: reads, writes and space of each case, side by side.
+//! Draws the chart, which shows reads, writes and space of each case side by side.
 
 use std::path::Path;
 
@@ -16,20 +16,21 @@ const PANEL_WIDTH: u32 = 250;
 const HEAD_HEIGHT: u32 = 64;
 const ROW_HEIGHT: u32 = 34;
 const BAR_HEIGHT: u32 = 12;
-/// Width left beside the longest bar for its number, in pixels.
+/// Width reserved for the number beside the longest bar, in pixels.
 const NUMBER_WIDTH: u32 = 56;
-/// Share of the colour in the second bar of a row; the rest is white.
+/// Share of the engine's colour in the second bar of a row. The rest is white.
 const PALE: f64 = 0.45;
 const INK: RGBColor = RGBColor(40, 40, 40);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A part of the chart: a figure, and a second figure that is drawn paler below the first.
+/// One panel of the chart. In each row, it shows a figure as a bar, and below it a second figure as
+/// a paler bar.
 struct Panel {
     title: &'static str,
     first: &'static str,
     second: &'static str,
-    /// Number of decimals.
+    /// Number of decimal places.
     digits: usize,
     bars: Vec<[Option<f64>; 2]>,
 }
@@ -88,7 +89,7 @@ fn panels(results: &[(Case, Measured)]) -> [Panel; 3] {
     ]
 }
 
-/// Returns the colour of each row: one for each engine, in the order of the rows.
+/// Returns the colour of each row. All rows of an engine have the same colour.
 fn colors(results: &[(Case, Measured)]) -> Vec<RGBColor> {
     let mut seen: Vec<Engine> = Vec::new();
     let color = |(case, _): &(Case, Measured)| {
@@ -101,7 +102,7 @@ fn colors(results: &[(Case, Measured)]) -> Vec<RGBColor> {
     results.iter().map(color).collect()
 }
 
-/// Returns the upper edge of a row's first bar.
+/// Returns the upper edge of the first bar in a row, in pixels.
 fn top(row: usize) -> i32 {
     (HEAD_HEIGHT + ROW_HEIGHT * row as u32) as i32
 }
@@ -168,8 +169,8 @@ mod tests {
         for part in ["leveldb, block:10", "leveldb, none", "0.012", "1.050", "4.32", "0.90"] {
             assert!(svg.contains(part), "{part}");
         }
-        // The chart shows "not told" for the engine's own count of writes in both rows, and for
-        // both counts of blocks in the second row.
+        // The chart must show "not told" four times: in both rows for the number of bytes written,
+        // as counted by the engine, and in the second row for both numbers of blocks.
         assert_eq!(svg.matches("not told").count(), 4);
     }
 }

@@ -1,4 +1,4 @@
-//! The counts of fjall.
+//! Reads fjall's counts.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The counts of LevelDB, and the counts that minikv takes from LevelDB's directory.
+//! Reads LevelDB's own counts, and takes further counts from LevelDB's directory with minikv.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};

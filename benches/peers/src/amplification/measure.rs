@@ -1,5 +1,5 @@
-//! The process of one engine: it loads the data, waits until background work has settled, and looks
-//! keys up.
+//! Measures one engine in its own process: loads the data, waits until background work has ended,
+//! and looks up keys.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use super::counted::Counted;
 use super::replay::{Keys, Lookups};
 use super::{Blocks, Case, Measured};
 
-/// Number of gets of absent keys, and of gets of present keys. With a hundred thousand gets, a mean
-/// of 0.03 blocks per get has a standard error of 2 %.
+/// Number of gets of absent keys, and number of gets of present keys. With one hundred thousand
+/// gets, a mean of 0.03 blocks per get has a standard error of 2 %.
 const LOOKUPS: u64 = 100_000;
 
-/// Loads a database in `dir` and counts.
+/// Loads a database in `dir`, and returns the counts of the engine.
 pub fn measure(case: Case, plan: &Plan, dir: &Path) -> Result<Measured> {
     let db = case.open(dir, &plan.settings)?;
     let values = Values::new(plan.value_bytes);
@@ -50,8 +50,8 @@ fn written() -> Result<u64> {
     written_bytes().ok_or_else(|| "this system does not count written bytes".into())
 }
 
-/// Puts every key once, in random order, and then as many randomly chosen keys again. Returns the
-/// number of puts.
+/// Puts every key once, in random order, and then makes the same number of puts with randomly
+/// chosen keys. Returns the total number of puts.
 fn load(store: &dyn Store, plan: &Plan, keys: &Keys, values: &Values) -> Result<u64> {
     let mut value = Vec::new();
     let mut put = |entry: u64, generation: u32| {
@@ -68,17 +68,17 @@ fn load(store: &dyn Store, plan: &Plan, keys: &Keys, values: &Values) -> Result<
     Ok(2 * plan.entries)
 }
 
-/// Waits until background work is done. Some engines report that they are idle before they have
-/// finished all of this work.
+/// Waits until background work is done, and then until the process is quiet. Some engines report
+/// that they are idle before all background work is done.
 fn rest(store: &dyn Store) -> Result<()> {
     store.wait_idle()?;
     wait_until_quiet();
     Ok(())
 }
 
-/// Gets every key of `lookups`, checks the values, and returns the numbers of data blocks. Makes no
-/// gets if the engine does not count blocks: LevelDB compacts tables that gets search in vain,
-/// which would change the levels that were counted.
+/// Gets every key in `lookups`, checks the values, and returns the numbers of data blocks that the
+/// gets searched. Makes no gets if the engine does not count data blocks: in LevelDB, unsuccessful
+/// searches of a table trigger compactions, which would change the levels after they were counted.
 fn look_up(db: &dyn Counted, lookups: &Lookups, values: &Values) -> Result<Option<Blocks>> {
     if db.data_blocks().is_none() {
         return Ok(None);
@@ -99,8 +99,8 @@ fn look_up(db: &dyn Counted, lookups: &Lookups, values: &Values) -> Result<Optio
     Ok(Some(Blocks { absent: counts[0], present: counts[1] }))
 }
 
-/// Returns the size of the table files in `dir` and below it, in bytes. fjall keeps its tables in a
-/// folder `tables`; the other engines give table files an extension.
+/// Returns the total size, in bytes, of the table files in `dir` and its subdirectories. fjall
+/// keeps tables in a directory `tables`; the other engines use a file extension for tables.
 fn table_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::engines::ENGINES;
 
-    /// Returns the counts of a database with a few levels.
+    /// Loads a small database that has a few levels, and returns the counts of the engine.
     fn small(case: Case) -> Measured {
         let home = tempfile::tempdir().unwrap();
         let plan = Plan {
@@ -144,18 +144,19 @@ mod tests {
             let level_bytes: u64 = levels.iter().map(|level| level.bytes).sum();
             let tables: u64 = levels.iter().map(|level| level.tables).sum();
             assert!(tables > 1, "{name}: {levels:?}");
-            // LevelDB may keep the file of a table that it no longer lists.
+            // LevelDB may keep the file of a table that is no longer part of any level.
             assert!(measured.table_bytes >= level_bytes, "{name}: {measured:?}");
             assert!(measured.directory_bytes > measured.table_bytes, "{name}: {measured:?}");
             if let Some(own) = measured.own_written_bytes() {
-                // The other tests of this process may write at the same time, too.
+                // Other tests in this process may write at the same time, and `written_bytes`
+                // includes their writes.
                 assert!(own < measured.written_bytes * 21 / 20, "{name}: {measured:?}");
             }
             if let Some(blocks) = measured.blocks {
                 let by_level = levels.iter().map(|level| level.blocks.map(|b| b.absent)).sum();
                 assert!([None, Some(blocks.absent)].contains(&by_level), "{name}: {levels:?}");
-                // A get of a present key reads the block that holds the key, unless the memtable
-                // has it.
+                // A get of a present key reads the block that contains the key, unless the key is
+                // in the memtable.
                 assert!(blocks.present > measured.lookups / 2, "{name}: {blocks:?}");
                 match case.filters {
                     true => assert!(blocks.absent < measured.lookups / 4, "{name}: {blocks:?}"),

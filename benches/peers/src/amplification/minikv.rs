@@ -1,4 +1,4 @@
-//! The counts of minikv.
+//! Reads minikv's counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl Counts {
     }
 }
 
-/// Returns minikv's options with the filters of a case. LevelDB's cases have the same filters as
-/// minikv's cases.
+/// Returns minikv's options with the filters of a case. In LevelDB's cases, these filters are the
+/// same as in minikv's cases.
 pub fn options(settings: &Settings, case: Case) -> Options {
     let options = minikv_options(settings);
     match case.engine {

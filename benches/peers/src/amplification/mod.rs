@@ -1,12 +1,12 @@
-//! Read, write and space amplification of the log-structured engines, by level, with and without
-//! filters. The counts are made with the same puts and gets for each engine.
+//! Measures read, write and space amplification of the log-structured engines, by level, with and
+//! without filters. All engines run the same puts and gets.
 //!
-//! - `measure`: the process of one engine, which loads, settles and looks up
+//! - `measure`: the process that measures one engine
 //! - `counted`: the interface to the counters of an engine, with one file for each engine
-//! - `open`: opening the database of a case
-//! - `told`: the texts in which LevelDB and RocksDB report their counts
-//! - `replay`: gets that minikv makes in the files of a closed database, traced
-//! - `table`, `chart`: the results
+//! - `open`: opens the database of a case
+//! - `told`: parses the texts in which LevelDB and RocksDB report their counts
+//! - `replay`: traces gets that minikv makes in the files of a closed database
+//! - `table`, `chart`: show the results
 
 mod chart;
 mod counted;
@@ -43,61 +43,63 @@ pub struct Case {
     pub filters: bool,
 }
 
-/// The counts of one case.
+/// The counts of one case, as returned by `measure`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
     /// The engine's description of itself.
     pub described: String,
-    /// Size of the keys and values that were put, in bytes.
+    /// Total size of the keys and values that were put, in bytes.
     pub put_bytes: u64,
-    /// Size of the keys and values that are left, in bytes.
+    /// Total size of the keys and values that remain in the database, in bytes.
     pub live_bytes: u64,
-    /// Number of bytes that the process wrote, as the system counts them.
+    /// Number of bytes that the process wrote, as counted by the operating system.
     pub written_bytes: u64,
-    /// Number of bytes written to logs, as the engine counts them.
+    /// Number of bytes written to logs, as counted by the engine.
     pub log_bytes: Option<u64>,
-    /// Size of the files of tables, in bytes.
+    /// Total size of the table files, in bytes.
     pub table_bytes: u64,
-    /// Size on disk of the whole directory, in bytes.
+    /// Size of the whole directory on disk, in bytes.
     pub directory_bytes: u64,
-    /// Number of gets of absent keys. There are as many gets of present keys.
+    /// Number of gets of absent keys. The number of gets of present keys is the same.
     pub lookups: u64,
     /// Number of data blocks that the gets searched.
     pub blocks: Option<Blocks>,
     pub levels: Vec<Level>,
 }
 
-/// Numbers of data blocks that gets searched, from a cache or from files.
+/// Numbers of data blocks searched by gets of absent keys and by gets of present keys. The blocks
+/// come from a cache or from files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     pub absent: u64,
     pub present: u64,
 }
 
-/// The contents of a level, and the bytes written to it.
+/// The tables of a level, and the bytes written to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     pub level: usize,
     pub tables: u64,
-    /// Size of the tables, in bytes.
+    /// Total size of the tables, in bytes.
     pub bytes: u64,
-    /// Number of bytes of tables written to this level.
+    /// Number of bytes in the tables that were written to this level.
     pub written_bytes: Option<u64>,
     pub blocks: Option<Blocks>,
 }
 
 impl Case {
-    /// Returns the cases of these engines: each with filters and without.
+    /// Returns the cases of these engines: each engine with filters and without filters.
     fn all(engines: &[Engine]) -> Vec<Case> {
         let both = |&engine: &Engine| {
-            // Without filters, minikv-table is the same as minikv.
+            // Without filters, `minikv-table` is the same as `minikv`.
             let without = (engine != Engine::MinikvTable).then_some(false);
             [Some(true), without].into_iter().flatten().map(move |f| Case { engine, filters: f })
         };
         engines.iter().filter(|engine| engine.is_lsm()).flat_map(both).collect()
     }
 
-    /// Returns the layout of the filters and their bits per key, as `minikv readamp` names them.
+    /// Returns the layout of the filters and the number of bits per key, in the notation of `minikv
+    /// readamp`.
     fn filters(self) -> &'static str {
         match self.engine {
             _ if !self.filters => "none",
@@ -108,8 +110,8 @@ impl Case {
 }
 
 impl Measured {
-    /// Returns the number of bytes that the engine counts as written, to logs and levels, if the
-    /// engine counts at least the bytes written to levels.
+    /// Returns the number of bytes that the engine wrote to its levels and logs, as counted by the
+    /// engine. Returns `None` if the engine does not count the bytes written to its levels.
     fn own_written_bytes(&self) -> Option<u64> {
         let levels: Option<u64> = self.levels.iter().map(|level| level.written_bytes).sum();
         levels.filter(|_| !self.levels.is_empty()).map(|bytes| bytes + self.log_bytes.unwrap_or(0))
@@ -128,8 +130,8 @@ impl Measured {
     }
 }
 
-/// Measures each case in a process of its own, prints the tables, and writes `amplification.md`,
-/// `.json` and `.svg`.
+/// Measures each case in its own process, prints the tables, and writes `amplification.md`,
+/// `amplification.json` and `amplification.svg`.
 pub fn run(args: &Args) -> Result<()> {
     let home = match &args.dir {
         Some(dir) => tempfile::tempdir_in(dir)?,

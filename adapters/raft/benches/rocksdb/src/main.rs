@@ -52,7 +52,7 @@ use tokio::net::TcpListener;
 use crate::network::Network;
 use crate::service::Node;
 
-/// A node of openraft with its own RocksDB store.
+/// A node of a cluster that uses openraft's own RocksDB store.
 #[derive(Parser)]
 struct Args {
     /// Number of this node.
@@ -61,12 +61,12 @@ struct Args {
     /// Address to listen on.
     #[arg(long, value_name = "IP:PORT")]
     listen: SocketAddr,
-    /// Directory of the node; made if it is missing.
+    /// Directory of the node, which is created if it is missing.
     #[arg(long)]
     dir: PathBuf,
 }
 
-/// The settings of `minikv-raft serve`, see `raft_config` in `src/service/node.rs`.
+/// Returns the settings of `minikv-raft serve`; see `raft_config` in `src/service/node.rs`.
 fn raft_config() -> Config {
     Config {
         cluster_name: "rocksdb".into(),

@@ -1,5 +1,5 @@
-//! Messages to other nodes, in postcard's format, over HTTP. The answer to a message is openraft's
-//! `Result` on the other node, in the same format.
+//! Messages to other nodes, sent over HTTP in postcard's format. The response is the `Result` that
+//! openraft returned on the other node, in the same format.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 type Http = Client<HttpConnector, Full<Bytes>>;
 type RpcResult<A, E = RaftError<u64>> = Result<A, RPCError<u64, BasicNode, E>>;
 
-/// Creates the connections to other nodes, which share one connection pool.
+/// A factory of connections to other nodes. The connections share one pool.
 pub struct Network {
     http: Http,
 }

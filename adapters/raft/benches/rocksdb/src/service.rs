@@ -1,4 +1,4 @@
-//! The routes of a node: entries, the cluster, and messages from other nodes.
+//! The HTTP routes of a node: entries, the cluster, and messages from other nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -19,9 +19,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Time after which the outcome of a write is unknown.
+/// Time limit of a write. After a timeout, the outcome of the write is unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a message, in bytes; larger than any that is sent.
+/// Maximum size of a message, in bytes. No node sends a larger message.
 const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
 
 pub struct Node {
@@ -50,8 +50,8 @@ fn internal(error: impl Display) -> Failure {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
-/// Redirects to the leader, if that is another node. Otherwise answers with a status after which a
-/// client may try again, unless Raft has stopped.
+/// Redirects the client to the leader, if another node is the leader. Otherwise, returns a status
+/// that lets the client try again, unless Raft has stopped.
 fn refused<E>(error: &RaftError<u64, E>, uri: &Uri) -> Response
 where
     E: std::error::Error + TryAsRef<ForwardToLeader<u64, BasicNode>>,
@@ -94,7 +94,7 @@ async fn get_entry(State(node): State<Arc<Node>>, Path(key): Path<String>, uri: 
     }
 }
 
-/// Creates a cluster of the nodes in the body, `{"id": "address"}`.
+/// Creates a cluster of the nodes listed in the body, `{"id": "address"}`.
 async fn init(
     State(node): State<Arc<Node>>,
     Json(members): Json<BTreeMap<u64, String>>,
