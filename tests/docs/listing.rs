@@ -12,7 +12,7 @@ pub struct Module {
     pub types: Types,
 }
 
-/// Longest line of the listing, in characters.
+/// Maximum length of a line of the listing, in characters.
 const WIDTH: usize = 100;
 
 /// The first line of the listing, which explains the format.
@@ -37,8 +37,8 @@ const FAMILIES: [&[&str]; 7] = [
     &["Cursor", "KeyspaceCursor", "TransactionCursor"],
 ];
 
-/// Moves the members that all types of a family have to an entry of their own. Leaves out types
-/// that have no other members.
+/// Moves the members shared by all types of a family into one entry for the family. Leaves out the
+/// types of families that have no other members.
 fn share(types: &Types, families: &[&[&str]]) -> Types {
     let mut own = types.clone();
     let mut shared = Types::new();
@@ -60,7 +60,7 @@ fn share(types: &Types, families: &[&[&str]]) -> Types {
     own
 }
 
-/// Merges two members whose names differ by one of [`ENDS`] into one entry.
+/// Merges each pair of members whose names differ only by a suffix in [`ENDS`] into one entry.
 fn fold(members: &BTreeSet<String>) -> Vec<String> {
     let mut folded = Vec::new();
     let mut done = BTreeSet::new();
@@ -78,7 +78,7 @@ fn fold(members: &BTreeSet<String>) -> Vec<String> {
     folded
 }
 
-/// The reverse of [`fold`].
+/// Returns the members that an entry made by [`fold`] stands for.
 fn unfold(name: &str) -> Vec<String> {
     match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
         Some((name, end)) => vec![name.to_string(), format!("{name}{end}")],

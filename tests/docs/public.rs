@@ -1,4 +1,4 @@
-//! The public API of the library, as a listing that is compared with the committed listing.
+//! Lists the public API of the library and compares the listing with the committed one.
 //!
 //! The listing is made from the source in rustfmt's layout. It has the public modules, the items
 //! that they define or re-export, and the public methods, fields, variants and associated constants
@@ -13,7 +13,7 @@ use super::listing::{Module, Types, listing, read};
 
 const LISTING: &str = "docs/public-api.txt";
 
-/// The environment variable that, set to `write`, makes the test rewrite the listing.
+/// Environment variable: if it is set to `write`, the test rewrites the committed listing.
 const REWRITE: &str = "MINIKV_PUBLIC_API";
 
 /// Maximum number of lines of the listing: two screens.
@@ -191,7 +191,7 @@ fn is_inherent(header: &str, name: &str) -> bool {
     rest.split('<').next() == Some(name)
 }
 
-/// Returns the names of the public members of a block, or of all members with `all`.
+/// Returns the names of the public members of a block, or of all its members if `all` is set.
 fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
     let mut gated = false;
@@ -212,7 +212,8 @@ fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     members
 }
 
-/// Returns the name of the member that `code` begins, if the member is public or `all` is set.
+/// Returns the name of the member whose definition begins with the line `code`, if the member is
+/// public or `all` is set.
 fn member(code: &str, all: bool) -> Option<&str> {
     let code = match code.strip_prefix("pub ") {
         Some(code) => code,
@@ -265,7 +266,7 @@ fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
 }
 
 /// Returns the public modules, each with its types and functions. Types and functions that an
-/// earlier module has are left out.
+/// earlier module already lists are left out.
 pub fn surface(src: &Path) -> Vec<Module> {
     let sources = Sources::read(src);
     // An item that several modules re-export is listed once.
