@@ -197,7 +197,7 @@ impl LevelDb {
     /// Writes one entry.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
         let (db, write) = (self.db, self.write);
-        // SAFETY: the database is open; slices are passed as described at the top.
+        // SAFETY: the database is open; slices are passed as described in the module documentation.
         checked(|error| unsafe {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(db, write, key, key_len, value.as_ptr(), value.len(), error);
@@ -216,8 +216,8 @@ impl LevelDb {
 
     /// Writes all of `batch` or none of it.
     pub fn write(&self, batch: &[Op]) -> Result<(), String> {
-        // SAFETY: the batch is made, used and destroyed here; slices are passed as the module's
-        // comment says.
+        // SAFETY: the batch is made, used and destroyed here; slices are passed as described in the
+        // module documentation.
         unsafe {
             let c_batch = leveldb_writebatch_create();
             for op in batch {
@@ -284,8 +284,8 @@ impl LevelDb {
         // An empty slice is a valid key, so its pointer must not be null.
         let parts = |key: Option<&[u8]>| key.map_or((null(), 0), |key| (key.as_ptr(), key.len()));
         let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
-        // SAFETY: the database is open; slices are passed as described at the top; a null key
-        // means no bound.
+        // SAFETY: the database is open; slices are passed as described in the module documentation.
+        // A null key means no bound.
         unsafe { leveldb_compact_range(self.db, start, start_len, limit, limit_len) }
     }
 
