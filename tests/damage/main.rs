@@ -2,8 +2,8 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `database` | a small database with every kind of content, and its files and expected contents |
-//! | `sweep` | changes of every byte of the database, and truncation of every file to every length |
+//! | `database` | a small database with all kinds of content, its files, and its expected contents |
+//! | `sweep` | changes of every byte of the database, truncation of files to every length |
 //! | `hostile` | tables and logs that no engine wrote |
 //! | `repair` | entries that a repair must save, and entries that it must not bring back |
 //! | `crashes` | crashes after each file operation of a repair |

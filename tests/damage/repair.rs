@@ -139,7 +139,7 @@ fn a_manifest_damaged_or_cut_anywhere_loses_nothing() {
                 let what = format!("{what} of {manifest} at {at}, {shape:?}");
                 let sound = minikv::verify(DIR, &options(&files.load())).unwrap();
                 if sound.is_sound() {
-                    // Losing the truncated record changes nothing.
+                    // The loss of the truncated record does not change any entry.
                     let db = Db::open(DIR, options(&files.load())).unwrap();
                     assert!(read_all(&db).unwrap() == made.entries, "{what}");
                     continue;

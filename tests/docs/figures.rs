@@ -57,7 +57,7 @@ fn number(cell: &str) -> Option<f64> {
     cell.trim_matches('*').split(' ').next()?.replace(',', "").parse().ok()
 }
 
-/// Returns the complete table, which is below the heading "2 million entries ...".
+/// Returns the complete table, which is below the heading "2 million entries".
 fn complete(page: &str) -> BTreeMap<&str, Vec<&str>> {
     tables(page.split_once("\n## 2 million entries").expect("a complete table").1)
 }

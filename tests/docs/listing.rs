@@ -102,7 +102,7 @@ fn entry(head: &str, names: &[String]) -> String {
     text + &line
 }
 
-/// Joins entries of one line each into longer lines, of at most about [`WIDTH`] characters.
+/// Joins one-line entries into longer lines of about [`WIDTH`] characters or less.
 fn joined(entries: Vec<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for entry in entries {
@@ -179,8 +179,8 @@ fn module(types: &[(&str, &[&str])]) -> Module {
     Module { path: "minikv".to_string(), types: types.collect() }
 }
 
-/// Returns a module with two types of a family, each of which has members that the other lacks, and
-/// with some other types.
+/// Returns a module with two types of one family and some other types. Each of the two types has
+/// members that the other lacks.
 fn example() -> Module {
     module(&[
         ("Backup", &["files", "number"]),

@@ -11,10 +11,9 @@ const INDENT: usize = 4;
 /// The names defined in some source files.
 #[derive(Default)]
 pub struct Names {
-    /// Methods, constants, variants and fields, by type.
+    /// Methods, constants, variants and fields of each type.
     members: BTreeMap<String, BTreeSet<String>>,
-    /// Functions, types and modules, by the module that contains them. A module is named after its
-    /// file.
+    /// Functions, types and modules that each module contains. A module is named after its file.
     items: BTreeMap<String, BTreeSet<String>>,
     functions: BTreeSet<String>,
     /// Top-level items, except modules and re-exports.

@@ -35,7 +35,7 @@ impl Sources {
                 self.walk(&path);
             } else {
                 let text = fs::read_to_string(&path).unwrap();
-                // Unit tests are at the end of a file.
+                // Leaves out the unit tests, which are at the end of a file.
                 let shipped = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
                 self.0.insert(path, shipped.to_string());
             }
@@ -120,7 +120,8 @@ fn public_item(line: &str) -> Option<&str> {
 fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<String> {
     let layer = file.strip_prefix(src).unwrap().iter().next().unwrap();
     let near = |path: &Path| path.strip_prefix(src).unwrap().iter().next() == Some(layer);
-    // A higher layer can add methods to a type that it imports.
+    // A file of a higher layer can add methods to a type that it imports, so such files are
+    // searched, too.
     let path = file.strip_prefix(src).unwrap().with_extension("");
     let path = path.iter().map(|step| step.to_str().unwrap()).filter(|step| *step != "mod");
     let import = format!("use crate::{}::{name};\n", path.collect::<Vec<_>>().join("::"));

@@ -52,7 +52,8 @@ fn texts(entries: impl Iterator<Item = minikv::Result<(minikv::Bytes, minikv::By
     entries.map(Result::unwrap).map(|(key, value)| (text(&key), text(&value))).collect()
 }
 
-/// Asserts that every read of the keyspace shows exactly `expected`, among the keys "a" to "z".
+/// Asserts that, for the keys from "a" to "z", every read of the keyspace shows exactly the entries
+/// `expected`.
 fn assert_shows<H>(space: &Keyspace<H>, expected: &[(&str, &str)]) {
     let all: Texts = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let keys: Vec<String> = ('a'..='z').map(String::from).collect();
@@ -103,7 +104,8 @@ fn assert_shows<H>(space: &Keyspace<H>, expected: &[(&str, &str)]) {
     }
 }
 
-/// Asserts that every read in the transaction shows exactly `expected`, among the keys "a" to "z".
+/// Asserts that, for the keys from "a" to "z", every read in the transaction shows exactly the
+/// entries `expected`.
 fn assert_shows_in(space: &TransactionKeyspace<'_>, expected: &[(&str, &str)]) {
     let all: Texts = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let keys: Vec<String> = ('a'..='z').map(String::from).collect();
@@ -301,7 +303,7 @@ fn both_kinds_of_one_name_are_two_keyspaces() {
     assert_shows(&space, AT_1999);
     clock.set(5000);
     assert_eq!(db.keyspace("s").unwrap().get("c").unwrap().unwrap(), "ordinary");
-    // The stored key has the format of docs/keyspaces.md, the stored value that of docs/expiry.md.
+    // The stored key and value have the formats documented in docs/keyspaces.md and docs/expiry.md.
     let stored = [b"22", &2000u64.to_le_bytes()[..]].concat();
     assert_eq!(db.get(b"\xff\xfe\x6b\x74\x01sc").unwrap().unwrap(), stored);
     space.clear().unwrap();

@@ -78,8 +78,8 @@ fn small() -> Options {
     Options::default().create_if_missing(true).block_bytes(512)
 }
 
-/// Makes a compacted table, two newer tables in level 0, overwritten and deleted keys, and a
-/// memtable above the tables. All keys have even numbers.
+/// Makes a database with one compacted table, two newer tables in level 0, and a memtable. Some
+/// keys are overwritten or deleted in the newer layers. All keys have even numbers.
 fn layers(options: Options) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), options.create_if_missing(true)).unwrap();

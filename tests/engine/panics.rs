@@ -505,8 +505,8 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     db.checkpoint("/copy2").unwrap();
     let copy = Db::open("/copy2", crate::small().fs(Arc::new(fs.clone()))).unwrap();
     assert_filled(&copy, 0..600);
-    // Obsolete tables that a compaction leaves are removed by the next thread that finishes any
-    // work, even by a thread that drops a cursor.
+    // If a compaction leaves obsolete tables, the next thread that finishes any work removes them.
+    // Even a thread that drops a cursor does so.
     let cursor = db.cursor().unwrap();
     db.compact_range::<&str>(..).unwrap();
     trapped(&fs, &trap, OpKind::Remove, "ldb");

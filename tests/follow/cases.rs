@@ -1,4 +1,4 @@
-//! One test for each thing that can happen to the files that a follower reads.
+//! One test for each kind of event that can change the files read by a follower.
 
 use std::path::Path;
 use std::sync::Arc;

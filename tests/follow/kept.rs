@@ -183,7 +183,7 @@ fn a_gap_between_logs_is_an_error_where_it_is() {
     }
     let (_, end) = all_of(db.changes_since(2));
     assert_eq!(end, End::Lost(2, 4));
-    // The contents of the current log had already been read.
+    // `begun` still returns the change in the second log, and then reports the gap after it.
     assert_eq!(begun.next().unwrap().unwrap().sequence(), 2);
     assert!(matches!(begun.next(), Some(Err(Error::ChangesLost { after: 2, .. }))));
 }
@@ -585,7 +585,7 @@ fn logs_that_lost_writes_are_not_kept() {
     assert_eq!(db.recovery().lost.len(), 1);
     let last = db.sequence();
     assert!((3..40).contains(&last));
-    // The lost sequence numbers are used again.
+    // New writes reuse the sequence numbers of the lost writes.
     for key in 0..50 {
         db.put(key.to_string(), "new").unwrap();
     }

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `oracle` | a random writer, after each step of which a refresh must show what a new open shows |
+//! | `oracle` | a random writer: after each step, a refresh shows what a new open shows |
 //! | `changes` | the batches that a writer commits |
 //! | `kept` | logs that are kept after their writes were flushed, and reading changes from them |
 //! | `cost` | the file operations and the bytes read by a refresh |

@@ -76,8 +76,8 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     assert_eq!(entries(db.iter().unwrap()), found);
 }
 
-/// Checks that the keys decode to the keys that the page read through IndexedDB's own cursors, in
-/// the same order.
+/// Checks that the decoded keys, and their order, are those that a web page read through
+/// IndexedDB's own cursors.
 #[test]
 fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     let copy = Copy::of(CASE);

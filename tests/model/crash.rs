@@ -10,8 +10,8 @@ pub type Change = (Vec<u8>, Option<Vec<u8>>);
 #[derive(Debug)]
 pub struct Journal {
     durable: Model,
-    /// Writes after the state `durable`, oldest first. A loss of power keeps all changes of a write
-    /// or none.
+    /// Writes after the state `durable`, oldest first. A loss of power keeps either all changes of
+    /// a write or none.
     writes: Vec<Vec<Change>>,
 }
 

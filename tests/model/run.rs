@@ -328,7 +328,7 @@ impl Run {
         self.deleted(&range, keys.collect(), done, sync);
     }
 
-    /// Records that a range with `keys` was deleted.
+    /// Records the deletion of a range, in which the model had the keys `keys`.
     pub fn deleted(&mut self, range: &Bounds, keys: Vec<Vec<u8>>, done: DeletedRange, sync: bool) {
         assert!(done.tables > 0 || done.keys >= keys.len() as u64, "{done:?}");
         self.transactions.iter_mut().for_each(|open| open.note_range(range));

@@ -1,4 +1,5 @@
-//! Background work in more than one thread: compactions in parts, and logs created ahead of time.
+//! Background work in more than one thread: compactions that are split into parts, and logs that
+//! are created ahead of time.
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};

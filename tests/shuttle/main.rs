@@ -9,9 +9,9 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test --target-dir target/shuttle --test shuttle
 //! ```
 //!
-//! `MINIKV_SCHEDULES` is the number of schedules of each kind that a scene gets. `MINIKV_SEED` is
-//! the first seed (default: the time). A failure writes its schedule to a file, and prints how to
-//! run it again.
+//! `MINIKV_SCHEDULES` is the number of schedules of each kind for every scene. `MINIKV_SEED` is the
+//! first seed (default: the time). If a schedule fails, it is written to a file, and a hint shows
+//! how to run it again.
 #![cfg(shuttle)]
 
 mod background;

@@ -21,7 +21,8 @@ fn observed(fs: &MemFs, memtable_bytes: usize) -> (Db, Events) {
     (Db::open(crate::DIR, options).unwrap(), events)
 }
 
-/// Adds and removes tables by their numbers.
+/// Removes the numbers of the tables `removed` from `tables`, and inserts those of the tables
+/// `added`.
 fn change(tables: &mut BTreeSet<u64>, removed: &[TableInfo], added: &[TableInfo]) {
     for table in removed {
         assert!(tables.remove(&table.number), "{table:?} was not there");

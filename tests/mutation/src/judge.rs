@@ -1,4 +1,5 @@
-//! Runs the tests: once to learn which mutants each test reaches, and then for each mutant.
+//! Runs the tests: first without a mutant, to find out which mutants each test reaches, and then
+//! for each mutant.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
