@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `database` | a small database with all kinds of content, its files, and its expected contents |
+//! | `database` | a small database with all kinds of content, its files and its expected contents |
 //! | `sweep` | changes of every byte of the database, truncation of files to every length |
 //! | `hostile` | tables and logs that no engine wrote |
 //! | `repair` | entries that a repair must save, and entries that it must not bring back |

@@ -6,7 +6,7 @@
 //! | `changes` | the batches that a writer commits |
 //! | `kept` | logs that are kept after their writes were flushed, and reading changes from them |
 //! | `cost` | the file operations and the bytes read by a refresh |
-//! | `cases` | one test for each thing that can happen to the files |
+//! | `cases` | one test for each kind of event that can change the files |
 //! | `switched` | a filesystem whose files a simulated crash replaces with those that are left |
 //!
 //! `MINIKV_FOLLOW` is the number of writers that the oracle follows (default 40), `MINIKV_SEED` the
