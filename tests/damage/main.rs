@@ -1,16 +1,16 @@
-//! Damaged databases: opened, read, compacted, verified, repaired.
+//! Opens, reads, compacts, verifies and repairs damaged databases.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `database` | a small database of every kind of content, its files and its expected contents |
-//! | `sweep` | every byte of the database changed, and every file cut at every length |
+//! | `database` | a small database with all kinds of content, its files and its expected contents |
+//! | `sweep` | changes of every byte of the database, truncation of files to every length |
 //! | `hostile` | tables and logs that no engine wrote |
 //! | `repair` | entries that a repair must save, and entries that it must not bring back |
-//! | `crashes` | a crash after every operation of a repair |
+//! | `crashes` | crashes after each file operation of a repair |
 //! | `checkpoint` | copies, and crashes while copies are made |
 //!
-//! `MINIKV_SWEEP_STRIDE` is the distance in bytes from one changed byte to the next; 1 takes some
-//! minutes.
+//! `MINIKV_SWEEP_STRIDE` is the distance in bytes from one changed byte to the next. With a
+//! distance of 1, the tests take several minutes.
 
 mod checkpoint;
 mod crashes;

@@ -17,8 +17,8 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
-/// Repairs after a dry run, which must return the same report and change nothing. Returns the
-/// report.
+/// Repairs the database, after a dry run that must return the same report and change no file.
+/// Returns the report.
 fn repair(fs: &MemFs, what: &str) -> RepairReport {
     let before = Files::of(fs);
     let dry = minikv::repair(DIR, &options(fs), RepairOptions::default().dry_run(true));
@@ -34,7 +34,7 @@ fn repair(fs: &MemFs, what: &str) -> RepairReport {
 }
 
 /// Checks that every key outside the ranges reported as lost has its value, and that every key
-/// within these ranges has no value or one that it once had.
+/// within these ranges has either no value or a value that it once had.
 fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     for key in Made::keys() {
         let (got, due) = (found.get(&key), made.entries.get(&key));
@@ -47,8 +47,9 @@ fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     assert!(found.keys().all(|key| made.history.contains_key(key)), "{what}");
 }
 
-/// Repairs damaged files and checks everything that can be checked. Returns the report and the
-/// entries.
+/// Repairs a database of damaged files. Checks that the repaired database is sound, that a second
+/// repair changes nothing, that new writes are visible, and that copies of the damaged files are
+/// kept. Returns the report of the repair and the entries of the repaired database.
 fn repaired(files: &Files, what: &str) -> (RepairReport, Entries) {
     let fs = files.load();
     let report = repair(&fs, what);
@@ -84,7 +85,8 @@ fn full(made: &Made, files: &Files, what: &str) {
     check(made, &found, &report, what);
 }
 
-/// LevelDB's repair rewrites every MANIFEST and turns every log into a table, damaged or not.
+/// Checks that a repair of a healthy database changes nothing. LevelDB's repair, in contrast,
+/// always writes a new MANIFEST and converts every log into a table.
 #[test]
 fn repair_of_a_healthy_database_changes_nothing() {
     for shape in shapes() {
@@ -99,8 +101,10 @@ fn repair_of_a_healthy_database_changes_nothing() {
     }
 }
 
-/// LevelDB's repair puts every table into level 0, where a higher number counts as newer. The
-/// output of the last compaction, which holds the oldest data, then hides newer writes.
+/// Checks that a repair without a MANIFEST does not bring back overwritten or deleted entries.
+/// LevelDB's repair does: it puts every table into level 0, where a table with a higher number is
+/// taken for newer. The output of the last compaction, which holds the oldest data, then hides
+/// newer writes.
 #[test]
 fn repair_that_resurrects_or_reorders() {
     for shape in shapes() {
@@ -135,7 +139,7 @@ fn a_manifest_damaged_or_cut_anywhere_loses_nothing() {
                 let what = format!("{what} of {manifest} at {at}, {shape:?}");
                 let sound = minikv::verify(DIR, &options(&files.load())).unwrap();
                 if sound.is_sound() {
-                    // Losing the truncated record changes nothing.
+                    // The loss of the truncated record does not change any entry.
                     let db = Db::open(DIR, options(&files.load())).unwrap();
                     assert!(read_all(&db).unwrap() == made.entries, "{what}");
                     continue;
@@ -165,7 +169,8 @@ fn a_damaged_table_loses_its_damaged_blocks_only() {
                 let (report, found) = repaired(&files, &what);
                 check(&made, &found, &report, &what);
                 let doubtful = Made::keys().filter(|key| is_lost(&report.lost, key)).count();
-                // A block in level 0 spans more keys than it holds.
+                // The key range of a block in level 0 includes many keys that the block does not
+                // hold.
                 let is_dense = report.tables.iter().all(|table| table.level > Some(0));
                 let most = if shape.compression == Compression::None { 80 } else { 160 };
                 assert!(doubtful <= most || !is_dense, "{what}: {doubtful} keys: {report:#?}");
@@ -182,7 +187,8 @@ fn a_damaged_table_loses_its_damaged_blocks_only() {
     }
 }
 
-/// Both the index and a data block are damaged; the other blocks are found by their checksums.
+/// Checks that, if both the index and one data block of a table are damaged, the repair still finds
+/// the other blocks by their checksums.
 #[test]
 fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
     let mut large = 0;
@@ -205,8 +211,8 @@ fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
     assert!(large > 5, "{large}");
 }
 
-/// Everything is damaged at once, and there is no MANIFEST. Even so, the repaired database must
-/// show nothing that was never written, and the report must name everything that is lost.
+/// Damages every third table of a database and removes its MANIFEST. The repaired database must
+/// show no entry that was never written, and the report must name everything that is lost.
 #[test]
 fn damaged_tables_without_a_manifest() {
     for shape in shapes() {
@@ -249,8 +255,9 @@ fn a_damaged_log_ends_where_an_open_ends_it() {
     assert!(damaged > 20, "{damaged}");
 }
 
-/// A crash after a compaction left some of its inputs, and the MANIFEST is gone. One of these
-/// inputs still holds a deleted key that the compaction dropped; none holds the tombstone.
+/// Checks that a repair does not bring back a deleted key from an input of a finished compaction. A
+/// crash has left one input, which holds the key, beside the output, and the MANIFEST is gone. The
+/// tombstone of the key is in neither table.
 #[test]
 fn inputs_of_a_finished_compaction_bring_nothing_back() {
     let fs = MemFs::new();
@@ -276,12 +283,12 @@ fn inputs_of_a_finished_compaction_bring_nothing_back() {
         let db = Db::open(DIR, crate::database::options(&fs)).unwrap();
         (report, read_all_keys(&db))
     };
-    // With only the tables from before the compaction, the tombstone hides the deleted key.
+    // First repair: all tables are from before the compaction, and the tombstone hides the key.
     let manifest = inputs.named("MANIFEST").remove(0);
     let (_, found) = keys(&inputs.without(&manifest));
     assert_eq!(found, ["a=old", "m=new", "z=old"]);
-    // With the oldest of these tables beside the compaction's output, the output hides the deleted
-    // key.
+    // Second repair: only the oldest of these tables is left beside the output of the compaction.
+    // The output hides the key.
     let manifest = after.named("MANIFEST").remove(0);
     let mut leftover = after.without(&manifest);
     leftover.0.insert(input[0].clone(), inputs.0[&input[0]].clone());

@@ -1,5 +1,6 @@
 //! Every byte of a database is changed in two ways, and every file is truncated to every length.
-//! Then each read is right or fails, and if one fails, `verify` reports the damage.
+//! After each change, every read must either return correct data or fail. If a read fails, `verify`
+//! must report the damage.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -11,7 +12,8 @@ use minikv::{Compression, Db};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, hash_of, options, path, read_all};
 
-/// The states that a damaged database may hold, as a range of commit counts.
+/// States that a damaged database is allowed to show, as a range of commit counts: state `n` is the
+/// contents after `n` commits.
 struct Allowed<'a> {
     made: &'a Made,
     states: Range<usize>,
@@ -33,7 +35,8 @@ enum Change {
     Cut,
 }
 
-/// Tries one damaged database. Returns whether anything reported the damage.
+/// Verifies, reads, opens and compacts one damaged database. Returns whether any of these steps
+/// reported the damage.
 fn try_one(files: &Files, allowed: &Allowed<'_>, what: &str) -> bool {
     let fs = files.load();
     let mut seen = false;
@@ -134,9 +137,9 @@ fn the_database_has_everything_in_it() {
     assert!(report.is_sound(), "{:#?}", report.faults);
 }
 
-/// A MANIFEST that was cut between two records does not itself show that records are missing. An
-/// open would take the database for an older state, and remove the tables that the cut MANIFEST
-/// does not name.
+/// Checks that an open after the MANIFEST was truncated between two records is refused or shows the
+/// correct contents. Such a MANIFEST looks complete. An open that trusted it would show an older
+/// state of the database, and remove the tables that the truncated MANIFEST does not name.
 #[test]
 fn a_manifest_cut_between_two_records_is_refused_or_right() {
     let made = Made::new(SHAPE);
@@ -172,7 +175,7 @@ fn a_changed_byte_gives_what_is_right_or_an_error() {
         "{cases} changes of {} bytes, {seen} of them seen: no wrong answer",
         made.files.bytes()
     );
-    // Damage that nothing reports is in bytes that are never read, such as the padding of footers.
+    // Damage goes unreported only in bytes that are never read, such as the padding of footers.
     assert!(seen * 100 > cases * 95, "{seen} of {cases} were seen");
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::page;
 
-/// The rows of the short tables, and the rows of the complete table that they come from.
+/// Rows of the short tables, each with the row of the complete table from which it is taken.
 const SHORT: &[(&str, &str)] = &[
     ("put, random order", "fillrandom"),
     ("put, synced, 1 thread", "fillsync"),
@@ -38,8 +38,8 @@ const OTHERS: usize = 4;
 const ROCKSDB: usize = 5;
 const TO_BEST: usize = 9;
 
-/// Returns the rows of the tables of a page, cell by cell, by their first cell. If several rows
-/// have the same first cell, only the first of these rows is returned.
+/// Returns the rows of all tables on a page, each as a list of cells, keyed by the first cell. If
+/// several rows have the same first cell, only the first of these rows is returned.
 fn tables(markdown: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut tables = BTreeMap::new();
     for line in markdown.lines() {
@@ -57,12 +57,13 @@ fn number(cell: &str) -> Option<f64> {
     cell.trim_matches('*').split(' ').next()?.replace(',', "").parse().ok()
 }
 
-/// Returns the complete table, which is the part of the page below the heading.
+/// Returns the complete table, which is below the heading "2 million entries".
 fn complete(page: &str) -> BTreeMap<&str, Vec<&str>> {
     tables(page.split_once("\n## 2 million entries").expect("a complete table").1)
 }
 
-/// Asserts that `printed` is `value` rounded. `error` is the relative error of `value` itself.
+/// Asserts that `printed` is `value`, rounded to as many decimals as `printed` has. `error` is the
+/// relative error of `value` itself.
 fn assert_rounded(printed: &str, value: f64, error: f64, what: &str) {
     let digits = printed.trim_matches('*').split_once('.').map_or(0, |(_, digits)| digits.len());
     let found = number(printed).unwrap_or_else(|| panic!("{what}: {printed}"));
@@ -117,15 +118,16 @@ fn the_speeds_of_the_readme_are_those_of_the_table() {
     assert_eq!(count, 41);
 }
 
-/// Checks that each bar is as long as its figure says, and that the figures are those of the column
-/// *to best*.
+/// Checks that the length of each bar of the chart matches the figure beside it, and that these
+/// figures are the ones in the column *to best* of the complete table.
 #[test]
 fn the_chart_of_performance_is_its_table() {
     let (page, chart) = (page("docs/performance.md"), page("docs/performance.svg"));
     let complete = complete(&page);
     let rows = complete.iter().filter(|(name, _)| **name != "disk at rest");
     let bests = rows.filter_map(|(_, cells)| number(cells.get(TO_BEST)?));
-    // With whole-table filters minikv is compared with RocksDB, which has such filters too.
+    // The chart has one more bar: minikv with whole-table filters, compared with RocksDB, which
+    // also has whole-table filters.
     let row = &complete["readmissing"];
     let [own, rocksdb] = [MINIKV_TABLE, ROCKSDB].map(|at| number(row[at]).expect("a figure"));
     let mut bests: Vec<f64> = bests.chain([(100.0 * own / rocksdb).round() / 100.0]).collect();

@@ -12,7 +12,7 @@ pub struct Module {
     pub types: Types,
 }
 
-/// Longest line of the listing, in characters.
+/// Maximum length of a line of the listing, in characters.
 const WIDTH: usize = 100;
 
 /// The first line of the listing, which explains the format.
@@ -37,8 +37,8 @@ const FAMILIES: [&[&str]; 7] = [
     &["Cursor", "KeyspaceCursor", "TransactionCursor"],
 ];
 
-/// Moves the members that all types of a family have to an entry of their own. Leaves out types
-/// that have no other members.
+/// Moves the members shared by all types of a family into one entry for the family. Leaves out the
+/// types of families that have no other members.
 fn share(types: &Types, families: &[&[&str]]) -> Types {
     let mut own = types.clone();
     let mut shared = Types::new();
@@ -60,7 +60,7 @@ fn share(types: &Types, families: &[&[&str]]) -> Types {
     own
 }
 
-/// Merges two members whose names differ by one of [`ENDS`] into one entry.
+/// Merges each pair of members whose names differ only by a suffix in [`ENDS`] into one entry.
 fn fold(members: &BTreeSet<String>) -> Vec<String> {
     let mut folded = Vec::new();
     let mut done = BTreeSet::new();
@@ -78,7 +78,7 @@ fn fold(members: &BTreeSet<String>) -> Vec<String> {
     folded
 }
 
-/// The reverse of [`fold`].
+/// Returns the members that an entry made by [`fold`] stands for.
 fn unfold(name: &str) -> Vec<String> {
     match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
         Some((name, end)) => vec![name.to_string(), format!("{name}{end}")],
@@ -102,7 +102,7 @@ fn entry(head: &str, names: &[String]) -> String {
     text + &line
 }
 
-/// Joins entries of one line each into longer lines, of at most about [`WIDTH`] characters.
+/// Joins one-line entries into longer lines of about [`WIDTH`] characters or less.
 fn joined(entries: Vec<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for entry in entries {
@@ -179,8 +179,8 @@ fn module(types: &[(&str, &[&str])]) -> Module {
     Module { path: "minikv".to_string(), types: types.collect() }
 }
 
-/// Returns a module with two types of a family, each of which has members that the other lacks, and
-/// with some other types.
+/// Returns a module with two types of one family and some other types. Each of the two types has
+/// members that the other lacks.
 fn example() -> Module {
     module(&[
         ("Backup", &["files", "number"]),

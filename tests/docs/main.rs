@@ -1,4 +1,4 @@
-//! The documentation checked against the code: bytes, figures, names and links.
+//! Checks the documentation against the code: hex dumps, figures, names and links.
 
 mod figures;
 mod listing;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use minikv::filter::math::{best_probes, false_positive_probability};
 use minikv::{BloomFilterPolicy, Compression, Db, Options, WriteBatch};
 
-/// Returns the pages of the project: the pages of the top folder, of `docs/` and of the packages.
+/// Returns the pages of the project: those in the top folder, in `docs/` and in the packages.
 fn pages() -> Vec<String> {
     let folders = [".", "docs", "adapters", "benches", "tests"].map(|name| root().join(name));
     let mut pages = Vec::new();
@@ -41,8 +41,8 @@ fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns the bytes of each block that is fenced as `hex NAME`, by name. Each line has bytes,
-/// which may be followed by two spaces and a note.
+/// Returns the bytes of each fenced block that is marked `hex NAME`, keyed by name. Each line of a
+/// block consists of bytes, optionally followed by two spaces and a note.
 fn hex_dumps(markdown: &str) -> BTreeMap<&str, Vec<u8>> {
     let mut dumps = BTreeMap::new();
     for block in markdown.split("```hex ").skip(1) {
@@ -95,7 +95,7 @@ fn the_filter_block_of_the_example_is_what_the_builder_makes() {
     assert_eq!(hex_dumps(&page)["two blocks"], builder.finish());
 }
 
-/// Returns the rows of a Markdown table whose first cell is a number, cell by cell.
+/// Returns those rows of Markdown tables that begin with a number, each as a list of cells.
 fn rows(markdown: &str) -> impl Iterator<Item = Vec<&str>> {
     markdown.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.trim_end_matches('|').split('|').collect();
@@ -152,21 +152,21 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the spans of `code` in the running text of a page.
+/// Returns the inline code spans of a page, without the contents of fenced blocks.
 fn code_spans(markdown: &str) -> Vec<&str> {
     let outside_fences = markdown.split("```").step_by(2);
     outside_fences.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Names on the pages that belong to other libraries: functions that the benchmark `peers` calls.
+/// Names on the pages that come from other libraries: functions called by the benchmark `peers`.
 const FOREIGN_NAMES: [&str; 3] = ["flush_wal(true)", "persist(SyncData)", "Durability::None"];
 
-/// Packages whose pages name functions of another language than Rust.
+/// Packages whose pages name functions in a language other than Rust.
 const OTHER_LANGUAGES: [&str; 2] = ["adapters/node/", "adapters/python/"];
 
 /// Checks that names on the pages exist in the code: `Type::method`, `module::function`,
-/// `function()`, `file.rs`. Names from LevelDB's code are not checked; the pages give the file of
-/// each.
+/// `function()`, `file.rs`. Names from LevelDB's code are not checked; the page gives the LevelDB
+/// source file for each of them.
 #[test]
 fn names_of_the_code_are_in_the_code() {
     let mut files = Vec::new();
@@ -238,7 +238,7 @@ fn a_method_of_another_type_is_not_in_the_code() {
     assert_eq!(names::path_of("no path"), None);
 }
 
-/// Checks that each known bug lists tests, and that these tests exist.
+/// Checks that the entry of each known bug names tests, and that these tests exist.
 #[test]
 fn tests_of_known_bugs_are_there() {
     let mut files = Vec::new();
@@ -304,9 +304,10 @@ fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
     found.extend((own.exists() && !found.contains(&own)).then_some(own));
 }
 
-/// Before 1.9.5, `ArcSwap::load` may return a value of another instance whose memory was reused, so
-/// that a get searches the wrong table. Cargo.lock does not bind the users of a library, so the
-/// requirement in Cargo.toml must also exclude the versions before 1.9.5.
+/// Checks that arc-swap is required in version 1.9.5 or later. In earlier versions, `ArcSwap::load`
+/// may return the value of another instance whose memory was reused, so that a get searches the
+/// wrong table. The requirement in Cargo.toml must exclude these versions too, because Cargo.lock
+/// has no effect on programs that depend on the library.
 #[test]
 fn arc_swap_is_one_whose_loads_are_right() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! The names that source files define, by type and by module. The names are found by means of
-//! rustfmt's layout, without parsing the language.
+//! Names defined in source files, grouped by type and by module. The names are found without a
+//! parser: the code relies on the layout that rustfmt produces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,13 +11,12 @@ const INDENT: usize = 4;
 /// The names defined in some source files.
 #[derive(Default)]
 pub struct Names {
-    /// Methods, constants, variants and fields, by type.
+    /// Methods, constants, variants and fields of each type.
     members: BTreeMap<String, BTreeSet<String>>,
-    /// Functions, types and modules, by the module that contains them. A module is named after its
-    /// file.
+    /// Functions, types and modules that each module contains. A module is named after its file.
     items: BTreeMap<String, BTreeSet<String>>,
     functions: BTreeSet<String>,
-    /// Items outside of blocks, without modules and re-exports.
+    /// Top-level items, except modules and re-exports.
     defined: BTreeSet<String>,
 }
 
@@ -82,8 +81,8 @@ impl Names {
 
     fn read(&mut self, module: &str, source: &str) {
         let mut macro_name = String::new();
-        // The enclosing blocks of the line: the indentation of each, the type it belongs to, and
-        // whether it has fields or variants.
+        // Blocks that enclose the current line. For each block: its indentation, the type that it
+        // belongs to, and whether it contains fields or variants.
         let mut around: Vec<(usize, String, bool)> = Vec::new();
         for line in source.lines() {
             let code = line.trim_start();
@@ -119,7 +118,8 @@ impl Names {
                     around.push((indent, name, kind != "trait"));
                 }
             } else if code.starts_with("impl $") {
-                // The members belong to each type for which the macro is called later in the file.
+                // The members of this block belong to every type for which the macro is called
+                // later in the file.
                 around.push((indent, format!("{macro_name}!"), false));
             } else if let Some(owner) = implemented(code) {
                 around.push((indent, owner, false));

@@ -1,4 +1,4 @@
-//! The public API of the library, as a listing that is compared with the committed listing.
+//! Lists the public API of the library and compares the listing with the committed one.
 //!
 //! The listing is made from the source in rustfmt's layout. It has the public modules, the items
 //! that they define or re-export, and the public methods, fields, variants and associated constants
@@ -13,7 +13,7 @@ use super::listing::{Module, Types, listing, read};
 
 const LISTING: &str = "docs/public-api.txt";
 
-/// The environment variable that, set to `write`, makes the test rewrite the listing.
+/// Environment variable: if it is set to `write`, the test rewrites the committed listing.
 const REWRITE: &str = "MINIKV_PUBLIC_API";
 
 /// Maximum number of lines of the listing: two screens.
@@ -35,7 +35,7 @@ impl Sources {
                 self.walk(&path);
             } else {
                 let text = fs::read_to_string(&path).unwrap();
-                // Unit tests are at the end of a file.
+                // Leaves out the unit tests, which are at the end of a file.
                 let shipped = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
                 self.0.insert(path, shipped.to_string());
             }
@@ -120,7 +120,8 @@ fn public_item(line: &str) -> Option<&str> {
 fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<String> {
     let layer = file.strip_prefix(src).unwrap().iter().next().unwrap();
     let near = |path: &Path| path.strip_prefix(src).unwrap().iter().next() == Some(layer);
-    // A higher layer can add methods to a type that it imports.
+    // A file of a higher layer can add methods to a type that it imports, so such files are
+    // searched, too.
     let path = file.strip_prefix(src).unwrap().with_extension("");
     let path = path.iter().map(|step| step.to_str().unwrap()).filter(|step| *step != "mod");
     let import = format!("use crate::{}::{name};\n", path.collect::<Vec<_>>().join("::"));
@@ -191,7 +192,7 @@ fn is_inherent(header: &str, name: &str) -> bool {
     rest.split('<').next() == Some(name)
 }
 
-/// Returns the names of the public members of a block, or of all members with `all`.
+/// Returns the names of the public members of a block, or of all its members if `all` is set.
 fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
     let mut gated = false;
@@ -212,7 +213,8 @@ fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     members
 }
 
-/// Returns the name of the member that `code` begins, if the member is public or `all` is set.
+/// Returns the name of the member whose definition begins with the line `code`, if the member is
+/// public or `all` is set.
 fn member(code: &str, all: bool) -> Option<&str> {
     let code = match code.strip_prefix("pub ") {
         Some(code) => code,
@@ -265,7 +267,7 @@ fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
 }
 
 /// Returns the public modules, each with its types and functions. Types and functions that an
-/// earlier module has are left out.
+/// earlier module already lists are left out.
 pub fn surface(src: &Path) -> Vec<Module> {
     let sources = Sources::read(src);
     // An item that several modules re-export is listed once.

@@ -1,4 +1,5 @@
-//! Checks the tables of docs/tour.md that say in which file something is against the code.
+//! Checks docs/tour.md against the code: its tables name the file that defines each function or
+//! type.
 
 use crate::names::Names;
 use crate::{code_spans, page, root};
@@ -10,7 +11,7 @@ fn section<'p>(page: &'p str, heading: &str) -> &'p str {
     rest.split("\n## ").next().unwrap()
 }
 
-/// Returns the rows of a table, without its heading.
+/// Returns the rows of a table, without its header.
 fn rows(section: &str) -> impl Iterator<Item = &str> {
     section.lines().filter(|line| line.starts_with("| ")).skip(2)
 }

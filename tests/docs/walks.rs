@@ -136,10 +136,11 @@ impl Library {
         self.0.iter().find(|function| function.file == file && function.path() == path)
     }
 
-    /// Returns the function that `mention` in `caller` calls, as far as names tell: a function of
-    /// the path or of the caller's own type, or the only function of this name.
+    /// Returns the function to which `mention` in `caller` refers, judging only by names. Returns
+    /// `None` if no function or more than one function fits. A function in the file of the caller
+    /// takes precedence if the name has no receiver.
     fn target(&self, caller: &Function, mention: &Mention<'_>) -> Option<&Function> {
-        // In the caller, the name may stand for a closure.
+        // The name may be that of a local variable, such as a closure.
         if caller.body.contains(&format!("let {} = ", mention.name)) {
             return None;
         }
@@ -169,7 +170,7 @@ impl Library {
     }
 }
 
-/// Returns whether types outside of the library have methods of this name, too.
+/// Returns whether methods with this name are common on types outside of the library.
 fn is_common(name: &str) -> bool {
     const COMMON: &[&str] = &[
         "all",
@@ -235,7 +236,8 @@ struct Stop {
     functions: Vec<String>,
 }
 
-/// A section of the page: a table of stops, and a list of files that the walk does not visit.
+/// Section of the page that describes a walk: a table of stops, and a list of files that the walk
+/// does not visit.
 struct Walk {
     heading: String,
     /// The text after the heading.
@@ -284,7 +286,7 @@ fn walks(page: &str) -> (Vec<Walk>, Vec<String>) {
     (walks.collect(), files_in(list))
 }
 
-/// Returns whether a body mentions `function`, as far as names tell.
+/// Returns whether the body of `caller` mentions `function`, judging only by names.
 fn calls(caller: &Function, function: &Function) -> bool {
     mentions(&caller.body).iter().any(|mention| {
         let fits = match mention.receiver {
@@ -297,7 +299,7 @@ fn calls(caller: &Function, function: &Function) -> bool {
     })
 }
 
-/// Returns a list of what is wrong with a walk.
+/// Returns descriptions of the faults of a walk.
 fn faults(library: &Library, walk: &Walk, not_followed: &[String]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut listed: Vec<(usize, &Function)> = Vec::new();

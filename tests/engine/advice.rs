@@ -111,7 +111,7 @@ fn what_memtables_answer_wants_no_filter() {
     assert_eq!((advice.layout, advice.blocks_per_get), (FilterLayout::None, 0.0));
 }
 
-/// Checks that a read-only database advises too, on the lookups that it has served.
+/// Checks that a read-only database also gives advice, based on the lookups that it has served.
 #[test]
 fn a_database_opened_for_reading_only_advises() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +136,8 @@ fn scans_without_a_key_are_what_a_range_filter_could_save() {
     let options = small().filter_prefix(minikv::FixedPrefix::new(4)).write_buffer_bytes(4 << 20);
     let db = Db::open(dir.path(), options).unwrap();
     assert!(db.filter_advice().unwrap().scans.is_none());
-    // One table has every second group of ten numbers, the other table the multiples of a hundred.
+    // The first table holds every second group of ten numbers; the second table holds the multiples
+    // of a hundred.
     for i in (0..10_000).filter(|i| i / 10 % 2 == 0) {
         db.put(format!("{i:05}"), "v").unwrap();
     }
@@ -153,10 +154,11 @@ fn scans_without_a_key_are_what_a_range_filter_could_save() {
     let advice = db.filter_advice().unwrap();
     let scans = advice.scans.as_ref().unwrap();
     assert_eq!((scans.scans, scans.sampled, scans.pairs), (100, 100, 200));
-    // Every second group is empty in the first table, and nine groups in ten are empty in the
-    // second.
+    // Of the groups scanned, half have no key in the first table, and nine in ten have no key in
+    // the second table.
     assert_eq!((scans.empty, scans.saved_by_prefix), (50 + 90, Some(50 + 90)));
-    // The upper bound of the prefix "0019" is "001:", which is not a number.
+    // The ranges have no mean length, because some bounds are not numbers: the upper bound of the
+    // prefix "0019" is "001:".
     assert_eq!(scans.mean_range, None);
     assert!(advice.to_string().contains("140 of them (70.0 %) without a key"), "{advice}");
     // In the second table, the prefix of each range occurs, but no key of the range does.
@@ -173,7 +175,7 @@ fn bounds_of_scans_and_ends_of_tables_meet() {
     let db = Db::open(dir.path(), small()).unwrap();
     (10..=20).for_each(|i| db.put(format!("{i}"), "v").unwrap());
     db.flush().unwrap();
-    // These ranges are outside of the table, as the table's first and last key show.
+    // These ranges are outside of the table, as the first and last keys of the table show.
     db.range("01".."05").unwrap().count();
     db.range("21"..="30").unwrap().count();
     let scans = db.filter_advice().unwrap().scans.unwrap();

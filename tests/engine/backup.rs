@@ -82,7 +82,7 @@ fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
     assert_eq!(second.number, 2);
     assert!(second.copied_bytes < second.file_bytes / 4, "{second:?}");
 
-    // A compaction of everything gives new tables.
+    // A full compaction replaces all tables.
     db.delete("key00000").unwrap();
     db.compact_range::<&str>(..).unwrap();
     let third = db.backup("/backups").unwrap();
@@ -136,7 +136,7 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
     let fs = SimFs::new(3);
     fs.record_history();
     let db = Db::open("/db", on(&fs)).unwrap();
-    // The number of operations when each backup was complete, and the contents of the backup.
+    // For each backup: the number of file operations before it was complete, and its contents.
     let mut made = Vec::new();
     let begin = fs.op_count();
     for round in 0..4 {
@@ -165,8 +165,8 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
     );
 }
 
-/// Checks the backups in an image of a crash before which `complete` of them were finished. Returns
-/// whether the image has a directory without a listing.
+/// Checks the backups in `image`, the files after a crash that happened once `complete` backups
+/// were finished. Returns whether the image has a backup directory without a listing.
 fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: bool) -> bool {
     let folder = Path::new("/backups");
     let names =
@@ -189,7 +189,8 @@ fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: b
             last = backup.number;
         }
     }
-    // A second database adds to the folder, so that the test need not open the damaged database.
+    // The next backup is made from a second database, so that the test need not open the damaged
+    // one.
     let db = Db::open("/other", on(image)).unwrap();
     db.put("other", "1").unwrap();
     let next = db.backup(folder).unwrap();
@@ -229,7 +230,7 @@ fn a_damaged_or_missing_file_of_a_backup_is_found_and_not_restored() {
         assert!(!copy.exists());
     }
 
-    // A table that the latest backup has lost is copied again.
+    // If a table is missing from the latest backup, the next backup copies the table again.
     std::fs::remove_file(&table).unwrap();
     assert!(backups.verify(|_| {}).unwrap()[0].what.contains("missing"));
     assert!(backups.restore(None, &copy, |_| {}).unwrap_err().is_corruption());
@@ -240,7 +241,7 @@ fn a_damaged_or_missing_file_of_a_backup_is_found_and_not_restored() {
     let error = backups.restore(None, &copy, |_| {}).unwrap_err();
     assert!(matches!(error, Error::DatabaseExists { .. }), "{error}");
 
-    // A damaged listing is an error, and the next backup copies everything.
+    // If a listing is damaged, listing the backups fails, and the next backup copies every file.
     std::fs::write(folder.join("000002.backup"), "minikv backup 1\n").unwrap();
     assert!(backups.list().unwrap_err().is_corruption());
     assert_eq!(backups.verify(|_| {}).unwrap().len(), 2);
@@ -288,7 +289,8 @@ fn a_folder_that_holds_something_else_is_left_alone() {
     let backups = Backups::open(&folder, &small()).unwrap();
     let error = backups.restore(Some(7), home.path().join("copy"), |_| {}).unwrap_err();
     assert!(error.to_string().contains("no backup 7"), "{error}");
-    // A foreign directory, and a link out of the folder, are left alone.
+    // Backups never touch a directory that is not theirs, or the target of a link out of the
+    // folder.
     std::fs::create_dir(folder.join("000005")).unwrap();
     std::fs::write(folder.join("000005/letter"), "dear").unwrap();
     let error = db.backup(&folder).unwrap_err();

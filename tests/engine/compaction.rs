@@ -1,4 +1,4 @@
-//! Manual compactions: the space they free, and the work that continues beside them.
+//! Manual compactions: the space that they free, and the work that continues while they run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -75,7 +75,8 @@ fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
         (1..500).for_each(|i| db.put(key(i), "short").unwrap());
         db.flush().unwrap();
     }
-    // An automatic compaction of the four tables has begun, and keeps what the snapshot shows.
+    // An automatic compaction of the four tables has begun. It keeps the entries that the snapshot
+    // shows.
     began.recv().unwrap();
     drop(snapshot);
     std::thread::scope(|scope| {
@@ -115,8 +116,8 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
     let written = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The number of automatic compactions that run beside a compaction of everything
-            // depends on timing.
+            // The number of automatic compactions that run during a full compaction depends on
+            // timing.
             for _ in 0..100 {
                 let before = into_level1(&db);
                 db.compact_range::<&str>(..).unwrap();
@@ -130,13 +131,14 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
         while compacting.load(Ordering::SeqCst) {
             let i = written.fetch_add(1, Ordering::SeqCst) as u32;
             db.put(key(i * 7919 % 10_000), kilobyte(i)).unwrap();
-            // Puts are slow enough for the background threads to keep up, if these threads may run.
+            // The pause lets background work keep up with the puts, unless the manual compactions
+            // block it.
             std::thread::sleep(Duration::from_micros(200));
         }
     });
     let beside = most_beside.load(Ordering::SeqCst);
-    // The manual compaction itself counts as a compaction into level 1, and an automatic compaction
-    // may already be running.
+    // More than two are expected: the manual compaction counts as one compaction into level 1, and
+    // one automatic compaction may have begun before it.
     assert!(beside > 2, "{beside} beside {} puts", written.load(Ordering::SeqCst));
     for i in 0..10_000 {
         assert!(db.get(key(i)).unwrap().is_some());

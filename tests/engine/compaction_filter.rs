@@ -1,4 +1,5 @@
-//! Compaction filters: what they remove and change, and which readers do not see it.
+//! Compaction filters: the entries that they remove and change, and the readers that must not see
+//! these changes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,7 +68,7 @@ fn a_compaction_removes_changes_and_keeps_as_the_filter_says() {
     fill(&db, 6000);
     db.delete(key(2)).unwrap();
     db.put(key(1), "other, at last").unwrap();
-    // In memory and in tables that no compaction has read, everything is as it was put.
+    // Entries in memory, and in tables that no compaction has read, are unchanged.
     assert_eq!(db.get(key(1)).unwrap().as_deref(), Some(&b"other, at last"[..]));
     let mut expected = after_rule(&{
         let mut all: Contents = (0..6000)
@@ -115,8 +116,8 @@ fn older_versions_in_deeper_levels_do_not_come_back() {
         db.compact_range::<&str>(..).unwrap();
     }
     is_on.store(true, Ordering::Relaxed);
-    // Compactions of the upper levels remove these values, far above the older versions of the
-    // keys.
+    // Compactions of the upper levels remove these values. The older versions of the keys are in
+    // much deeper levels.
     for round in 0..8 {
         (0..300).for_each(|i| db.put(key(i * 10), format!("old {round} {i}")).unwrap());
         db.wait_idle().unwrap();
@@ -140,7 +141,7 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
     let taken: Arc<Mutex<Vec<(Snapshot, Contents)>>> = Arc::default();
     let (db_of, snapshots) = (own.clone(), taken.clone());
     let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
-        // Snapshots are taken in the middle of the compaction, too.
+        // Takes more snapshots in the middle of the compaction.
         if key.ends_with(b"00")
             && let Some(db) = db_of.get()
         {
@@ -246,8 +247,9 @@ fn a_panic_of_the_filter_is_an_error_and_loses_nothing() {
     assert_eq!(contents(&db), after_rule(&before));
 }
 
-/// A compaction ends soon after the database is closed, or after one of its parts has failed. (Each
-/// compaction of the whole database here has two parts, which run one after the other.)
+/// Checks that a compaction is abandoned soon after the database is closed or after one part of the
+/// compaction has failed. Each full compaction in this test has two parts, which run one after the
+/// other.
 #[test]
 fn a_compaction_is_given_up_when_the_database_is_closed_and_when_a_part_fails() {
     type Trap = fn(&Db);

@@ -1,5 +1,5 @@
-//! Range deletes: what they remove, beside snapshots, iterators, transactions, compactions,
-//! failures, crashes and damage.
+//! Range deletes: what they remove, and how they interact with snapshots, iterators, transactions,
+//! compactions, failures, crashes and damage.
 
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::path::Path;
@@ -35,7 +35,8 @@ fn whole_tables_go_at_once_and_keys_at_the_ends_one_by_one() {
     assert_eq!(done.tables + 4, tables, "all but two tables at each end: {done:?}");
     assert!(done.keys > 0 && done.keys < 2000, "{done:?}");
     assert!(done.file_bytes > 10 * (16 << 10), "{done:?}");
-    // Only the tables at the ends were read, and the space is free again.
+    // Only the tables at the two ends of the range were read. The tables between them were removed
+    // from the disk.
     let read = fs.counts().bytes_read - already_read;
     assert!(read < 4 * (16 << 10), "{read} bytes were read");
     assert!(tables_on_disk(&fs) <= 5, "{} tables", tables_on_disk(&fs));
@@ -90,7 +91,8 @@ fn few_large_entries_go_with_their_tables() {
     assert_eq!((done.keys, tables_on_disk(&fs)), (0, 0));
 }
 
-/// Tries every kind of bounds, in random databases of many levels, and in both orders of keys.
+/// Deletes ranges with all kinds of bounds in random databases of many levels, some of them in
+/// reverse order of keys, and compares the results with a model.
 #[test]
 fn ranges_of_all_kinds_delete_what_a_model_deletes() {
     let mut rng = rng::Rng::new(7);
@@ -388,13 +390,13 @@ fn the_background_gives_the_space_back_at_once() {
     assert!(shrinks());
     fill(&db, 0..20_000, "value");
     db.compact_range::<&str>(..).unwrap();
-    // No later compaction removes the files as a side effect.
+    // No compaction follows this range delete, so the range delete itself must remove the files.
     assert!(db.delete_range::<&str>(..).unwrap().tables > 15);
     assert!(shrinks());
 }
 
-/// Writers put and delete blocks of keys as a whole, beside readers, snapshots and compactions. A
-/// reader sees all of a block or none of it.
+/// Checks that a reader sees either all keys of a block or none of them, while writers put and
+/// delete whole blocks and compactions run.
 #[test]
 fn range_deletes_beside_writers_and_readers_are_seen_whole() {
     const BLOCK: u32 = 1500;

@@ -52,7 +52,8 @@ fn texts(entries: impl Iterator<Item = minikv::Result<(minikv::Bytes, minikv::By
     entries.map(Result::unwrap).map(|(key, value)| (text(&key), text(&value))).collect()
 }
 
-/// Asserts that every read of the keyspace shows exactly `expected`, among the keys "a" to "z".
+/// Asserts that, for the keys from "a" to "z", every read of the keyspace shows exactly the entries
+/// `expected`.
 fn assert_shows<H>(space: &Keyspace<H>, expected: &[(&str, &str)]) {
     let all: Texts = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let keys: Vec<String> = ('a'..='z').map(String::from).collect();
@@ -103,7 +104,8 @@ fn assert_shows<H>(space: &Keyspace<H>, expected: &[(&str, &str)]) {
     }
 }
 
-/// Asserts that every read in the transaction shows exactly `expected`, among the keys "a" to "z".
+/// Asserts that, for the keys from "a" to "z", every read in the transaction shows exactly the
+/// entries `expected`.
 fn assert_shows_in(space: &TransactionKeyspace<'_>, expected: &[(&str, &str)]) {
     let all: Texts = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let keys: Vec<String> = ('a'..='z').map(String::from).collect();
@@ -134,8 +136,8 @@ fn assert_shows_in(space: &TransactionKeyspace<'_>, expected: &[(&str, &str)]) {
     assert_eq!(shown, backwards);
 }
 
-/// Returns a database at the time 1000 with the entries a (never), c (until 2000), e (until 3000)
-/// and g (until 2000), and the clock.
+/// Returns a database with four entries, and its clock, which is set to 1000. Entry a never
+/// expires, c and g expire at 2000, and e expires at 3000.
 fn example(options: Options) -> (Db, TestClock) {
     let clock = TestClock::at(1000);
     let db = Db::open("/db", clock.of(options)).unwrap();
@@ -197,7 +199,7 @@ fn iterators_go_by_the_clock_of_each_step() {
     assert_eq!(iter.next().unwrap().unwrap().0, "a");
     assert!(cursor.seek("c").unwrap());
     clock.set(2000);
-    // The cursor stays where it is until it moves.
+    // The cursor still shows the expired entry until the cursor is moved.
     assert_eq!((cursor.key(), cursor.value()), (&b"c"[..], &b"22"[..]));
     assert_eq!(iter.next().unwrap().unwrap().0, "e");
     assert!(iter.next().is_none() && iter.next_back().is_none());
@@ -301,7 +303,7 @@ fn both_kinds_of_one_name_are_two_keyspaces() {
     assert_shows(&space, AT_1999);
     clock.set(5000);
     assert_eq!(db.keyspace("s").unwrap().get("c").unwrap().unwrap(), "ordinary");
-    // These are the bytes that docs/keyspaces.md and docs/expiry.md give.
+    // The stored key and value have the formats documented in docs/keyspaces.md and docs/expiry.md.
     let stored = [b"22", &2000u64.to_le_bytes()[..]].concat();
     assert_eq!(db.get(b"\xff\xfe\x6b\x74\x01sc").unwrap().unwrap(), stored);
     space.clear().unwrap();

@@ -72,14 +72,14 @@ fn sources(told: &Explanation) -> Vec<BlockSource> {
     told.steps.iter().filter_map(source).collect()
 }
 
-/// Returns options with blocks of 512 bytes, under which only the flushes and compactions that a
-/// test asks for happen.
+/// Returns options with blocks of 512 bytes. With these options, flushes and compactions run only
+/// when a test requests them.
 fn small() -> Options {
     Options::default().create_if_missing(true).block_bytes(512)
 }
 
-/// Makes a compacted table, two newer tables in level 0, overwritten and deleted keys, and a
-/// memtable above the tables. All keys have even numbers.
+/// Makes a database with one compacted table, two newer tables in level 0, and a memtable. Some
+/// keys are overwritten or deleted in the newer layers. All keys have even numbers.
 fn layers(options: Options) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), options.create_if_missing(true)).unwrap();
@@ -301,7 +301,7 @@ fn a_snapshot_is_explained_as_of_its_moment() {
     assert_eq!((told.seq, told.value.as_deref()), (snapshot.sequence(), Some(&b"old"[..])));
     let told = db.explain_with(&ReadOptions::default().snapshot(&snapshot), "b").unwrap();
     recount::check(&told);
-    // The filter knows no sequence numbers: it says "maybe" for a key that is too new to be
+    // Filters ignore sequence numbers, so the filter says "maybe" for a key that is too new to be
     // visible.
     assert_eq!(told.value, None);
     assert_eq!(verdicts(&told), [Verdict::FalsePositive]);

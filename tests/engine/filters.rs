@@ -1,4 +1,4 @@
-//! Filters of every kind and layout: the reads they save, and that they never change an answer.
+//! Filters of every kind and layout: checks that they save reads and never change a result.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,8 +17,8 @@ use crate::small;
 const LAYOUTS: [FilterLayout; 4] =
     [FilterLayout::None, FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
 
-/// Returns a database of even numbers, some put twice and some deleted. Level 0 and a level below
-/// it have tables.
+/// Returns a database whose keys are even numbers. Some keys were put twice, and some were deleted.
+/// Level 0 and one deeper level have tables.
 fn fill(dir: &Path, options: Options) -> Db {
     let db = Db::open(dir, options).unwrap();
     let key = |i: u32| format!("{:06}", 2 * i);
@@ -75,7 +75,7 @@ fn every_layout_gives_the_same_answers() {
             assert_eq!(db.get_with(&unfiltered, key).unwrap(), *answer);
         }
     }
-    // A database opened with other options reads whatever filters a table has.
+    // A database opened with other options still uses the filters that its tables have.
     drop(dbs);
     for (layout, dir) in &dirs {
         for other in LAYOUTS {
@@ -126,7 +126,7 @@ fn levels_may_have_filters_of_their_own() {
     assert_eq!(checks(deepest), (0, 0));
     assert!(reads.levels[deepest].data_blocks() > 5_000);
 
-    // The same database, now with LevelDB's filters on the deepest level only.
+    // Opens the same database with LevelDB's filters on the deepest level only.
     let options = options.filter_at_level(deepest, FilterLayout::Block, 10);
     db.close().unwrap();
     let db = Db::open(dir.path(), options).unwrap();
@@ -158,7 +158,7 @@ fn a_moved_table_keeps_its_filter() {
     assert!(below > 0, "tables came below with their filters");
 }
 
-/// A policy other than LevelDB's.
+/// A filter policy other than LevelDB's.
 #[derive(Debug)]
 struct Custom(BloomFilterPolicy);
 
@@ -227,14 +227,15 @@ fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>
         for _ in 0..400 {
             let key = match rng.below(9) {
                 0 => format!("{:02}", rng.below(40)),
-                // Each round leaves some prefixes out, so that filters can exclude its tables.
+                // Each round leaves some prefixes out, so that filters can exclude the tables of
+                // that round.
                 _ => format!("{:02}/{:03}", rng.below(8) * 5 + round % 5, rng.below(60)),
             };
             if rng.one_in(6) {
                 db.delete(&key).unwrap();
                 model.remove(key.as_bytes());
             } else {
-                // Values are so long that the keys of a prefix fill several tables.
+                // Long values, so that the keys of one prefix fill several tables.
                 let value = format!("{round:0500}");
                 db.put(&key, &value).unwrap();
                 model.insert(key.into_bytes(), value.into_bytes());
@@ -283,7 +284,7 @@ fn scans_of_a_prefix_leave_tables_out_and_miss_nothing() {
         assert!(reads.prefix_filter_negatives > 100, "{reads:?}");
         assert!(reads.prefix_filter_checks > reads.prefix_filter_negatives);
 
-        // A prefix that is in no table costs no index search and no block.
+        // A scan of a prefix that is in no table searches no index and reads no block.
         let before = db.stats().reads.total();
         assert_eq!(db.prefix("17x/").unwrap().count(), 0);
         let after = db.stats().reads.total();

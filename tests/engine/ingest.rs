@@ -1,5 +1,5 @@
-//! Bulk load: what `TableWriter` and `Db::ingest` add, beside snapshots, writes, compactions,
-//! crashes and misuse.
+//! Bulk load: what `TableWriter` and `Db::ingest` add, and how they interact with snapshots,
+//! writes, compactions, crashes and misuse.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -171,8 +171,8 @@ fn wrong_tables_are_refused_by_name_and_change_nothing() {
     assert_eq!(db.ingest(&[]).unwrap().tables, 0);
     assert_eq!(contents(&db).len(), 1);
 
-    // Three tables of a database: one with several versions of a key, one with deletions, and one
-    // that is accepted.
+    // Tries to ingest three tables taken from databases. A table with several versions of a key is
+    // refused, a table without them is accepted, and a table with a deletion is refused.
     let snapshot = db.snapshot();
     db.put("a", "2").unwrap();
     db.flush().unwrap();
@@ -371,7 +371,8 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         db.ingest(&written).unwrap();
         db.put("after", "1").unwrap();
         drop(db);
-        // A concurrent reader sees these files if it reads the MANIFEST early and the logs late.
+        // A concurrent reader finds this combination of files if it reads the MANIFEST before the
+        // ingest and the logs after it.
         fs.append(&manifest).unwrap().set_len(len).unwrap();
         let db = Db::open_read_only("/db", on(&fs)).unwrap();
         assert_eq!(db.get("after").unwrap(), None);

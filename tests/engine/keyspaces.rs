@@ -1,4 +1,4 @@
-//! Keyspaces compared with sorted maps: their reads, writes, bytes, names and filters.
+//! Compares keyspaces with sorted maps: reads, writes, stored bytes, names and filters.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,7 +27,8 @@ fn names() -> Vec<Vec<u8>> {
     names
 }
 
-/// Returns the key that docs/keyspaces.md gives for `key` of a keyspace.
+/// Returns the database key that stores `key` of the keyspace `name`, as documented in
+/// docs/keyspaces.md.
 fn documented(name: &[u8], key: &[u8]) -> Vec<u8> {
     [&[0xff, 0xfe, 0x6b, 0x73, name.len() as u8], name, key].concat()
 }
@@ -66,7 +67,7 @@ fn in_range(map: &Map, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Vec<Entry>
 }
 
 /// Compares the entries of an iterator with `expected`. Takes entries from the front and from the
-/// back, in random turns.
+/// back, in random order.
 fn assert_yields(rng: &mut Rng, mut iter: minikv::Iter, expected: Vec<Entry>, what: &str) {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     let only = rng.below(3);
@@ -428,8 +429,8 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     assert_eq!(format!("{again:?}"), "Keyspace(\"users\")");
 }
 
-/// Checks that a reader beside a thread that clears and fills a keyspace sees all of its entries or
-/// none.
+/// Checks that, while another thread clears and refills a keyspace, a reader sees either all of its
+/// entries or none.
 #[test]
 fn a_keyspace_is_cleared_in_one_step() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Tests of when a log is truncated to its records, and of the log that an ending process leaves.
+//! Tests of truncating logs to their records, of syncing logs, and of the logs that a process
+//! leaves when it ends.
 
 use std::io;
 use std::path::Path;
@@ -171,8 +172,8 @@ fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect()
 }
 
-/// Reads a log that other threads may be writing. Returns the number of its records, and the kind
-/// of its end.
+/// Reads a log to which other threads may be writing. Returns the number of records, and the state
+/// of the end of the log.
 fn read(path: &Path) -> (usize, Tail) {
     let mut reader = of_batches(DiskFs.open(path).unwrap(), path).unwrap();
     let mut records = 0;
@@ -217,7 +218,7 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
         assert_eq!(fs.counts().of(OpKind::Sync) - before, syncs);
         assert_eq!(db.stats().wal_syncs - syncs_before, syncs);
     }
-    // The first thread that syncs does so for all threads.
+    // The first of the eight threads syncs. The others find nothing left to sync.
     db.put("c", "3").unwrap();
     let before = db.stats().wal_syncs;
     std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| db.sync().unwrap()))));
@@ -227,7 +228,7 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
     assert_eq!(db.iter().unwrap().count(), 3);
 }
 
-/// Writers that write and sync while another sync runs share one more sync.
+/// Checks that writers that request a sync while another sync is running share one sync after it.
 #[test]
 fn writers_that_wait_for_a_sync_share_the_next_one() {
     const WRITERS: usize = 12;
@@ -243,7 +244,7 @@ fn writers_that_wait_for_a_sync_share_the_next_one() {
         while others.load(Relaxed) < WRITERS {
             std::thread::yield_now();
         }
-        // This gives the writers time to reach the queue.
+        // Gives the writers time to reach the queue.
         std::thread::sleep(Duration::from_millis(100));
     });
     let before = db.stats().wal_syncs;

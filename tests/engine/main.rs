@@ -1,4 +1,4 @@
-//! The engine as a program uses it, with one test for each promise.
+//! Tests of the engine through the public API: one test for each guarantee.
 
 mod advice;
 mod backup;

@@ -41,7 +41,7 @@ fn table(info: &TableInfo) -> Table {
     (info.level, info.file_bytes, info.first_key.clone(), info.last_key.clone())
 }
 
-/// Tables by number, as replayed from events.
+/// Tables by number, reconstructed from events.
 #[derive(Default)]
 struct Replayed(BTreeMap<u64, Table>);
 
@@ -93,7 +93,8 @@ fn named(fs: &dyn Fs, dir: &Path) -> BTreeMap<u64, Table> {
     files.iter().map(|file| (file.number, table(file))).collect()
 }
 
-/// Checks the numbers and times of events, and that everything that ends has begun before.
+/// Checks the numbers and times of events, and that every event for the end of some work follows an
+/// event for its beginning.
 fn assert_ordered(events: &[Event]) {
     let (mut jobs, mut begun, mut stalled) = (BTreeSet::new(), BTreeMap::new(), false);
     let (mut micros, mut ended_log) = (0, 0);
@@ -128,7 +129,7 @@ fn assert_ordered(events: &[Event]) {
     assert!(matches!(events[0].kind, EventKind::Opened { .. }));
 }
 
-/// Returns the expected counters of flushes, stalls and levels.
+/// Returns the counters of flushes, stalls and levels that the statistics must show after `events`.
 fn counted(events: &[Event]) -> Stats {
     let mut stats = Db::open("/db", small().fs(Arc::new(MemFs::new()))).unwrap().stats();
     let bytes = |tables: &[TableInfo]| tables.iter().map(|table| table.file_bytes).sum::<u64>();
@@ -354,7 +355,7 @@ fn what_failed_is_an_event_and_changes_no_table() {
     assert_eq!(Replayed::replay(&events).0, named(&fs, Path::new("/db")));
 }
 
-/// Runs `work` in a thread of its own, and fails if it hangs. Returns its result.
+/// Runs `work` in a thread of its own and returns the result. Fails if `work` hangs.
 #[track_caller]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
@@ -399,7 +400,8 @@ fn an_observer_may_use_the_database() {
     let (inside, used) = (place.clone(), Arc::new(AtomicBool::new(false)));
     let was_used = used.clone();
     let observer = move |event: &Event| {
-        // The lock is held during use, so that the test cannot close the database at the same time.
+        // The mutex is held while the observer uses the database, so that the test cannot close the
+        // database at the same time.
         let place = inside.lock().unwrap();
         let Some(db) = &*place else { return };
         let EventKind::MemtableFrozen { log, .. } = event.kind else { return };
@@ -450,7 +452,7 @@ fn an_observer_may_close_and_drop_the_database() {
         let _may_be_closed = in_time(move || flusher.flush());
         drop(db);
         receiver.recv_timeout(Duration::from_secs(60)).expect("it was closed");
-        // The lock is free as soon as the observer's thread has ended.
+        // The lock of the database is released once the observer's thread has ended.
         let reopened = in_time(move || {
             loop {
                 match Db::open("/db", small().fs(Arc::new(fs.clone()))) {

@@ -20,7 +20,7 @@ use minikv::{
 
 const MESSAGE: &str = "the trap was sprung";
 
-/// Panics while armed, in threads whose name starts with `thread`.
+/// A trap that, while it is armed, panics in threads whose name starts with `thread`.
 #[derive(Clone, Debug)]
 struct Trap {
     armed: Arc<AtomicBool>,
@@ -101,7 +101,7 @@ fn synced() -> WriteOptions {
     WriteOptions::default().sync(true)
 }
 
-/// Runs `work` in a thread of its own, and fails if it hangs. Returns its result.
+/// Runs `work` in a thread of its own and returns the result. Fails if `work` hangs.
 #[track_caller]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
@@ -109,7 +109,7 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     receiver.recv_timeout(Duration::from_secs(20)).expect("it returns")
 }
 
-/// Checks that an error, or its reason, is the panic.
+/// Checks that `result` is an error that reports the panic, either directly or as its reason.
 #[track_caller]
 fn assert_panicked<T>(result: Result<T, Error>, during: &str) {
     let error = result.map(drop).unwrap_err();
@@ -139,8 +139,8 @@ fn fill(db: &Db, numbers: std::ops::Range<usize>) {
     numbers.for_each(|number| db.put(key(number), number.to_string().repeat(20)).unwrap());
 }
 
-/// Writes tables of level 0, four of which make a compaction due, until background work fails.
-/// Returns the number of acknowledged writes.
+/// Puts entries, with a flush after every hundred, until background work fails. Four tables of
+/// level 0 make a compaction due. Returns the number of acknowledged writes.
 fn fill_until_it_fails(db: &Db) -> usize {
     for number in 0..2000 {
         if db.put(key(number), number.to_string().repeat(20)).is_err() {
@@ -172,7 +172,7 @@ fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
     let waiters = [Db::flush, Db::wait_idle, |db: &Db| db.compact_range::<&str>(..)];
     assert_panicked(in_time(move || (db.flush(), db).0), "a flush");
     let db = open(with_policy(&fs, &trap));
-    // With two memtables waiting for their flush, the writer waits too.
+    // When two memtables are waiting to be flushed, the writer has to wait as well.
     let writer = db.clone();
     let error = in_time(move || {
         let mut puts = (300..).map(|number| writer.put(key(number % 300), vec![7; 1000]));
@@ -215,7 +215,7 @@ fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
     assert_filled(&db, 0..done);
 }
 
-/// Returns the number of table files, and of tables in the version.
+/// Returns the number of table files, and the number of tables in the current version.
 fn tables(fs: &MemFs, db: &Db) -> (usize, usize) {
     let names = fs.list(Path::new("/db")).unwrap();
     let files = names.iter().filter(|name| name.ends_with(".ldb")).count();
@@ -249,8 +249,8 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     assert_filled(&db, 0..2000);
 }
 
-/// The first write to the log, with the trap armed, waits until the other writers are in the queue.
-/// The second write to the log, made for a group of writers, panics.
+/// Once the trap is armed, the first write to the log waits until the other writers are in the
+/// queue. The second write to the log, made for a group of writers, panics.
 #[test]
 fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     const WRITERS: usize = 8;
@@ -324,8 +324,8 @@ fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_al
     assert_eq!(scanned(&open(options())), 500);
 }
 
-/// The comparator is called when tables are chosen for a merge, before any of these tables is
-/// marked as taken.
+/// Makes the comparator panic while tables are being chosen for a merge, before any of these tables
+/// is marked as taken.
 #[test]
 fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
@@ -339,7 +339,7 @@ fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
     trap.arm(false);
     let waiter = db.clone();
     in_time(move || {
-        // Two threads panic, the second possibly after the first resume.
+        // Two threads panic. The second may panic only after the first call of `resume`.
         while waiter.resume().and_then(|()| waiter.wait_idle()).is_err() {
             thread::yield_now();
         }
@@ -363,7 +363,8 @@ fn a_replayed_log_and_a_policy_that_panics_fail_synced_writes_and_close() {
     assert_filled(&open(with_policy(&fs, &trap)), 0..100);
 }
 
-/// With a damaged log, the open itself writes a table, in the thread of its caller.
+/// Makes the policy panic in an open that has to write a table because a log is damaged. The open
+/// does so in the thread of its caller.
 #[test]
 fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
     let (dir, trap) = (tempfile::tempdir().unwrap(), Trap::new(""));
@@ -428,7 +429,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
         let flushed = in_time(move || flusher.flush());
         let waiter = db.clone();
         assert_panicked(in_time(move || waiter.wait_idle()), during);
-        // The flush may have succeeded, because the log is removed after it.
+        // The flush may have succeeded, because the log is removed only after the flush.
         flushed.map_or_else(|error| assert_panicked::<()>(Err(error), during), drop);
         assert_read_only(&db, during);
         trap.arm(false);
@@ -453,7 +454,8 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
     }
 }
 
-/// The panic comes after the merge, when the names of the output tables are made durable.
+/// Makes the filesystem panic after the merge, when the names of the output tables are made
+/// durable.
 #[test]
 fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
     let (fs, trap) = (SimFs::new(1), Trap::new("minikv-compact"));
@@ -496,15 +498,15 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     fill(&db, 0..300);
     trapped(&fs, &trap, OpKind::Create, "copy");
     trap.arm(true);
-    // A checkpoint runs in its caller's thread.
+    // A checkpoint runs in its caller's thread, so the panic reaches the caller.
     assert!(catch_unwind(AssertUnwindSafe(|| db.checkpoint("/copy"))).is_err());
     trap.arm(false);
     fill(&db, 300..600);
     db.checkpoint("/copy2").unwrap();
     let copy = Db::open("/copy2", crate::small().fs(Arc::new(fs.clone()))).unwrap();
     assert_filled(&copy, 0..600);
-    // Obsolete tables that a compaction leaves are removed by the next thread that finishes any
-    // work, even by a thread that drops a cursor.
+    // If a compaction leaves obsolete tables, the next thread that finishes any work removes them.
+    // Even a thread that drops a cursor does so.
     let cursor = db.cursor().unwrap();
     db.compact_range::<&str>(..).unwrap();
     trapped(&fs, &trap, OpKind::Remove, "ldb");

@@ -398,8 +398,8 @@ fn a_table_that_cannot_be_read_is_an_error_of_every_move() {
     }
 }
 
-/// A short value is copied, so that it does not keep a whole block alive. A long value is not
-/// copied.
+/// Checks that a long value shares the memory of its block, while a short value is copied, so that
+/// it does not keep a whole block alive.
 #[test]
 fn values_of_more_than_a_kibibyte_share_the_memory_of_their_block() {
     let dir = tempfile::tempdir().unwrap();

@@ -97,7 +97,8 @@ fn a_torn_log_ends_before_the_torn_batch_at_every_length() {
     }
 }
 
-/// A damaged log is removed only once it is linked into `lost`, possibly by an earlier open.
+/// Checks that a damaged log is not removed before this open or an earlier one has linked it into
+/// `lost`.
 #[test]
 fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
     let fs = SimFs::new(1);
@@ -251,7 +252,8 @@ fn a_second_open_says_who_holds_the_lock() {
     Db::open(dir.path(), small()).unwrap();
 }
 
-/// Another process creates or removes the database between the first check and the lock.
+/// Checks two opens: another process creates, or removes, the database after the open has looked
+/// for it and before the open takes the lock.
 #[test]
 fn whether_a_database_exists_is_decided_under_the_lock() {
     let fs = SimFs::new(1);
@@ -304,8 +306,8 @@ fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
     assert!(found.iter().all(|(_, value)| value.starts_with('2')));
 }
 
-/// The directory of an open database is replaced by a copy of the database, or by an older state of
-/// the database.
+/// Replaces the directory of an open database by a copy of the database, or by an older state of
+/// it. Checks that the open handle neither reads nor copies the new files.
 #[test]
 fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
     let home = tempfile::tempdir().unwrap();
@@ -543,7 +545,7 @@ fn a_manifest_that_ends_in_a_torn_record_is_not_continued() {
         let before = current();
         let manifest = dir.path().join(before.trim_end());
         let mut bytes = fs::read(&manifest).unwrap();
-        // These are the header of a record of a hundred bytes, and two of the hundred bytes.
+        // Appends the header of a record of a hundred bytes, and only the first two of these bytes.
         bytes.extend_from_slice(&[1, 2, 3, 4, 100, 0, 1, 1, 1]);
         fs::write(&manifest, bytes).unwrap();
         Db::open(dir.path(), small().reuse_logs(true)).unwrap().close().unwrap();

@@ -1,4 +1,4 @@
-//! Block cache, threads and I/O limit that several databases share.
+//! Block cache, threads, I/O limit and memory budget shared by several databases.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -102,7 +102,7 @@ fn ten_databases_use_one_set_of_threads() {
         let stats = db.stats();
         assert!(stats.levels.iter().map(|level| level.compactions).sum::<u64>() > 0);
     }
-    // Closing a database leaves the threads to the other databases.
+    // After one database is closed, the threads still work for the other databases.
     dbs[0].clone().close().unwrap();
     fill(&dbs[1], 2000, 60);
     dbs[1].wait_idle().unwrap();

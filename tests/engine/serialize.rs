@@ -16,8 +16,8 @@ fn names(object: &Value) -> Vec<&str> {
     object.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// Creates a database with one table of level 0 that has `apple`, `banana` and a key that is not
-/// UTF-8.
+/// Creates a database with one table, in level 0, whose keys are `apple`, `banana` and a key that
+/// is not UTF-8.
 fn filled(dir: &Path) -> Db {
     let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
     db.put("apple", "red").unwrap();
@@ -32,7 +32,7 @@ fn table(dir: &Path) -> PathBuf {
     files.find(|path| path.extension().is_some_and(|extension| extension == "ldb")).unwrap()
 }
 
-/// Flips the first byte of the only data block. Returns the path of the table.
+/// Flips a bit in the first byte of the only data block. Returns the path of the table.
 fn damage(dir: &Path) -> PathBuf {
     let path = table(dir);
     let mut bytes = fs::read(&path).unwrap();

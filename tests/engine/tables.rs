@@ -1,4 +1,5 @@
-//! Tables named by a view exist, and each reader gets the table that it asked for.
+//! Checks that the tables of a view exist as long as the view, and that each reader gets the table
+//! that it asked for.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::thread;
 
 use minikv::{Compression, Db, FilterLayout, FixedPrefix, Options};
 
-/// Options under which nearly every write makes a table, and few tables are open.
+/// Options with which nearly every write creates a table, and few tables are open at a time.
 fn tiny() -> Options {
     Options::default()
         .create_if_missing(true)
@@ -26,15 +27,17 @@ fn table_count(dir: &Path) -> usize {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "ldb")).count()
 }
 
-/// Writes the same keys twice and merges each time, so that file numbers are the same in two runs.
+/// Writes a hundred keys and compacts the database. Every call writes the same keys, so that two
+/// databases use the same file numbers.
 fn fill(db: &Db) {
     (0..100).for_each(|i| db.put(format!("{i:03}"), [7; 40]).unwrap());
     db.compact_range::<&str>(..).unwrap();
     db.wait_idle().unwrap();
 }
 
-/// An iterator outlives its database. Before the iterator is dropped, the directory is removed and
-/// created again, and the next database in it gives its tables the same numbers.
+/// Checks that dropping an iterator removes no table of another database. The iterator outlives the
+/// database that it reads. In the meantime, a new database with the same file numbers has been
+/// created at the same path.
 #[test]
 fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
     let home = tempfile::tempdir().unwrap();

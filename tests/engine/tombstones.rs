@@ -1,4 +1,4 @@
-//! Tombstones in the way of scans: background compactions remove them.
+//! Tombstones that slow scans down, and the background compactions that remove such tombstones.
 
 use minikv::fs::SimFs;
 use minikv::{Db, Options};
@@ -17,7 +17,7 @@ fn key(number: u32) -> String {
     format!("{number:08}")
 }
 
-/// Puts all entries into one level and deletes the first half of them; everything is in tables.
+/// Puts all entries into one level, deletes the first half of them, and flushes the tombstones.
 fn half_deleted(db: &Db) {
     (0..ENTRIES).for_each(|i| db.put(key(i), "a value of some length").unwrap());
     db.compact_range::<&str>(..).unwrap();
@@ -66,7 +66,7 @@ fn with_forgotten_tombstones(options: Options) {
     let snapshot = db.snapshot();
     (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
-    // Nothing makes background work check the tables again after the snapshot is dropped.
+    // Dropping the snapshot does not make background work check the tables again.
     drop(snapshot);
     db.close().unwrap();
 }
@@ -116,8 +116,8 @@ fn tombstones_that_a_snapshot_holds_are_left_until_it_is_gone() {
     (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    // Level 0 may have been compacted because of its number of tables, but nothing is compacted
-    // over and over.
+    // Level 0 may have been compacted because of its number of tables, but repeated scans must not
+    // cause further compactions.
     blocks_to_first(&db);
     db.wait_idle().unwrap();
     let before = compactions(&db);

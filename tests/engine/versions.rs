@@ -89,11 +89,12 @@ fn check(
     }
 }
 
-/// The state at the time of a snapshot.
+/// Expected entries of a snapshot.
 type State = BTreeMap<Vec<u8>, u64>;
 
-/// A few keys with hundreds of versions each, some deleted, in the memtable and in tables. Cursors
-/// at old and new snapshots move both ways, change direction and seek as in a map.
+/// Checks that cursors at old and new snapshots move both ways, change direction and seek like
+/// cursors of a map. The database has a few keys with hundreds of versions each, some of them
+/// tombstones, in the memtable and in tables.
 #[test]
 fn cursors_among_many_versions_move_as_in_a_map() {
     let db = Db::open("/db", options().write_buffer_bytes(100 << 10)).unwrap();
@@ -103,7 +104,7 @@ fn cursors_among_many_versions_move_as_in_a_map() {
     let mut below = |limit| rng.below(limit);
     let mut key = vec![b'c'];
     for number in 0..12_000u64 {
-        // Puts go to the same key for a while, and sometimes to another key.
+        // Most writes go to the same key as the write before.
         if number.is_multiple_of(150) || below(30) == 0 {
             key = vec![b'a' + below(6) as u8];
         }
@@ -123,7 +124,7 @@ fn cursors_among_many_versions_move_as_in_a_map() {
     }
     for (snapshot, state) in &snapshots {
         let mut cursor = snapshot.cursor().unwrap();
-        // `None` means that the cursor is at no entry.
+        // Key of the cursor's entry, or `None` if the cursor is at no entry.
         let mut at: Option<Vec<u8>> = None;
         for _ in 0..60 {
             let target = vec![b'a' + below(6) as u8];

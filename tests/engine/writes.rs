@@ -164,8 +164,8 @@ fn stalls_are_counted_with_their_cause() {
     use std::sync::Arc;
 
     use minikv::fs::SimFs;
-    // Either level 0 fills faster than a slow disk lets compactions empty it, or flushes lag
-    // behind; both are counted as stalls.
+    // On a slow disk, either compactions cannot empty level 0 as fast as it fills, or flushes fall
+    // behind. Both of these delays are counted as stalls.
     let fs = SimFs::new(3);
     let options = small().write_buffer_bytes(1 << 10).fs(Arc::new(fs));
     let db = Db::open("/db", options).unwrap();

@@ -1,4 +1,4 @@
-//! One test for each thing that can happen to the files that a follower reads.
+//! One test for each kind of event that can change the files read by a follower.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn a_preallocated_log_on_the_disk_is_followed_record_by_record() {
     assert!(!follower.refresh().unwrap().restarted);
     assert!(!follower.refresh().unwrap().changed);
     assert_eq!(entries(&follower).len(), 3000);
-    // The close truncates the zeros at the end of the log.
+    // Closing the writer cuts off the zeros at the end of the log.
     drop(writer);
     assert!(!follower.refresh().unwrap().changed);
 }
@@ -77,7 +77,7 @@ fn iterators_and_snapshots_keep_their_view() {
     assert_eq!(snapshot.get("100").unwrap().as_deref(), Some(&[1; 50][..]));
     assert_eq!((cursor.key(), cursor.value()), (&b"100"[..], &[1; 50][..]));
     assert!(cursor.prev().unwrap() && cursor.key() == b"099");
-    // A table that was not read before it is removed is held open, too.
+    // A snapshot also keeps open a table that nobody has read before the writer removes it.
     writer.put("late", "1").unwrap();
     writer.flush().unwrap();
     follower.refresh().unwrap();
@@ -151,7 +151,8 @@ fn damage_in_a_log_is_an_error_that_names_it_and_the_view_stays() {
         assert!(text.contains(&format!("at {end}")) || text.contains(&end.to_string()), "{text}");
         assert_eq!(entries(&follower), [(b"1".to_vec(), b"1".to_vec())]);
     }
-    // The writer has everything in memory, and the flush removes the log.
+    // The damage does not affect the writer, which has all entries in memory. Its flush writes them
+    // to a table and removes the log.
     writer.flush().unwrap();
     assert!(follower.refresh().unwrap().changed);
     assert_eq!(entries(&follower).len(), 99);
@@ -289,7 +290,7 @@ fn follow_yields_when_something_has_changed() {
                 let refreshed = refreshed.unwrap();
                 assert!(refreshed.changed && refreshed.sequence >= last);
                 last = refreshed.sequence;
-                // Both keys of a batch are visible, or none of them.
+                // Either both keys of a batch are visible, or neither is.
                 let values = follower.multi_get(&["a", "b"]).unwrap();
                 assert_eq!(values[0], values[1]);
                 if last == 200 {

@@ -9,7 +9,7 @@ use crate::{DIR, options};
 /// One write: its sequence number, its key, and its value unless it is a deletion.
 pub type Write = (u64, Vec<u8>, Option<Vec<u8>>);
 
-/// Appends the writes that are available now.
+/// Appends to `writes` all writes that `changes` can return now.
 pub fn read(changes: &mut Changes, writes: &mut Vec<Write>) -> Result<(), Error> {
     for batch in changes {
         let batch = batch?;
@@ -25,7 +25,7 @@ pub fn read(changes: &mut Changes, writes: &mut Vec<Write>) -> Result<(), Error>
     Ok(())
 }
 
-/// Commits a random batch, and appends its writes.
+/// Commits a random batch, and appends the writes of the batch to `writes`.
 pub fn write(db: &Db, rng: &mut Rng, writes: &mut Vec<Write>) {
     let mut batch = WriteBatch::new();
     for _ in 0..1 + rng.below(3) {
@@ -60,7 +60,7 @@ fn changes_are_complete_and_in_order_whatever_becomes_of_the_logs() {
             assert!(found == written, "round {round}");
             assert_eq!(changes.sequence(), written.len() as u64);
         }
-        // Another handle may continue the changes.
+        // Another handle can continue reading the changes where the first handle stopped.
         let middle = written.len() as u64;
         write(&db, &mut rng, &mut written);
         let other = Db::open_read_only(DIR, options).unwrap();

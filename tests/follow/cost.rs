@@ -1,4 +1,4 @@
-//! The operations that a refresh makes, and the bytes that it reads.
+//! Number of file operations and of bytes read by a refresh.
 
 use minikv::fs::sim::{OpKind, SimFs};
 use minikv::{Db, ReadOnlyDb};

@@ -1,4 +1,5 @@
-//! Logs that are kept after their writes were flushed, and the changes in them.
+//! Tests of logs that are kept after their writes were flushed, and of reading changes from these
+//! logs.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -13,8 +14,8 @@ use crate::changes::{Write, read, write};
 use crate::rng::{Rng, seed};
 use crate::{DIR, of_iter, options};
 
-/// Returns the numbers of the logs in `dir` whose writes are all in tables, and of the other logs,
-/// each with the size of the file.
+/// Returns two lists of the logs in `dir`, with the number and file size of each log: first the
+/// kept logs, whose writes are all in tables, then the other logs.
 fn logs_in(fs: &dyn Fs, dir: &str) -> [Vec<(u64, u64)>; 2] {
     let dir = Path::new(dir);
     let recovered = files::recover_manifest(fs, dir, "leveldb.BytewiseComparator").unwrap();
@@ -33,11 +34,12 @@ fn kept(fs: &dyn Fs) -> Vec<u64> {
     logs_in(fs, DIR)[0].iter().map(|(number, _)| *number).collect()
 }
 
-/// The end of a read of changes.
+/// Outcome of reading changes until no more are available.
 #[derive(Debug, PartialEq)]
 enum End {
     Whole,
-    /// Changes after the first number are lost; the second is the number of the next change.
+    /// Changes after the first sequence number are lost. The second number is that of the next
+    /// available change.
     Lost(u64, u64),
     Failed(String),
 }
@@ -52,7 +54,7 @@ fn all_of(changes: minikv::Result<Changes>) -> (Vec<Write>, End) {
     (found, end)
 }
 
-/// Puts one value at a time, each in a log of its own, and returns the logs.
+/// Puts one value at a time, each into a log of its own. Returns the numbers of the logs.
 fn put_and_flush(db: &Db, fs: &dyn Fs, keys: std::ops::Range<u32>) -> Vec<u64> {
     let log = |key: u32| {
         db.put(key.to_string(), [7; 100]).unwrap();
@@ -96,7 +98,7 @@ fn logs_are_kept_for_their_time() {
     let put = |db: &Db, key: &str| {
         db.put(key, "value").unwrap();
         db.flush().unwrap();
-        // Logs are removed only after the flush, so this waits for their removal.
+        // Waits for the removal of logs, which happens only after the flush.
         db.wait_idle().unwrap();
     };
     let db = Db::open(dir, options.clone()).unwrap();
@@ -104,7 +106,8 @@ fn logs_are_kept_for_their_time() {
     assert_eq!(logs_in(&DiskFs, dir)[0].len(), 4);
     assert_eq!(all_of(db.changes_since(0)).0.len(), 4);
     db.close().unwrap();
-    // The second log was last written two hours ago. The log before it is removed too.
+    // Makes the second log look as if it had last been written two hours ago. The open must then
+    // remove this log and the log before it.
     let second = Path::new(dir).join(format!("{:06}.log", logs_in(&DiskFs, dir)[0][1].0));
     let then = SystemTime::now() - Duration::from_secs(7200);
     let file = std::fs::File::options().write(true).open(second).unwrap();
@@ -117,7 +120,7 @@ fn logs_are_kept_for_their_time() {
     assert_eq!(found, []);
     assert_eq!(end, End::Lost(1, 3));
     db.close().unwrap();
-    // Each log is removed by the first flush after its time has passed.
+    // Each log is removed by the first flush after the time limit has passed.
     let short = plain.keep_logs_for(Duration::from_millis(30));
     let db = Db::open(dir, short).unwrap();
     for key in ["e", "f"] {
@@ -145,7 +148,7 @@ fn kept_logs_outlive_an_open_with_the_option_and_no_other() {
             assert_eq!((found.len(), end), (5, End::Whole));
             assert_eq!(found.last().unwrap().1, b"live");
         }
-        // A lower limit takes effect at the open.
+        // A lower limit takes effect when the database is opened.
         let db = Db::open(DIR, plain.clone().keep_logs_bytes(400)).unwrap();
         assert!(!kept(&fs).contains(&logs[0]) && kept(&fs).contains(&logs[3]));
         drop(db);
@@ -180,7 +183,7 @@ fn a_gap_between_logs_is_an_error_where_it_is() {
     }
     let (_, end) = all_of(db.changes_since(2));
     assert_eq!(end, End::Lost(2, 4));
-    // The contents of the current log had already been read.
+    // `begun` still returns the change in the second log, and then reports the gap after it.
     assert_eq!(begun.next().unwrap().unwrap().sequence(), 2);
     assert!(matches!(begun.next(), Some(Err(Error::ChangesLost { after: 2, .. }))));
 }
@@ -341,7 +344,7 @@ fn a_write_that_is_being_synced_is_no_change_yet() {
         if fails {
             fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
         }
-        // The record of the second write is in the log by the time of the sync.
+        // By the time of the sync, the log already contains the record of the second write.
         let put = db.put_with(&WriteOptions::default().sync(true), "b", "2");
         assert_eq!(put.is_err(), fails);
         assert_eq!(*seen.lock().unwrap(), [1]);
@@ -370,8 +373,8 @@ fn changes_outlive_the_database_that_they_are_of() {
 }
 
 /// Makes a database whose entries were all written twice, to logs that are kept. One of the entries
-/// was written a third time, to a log that is not flushed. Returns the entries, and the logs of the
-/// first writes.
+/// was written a third time, to a log that is not flushed. Returns the entries, and the numbers of
+/// the logs of the first writes.
 fn overwritten(fs: &SimFs, options: &Options) -> (crate::Entries, Vec<u64>) {
     let db = Db::open(DIR, options.clone()).unwrap();
     let logs = put_and_flush(&db, fs, 0..6);
@@ -391,7 +394,7 @@ fn kept_logs_are_no_part_of_the_database() {
     let fs = SimFs::new(1);
     let options = options(&fs, 1).keep_logs_bytes(1 << 20);
     let (entries, logs) = overwritten(&fs, &options);
-    // Even damage in a kept log is noticed only by readers of changes.
+    // Damage in a kept log is noticed only by readers of changes.
     let damaged = Path::new(DIR).join(format!("{:06}.log", logs[3]));
     fs.damage(&damaged, 30, 1).unwrap();
     let report = verify(DIR, &options).unwrap();
@@ -462,7 +465,8 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     let logs = put_and_flush(&db, &fs, 0..6);
     db.put("live", "1").unwrap();
     drop(db);
-    // The last table, its log and the MANIFEST are gone: the live log comes after a gap.
+    // Removes the last table, its log and the MANIFEST, so that writes are missing before those of
+    // the live log.
     let of_db = |name: String| fs.remove(&Path::new(DIR).join(name)).unwrap();
     of_db(format!("{:06}.log", logs[5]));
     let names = fs.list(Path::new(DIR)).unwrap();
@@ -479,7 +483,8 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     assert_eq!(keys, ["0", "1", "2", "3", "4", "live"]);
 }
 
-/// A reader has seen the writes that a repair then loses, and as many new writes follow.
+/// Checks that a reader of changes gets an error if a repair lost writes that the reader had seen,
+/// although at least as many new writes have followed.
 #[test]
 fn a_reader_of_changes_gets_an_error_after_a_repair() {
     for lost in [Loss::LastTable, Loss::LiveLog] {
@@ -534,7 +539,7 @@ impl Loss {
             Loss::LastTable => fs.remove(&path).unwrap(),
             Loss::LiveLog => fs.damage(&path, 10, 1).unwrap(),
         }
-        // The MANIFEST would state the last sequence number.
+        // Without the MANIFEST, the repair does not know the last sequence number.
         let manifests = names.iter().filter(|name| name.starts_with("MANIFEST"));
         manifests.for_each(|name| fs.remove(&Path::new(DIR).join(name)).unwrap());
     }
@@ -580,25 +585,26 @@ fn logs_that_lost_writes_are_not_kept() {
     assert_eq!(db.recovery().lost.len(), 1);
     let last = db.sequence();
     assert!((3..40).contains(&last));
-    // The lost sequence numbers are used again.
+    // New writes reuse the sequence numbers of the lost writes.
     for key in 0..50 {
         db.put(key.to_string(), "new").unwrap();
     }
     let (found, end) = all_of(db.changes_since(0));
-    // The damaged log is in lost/ and is no longer read.
+    // The damaged log has been moved to `lost` and is no longer read.
     assert!(found.len() <= last as usize && matches!(end, End::Lost(..)), "{found:?} {end:?}");
     let (found, end) = all_of(db.changes_since(last));
     assert_eq!((found.len(), end), (50, End::Whole));
     assert!(found.iter().all(|write| write.2.as_deref() == Some(b"new")));
 }
 
-/// The commits of a writer, and whether some of them may be in no log.
+/// Writes that a writer has committed, and whether the logs of some of them may have been removed.
 struct Past {
     written: Vec<Write>,
     may_be_lost: bool,
 }
 
-/// Checks the changes after `since` against the commits. Returns whether some changes are lost.
+/// Checks the changes after `since` against the committed writes. Returns whether some changes are
+/// lost.
 fn check(past: &Past, changes: minikv::Result<Changes>, since: u64, step: &str) -> bool {
     let (found, end) = all_of(changes);
     let first = found.first().map_or(since, |write| write.0 - 1) as usize;

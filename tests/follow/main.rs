@@ -1,13 +1,13 @@
-//! Handles opened for reading only that follow a writer.
+//! Tests of read-only handles that follow a writer.
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `oracle` | after each step of a writer, a refresh shows what a new open shows |
+//! | `oracle` | a random writer: after each step, a refresh shows what a new open shows |
 //! | `changes` | the batches that a writer commits |
-//! | `kept` | logs that are kept after their writes were flushed, and the changes in them |
-//! | `cost` | the operations and bytes that a refresh reads |
-//! | `cases` | one test for each thing that can happen to the files |
-//! | `switched` | a filesystem that a crash replaces with what is left of it |
+//! | `kept` | logs that are kept after their writes were flushed, and reading changes from them |
+//! | `cost` | the file operations and the bytes read by a refresh |
+//! | `cases` | one test for each kind of event that can change the files |
+//! | `switched` | a filesystem whose files a simulated crash replaces with those that are left |
 //!
 //! `MINIKV_FOLLOW` is the number of writers that the oracle follows (default 40), `MINIKV_SEED` the
 //! first seed.
@@ -32,7 +32,7 @@ const DIR: &str = "/db";
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Returns options with which a few hundred puts make several levels and MANIFESTs.
+/// Returns options with which a few hundred puts create several levels and several MANIFESTs.
 fn options(fs: &(impl Fs + Clone), seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)

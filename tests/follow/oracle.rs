@@ -1,4 +1,4 @@
-//! After each step of a writer, a refresh shows what a new open shows.
+//! Checks that, after each step of a random writer, a refresh shows what a new open shows.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;
 use crate::{DIR, Entries, entries, of_iter, options};
 
-/// Readers that hold a view, and the entries that the view shows.
+/// Two readers that keep a view alive, and the entries that the view shows.
 struct Held {
     shown: Entries,
     iter: Iter,
@@ -24,7 +24,8 @@ struct Scene {
     writer: Option<Db>,
     follower: ReadOnlyDb,
     held: Vec<Held>,
-    /// The sequence number of the last refresh, unless writes were lost since.
+    /// Lower bound of the next refreshed sequence number: that of the last refresh, or 0 if writes
+    /// may have been lost since.
     least: u64,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -33,7 +34,7 @@ impl Scene {
     fn new(seed: u64) -> Scene {
         let fs = SwitchedFs::new(seed);
         let mut rng = Rng::new(seed);
-        // Kept logs make no difference to a reader.
+        // The number of kept logs varies, because it must not affect a reader.
         let keep_bytes = [0, 5000, u64::MAX][seed as usize % 3];
         let options = options(&fs, seed).reuse_logs(rng.one_in(2)).keep_logs_bytes(keep_bytes);
         let writer = Db::open(DIR, options.clone()).unwrap();
@@ -67,7 +68,7 @@ impl Scene {
         self.writer.as_ref().unwrap().write_with(&sync, batch).unwrap();
     }
 
-    /// Does one step of the writer. Returns the name of the step.
+    /// Performs one step of the writer. Returns the name of the step.
     fn step(&mut self) -> &'static str {
         let Some(writer) = self.writer.clone() else {
             self.open_writer();
@@ -140,9 +141,9 @@ impl Scene {
         name
     }
 
-    /// Refreshes, and compares with a new open. After a loss of power, a part of the database may
-    /// be lost. A new open then reports the loss, and a refresh fails and leaves the view as it
-    /// was.
+    /// Refreshes the follower and compares it with a newly opened handle. If a loss of power has
+    /// destroyed a part of the database, opening the new handle must report the loss or fail, and
+    /// the refresh must fail and leave the view unchanged.
     fn check(&mut self, step: &'static str) {
         let before = entries(&self.follower);
         let image = self.fs.now().fingerprint();

@@ -1,5 +1,5 @@
-//! A filesystem that a crash replaces with what is left of it. Files opened before the crash can
-//! still be read as they were; files opened after the crash are the files that are left.
+//! A filesystem whose files a simulated crash replaces with those that are left after the crash.
+//! Files opened before the crash can still be read unchanged.
 
 use std::io;
 use std::path::Path;

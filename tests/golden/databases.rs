@@ -253,7 +253,8 @@ fn a_foreign_comparator_is_refused_by_name() {
     assert!(files(&copy.db) == before, "a refused open changed the directory");
 }
 
-/// The filters of C++ LevelDB and goleveldb have different names. minikv uses both.
+/// Checks that minikv uses both the filters of C++ LevelDB and those of goleveldb, although their
+/// names differ.
 #[test]
 fn filters_of_both_names_save_data_blocks() {
     for case in ["leveldb-cpp/02-flushed-bloom10-snappy", "goleveldb/02-flushed-bloom10-snappy"] {

@@ -55,7 +55,8 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     assert!(verify(&copy.db, &options()).unwrap().is_sound());
     assert!(files(&copy.db) == before, "a reader changed a file");
 
-    // The reads use tables of several blocks. Filters, which this order forbids, are not written.
+    // Compacts the database into tables of several blocks for the reads below. No filters are
+    // written, because this order of keys does not allow them.
     let db = Db::open(&copy.db, options().block_bytes(512)).unwrap();
     db.compact_range::<Vec<u8>>(..).unwrap();
     for (at, (key, value)) in found.iter().enumerate() {
@@ -75,8 +76,8 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     assert_eq!(entries(db.iter().unwrap()), found);
 }
 
-/// Checks that the keys decode to the keys that the page read through IndexedDB's own cursors, in
-/// the same order.
+/// Checks that the decoded keys, and their order, are those that a web page read through
+/// IndexedDB's own cursors.
 #[test]
 fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     let copy = Copy::of(CASE);
@@ -120,7 +121,7 @@ fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     }
 }
 
-/// A key that IndexedDB's comparator orders.
+/// Key ordered by IndexedDB's comparator.
 #[derive(Debug)]
 struct Key(Vec<u8>);
 
@@ -144,7 +145,8 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// Returns a random key from a small set, in one of the byte strings that encode the key.
+/// Returns one of the encodings of a random key. There are only a few keys, and each has several
+/// encodings that compare equal.
 fn random_key(rng: &mut Rng) -> Vec<u8> {
     let mut key = match rng.below(2) {
         0 => vec![0, 1, 1, 1],
@@ -157,7 +159,7 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
         1 => key.extend([&[3][..], &number.to_le_bytes()[..6]].concat()),
         _ => key.extend([&[3][..], &number.to_le_bytes()].concat()),
     }
-    // Bytes that follow a complete key do not count.
+    // The comparator ignores bytes after a complete key.
     key.extend(&[7; 3][..rng.below(3) as usize]);
     key
 }

@@ -1,7 +1,8 @@
-//! The files that this crate writes and reads, compared byte for byte with those of LevelDB,
+//! Compares the files that this crate writes and reads, byte for byte, with those of LevelDB,
 //! goleveldb and Chromium.
 //!
-//! The `about` of each JSON file says what the fixture holds and which program made it.
+//! The field `about` of each JSON file states the contents of the fixture and the program that made
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Returns the bytes of a JSON string in hex.
+/// Decodes a JSON string of hex digits.
 fn bytes(value: &Value) -> Vec<u8> {
     unhex(text(value))
 }

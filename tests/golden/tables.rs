@@ -1,4 +1,5 @@
-//! Whole tables of C++ LevelDB: read, and written again byte for byte.
+//! Reads whole tables of C++ LevelDB, and writes the same entries again: the new tables must be
+//! identical byte for byte.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -44,7 +45,7 @@ struct Case {
     options: TableOptions,
 }
 
-/// Returns the lines of the input as entries of a table.
+/// Parses `input`, which has one line for each entry of a table.
 fn entries(input: &str, order: &KeyOrder) -> Entries {
     let mut entries = Entries::new();
     for (line, seq) in input.lines().zip(1..) {

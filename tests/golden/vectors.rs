@@ -1,4 +1,4 @@
-//! Single functions, compared with the answers of the LevelDB library.
+//! Compares the results of single functions with those of the LevelDB library.
 
 use std::io;
 use std::path::Path;
@@ -46,8 +46,8 @@ fn comparator() {
     }
 }
 
-/// Returns the keys of a case, which are listed or described as
-/// `key i is "key" then i as 8 decimal digits`.
+/// Returns the keys of a case. The case either lists its keys or has the description `key i is
+/// "key" then i as 8 decimal digits`.
 fn bloom_keys(case: &Value) -> Vec<Vec<u8>> {
     let keys: Vec<Vec<u8>> = match case["keys"].as_array() {
         Some(keys) => keys.iter().map(bytes).collect(),

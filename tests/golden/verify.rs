@@ -1,11 +1,11 @@
-//! `verify` on every database of the fixtures: it finds no fault and changes no file.
+//! Checks that `verify` finds no fault in any database of the fixtures, and changes no file.
 
 use minikv::{Error, Options};
 
 use crate::databases::{Copy, files};
 use crate::fixture;
 
-/// Returns the folders that contain a folder `db`.
+/// Returns the fixtures that are databases: folders that contain a folder `db`.
 fn cases() -> Vec<String> {
     let mut cases = Vec::new();
     for maker in ["leveldb-cpp", "goleveldb", "chromium", "bedrock"] {

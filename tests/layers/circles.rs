@@ -1,8 +1,8 @@
 //! Circles of imports between the files of a crate.
 //!
-//! A file imports another file if a path in the first leads to an item of the second. `mod.rs`,
-//! `lib.rs` and `main.rs` are left out: they contain the shared items of their folder, and
-//! re-exports from its files. Test code is left out too.
+//! File A imports file B if a path in A leads to an item of B. `mod.rs`, `lib.rs` and `main.rs` are
+//! left out: they contain the shared items of their folder, and re-exports from its files. Test
+//! code is left out too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

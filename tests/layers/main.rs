@@ -1,8 +1,9 @@
-//! Rules for the source code that a test can check: layers, circles of imports, lengths, and where
-//! the disk and other threads may be used.
+//! Tests of rules for the source code. The rules concern layers, circles of imports, lengths of
+//! files and functions, and the files that may access the disk or use threads.
 //!
-//! The folders of `src/` are layers with numbers, and an import goes only to a lower number. Each
-//! rule is a function from a file to its violations, and has a test that shows it can fail.
+//! The folders of `src/` are numbered layers. A file may import only from its own layer and from
+//! layers with lower numbers. Each rule is a function from a file to its violations, and has a test
+//! that shows it can fail.
 
 mod circles;
 mod source;
@@ -12,7 +13,7 @@ use std::path::Path;
 use circles::{circles, crates, imports};
 use source::{Source, closing, mark_tests, paths, read_all, words};
 
-/// The layers. `lib.rs` has no number: it may re-export anything.
+/// The layers and their numbers. `lib.rs` has no number, because it may re-export anything.
 const LAYERS: &[(&str, u32)] = &[
     ("base", 0),
     ("dialect", 1),
@@ -129,7 +130,8 @@ fn module(path: &str) -> Vec<&str> {
     inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).collect()
 }
 
-/// Returns the imports from layers other than the file's own layer and the layers below it.
+/// Returns the imports that break the order of layers: those from layers other than the file's own
+/// layer and the layers below.
 fn imports_go_down(file: &Source) -> Vec<String> {
     let module = module(&file.path);
     let Some(&own) = module.first() else { return Vec::new() };
@@ -218,7 +220,7 @@ fn files_are_short(file: &Source) -> Vec<String> {
     vec![format!("{}: {lines} lines of code outside of tests, over {MAX_LINES}", file.path)]
 }
 
-/// Returns the functions that do not fit a screen.
+/// Returns the functions that do not fit on a screen.
 fn functions_are_short(file: &Source) -> Vec<String> {
     let is_excepted = |name: &str| {
         LONG_FUNCTIONS.iter().any(|(path, function, _)| *path == file.path && *function == name)
@@ -412,7 +414,8 @@ fn listed_exceptions_are_still_needed() {
     }
 }
 
-/// Returns the lines that `rule` reports in `text`, taken as the file `path`.
+/// Returns the numbers of the lines that `rule` reports if `text` is taken as the contents of the
+/// file `path`.
 fn lines_named(rule: fn(&Source) -> Vec<String>, path: &str, text: &str) -> Vec<usize> {
     let violations = rule(&Source::new(path, text));
     let line = |violation: &String| violation.split(':').nth(1).and_then(|line| line.parse().ok());

@@ -3,16 +3,18 @@
 use std::ops::Range;
 use std::path::Path;
 
-/// A Rust file. All three texts have the same length in bytes, so that an offset applies to each.
+/// A Rust file in three versions. All versions have the same length in bytes, so an offset means
+/// the same place in each version.
 pub struct Source {
-    /// Path from the root of the repository, with `/`.
+    /// Path from the root of the repository, with `/` as separator.
     pub path: String,
-    /// The text as it is.
+    /// The original text.
     pub text: String,
-    /// The text with the inside of comments, strings and character literals blanked.
+    /// The text after the contents of comments, strings and character literals were replaced by
+    /// blanks.
     pub code: String,
-    /// `code` with the items under `#[cfg(test)]` blanked too. In a test module, everything is
-    /// blank.
+    /// `code` after the items under `#[cfg(test)]` were replaced by blanks, too. If the file is a
+    /// test module, everything is blank.
     pub shipped: String,
 }
 
@@ -212,7 +214,8 @@ fn raw_string_end(bytes: &[u8], from: usize) -> usize {
     found.map_or(bytes.len(), |n| body + n + close.len())
 }
 
-/// Returns the end of the character literal at `from`, or of the quote if it begins a lifetime.
+/// Returns the end of the character literal at `from`. If the quote at `from` begins a lifetime,
+/// returns the end of the quote.
 fn char_end(text: &str, from: usize) -> usize {
     let rest = &text[from + 1..];
     let mut chars = rest.char_indices();

@@ -1,5 +1,5 @@
-//! The memory that hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever
-//! lengths the files claim. The allocator of this binary measures the memory.
+//! Checks the memory used for hostile files: at most 128 MiB for a database of up to 1 MiB,
+//! whatever lengths the files claim. The allocator of this binary measures the memory.
 
 use std::sync::Arc;
 
@@ -144,7 +144,8 @@ fn cases() -> Vec<(&'static str, Files)> {
     cases
 }
 
-/// Reads a database in every way. Returns which of the four ways succeeded.
+/// Scans, verifies, writes and repairs a database. Returns, for each of these four uses, whether it
+/// succeeded.
 fn use_it(fs: &MemFs) -> [bool; 4] {
     let scan = |db: minikv::ReadOnlyDb| -> minikv::Result<usize> {
         for entry in db.iter()? {
@@ -198,6 +199,6 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
     }
     let (peak, what) = worst;
     assert!(peak <= LIMIT_BYTES, "{} MiB: {what}", peak >> 20);
-    // Some inputs do take memory, which shows that the measurement works.
+    // At least one input takes several megabytes, which shows that the measurement works.
     assert!(peak > 4 << 20, "{peak} bytes: {what}");
 }

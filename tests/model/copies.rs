@@ -7,8 +7,8 @@ use crate::order::Model;
 use crate::run::{Run, assert_same};
 
 impl Run {
-    /// Refreshes the follower and compares it with the present state. The follower may outlive the
-    /// database's handle.
+    /// Refreshes the follower and compares it with the present state. The follower may stay open
+    /// while the database is closed and reopened.
     pub fn follow(&mut self) {
         let options = self.config.options(&self.home, &mut self.rng);
         let follower = match self.follower.take() {
@@ -23,8 +23,8 @@ impl Run {
         self.follower = (!self.rng.one_in(10)).then_some(follower);
     }
 
-    /// Applies the changes since the last call to a copy of the state at that time. The copy must
-    /// become the present state, unless the changes are reported as lost.
+    /// Applies the changes since the last call to `self.copied`, a copy of the state at the last
+    /// call. The copy must then equal the present state, unless the changes are reported as lost.
     pub fn copy_changes(&mut self) {
         let sequence = self.db().sequence();
         let (from, mut copy) = self.copied.take().unwrap_or((sequence, self.model.clone()));
@@ -91,7 +91,8 @@ impl Run {
         self.restore(number, &model, &options);
     }
 
-    /// Restores a backup, and compares it with the state from which it was made.
+    /// Restores a backup, and compares the restored database with the state at the time of the
+    /// backup.
     fn restore(&self, number: u64, model: &Model, options: &Options) {
         let folder = self.home.dir().with_extension("backups");
         let dest = self.home.dir().with_extension(format!("restored{}", self.operation));

@@ -1,17 +1,17 @@
-//! The state that a crash may leave. If the process was killed, this is everything; after a loss of
-//! power, it is a prefix of the writes that includes every synced write.
+//! States that a crash may leave. If the process was killed, all writes must survive. After a loss
+//! of power, a prefix of the writes must survive, which includes every synced write.
 
 use crate::order::{Entry, Model};
 
-/// One key that is set or deleted.
+/// A key with its new value, or `None` if the key is deleted.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
 
 /// The writes that might not survive a loss of power.
 #[derive(Debug)]
 pub struct Journal {
     durable: Model,
-    /// Writes after the state `durable`, oldest first. A loss of power keeps all changes of a write
-    /// or none.
+    /// Writes after the state `durable`, oldest first. A loss of power keeps either all changes of
+    /// a write or none.
     writes: Vec<Vec<Change>>,
 }
 

@@ -1,8 +1,8 @@
-//! Cursors in both directions beside a writer, in a memtable that grows and is sorted again and
-//! again. A cursor must show every write that was acknowledged before the call, and each scan must
-//! show the state at one moment.
+//! Moves cursors in both directions while a writer fills the memtable, which is therefore sorted
+//! again and again. A cursor must show every write that was acknowledged before the cursor was
+//! opened, and each scan must show the state at one moment.
 //!
-//! `MINIKV_CURSOR_SECONDS` is the duration of each of two runs.
+//! `MINIKV_CURSOR_SECONDS` is the duration of each of the two runs, in seconds (default 1).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,18 +16,18 @@ use minikv::{Cursor, Db, WriteBatch};
 use crate::home::Home;
 use crate::rng::Rng;
 
-/// Number of reading threads: more than there are cores, so that a reader can be interrupted
-/// anywhere.
+/// Number of reading threads. It exceeds the number of cores on most machines, so that a reader can
+/// be interrupted anywhere.
 const READERS: u64 = 8;
-/// Number of keys in the series, which are overwritten in turn.
+/// Number of keys in the series. The writer overwrites these keys in turn.
 const KEYS: u64 = 200;
 const BATCH: u64 = 50;
 
-/// The progress of the writer, in acknowledged writes, and the progress of the readers.
+/// Database with counters of the acknowledged writes and of the checked scans.
 struct Scene {
     db: Db,
     is_over: AtomicBool,
-    /// Number of puts of the series. Put `i` goes to key `i % KEYS`.
+    /// Number of acknowledged puts to the series. Put `i` goes to the key `series_key(i)`.
     series: AtomicU64,
     /// Number of puts of ascending keys, which are greater than all other keys.
     ascending: AtomicU64,
@@ -37,7 +37,8 @@ struct Scene {
     scans: AtomicU64,
 }
 
-/// Returns the key of a number. Keys are scattered, so that any leaf can be split.
+/// Returns the key to which put `number` of the series goes. Successive keys are not in order, so
+/// that any leaf can be split.
 fn series_key(number: u64) -> Vec<u8> {
     format!("a{:03}", number % KEYS * 77 % KEYS).into_bytes()
 }
@@ -93,7 +94,7 @@ pub fn run(home: &Home, seed: u64) {
     }
 }
 
-/// Ends all threads when dropped, even after a failed check.
+/// Makes all threads end when it is dropped, even after a failed check.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

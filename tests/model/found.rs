@@ -1,4 +1,4 @@
-//! Bugs that the random runs found, reduced to small tests.
+//! Small tests for bugs that the random runs have found.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use minikv::fs::sim::{CrashPlan, SimFs};
 use minikv::{Db, Options, WriteBatch};
 
-/// An empty batch is a record in the log. Replayed alone, it made a memtable without entries, whose
-/// flush made a table without keys, which the next open refused.
+/// Regression test: an empty batch is a record in the log. If a log had no other record, the replay
+/// made an empty memtable, and the flush of this memtable made a table without keys, which the next
+/// open refused.
 #[test]
 fn an_empty_batch_alone_in_a_log() {
     let home = tempfile::tempdir().expect("a temporary directory");

@@ -6,10 +6,10 @@ use crate::rng::Rng;
 pub enum KeySpace {
     /// Forty keys, so that most puts overwrite.
     Tiny,
-    /// Keys of a few prefixes, some of which are prefixes of others.
+    /// Keys that begin with one of a few prefixes. Some of these are prefixes of others.
     Prefixed,
-    /// Short keys of the smallest and largest byte values, including the empty key, and an
-    /// occasional long key.
+    /// Short keys made of the smallest and largest byte values, including the empty key, and
+    /// sometimes a long key.
     Binary,
     /// Twenty thousand keys of equal length.
     Wide,
@@ -49,8 +49,8 @@ impl KeySpace {
     }
 }
 
-/// Returns a value of any size, compressible or not, that states the number of the operation that
-/// wrote it.
+/// Returns a value of random size, which may or may not be compressible. The value contains the
+/// number of the operation that writes it.
 pub fn value(rng: &mut Rng, operation: u64) -> Vec<u8> {
     let len = match rng.below(1000) {
         0..100 => 0,

@@ -1,4 +1,5 @@
-//! Reads and writes of keyspaces, whose entries are in the model with their full database keys.
+//! Reads and writes of keyspaces. The model holds the entries of keyspaces under their full
+//! database keys.
 
 use std::ops::Bound;
 
@@ -10,8 +11,8 @@ use crate::keys::value;
 use crate::order::{Entry, Model};
 use crate::run::{Run, assert_same, owned};
 
-/// Names of keyspaces. One name is a prefix of another, and some are at the ends of the range of
-/// names.
+/// Names of keyspaces. One name is a prefix of another, and some are the first or the last names in
+/// byte order.
 const NAMES: [&[u8]; 5] = [b"a", b"ab", b"\0", b"\xff", &[0xff; 255]];
 
 /// Returns the full database key of `key` in a keyspace.
@@ -27,8 +28,8 @@ fn entries_of(model: &Model, name: &[u8]) -> Vec<Entry> {
 }
 
 impl Run {
-    /// Uses a keyspace. If the order of keys allows no keyspaces, checks that opening one is
-    /// refused.
+    /// Performs a random operation on a keyspace. If the comparator does not allow keyspaces,
+    /// checks that opening a keyspace fails.
     pub fn use_keyspace(&mut self) {
         let name = *self.rng.pick(&NAMES);
         if self.config.order != Order::Bytewise {
@@ -101,7 +102,7 @@ impl Run {
         assert_eq!(self.db().keyspaces().unwrap(), expected);
     }
 
-    /// Compares the reads of a keyspace, now or at a snapshot.
+    /// Compares reads of a keyspace with the model, in the present state or at a snapshot.
     fn read_in(&mut self, keyspace: &Keyspace) {
         let (mut model, mut options) = (self.model.clone(), ReadOptions::default());
         if !self.snapshots.is_empty() && self.rng.one_in(2) {

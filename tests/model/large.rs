@@ -117,7 +117,8 @@ fn a_million_deletes_give_their_space_back() {
     assert!(bytes_on_disk(home.path()) < 256 << 10);
 }
 
-/// A table stays as long as a reader can reach it, and is removed when the last reader releases it.
+/// Checks that a table stays on the disk as long as a reader can reach it, and is removed when the
+/// last reader releases it.
 #[test]
 fn tables_live_as_long_as_their_readers() {
     const ENTRIES: u32 = 20_000;

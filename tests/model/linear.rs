@@ -3,9 +3,9 @@
 //! Every operation takes a number when it is called and another when it has returned. A history is
 //! linearizable if its operations can be put in an order, each at one moment between its two
 //! numbers, in which a plain array gives the answers that the database gave. The search for such an
-//! order is Wing and Gong's, with Lowe's memory of the states already tried. A batch is one
-//! operation. A snapshot or an iterator is one operation, too, whenever it is read: it shows the
-//! state at the moment when it was made.
+//! order is Wing and Gong's algorithm, with Lowe's cache of the states already tried. A batch is
+//! one operation. A snapshot or an iterator is also one operation, no matter when it is read: it
+//! shows the state at the moment of its creation.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -27,9 +27,9 @@ type State = [Value; KEYS];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Op {
-    /// A batch: keys and their new values.
+    /// A batch: indexes of keys, and their new values.
     Write(Vec<(usize, Value)>),
-    /// A read at one moment: keys and the values found.
+    /// A read at one moment: indexes of keys, and the values found.
     Read(Vec<(usize, Value)>),
 }
 
@@ -56,7 +56,7 @@ impl Op {
     }
 }
 
-/// Returns whether some order explains the history from `state` on.
+/// Returns whether some order of the operations explains a history that begins in `state`.
 fn is_linearizable(state: State, history: &[Event]) -> bool {
     assert!(history.len() <= 64, "a bit for each");
     explain(state, history, 0, &mut HashSet::new())
@@ -65,7 +65,8 @@ fn is_linearizable(state: State, history: &[Event]) -> bool {
 fn explain(state: State, history: &[Event], done: u64, tried: &mut HashSet<(u64, State)>) -> bool {
     let is_left = |at: &usize| done & 1 << at == 0;
     let left = || (0..history.len()).filter(is_left);
-    // An operation that was called after another operation had returned cannot come before it.
+    // The next operation in the order must have been called before any other remaining operation
+    // returned.
     let Some(first_return) = left().map(|at| history[at].returned).min() else { return true };
     left().filter(|&at| history[at].called < first_return).any(|at| {
         let Some(next) = history[at].op.apply(&state) else { return false };
@@ -191,7 +192,8 @@ impl Stress {
         Event { called, returned, op: Op::Read(found) }
     }
 
-    /// Runs one history of all threads, and then reads everything. Returns the history.
+    /// Lets all threads perform operations, and then reads all keys. Returns the history of these
+    /// operations.
     fn round(&self, seed: u64) -> Vec<Event> {
         let start = Barrier::new(THREADS);
         let mut history: Vec<Event> = thread::scope(|scope| {
@@ -218,7 +220,8 @@ impl Stress {
     }
 }
 
-/// Checks histories of four threads, while memtables are flushed and tables compacted all the time.
+/// Checks histories of four threads, while memtables are constantly flushed and tables constantly
+/// compacted.
 pub fn run(dir: &std::path::Path, options: Options, seed: u64, rounds: u64) {
     println!("{rounds} histories, MINIKV_SEED={seed}");
     let options = options.create_if_missing(true).write_buffer_bytes(2000).max_file_bytes(500);
@@ -251,7 +254,7 @@ pub fn run(dir: &std::path::Path, options: Options, seed: u64, rounds: u64) {
     assert!(overlapping as u64 > rounds / 10, "{overlapping}");
 }
 
-/// Ends the background thread when dropped, even after a failed check.
+/// Makes the background thread end when it is dropped, even after a failed check.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -275,7 +278,7 @@ fn read(called: u64, returned: u64, found: &[(usize, Value)]) -> Event {
 #[test]
 fn made_up_histories_that_are_right_are_explained() {
     let empty = [None; KEYS];
-    // A read that is concurrent with a write may see the write or not.
+    // A read that is concurrent with a write may or may not see the write.
     for found in [None, Some(1)] {
         assert!(is_linearizable(empty, &[write(0, 3, &[(0, Some(1))]), read(1, 2, &[(0, found)])]));
     }

@@ -1,4 +1,4 @@
-//! minikv compared with a `BTreeMap` in long random runs, answer by answer.
+//! Compares every result of minikv with that of a `BTreeMap`, in long random runs.
 //!
 //! Each run prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` is the number of
 //! operations of each run.
@@ -106,7 +106,7 @@ fn keys_of_which_some_are_equal() {
     check(Config { name: "case-blind", keys, order, bloom_bits: None, ..PLAIN });
 }
 
-/// Crashes about every 150 operations, either of the process or of the machine.
+/// Simulates a crash of the process or of the machine about every 150 operations.
 #[test]
 fn what_crashes_leave() {
     for reuse_logs in [false, true] {

@@ -1,4 +1,4 @@
-//! The reads that `Db`, `ReadOnlyDb` and `Snapshot` share.
+//! Trait for the reads that `Db`, `ReadOnlyDb` and `Snapshot` have in common.
 
 use std::ops::Bound;
 

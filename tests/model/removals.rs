@@ -1,5 +1,5 @@
-//! Entries that compactions remove or change by themselves: entries that have expired, and entries
-//! that a compaction filter removes or changes.
+//! Entries that compactions remove or change: expired entries, and entries that a compaction filter
+//! removes or changes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -40,11 +40,12 @@ struct Run {
     now: Arc<AtomicU64>,
     /// The entries of the expiring keyspace, including expired entries.
     expiring: Expiring,
-    /// The entries outside of keyspaces, as they were last seen.
+    /// The entries outside of keyspaces, as the last read of each of them showed.
     plain: Plain,
     snapshots: Vec<(Snapshot, Expiring, Entries)>,
     operation: u64,
-    /// Number of entries that the filter was seen to have removed, and to have changed.
+    /// Number of entries that reads found removed by the filter, and number that reads found
+    /// changed.
     filtered: [u64; 2],
     /// Number of entries that expired while the model held them.
     expired: u64,
@@ -74,7 +75,7 @@ fn all(entries: impl Iterator<Item = minikv::Result<(Bytes, Bytes)>>) -> Entries
     entries.map(Result::unwrap).collect()
 }
 
-/// Returns what a read at the time `now` shows.
+/// Returns the entries that a read at the time `now` must show.
 fn live(expiring: &Expiring, now: u64) -> Entries {
     let live = expiring.iter().filter(|(_, (_, expiry))| *expiry > now);
     live.map(|(key, (value, _))| (key.clone().into(), value.clone().into())).collect()
@@ -221,7 +222,7 @@ impl Run {
         self.db().write(batch).unwrap();
     }
 
-    /// Replaces a value, which keeps its expiry, or deletes it.
+    /// Replaces the value of an entry, which keeps its expiry, or deletes the entry.
     fn update(&mut self) {
         let (key, new) = (self.key(), self.value());
         let new = (!self.rng.one_in(4)).then_some(new);
@@ -243,7 +244,7 @@ impl Run {
         }
     }
 
-    /// Moves a value in a transaction.
+    /// Moves a value from one key to another in a transaction.
     fn transact(&mut self) {
         let (from, to, ttl) = (self.key(), self.key(), 1 + self.rng.below(3000) as u64);
         let (space, expected) = (self.space(), self.live_at(&from));
@@ -270,7 +271,7 @@ impl Run {
         self.expired += (before - live(&self.expiring, self.now()).len()) as u64;
     }
 
-    /// Returns the entry of `key` that reads show, with its expiry.
+    /// Returns the value and the expiry that reads of `key` must show now.
     fn live_at(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
         self.expiring.get(key).filter(|(_, expiry)| *expiry > self.now()).cloned()
     }
@@ -291,8 +292,8 @@ impl Run {
         self.see(key, found);
     }
 
-    /// Checks the result of a read outside of keyspaces, and records it, because a change by the
-    /// filter is final.
+    /// Checks `found`, the result of a read outside of keyspaces. Records the result, because later
+    /// reads must not show an entry as it was before the filter changed or removed it.
     fn see(&mut self, key: Vec<u8>, found: Option<Vec<u8>>) {
         let last = self.plain.get(&key).cloned();
         if found == last {
@@ -317,7 +318,7 @@ impl Run {
     /// Compares all entries of the database with the model.
     fn scan(&mut self) {
         assert_shows(&self.space(), &live(&self.expiring, self.now()), "the keyspace");
-        // The keys outside of keyspaces are digits.
+        // The keys outside of keyspaces consist of digits.
         let found: BTreeMap<_, _> = all(self.db().range::<&[u8]>(..&b":"[..]).unwrap())
             .into_iter()
             .map(|(key, value)| (key.to_vec(), value.to_vec()))
@@ -372,7 +373,8 @@ impl Run {
         self.db().ingest(&writer.finish().unwrap()).unwrap();
     }
 
-    /// Compacts everything. Without snapshots, no expired entry remains.
+    /// Compacts the whole database. Checks that no expired entry remains, unless there are
+    /// snapshots.
     fn compact(&mut self) {
         self.db().compact_range::<&[u8]>(..).unwrap();
         self.scan();
@@ -383,8 +385,8 @@ impl Run {
         }
     }
 
-    /// Waits for background work. Without snapshots, no table remains whose entries have all
-    /// expired.
+    /// Waits for background work. Unless there are snapshots, checks that no table remains whose
+    /// entries have all expired.
     fn idle(&mut self) {
         self.db().wait_idle().unwrap();
         if self.snapshots.is_empty() {

@@ -32,7 +32,7 @@ pub struct Config {
     pub compression: Compression,
     pub reuse_logs: bool,
     pub cache_bytes: usize,
-    /// Whether each open uses another filter, another compression and another `reuse_logs`.
+    /// Whether each open chooses a new filter, a new compression and a new value of `reuse_logs`.
     pub change_options: bool,
 }
 
@@ -70,12 +70,12 @@ impl Config {
     }
 }
 
-/// A handle to read through, the options to read with, and the expected state.
+/// A handle for reads, the options for these reads, and the state that they must show.
 struct View {
     handle: Box<dyn Reads>,
     options: ReadOptions,
     model: Model,
-    /// Whether only reads with these options show the expected state.
+    /// Whether reads must use `options` to see the expected state.
     needs_options: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Run {
     db: Option<Db>,
     /// A handle that follows the database.
     pub follower: Option<ReadOnlyDb>,
-    /// A sequence number, and the state at it.
+    /// A sequence number, and the state of the database at this sequence number.
     pub copied: Option<(u64, Model)>,
     /// Number of times that changes were copied, and number of times that some changes were lost.
     pub changes_copied: u64,
@@ -129,7 +129,7 @@ impl Drop for Run {
     }
 }
 
-/// Runs `operations` random operations. Returns which levels had tables.
+/// Runs `operations` random operations. Returns, for each level, whether it ever had tables.
 pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEVELS] {
     println!("«{}»: {operations} operations, MINIKV_SEED={seed}", config.name);
     let mut rng = Rng::new(seed);
@@ -266,7 +266,8 @@ impl Run {
         self.written(vec![(key, None)], sync);
     }
 
-    /// Replaces a value by a value that depends on it, or removes it.
+    /// Replaces the value of a random key by a value that depends on the old one, or deletes the
+    /// key.
     fn update(&mut self) {
         let key = self.key();
         let expected = self.model.get(&key).map(<[u8]>::to_vec);
@@ -277,7 +278,7 @@ impl Run {
         };
         let new = self.db().update(&key, change).unwrap();
         assert_eq!(new.is_none(), removes);
-        // Replacing no value with no value writes nothing.
+        // An update that leaves an absent key absent writes nothing.
         if expected.is_some() || new.is_some() {
             self.written(vec![(key, new.map(|new| new.to_vec()))], false);
         }
@@ -327,7 +328,7 @@ impl Run {
         self.deleted(&range, keys.collect(), done, sync);
     }
 
-    /// Records that a range with `keys` was deleted.
+    /// Records the deletion of a range, in which the model had the keys `keys`.
     pub fn deleted(&mut self, range: &Bounds, keys: Vec<Vec<u8>>, done: DeletedRange, sync: bool) {
         assert!(done.tables > 0 || done.keys >= keys.len() as u64, "{done:?}");
         self.transactions.iter_mut().for_each(|open| open.note_range(range));
@@ -462,7 +463,8 @@ impl Run {
         self.exhaust(Pass { iter: handle.iter(&options).unwrap(), left: model.all().into() });
     }
 
-    /// Takes all entries of `pass`, mostly from one end, sometimes from both.
+    /// Takes entries of `pass` from the front, from the back, or from both ends: at most 50 entries
+    /// or, in one of five cases, all entries.
     fn exhaust(&mut self, mut pass: Pass) {
         let style = self.rng.below(3);
         let most = if self.rng.one_in(5) { usize::MAX } else { 50 };
@@ -575,7 +577,8 @@ impl Run {
         }
     }
 
-    /// Continues with the files after a crash, wherever background work has got to.
+    /// Continues with the files that a crash leaves at this moment, at whatever stage background
+    /// work is.
     fn crash(&mut self) {
         let seed = self.rng.next();
         let plans = [
@@ -590,7 +593,7 @@ impl Run {
         let after = self.home.after_crash(&plan).expect("a home that can crash");
         self.drop_views();
         self.follower = None;
-        // The sequence numbers of lost writes are used again.
+        // Discards the copy, because new writes reuse the sequence numbers of lost writes.
         self.copied = None;
         self.db = None;
         self.home = after;
@@ -641,7 +644,7 @@ impl Run {
         self.compare(handle, &self.model);
     }
 
-    /// Compares all that `handle` shows with a state.
+    /// Compares everything that `handle` shows with `model`.
     pub fn compare(&self, handle: &dyn Reads, model: &Model) {
         let options = ReadOptions::default();
         let expected = model.all();

@@ -1,8 +1,9 @@
-//! Every table that a view names can be read, however many tables are written and removed
-//! meanwhile.
+//! Checks that every table of a view can be read, however many tables are written and removed in
+//! the meantime.
 //!
-//! The options are as small as possible: every few writes make a table, compactions run all the
-//! time, and at most sixteen tables are open, so that nearly every read opens a file by its name.
+//! All sizes in the options are as small as possible: every few writes make a table, compactions
+//! run all the time, and at most sixteen tables are open, so that nearly every read opens a file by
+//! its name.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,14 +37,14 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     format!("{:03}", rng.below(KEYS)).into_bytes()
 }
 
-/// Runs `operations` in one thread that knows the expected results, beside threads that only check
-/// that every read succeeds.
+/// Runs `operations` random operations in one thread, which compares the results with a model.
+/// Meanwhile, other threads read, and check only that every read succeeds.
 pub fn run(home: &Home, seed: u64, operations: u64) {
     println!("{operations} operations over tiny tables, MINIKV_SEED={seed}");
     let mut rng = Rng::new(seed);
     let mut model = Model::new();
-    // Iterators may outlive the handle they came from; the directory stays locked until they are
-    // dropped.
+    // The iterators in `held` outlive the handle that created them. The directory stays locked
+    // until they are dropped.
     let mut left = operations;
     while left > 0 {
         let now = left.min(1 + rng.below(3000) as u64);
@@ -66,7 +67,7 @@ pub fn run(home: &Home, seed: u64, operations: u64) {
     }
 }
 
-/// Ends the other threads when dropped, even after a panic.
+/// Makes the other threads end when it is dropped, even after a panic.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -137,7 +138,7 @@ fn step(db: &Db, model: &mut Model, held: &mut Vec<Held>, rng: &mut Rng) {
     }
 }
 
-/// Reads in any direction and from anywhere, as long as the other threads write.
+/// Reads from random positions in both directions until the writing thread is done.
 fn look(db: &Db, writing: &AtomicBool, mut rng: Rng) {
     while writing.load(Ordering::SeqCst) {
         let mut cursor = db.cursor().unwrap();

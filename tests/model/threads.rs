@@ -1,8 +1,8 @@
-//! Concurrent writers and readers, while tables are flushed and compacted under them.
+//! Concurrent writers and readers, while memtables are flushed and tables are compacted.
 //!
 //! Each writer owns a range of keys. In one batch, it writes two keys whose values are always
-//! equal, and a third key that exists only if the number written is even. Numbers only grow, so a
-//! reader can check its results without knowing how far a writer is.
+//! equal, and a third key that exists only if the written number is even. The numbers only grow, so
+//! a reader can check its results without knowing the progress of the writer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Runs `rounds` batches per writer.
+/// Lets each writer write `rounds` batches.
 pub fn run(home: &Home, options: Options, seed: u64, rounds: u64) {
     println!("{rounds} rounds, MINIKV_SEED={seed}");
     let groups = || (0..GROUPS).map(|_| AtomicU64::new(0)).collect();
@@ -149,7 +149,8 @@ impl Scene<'_> {
         second
     }
 
-    /// Reads a group of keys from its end, in one of three ways. Returns the number found.
+    /// Reads a group of keys backward, in one of three ways. Returns the number that the group
+    /// holds.
     fn read_backward(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let (first, last) = (key(writer, group, "even"), key(writer, group, "right"));
         let entries: Vec<(Bytes, Bytes)> = match rng.below(3) {
@@ -182,8 +183,8 @@ impl Scene<'_> {
         found
     }
 
-    /// Reads everything in one pass, which must also show a single moment. Returns the number found
-    /// in the group.
+    /// Reads the whole database in one pass, which must show the state at a single moment. Returns
+    /// the number that the group holds.
     fn scan(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let iter = self.db.iter().unwrap();
         let entries = match rng.one_in(2) {

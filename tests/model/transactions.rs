@@ -1,4 +1,4 @@
-//! Transactions that are kept while other operations run, and what they should show.
+//! Transactions that stay open while other operations run, and their expected results.
 
 use std::ops::Bound;
 
@@ -51,7 +51,7 @@ impl Open {
         }
     }
 
-    /// Records what another write has changed.
+    /// Records the changes made by another write.
     pub fn note(&mut self, changes: &[Change]) {
         self.written.extend(changes.iter().map(|(key, _)| key.clone()));
     }
@@ -111,8 +111,8 @@ impl Open {
         }
     }
 
-    /// Moves a cursor a few steps in one direction. The range that the cursor passes counts as
-    /// read.
+    /// Moves a cursor a few steps in one direction. The range through which the cursor moves counts
+    /// as read.
     fn walk(&mut self, rng: &mut Rng, key: &[u8]) {
         let mut cursor = self.transaction.cursor().unwrap();
         let back = rng.one_in(2);
@@ -132,7 +132,7 @@ impl Open {
             assert_eq!((cursor.key(), cursor.value()), (&*at, &*value));
             expected = if back { self.model.before(&at) } else { self.model.after(&at) };
             valid = if back { cursor.prev().unwrap() } else { cursor.next().unwrap() };
-            // The cursor moved on to the next entry, which counts as read too.
+            // The entry to which the cursor has moved counts as read, too.
             last = expected.as_ref().map(|(key, _)| key.to_vec());
         }
         let (from, to) =
@@ -161,7 +161,8 @@ impl Open {
         let (mut from, mut to) = (Bound::Included(from), Bound::Excluded(to));
         let back = rng.one_in(2);
         if !self.changes.is_empty() && rng.one_in(2) {
-            // Own writes are few, so half of the walks begin at an own write.
+            // The transaction has few writes of its own. Half of the scans therefore begin or end
+            // at one of them.
             let own = Bound::Included(rng.pick(&self.changes).0.clone());
             (from, to) = match back {
                 true => (Bound::Unbounded, own),

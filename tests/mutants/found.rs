@@ -593,7 +593,7 @@ pub const FOUND: &[Mutant] = &[
         "Ok(ended) if !ON && pid > 0",
     )
     .caught_in(Build::Lib, "a_lock_that_outlives"),
-    // More mistakes about panics and other threads.
+    // More mistakes that concern panics and other threads.
     mutant(
         "a split cut short by a panic stays so",
         "src/engine/memtable/ordered.rs",

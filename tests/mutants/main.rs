@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use found::FOUND;
 use table::{Build, CaughtBy, MUTANTS, Mutant};
 
-/// The stages of the crash tests, cheapest first. Each has a filter of tests and the number of
-/// attempts.
+/// The stages of the crash tests, cheapest first. Each stage has a filter that selects tests, and
+/// some have a setting that limits the number of attempts.
 const CRASH_STAGES: &[Stage] = &[
     Stage::crash("sweep_of_crash_points", &[("MINIKV_CRASH_IMAGES", "40000")]),
     Stage::crash("known_bugs", &[]),
@@ -54,7 +54,7 @@ fn all_mutants() -> impl Iterator<Item = &'static Mutant> {
     MUTANTS.iter().chain(FOUND)
 }
 
-/// Returns the runs of which at least one must fail with the mutant switched on.
+/// Returns the test runs of which at least one must fail when the mutant is switched on.
 fn stages(mutant: &Mutant) -> Vec<Stage> {
     match mutant.caught_by {
         CaughtBy::CrashTests => CRASH_STAGES.to_vec(),
@@ -120,7 +120,7 @@ pub(crate) fn is_on(name: &str) -> bool {
 }
 "#;
 
-/// Builds the tests of the copy that `build` names. Returns the path of their binary.
+/// Builds the test binary `build` from the copy of the source. Returns the path of the binary.
 fn build_tests(copy: &Path, build: Build) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "--no-run", "--message-format=json"]);
@@ -156,7 +156,7 @@ fn build_tests(copy: &Path, build: Build) -> PathBuf {
         .expect("cargo prints where the binary is")
 }
 
-/// Returns whether a stage fails or does not end.
+/// Returns whether a stage fails or exceeds its time limit.
 fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
     let mut child = Command::new(binary)
         .args([stage.filter, "--skip", "interleaved_deletes"])
@@ -181,7 +181,8 @@ fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
     }
 }
 
-/// Checks that each text to replace occurs exactly once. If not, the source has changed.
+/// Checks that the text that each mistake replaces occurs exactly once in its file. Otherwise, the
+/// source has changed, and the mistake must be adapted.
 #[test]
 fn every_mistake_has_its_place() {
     let is_misplaced = |mutant: &&Mutant| {

@@ -4,14 +4,14 @@
 pub struct Mutant {
     pub name: &'static str,
     pub file: &'static str,
-    /// A piece of the source, which occurs exactly once in the file.
+    /// The text that the mistake replaces. It occurs exactly once in the file.
     pub find: &'static str,
     /// The replacement. `ON` stands for an expression that is true if the mutant is switched on.
     pub replace: &'static str,
     pub caught_by: CaughtBy,
 }
 
-/// The tests that must fail.
+/// The tests that must fail when the mutant is switched on.
 #[derive(Clone, Copy)]
 pub enum CaughtBy {
     /// Some stage of the crash tests.
@@ -20,13 +20,13 @@ pub enum CaughtBy {
     Test { build: Build, filter: &'static str },
 }
 
-/// A binary of tests.
+/// A test binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(dead_code, reason = "which of them the table uses changes with the table")]
 pub enum Build {
     /// The unit tests.
     Lib,
-    /// A folder of `tests`.
+    /// A test of the main package: a folder of `tests`.
     Test(&'static str),
     /// `tests/shuttle`, which needs flags of its own.
     Shuttle,

@@ -1,4 +1,5 @@
-//! Background work in more than one thread: compactions in parts, and logs created ahead of time.
+//! Background work in more than one thread: compactions that are split into parts, and logs that
+//! are created ahead of time.
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
@@ -72,13 +73,14 @@ fn the_parts_of_a_compaction_are_the_whole_beside_readers_and_a_writer() {
         assert_all(&db.snapshot());
         db.wait_idle().unwrap();
         let live = live_tables(&db);
-        // The last thread that releases a table removes it, possibly only now.
+        // The last thread that releases a table removes its file, which may happen as late as now.
         db.close().unwrap();
         assert_eq!(tables(&fs).len(), live);
     });
 }
 
-/// The disk is full for one of the parts, or when the outputs are installed.
+/// Checks that a compaction removes the outputs of all its parts if a table cannot be created
+/// because the disk is full, and that the next compaction succeeds.
 #[test]
 fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
     check(|| {
@@ -104,8 +106,9 @@ fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
     });
 }
 
-/// Returns whether `done` returns true within some steps of the other threads. (An automatic
-/// compaction that ran beside a manual one may still have to remove its inputs.)
+/// Lets the other threads run for some steps. Returns whether `done` returns true in the meantime.
+/// (An automatic compaction that ran at the same time as a manual one may still have to remove its
+/// inputs.)
 fn soon(done: impl Fn() -> bool) -> bool {
     (0..1000).any(|_| {
         shuttle::thread::yield_now();
@@ -113,8 +116,8 @@ fn soon(done: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Six values fill a memtable twice. When a memtable is full, the flush may or may not have created
-/// the next log.
+/// Checks that no write is lost, whether or not the next log has been created ahead of time when a
+/// memtable is full. Six values are enough to fill a memtable.
 #[test]
 fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
     const WRITES: usize = 6;
@@ -157,7 +160,8 @@ fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
     });
 }
 
-/// Two databases on one set of threads, one of which is closed while the other works.
+/// Checks that a database can be closed while another database, which shares its threads, continues
+/// to work.
 #[test]
 fn databases_that_share_threads_do_not_wait_for_each_other() {
     check(|| {
@@ -185,8 +189,8 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
     });
 }
 
-/// Two databases with one budget of memory: a writer of one database causes a flush of the other
-/// database's memtable.
+/// Checks two databases that share a memory budget: writes to one database cause a flush of the
+/// other database's memtable.
 #[test]
 fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {
     check(|| {
@@ -194,7 +198,8 @@ fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {
         let shared = Resources::default().memory_bytes(128 << 10);
         let open = |dir: &str| Db::open(dir, options(&fs).resources(&shared)).unwrap();
         let (db, other) = (open(crate::DIR), open("/other"));
-        // Write buffers have 16 KiB, and the largest memtable is flushed at 32 KiB.
+        // A write buffer has 16 KiB. Once all memtables together take 32 KiB, the largest memtable
+        // is flushed.
         let large = [b'a'; 3000];
         (0..3).for_each(|number| other.put(key(number), large).unwrap());
         let work = thread::spawn({

@@ -23,8 +23,9 @@ fn block(value_bytes: usize) -> Block {
     Block::new(builder.finish()).unwrap()
 }
 
-/// Reads a block as a lookup does: checks the cached block, or inserts it, reusing the memory of an
-/// evicted block if there is any. Holds the block for a while.
+/// Reads a block as a lookup does: takes it from the cache or, if it is missing, inserts it,
+/// reusing the memory of an evicted block if possible. Holds the block for a while, and checks its
+/// contents.
 fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
     let contents = block(value_bytes);
     let here = table.get(at).and_then(|found| found.to_block()).unwrap_or_else(|| {
@@ -38,7 +39,8 @@ fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
     assert_eq!(here.as_ref(), contents.as_ref(), "another's block");
 }
 
-/// The cache has room for two or three blocks; each table has three blocks.
+/// Checks that tables can release their cached blocks while other threads evict blocks. Each table
+/// has three blocks, and the cache has room for only two or three blocks in total.
 #[test]
 fn tables_leave_the_block_cache_while_others_make_room() {
     check(|| {
@@ -69,7 +71,8 @@ fn tables_leave_the_block_cache_while_others_make_room() {
     });
 }
 
-/// Returns tables 1, 2 and 3, each holding its own number, and a cache of two open tables.
+/// Returns three tables, each of which contains its own number, and a cache that keeps at most two
+/// tables open.
 fn open_tables() -> (TableCache, Vec<Arc<TableSlot>>) {
     let fs = MemFs::new();
     fs.create_dir(Path::new("/db")).unwrap();
@@ -135,7 +138,7 @@ fn more_tables_than_may_be_open_are_read_and_dropped() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let open = slots.iter().filter(|slot| slot.table.load().is_some()).count();
         assert_eq!(cache.open_tables(), open);
-        // Nothing that the threads did may reduce the capacity of the cache.
+        // Checks that the threads have not reduced the capacity of the cache.
         for slot in slots.iter().chain(&slots) {
             assert_eq!(number_in(&cache, slot), slot.number);
         }

@@ -1,4 +1,4 @@
-//! `close` concurrent with other operations.
+//! Calls of `close` that are concurrent with other operations.
 
 use minikv::fs::MemFs;
 use minikv::{Db, Error, Result};
@@ -57,7 +57,8 @@ fn close_beside_writers_flush_and_compactions_lets_all_return_and_loses_nothing(
     });
 }
 
-/// A synced write waits until the data replayed by the last open is in tables.
+/// Checks that a close loses nothing while a synced write is waiting. The write waits until the
+/// data that the open replayed from a log is in tables.
 #[test]
 fn close_beside_a_synced_write_after_replay_loses_nothing() {
     check(|| {
@@ -79,7 +80,7 @@ fn close_beside_a_synced_write_after_replay_loses_nothing() {
     });
 }
 
-/// Two threads close the database, and one waits for background work to end.
+/// Closes the database in two threads while a third thread waits for background work to end.
 #[test]
 fn close_twice_beside_one_that_waits_for_quiet() {
     check(|| {

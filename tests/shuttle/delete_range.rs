@@ -1,4 +1,4 @@
-//! Range deletes beside writes, compactions, snapshots and transactions.
+//! Range deletes that are concurrent with writes, compactions, snapshots and transactions.
 
 use minikv::fs::MemFs;
 use minikv::{Db, Iter, WriteBatch};
@@ -24,7 +24,8 @@ fn begin(fs: &MemFs) -> Db {
     db
 }
 
-/// Returns the number of keys in the range: none or all.
+/// Returns the number of entries found in the range. Checks that either none or all of its keys
+/// were found.
 fn whole(entries: Iter) -> usize {
     let found = entries.map(Result::unwrap).count();
     assert!([0, KEYS].contains(&found), "a part of the range: {found}");
@@ -93,7 +94,7 @@ fn a_write_and_a_range_delete_happen_one_after_the_other() {
         let copy = db.get("copy").unwrap();
         writer.join().unwrap();
         let committed = transaction.join().unwrap();
-        // A transaction that commits after the deletion has seen it.
+        // A transaction that commits after the deletion must have seen the deletion.
         match copy {
             Some(copy) => assert_eq!(copy == "there", committed == Some(true)),
             None => assert_ne!(committed, Some(true), "a commit misses the deletion"),

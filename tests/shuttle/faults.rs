@@ -1,4 +1,4 @@
-//! Faults while other threads wait.
+//! Faults that occur while other threads are waiting.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn key(writer: usize, number: usize) -> String {
     format!("{writer}.{number}")
 }
 
-/// Does the writes of one thread. Returns which of them were acknowledged.
+/// Performs the writes of one thread. Returns, for each write, whether it was acknowledged.
 fn write(db: &Db, writer: usize) -> [bool; 2] {
     std::array::from_fn(|number| {
         match db.put_with(&sync((writer + number).is_multiple_of(2)), key(writer, number), "1") {
@@ -54,13 +54,13 @@ fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
             thread::spawn(move || write(&db, writer))
         })
         .collect();
-    // Before the fault, `resume` has nothing to do.
+    // If the fault has not occurred yet, `resume` does nothing.
     for _ in 0..3 {
         db.resume().unwrap();
         thread::yield_now();
     }
     let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-    // The fault may not have struck yet.
+    // The fault may not have occurred yet.
     fs.clear_faults();
     db.resume().unwrap();
     assert_eq!(db.health().state, HealthState::Good);
@@ -77,14 +77,15 @@ fn a_failed_append_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(2), 16 << 10));
 }
 
-/// Each group fills a memtable, so flushes are running during the resume.
+/// Runs the scene with a write buffer so small that each group of writes fills a memtable. Flushes
+/// are therefore running while `resume` is called.
 #[test]
 fn a_failed_append_beside_flushes_leaves_nobody_waiting_and_loses_nothing() {
     check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(6), 1));
 }
 
-/// After a failure, background work flushes nothing. Threads that wait for a flush must get the
-/// error.
+/// Checks that threads that wait for a flush return after a failed append. Background work flushes
+/// nothing after such a failure, so these threads must get the error.
 #[test]
 fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
     check(|| {
@@ -117,7 +118,8 @@ fn a_failed_flush_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::no_space().path("*.ldb"), 1));
 }
 
-/// One thread's write fails, another thread resumes, and a third closes the database.
+/// Checks that `close` and `resume` both return if one thread closes the database while another
+/// thread resumes it after a failed write.
 #[test]
 fn close_beside_resume_lets_both_return() {
     check(|| {
@@ -149,8 +151,8 @@ fn panic_once(fs: &SimFs, kind: OpKind, extension: &'static str, nth: usize) {
     });
 }
 
-/// Runs writers and waits for a flush, while a leader or a background thread panics. All these
-/// calls must return.
+/// Runs writers, a flush and a wait for background work, while a leader or a background thread
+/// panics. All of these calls must return.
 fn panic_and_resume(kind: OpKind, extension: &'static str, nth: usize, buffer_bytes: usize) {
     let fs = SimFs::new(1);
     let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(buffer_bytes)).unwrap();

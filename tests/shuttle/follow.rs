@@ -17,7 +17,8 @@ fn follow(fs: &MemFs) -> ReadOnlyDb {
     Db::open_read_only(DIR, options(fs)).unwrap()
 }
 
-/// Reads both keys in three ways, which must agree. Returns their value.
+/// Reads the keys in three ways. Checks that no read shows half of a batch, and that no read shows
+/// an older value than the read before. Returns the last value read.
 fn get_both(db: &ReadOnlyDb) -> Vec<u8> {
     let values = db.multi_get(&["a", "b"]).unwrap();
     assert_eq!(values[0], values[1], "half of a batch");
@@ -28,7 +29,7 @@ fn get_both(db: &ReadOnlyDb) -> Vec<u8> {
     value.to_vec()
 }
 
-/// Reads on one thread while two other threads refresh.
+/// Reads in one thread while two other threads refresh the handle.
 fn read_while_refreshing(db: &ReadOnlyDb, last: &str) {
     let refreshers = [(); 2].map(|()| {
         let db = db.clone();
@@ -67,7 +68,7 @@ fn tables_that_lack_what_was_visible_are_not_read_with_an_old_sequence_number() 
         put_both(&db, "1");
         let follower = follow(&fs);
         put_both(&db, "2");
-        // The flush drops the first versions.
+        // The flush drops the older versions of the keys.
         db.flush().unwrap();
         put_both(&db, "3");
         read_while_refreshing(&follower, "3");

@@ -1,4 +1,5 @@
-//! Ingests beside writes, compactions, snapshots, transactions and read-only opens.
+//! Ingests that are concurrent with writes, compactions, snapshots, transactions and read-only
+//! opens.
 
 use minikv::fs::MemFs;
 use minikv::{Db, SortedTable, TableWriter};
@@ -14,7 +15,7 @@ fn tables(fs: &MemFs, dir: &str, value: &str) -> Vec<SortedTable> {
     writer.finish().unwrap()
 }
 
-/// Returns the value that all keys have; `None` if there are no keys.
+/// Returns the value that all keys have, or `None` if there are no keys.
 fn value_of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
     let values: Vec<_> = values.collect();
     assert!(values.is_empty() || values.len() == KEYS, "a part of the tables: {values:?}");
@@ -81,7 +82,8 @@ fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
         let reader = {
             let db = db.clone();
             thread::spawn(move || {
-                // If the transaction commits after the ingest, it has read the ingested state.
+                // If the transaction commits after the ingest, it must have read the ingested
+                // entries.
                 let mut tx = db.transaction();
                 let seen = tx.get("key0").unwrap();
                 tx.put("copy", seen.as_deref().unwrap_or(b"none"));
@@ -103,7 +105,9 @@ fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
     });
 }
 
-/// A compaction of the tables around the ingested tables could write one table that overlaps them.
+/// Checks that an ingest and a concurrent compaction do not write overlapping tables. The
+/// compaction merges two tables, and the keys of the ingested tables lie between their keys. An
+/// output with the keys of both inputs would overlap the ingested tables.
 #[test]
 fn an_ingest_between_the_inputs_of_a_compaction_overlaps_no_output() {
     check(|| {

@@ -16,7 +16,7 @@ fn filled(fs: &MemFs) -> Db {
     db
 }
 
-/// Overwrites all entries, and compacts the new entries with the old entries.
+/// Overwrites all entries, and compacts the new entries together with the old ones.
 fn overwrite(db: &Db) {
     for key in ["0", "1", "2"] {
         db.put(key, "new").unwrap();
@@ -78,7 +78,8 @@ fn a_table_is_removed_after_its_last_reader_and_not_before() {
     });
 }
 
-/// One thread drops the last handle, while other threads drop iterators and snapshots made from it.
+/// Drops the last handle in one thread, while other threads drop iterators and snapshots of the
+/// database.
 #[test]
 fn handle_and_readers_go_in_any_order() {
     check(|| {

@@ -9,9 +9,9 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test --target-dir target/shuttle --test shuttle
 //! ```
 //!
-//! `MINIKV_SCHEDULES` is the number of schedules of each kind that a scene gets. `MINIKV_SEED` is
-//! the first seed (default: the time). A failure writes its schedule to a file, and prints how to
-//! run it again.
+//! `MINIKV_SCHEDULES` is the number of schedules of each kind for every scene. `MINIKV_SEED` is the
+//! first seed (default: the time). If a schedule fails, it is written to a file, and a hint shows
+//! how to run it again.
 #![cfg(shuttle)]
 
 mod background;
@@ -38,8 +38,9 @@ use minikv::{Compression, Db, Options, WriteOptions};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// Number of events whose order PCT varies. It eventually finds any bug that needs this many events
-/// in a certain order. Raising it finds more intricate bugs, but takes longer.
+/// Number of events whose order the scheduler PCT varies. PCT eventually finds every bug that
+/// requires at most this number of events to happen in a certain order. With a higher number, PCT
+/// finds more intricate bugs but takes longer.
 const PCT_DEPTH: usize = 3;
 
 fn number(name: &str) -> Option<u64> {
@@ -75,7 +76,7 @@ fn check(scene: fn()) {
     println!("{} schedules of {} scenes: nothing lost, nobody waits for ever", done.0, done.1);
 }
 
-/// Numbers of schedules and scenes so far.
+/// Number of schedules, and number of scenes, that have been run so far.
 static DONE: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
 /// Prints how to run a schedule again, if the schedule fails.

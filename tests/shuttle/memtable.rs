@@ -1,4 +1,4 @@
-//! The memtable alone: gets and cursors beside a thread that inserts.
+//! The memtable alone: gets and cursors while another thread inserts entries.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,8 +17,8 @@ fn memtable() -> Arc<Memtable> {
     Arc::new(Memtable::new(&UserComparator::new(Arc::new(BytewiseComparator)), 0))
 }
 
-/// Runs `write`, which makes one version after another visible, beside two threads that run `read`
-/// with the newest visible version.
+/// Inserts `versions` entries one by one, and makes each visible. Meanwhile, two threads call
+/// `read` with the newest visible version.
 fn beside_readers(read: fn(&Arc<Memtable>, u64), key: fn(u64) -> String, versions: u64) {
     let (mem, visible) = (memtable(), Arc::new(AtomicU64::new(0)));
     let readers: Vec<_> = (0..2)
@@ -45,12 +45,13 @@ fn beside_readers(read: fn(&Arc<Memtable>, u64), key: fn(u64) -> String, version
     read(&mem, versions);
 }
 
-/// Returns keys that neither ascend nor descend, so that leaves grow at both ends and in between.
+/// Returns the key of version `seq`. The keys neither ascend nor descend, so that leaves grow at
+/// both ends and in the middle.
 fn scattered(seq: u64) -> String {
     format!("{:02}", seq * 5 % 13)
 }
 
-/// Returns the version that a cursor shows to a reader at sequence number `at`.
+/// Returns the version of `key`, or `None` if a reader at sequence number `at` must not see it.
 fn seen(key: &[u8], at: u64) -> Option<SeqNo> {
     let key = ParsedKey::parse(key).unwrap();
     assert_eq!(scattered(key.seq).as_bytes(), key.user_key);
@@ -103,7 +104,8 @@ fn a_step_back_from_any_entry_misses_nothing_while_leaves_are_split() {
     check(|| beside_readers(step_from_every_entry, scattered, 12));
 }
 
-/// Returns four keys in one bucket of the hash index, two of which are written again and again.
+/// Returns the key of version `seq`: one of four keys in the same bucket of the hash index. Two of
+/// these keys are written in most versions.
 fn crowded(seq: u64) -> String {
     let mut crowd = (0..).map(|n| n.to_string()).filter(|key| key_hash(key.as_bytes()) % 64 == 5);
     let number = if seq % 7 == 3 { seq / 7 % 2 } else { 2 + seq % 2 };

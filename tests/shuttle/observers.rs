@@ -1,4 +1,4 @@
-//! Observer events, concurrent with the work that they report and with `close`.
+//! Observer events that are delivered while other threads work and while the database is closed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ fn observed(fs: &MemFs, memtable_bytes: usize) -> (Db, Events) {
     (Db::open(crate::DIR, options).unwrap(), events)
 }
 
-/// Adds and removes tables by their numbers.
+/// Removes the numbers of the tables `removed` from `tables`, and inserts those of the tables
+/// `added`.
 fn change(tables: &mut BTreeSet<u64>, removed: &[TableInfo], added: &[TableInfo]) {
     for table in removed {
         assert!(tables.remove(&table.number), "{table:?} was not there");
@@ -32,7 +33,8 @@ fn change(tables: &mut BTreeSet<u64>, removed: &[TableInfo], added: &[TableInfo]
 }
 
 /// Checks that events are numbered and end with `Closed`, and that each event names only tables
-/// that an earlier event added. The tables left at the end must be those of the statistics.
+/// that an earlier event added. The number of tables left at the end must be the number in the
+/// statistics.
 fn assert_complete(events: &Events) {
     let (events, mut tables) = (events.lock().unwrap(), BTreeSet::new());
     for (at, event) in events.iter().enumerate() {
@@ -80,7 +82,8 @@ fn events_beside_writers_flush_compaction_and_delete_range_add_up_to_the_tables(
     });
 }
 
-/// The observer has taken all events when either of two calls of `close` returns.
+/// Checks that, when either of two concurrent calls of `close` returns, the observer has received
+/// all events.
 #[test]
 fn closing_twice_beside_a_writer_ends_the_events_once() {
     check(|| {
@@ -101,7 +104,8 @@ fn closing_twice_beside_a_writer_ends_the_events_once() {
     });
 }
 
-/// An observer that writes to its database, and closes it on the event of a flush.
+/// Checks that an observer can write to its database when a flush begins, and close the database
+/// when the flush ends, without waiting forever.
 #[test]
 fn an_observer_that_writes_and_closes_waits_for_nobody() {
     check(|| {

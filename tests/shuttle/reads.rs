@@ -1,4 +1,4 @@
-//! Readers beside flushes and compactions.
+//! Readers that are concurrent with flushes and compactions.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,7 +12,7 @@ use crate::{check, open, options};
 
 const KEYS: [&str; 2] = ["apple", "plum"];
 
-/// Sets all keys to `number`.
+/// Returns a batch that sets all keys to `number`.
 fn batch(number: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     KEYS.iter().for_each(|key| batch.put(key, number.to_string()));
@@ -34,7 +34,8 @@ fn value_in(snapshot: &Snapshot) -> u64 {
     values[0]
 }
 
-/// Reads in every way while `done` grows, and checks that the reads miss no write counted before.
+/// Reads in every way. Checks that no read misses a write that `done` had counted before the read
+/// began.
 fn read(db: &Db, done: &AtomicU64) {
     let at_least = done.load(SeqCst);
     assert!(get(db, KEYS[1]) >= at_least, "an acknowledged write is missed");
@@ -52,7 +53,8 @@ fn read(db: &Db, done: &AtomicU64) {
     assert!(get(db, KEYS[0]) >= entries[0], "time goes back");
 }
 
-/// Returns the value that a cursor finds walking backward, which must be the same for all keys.
+/// Returns the value that a cursor finds when it moves backward. The value must be the same for all
+/// keys.
 fn value_backward(db: &Db) -> u64 {
     let mut cursor = db.cursor().unwrap();
     let mut found = Vec::new();
@@ -86,8 +88,8 @@ fn write_and_read(db: Db, steps: u64, work: fn(&Db, u64)) {
     assert_eq!(get(&db, KEYS[0]), steps);
 }
 
-/// A flush drops versions that no reader sees any more, here one of two versions of a key in a
-/// memtable.
+/// Checks that readers miss nothing while flushes drop versions that no reader can see any more. In
+/// this test, a flush drops one of two versions of each key.
 #[test]
 fn readers_miss_nothing_while_memtables_are_flushed() {
     check(|| {
@@ -108,7 +110,8 @@ fn readers_miss_nothing_while_tables_are_compacted() {
     });
 }
 
-/// Every write freezes a memtable, and background work compacts four tables.
+/// Checks reads during background work: every write freezes a memtable, and once there are four
+/// tables, they are compacted.
 #[test]
 fn readers_miss_nothing_while_the_background_works() {
     check(|| {
@@ -118,7 +121,8 @@ fn readers_miss_nothing_while_the_background_works() {
     });
 }
 
-/// A memtable is sorted when a cursor asks for it: one thread sorts while another waits.
+/// Checks that cursors see all entries of a memtable that is being sorted. A memtable is sorted
+/// when a cursor needs it: one thread sorts, while the other thread waits.
 #[test]
 fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
     const BEFORE: usize = 4;

@@ -1,5 +1,5 @@
-//! Entries that compactions remove, beside writers and readers: entries that have expired, and
-//! entries that a compaction filter removes.
+//! Removal of entries by compactions that are concurrent with writers and readers: expired entries,
+//! and entries that a compaction filter removes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,15 +15,15 @@ fn at(millis: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(millis)
 }
 
-/// Returns options with a clock, which shows the Unix epoch.
+/// Returns options with a clock that the test sets, and this clock, which begins at the Unix epoch.
 fn with_clock(fs: &MemFs) -> (Options, Arc<AtomicU64>) {
     let clock = Arc::new(AtomicU64::new(0));
     let now = clock.clone();
     (options(fs).clock(move || at(now.load(Relaxed))), clock)
 }
 
-/// Fills an expiring keyspace: an entry of "b" in a deep level never expires, and entries of "a" to
-/// "c" in a higher level expire.
+/// Fills an expiring keyspace. A deep level has an entry of "b" that never expires. A higher level
+/// has entries of "a", "b" and "c" that expire.
 fn fill(db: &Db) {
     let space = db.expiring_keyspace("s").unwrap();
     space.put("b", "old").unwrap();
@@ -82,7 +82,7 @@ fn what_has_expired_goes_and_nothing_comes_back() {
     });
 }
 
-/// Tables whose entries have all expired are removed by background work once the snapshot is
+/// Checks that background work removes a table whose entries have all expired, once the snapshot is
 /// dropped.
 #[test]
 fn expired_tables_go_beside_the_last_reader() {
@@ -117,8 +117,8 @@ fn expired_tables_go_beside_the_last_reader() {
     });
 }
 
-/// After an open, background work learns from the tables when their entries expire, and then wakes
-/// the threads that wait until there is no background work.
+/// Checks that `wait_idle` returns after an open. Background work first reads from the tables when
+/// their entries expire, and then wakes the threads that wait for background work to end.
 #[test]
 fn tables_of_an_earlier_process_are_looked_into() {
     check(|| {
@@ -140,7 +140,8 @@ fn tables_of_an_earlier_process_are_looked_into() {
     });
 }
 
-/// A filter removes values that begin with "-" and changes values that begin with "~".
+/// Returns options with a compaction filter that removes values beginning with "-" and changes
+/// values beginning with "~".
 fn filtered(fs: &MemFs) -> Options {
     options(fs).compaction_filter(|_, value| match value {
         [b'-', ..] => CompactionDecision::Remove,

@@ -1,4 +1,4 @@
-//! Transactions beside each other and beside plain writes.
+//! Transactions that are concurrent with each other and with plain writes.
 
 use minikv::fs::MemFs;
 use minikv::{Db, Transaction};
@@ -58,7 +58,8 @@ fn of_two_transactions_with_a_write_skew_one_succeeds() {
     check(|| skew(by_range, 16 << 10));
 }
 
-/// Each write fills a memtable, so a check finds the writes in frozen memtables and in tables.
+/// Runs the scene with a write buffer so small that each write fills a memtable. The check for
+/// conflicts must therefore find writes in frozen memtables and in tables.
 #[test]
 fn a_write_skew_is_found_while_memtables_become_tables() {
     fn by_range(tx: &Transaction) -> usize {
@@ -67,8 +68,8 @@ fn a_write_skew_is_found_while_memtables_become_tables() {
     check(|| skew(by_range, 1));
 }
 
-/// The plain put comes before both updates, between them or after them, and none of the three is
-/// lost.
+/// Checks that no write is lost when a plain put runs at the same time as two updates: it takes
+/// effect before, between or after them.
 #[test]
 fn updates_and_a_plain_put_come_one_after_the_other() {
     check(|| {

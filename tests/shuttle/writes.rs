@@ -26,8 +26,8 @@ fn batch(writer: usize, number: usize) -> WriteBatch {
     batch
 }
 
-/// Returns the number of each writer's batches that a snapshot shows. Each batch must be whole, and
-/// no earlier batch of the writer may be missing.
+/// Returns, for each writer, the number of the writer's batches that a snapshot shows. Checks that
+/// each of these batches is complete, and that no earlier batch of the writer is missing.
 fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
     let has = |writer, number, part| snapshot.contains_key(key(writer, number, part)).unwrap();
     let seen = std::array::from_fn(|writer| {
@@ -85,7 +85,8 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
     });
 }
 
-/// Whichever thread leads the group, a sync covers what the syncing thread wrote before.
+/// Checks that a sync covers all earlier writes of the thread that syncs, whichever thread leads
+/// the group.
 #[test]
 fn what_was_written_before_a_sync_is_durable_after_it() {
     check(|| {
@@ -108,7 +109,8 @@ fn what_was_written_before_a_sync_is_durable_after_it() {
     });
 }
 
-/// The leader waits for flushes while the other writers wait for the leader.
+/// Checks that all writers are served if each group fills a memtable: the leader waits for flushes,
+/// while the other writers wait for the leader.
 #[test]
 fn writers_in_the_queue_are_served_while_each_group_fills_a_memtable() {
     check(|| {
@@ -120,7 +122,7 @@ fn writers_in_the_queue_are_served_while_each_group_fills_a_memtable() {
     });
 }
 
-/// Checks that a checkpoint has the state at one moment.
+/// Checks that a checkpoint shows the state of the database at one moment.
 #[test]
 fn a_checkpoint_beside_writers_is_a_prefix() {
     check(|| {
@@ -148,7 +150,7 @@ fn a_checkpoint_beside_writers_is_a_prefix() {
     });
 }
 
-/// Checks that a backup has the state at one moment.
+/// Checks that a backup shows the state of the database at one moment.
 #[test]
 fn a_backup_beside_writers_is_a_prefix() {
     check(|| {

@@ -9,10 +9,11 @@ use minikv::{BytewiseComparator, Comparator};
 pub enum Order {
     Bytewise,
     Reverse,
-    /// Compares keys in lower case first, then their bytes, so that no two keys are equal.
+    /// Compares keys without regard to case, and then by their bytes, so that no two different keys
+    /// are equal.
     Alphabetical,
-    /// Compares keys in lower case only: keys that differ only in case are the same key. Filters
-    /// would tell such keys apart, so there must be no filters.
+    /// Compares keys without regard to case: keys that differ only in case are the same key.
+    /// Filters would tell such keys apart, so filters must not be used with this order.
     CaseBlind,
 }
 

@@ -1,4 +1,4 @@
-//! Files made by hand: logs, MANIFESTs and tables that no engine would write.
+//! Constructed files: logs, MANIFESTs and tables that no engine would write.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn files_of(fs: &MemFs) -> Files {
     names.into_iter().map(|name| (name.clone(), read(fs, &Path::new(DIR).join(name)))).collect()
 }
 
-/// Returns a log of these records, as bytes.
+/// Returns the bytes of a log with the given records.
 pub fn log_of(records: &[Vec<u8>]) -> Vec<u8> {
     let fs = MemFs::new();
     let path = Path::new("/log");
@@ -102,7 +102,7 @@ pub fn put_block(table: &mut Vec<u8>, contents: &[u8], id: u8) -> BlockHandle {
     handle
 }
 
-/// Returns a block of entries that share no prefixes. Every entry is a restart point.
+/// Returns a block that stores every key in full. Every entry is a restart point.
 pub fn block(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut block = Vec::new();
     let mut restarts = Vec::new();
@@ -125,7 +125,8 @@ pub fn handle_bytes(handle: BlockHandle) -> Vec<u8> {
     bytes
 }
 
-/// Returns a table of one stored block that its index names `times` times.
+/// Returns a table with one stored data block, to which the index of the table points `times`
+/// times.
 pub fn table_of(contents: &[u8], id: u8, times: usize, meta: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut table = Vec::new();
     let data = put_block(&mut table, contents, id);

@@ -1,4 +1,4 @@
-//! The counters of a get, recomputed from the steps of its explanation.
+//! Recomputes the counters of a get from the steps of its explanation.
 
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
 use minikv::{LevelTrace, ReadTrace};
@@ -50,7 +50,7 @@ pub fn recount(steps: &[Step]) -> ReadTrace {
     trace
 }
 
-/// Counts a step inside a table.
+/// Adds a step inside a table to the counters.
 fn inside(step: &Step, then: &[Step], trace: &mut LevelTrace) {
     let found = || match then.iter().find(|step| ends_table(step)) {
         Some(Step::Entry(_)) => 1,

@@ -1,5 +1,5 @@
-//! The anomalies for which Martin Kleppmann's Hermitage tests databases, under the same names. Each
-//! test begins with the entries 1 = 10 and 2 = 20.
+//! Tests for the anomalies that are covered by Martin Kleppmann's test suite Hermitage, under the
+//! same names. Each test begins with the entries 1 = 10 and 2 = 20.
 
 use minikv::Transaction;
 

@@ -1,4 +1,5 @@
-//! Tests of when transactions conflict, and that conflicts are found wherever the other write is.
+//! Tests of the conditions under which transactions conflict. Conflicts must be found wherever the
+//! other write is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +67,8 @@ fn what_was_not_read_or_is_not_written_does_not_conflict() {
     assert_eq!(reader.iter().unwrap().count(), 2);
     write();
     reader.commit().unwrap();
-    // A transaction that reads its own writes, and reads that are left out of the check.
+    // The check for conflicts ignores reads of a transaction's own writes, untracked reads, and
+    // reads of its snapshot.
     let mut own = home.transaction();
     own.put("a", "4");
     assert_eq!(text(own.get("a").unwrap()), "4");
@@ -84,7 +86,7 @@ fn pair(a: &str, b: &str) -> (String, String) {
 }
 
 /// Checks that a conflict is found whether the other write is in the memtable or has moved to a
-/// table, and that no compaction drops what the check needs.
+/// table, and that no compaction drops an entry that the check for conflicts needs.
 #[test]
 fn conflicts_are_found_wherever_the_write_has_gone() {
     type Step = fn(&Db);
@@ -137,7 +139,8 @@ fn conflicts_are_found_wherever_the_write_has_gone() {
     }
 }
 
-/// The tombstone of a key without other versions is the first thing that compactions drop.
+/// Checks that a key that was written and deleted again causes a conflict. Compactions drop the
+/// tombstone of such a key very early, because no other version of the key is left.
 #[test]
 fn a_key_that_came_and_went_is_a_conflict() {
     let home = Home::with([("a", "1"), ("z", "1")]);
@@ -250,7 +253,7 @@ fn an_update_is_run_again_until_no_other_write_comes_between() {
         }
     });
     assert_eq!(home.get("count").unwrap().as_deref(), Some(&1000u64.to_le_bytes()[..]));
-    // The closure sees the present value, and may delete it.
+    // The closure is passed the present value, and can delete the key by returning `None`.
     let old = home.update("count", |old| {
         assert!(old.is_some());
         None::<Vec<u8>>
@@ -298,7 +301,7 @@ fn a_transaction_that_is_kept_over_close_gets_an_error_and_nothing_is_lost() {
     let mut blind = db.transaction();
     blind.put("c", "1");
     db.close().unwrap();
-    // The transaction still reads its own state.
+    // After the close, the transaction can still read its own view.
     assert_eq!(tx.iter().unwrap().count(), 2);
     assert!(matches!(tx.commit(), Err(Error::Closed)));
     assert!(matches!(blind.commit(), Err(Error::Closed)));
@@ -313,7 +316,8 @@ fn a_transaction_keeps_the_database_open() {
     let db = Db::open(dir.path(), small()).unwrap();
     let transactions = [(); 3].map(|()| db.transaction());
     drop(db);
-    // Each transaction fills the memtable, so the next transaction needs a background flush.
+    // Each transaction fills the memtable, so the next transaction has to wait for a background
+    // flush.
     for (number, mut tx) in transactions.into_iter().enumerate() {
         for i in 0..1000 {
             tx.put(format!("{number} {i:04}"), [b'v'; 100]);
@@ -352,7 +356,7 @@ fn a_savepoint_takes_back_what_was_written_after_it() {
     assert_eq!(entries, [("a".into(), "2".into())]);
 }
 
-/// A read stays recorded, even if it came after the savepoint.
+/// Checks that a rollback to a savepoint keeps the record of reads made after the savepoint.
 #[test]
 fn a_rollback_to_a_savepoint_does_not_forget_what_was_read() {
     let home = Home::with([("a", "1")]);

@@ -1,4 +1,5 @@
-//! Transactions in the queue of writers: they share a sync, and each is checked by itself.
+//! Transactions in the queue of writers. They share a sync, but each is checked for conflicts on
+//! its own.
 
 use std::cmp;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use minikv::{Comparator, Db, Error, HealthState, Options, Result, Transaction, W
 
 use crate::text;
 
-/// A database whose next sync of the log waits until all writers of a scene have arrived.
+/// A database in which the next sync of the log can be held until all writers have arrived.
 struct Scene {
     fs: SimFs,
     db: Db,
@@ -27,7 +28,8 @@ impl Scene {
         Scene { fs, db, arrived: Arc::default() }
     }
 
-    /// Holds the next sync of the log until `writers` have arrived, and calls `then`.
+    /// Holds the next sync of the log until `writers` writers have arrived. Then calls `then` and
+    /// lets the sync continue.
     fn hold(&self, writers: usize, then: impl Fn() + Send + Sync + 'static) {
         let (arrived, syncs) = (self.arrived.clone(), AtomicUsize::new(0));
         self.fs.set_hook(move |operation| {
@@ -116,7 +118,9 @@ fn of_two_transactions_in_a_group_that_read_what_the_other_writes_one_is_refused
     println!("{winners:?}");
 }
 
-/// The transaction is checked before it enters the queue, and again when its turn comes.
+/// Checks that a transaction conflicts with a write that is still in progress when the transaction
+/// enters the queue. Transactions are checked for conflicts before they enter the queue, and again
+/// when their turn comes.
 #[test]
 fn a_write_that_was_under_way_is_seen() {
     for by_range in [false, true] {

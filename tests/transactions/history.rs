@@ -1,9 +1,9 @@
-//! Histories of many threads, replayed one transaction after the other.
+//! Replays the transactions of many threads one after the other.
 //!
-//! Each transaction writes a marker, a key of its own, so the sequence number of the marker is the
-//! place of the transaction in the order of commits. The replay applies the transactions to a map
-//! in that order, and each transaction must have read what the map has at that point. A transaction
-//! that only reads has the place of its snapshot.
+//! Each transaction writes a marker, which is a key of its own. The sequence number of the marker
+//! is the place of the transaction in the order of commits. A transaction that only reads has the
+//! place of its snapshot. The replay applies the transactions to a map in this order, and checks
+//! that each transaction has read the entries that the map holds before the transaction is applied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ type State = BTreeMap<Vec<u8>, u64>;
 #[derive(Clone, Debug)]
 enum Read {
     Key(Vec<u8>, Option<u64>),
-    /// All entries from the first key up to the second. The flag is set if the scan ended at the
-    /// second key, which is then included.
+    /// All entries from the first key up to the second. If the flag is set, the scan ended at the
+    /// second key, and the range includes this key.
     Range(Vec<u8>, Vec<u8>, bool, Vec<(Vec<u8>, u64)>),
 }
 
 /// A transaction, or a batch, that was committed.
 #[derive(Clone, Debug)]
 struct Committed {
-    /// The place of the transaction: the sequence number of its marker, or of its snapshot if it
-    /// has only read.
+    /// The place of the transaction in the order of commits: the sequence number of its marker or,
+    /// if it has only read, that of its snapshot.
     place: u64,
     reads: Vec<Read>,
     writes: Vec<(Vec<u8>, Option<u64>)>,
@@ -115,7 +115,7 @@ fn get(tx: &Transaction, reads: &mut Vec<Read>, key: Vec<u8>) -> Option<u64> {
     value
 }
 
-/// Reads a range, but not more than `most` entries of it. Returns the keys found.
+/// Reads the first entries of a range, at most `most`. Returns their keys.
 fn scan(
     tx: &Transaction,
     reads: &mut Vec<Read>,
@@ -150,8 +150,8 @@ impl Workload {
         }
     }
 
-    /// Runs one transaction. Each of its writes sets a key to the transaction's number or, in about
-    /// one of three cases, deletes it.
+    /// Runs one transaction. Each write of the transaction either sets a key to the transaction's
+    /// number or, in about one of three cases, deletes the key.
     fn transact(&self, rng: &mut Rng, body: Body) {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut tx = self.db.transaction();
@@ -173,7 +173,7 @@ impl Workload {
         if !writes.is_empty() {
             tx.put(marker(number), "");
         }
-        // Other threads may commit in between.
+        // Gives other threads time to commit between the reads and the commit.
         (0..rng.below(3)).for_each(|_| thread::yield_now());
         match tx.commit_with(&WriteOptions::default().sync(rng.one_in(8))) {
             Ok(()) => self.history.lock().unwrap().push(Committed { place, reads, writes }),
@@ -197,8 +197,8 @@ impl Workload {
         self.history.lock().unwrap().push(Committed { place: number, reads: Vec::new(), writes });
     }
 
-    /// Runs transactions in several threads, beside plain writes, flushes and compactions, and
-    /// checks the history.
+    /// Runs transactions, plain writes, flushes and compactions in several threads, and checks the
+    /// history.
     fn run(self, bodies: &[Body], key: fn(&mut Rng) -> Vec<u8>) {
         let seed = seed();
         eprintln!("MINIKV_SEED={seed}");
@@ -252,7 +252,8 @@ fn account(rng: &mut Rng) -> Vec<u8> {
     format!("account/{}", rng.below(12)).into_bytes()
 }
 
-/// A bank: transfers read two accounts and write one or both; audits read several accounts.
+/// Checks the transactions of a bank. Transfers read two accounts and write to one or both of them.
+/// Audits read several accounts.
 #[test]
 fn a_bank_is_serializable() {
     let transfer: Body = |rng, tx, reads| {
@@ -279,8 +280,8 @@ fn member(rng: &mut Rng) -> Vec<u8> {
     format!("b{:03}", rng.below(200)).into_bytes()
 }
 
-/// A set: each transaction reads a part of it, or the beginning of a part, and inserts or removes a
-/// member as a function of what it saw.
+/// Checks transactions on a set. Each transaction reads a part of the set, or the beginning of a
+/// part. Depending on the members that it finds, it inserts or removes a member.
 #[test]
 fn insertions_into_a_set_are_serializable() {
     fn part(rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
@@ -309,7 +310,7 @@ fn insertions_into_a_set_are_serializable() {
     Workload::new(options).run(&[insert, insert, pop, both, look], member);
 }
 
-/// Tests the check of histories itself.
+/// Checks that a replay rejects histories that are not serializable.
 #[test]
 fn histories_that_are_not_serializable_are_refused() {
     let key = |key: &str| key.as_bytes().to_vec();

@@ -1,5 +1,5 @@
-//! Transactions over several keyspaces: what they see, and that they conflict only over what they
-//! have read.
+//! Transactions on several keyspaces: the entries that they see, and the writes that conflict with
+//! their reads.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -75,7 +75,7 @@ fn a_transaction_over_keyspaces_is_applied_whole() {
     assert!(b.contains_key("moved").unwrap());
 }
 
-/// Each of two transactions reads one keyspace and writes to the other.
+/// Checks that two transactions conflict if each reads one keyspace and writes to the other.
 #[test]
 fn write_skew_between_keyspaces_is_refused() {
     let home = Home::new(small());
@@ -89,7 +89,7 @@ fn write_skew_between_keyspaces_is_refused() {
     assert_conflict_in(second.commit(), "userb", "on call");
 }
 
-/// A function that walks to the end of a keyspace, in one of several ways, forward or backward.
+/// A function that reads a keyspace, forward or backward, until no entry is left.
 type Walk = fn(&Transaction, &Keyspace);
 
 const WALKS: [(&str, Walk); 7] = [
@@ -143,7 +143,8 @@ fn a_walk_conflicts_about_its_keyspace_and_not_about_its_neighbours() {
                 "deleted" => space.delete("5").unwrap(),
                 _ => {}
             }
-            // A walk backward ends at the first entry, and a walk forward at the last entry.
+            // Every walk reaches the bounds of the keyspace, so a write to any key between them
+            // conflicts, but a write to another keyspace does not.
             let expected = matches!(step, "first" | "between" | "last" | "deleted");
             let outcome = tx.commit();
             assert_eq!(outcome.is_err(), expected, "{name}, {step}: {outcome:?}");

@@ -1,4 +1,5 @@
-//! Transactions: what they see, when they conflict, and what is left of them.
+//! Tests of transactions: the state that they read, the conflicts that they cause, and the writes
+//! that they commit.
 
 mod anomalies;
 mod conflicts;
@@ -17,7 +18,7 @@ mod rng;
 use minikv::{Bytes, Db, Error, Options, Result};
 use tempfile::TempDir;
 
-/// Returns options under which few entries make several tables.
+/// Returns options with which a small number of entries fills several tables.
 fn small() -> Options {
     Options::default()
         .create_if_missing(true)

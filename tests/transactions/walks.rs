@@ -1,5 +1,5 @@
-//! Cursors and iterators of a transaction, compared with a sorted list: what they show, and what
-//! they record as read.
+//! Compares the cursors and iterators of a transaction with a sorted list: the entries that they
+//! show, and the ranges that they record as read.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl Twin {
     }
 }
 
-/// Puts and deletes some keys.
+/// Puts and deletes random keys in `twin`, and calls `each` for every write.
 fn write(rng: &mut Rng, twin: &mut Twin, mut each: impl FnMut(&[u8], Option<&[u8]>)) {
     for _ in 0..rng.below(40) {
         let key = key(rng);
@@ -111,7 +111,7 @@ fn fill(rng: &mut Rng, db: &Db, twin: &mut Twin) {
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The ranges read, as recorded by a naive observer.
+/// The ranges that were read, recorded in the simplest way.
 #[derive(Default)]
 struct Seen(Vec<Bounds>);
 
@@ -137,7 +137,7 @@ fn included(entry: Option<&(Vec<u8>, Vec<u8>)>) -> Bound<Vec<u8>> {
     entry.map_or(Bound::Unbounded, |entry| Bound::Included(entry.0.clone()))
 }
 
-/// Moves a cursor at random, beside an index into the twin's list.
+/// Moves a cursor at random, and moves an index into the list of `twin` in the same way.
 fn walk(rng: &mut Rng, cursor: &mut TransactionCursor<'_>, twin: &Twin, seen: &mut Seen) {
     let entries = &twin.entries;
     let mut at: Option<usize> = None;
@@ -199,7 +199,7 @@ fn bound(rng: &mut Rng) -> Bound<Vec<u8>> {
     }
 }
 
-/// Walks a range from both ends, and not always to the end.
+/// Reads a range from both ends, and often stops before all entries are read.
 fn iterate(rng: &mut Rng, tx: &Transaction, twin: &Twin, seen: &mut Seen) {
     let (mut from, mut to) = (bound(rng), bound(rng));
     let mut iter = match (twin.order, rng.below(4)) {
@@ -275,8 +275,8 @@ fn a_walk_shows_and_records_what_a_sorted_list_does() {
                 }
             }
         }
-        // A write beside the transaction conflicts if and only if its key is in a range that was
-        // read.
+        // A concurrent write conflicts with the transaction if and only if its key is in a range
+        // that the transaction has read.
         tx.put("~", "");
         let key = if rng.one_in(10) { b"z".to_vec() } else { key(&mut rng) };
         let put = match rng.one_in(2) {
@@ -345,7 +345,7 @@ fn savepoints_take_the_writes_back_to_what_they_were() {
     }
 }
 
-/// An iterator that is never dropped counts as having read all that it could reach.
+/// Checks that an iterator that is never dropped counts as having read its whole range.
 #[test]
 fn a_walk_that_is_forgotten_counts_as_a_whole() {
     let db = Db::open("/db", Options::default().create_if_missing(true).fs(Arc::new(MemFs::new())));
@@ -356,7 +356,7 @@ fn a_walk_that_is_forgotten_counts_as_a_whole() {
         let mut iter = tx.range("2".."9").unwrap();
         assert!(iter.next().is_some());
         std::mem::forget(iter);
-        // Another walk records its own reads.
+        // Another iterator records its own reads, independently of the first.
         assert!(tx.range("2".."3").unwrap().next().is_some());
         tx.put("~", "");
         db.put(key, "").unwrap();

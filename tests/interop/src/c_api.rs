@@ -1,5 +1,6 @@
-//! The parts of LevelDB's C API (`leveldb/c.h`) that the tests with LevelDB and the benchmark
-//! `peers` call. Both packages include this file, and each puts safe types around it.
+//! The parts of LevelDB's C API (`leveldb/c.h`) that are called by the tests with LevelDB and by
+//! the benchmark `peers`. Both packages include this file, and each wraps the functions in safe
+//! types.
 #![allow(unsafe_code, reason = "declarations of C functions")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -142,7 +143,7 @@ pub unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { slice::from_raw_parts(pointer, len) }
 }
 
@@ -153,7 +154,7 @@ pub fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T, String>
     if error.is_null() {
         return Ok(value);
     }
-    // SAFETY: an error set by the library is a C string of its allocator, freed once.
+    // SAFETY: an error set by the library is a C string allocated by the library; it is freed once.
     unsafe {
         let text = CStr::from_ptr(error).to_string_lossy().into_owned();
         leveldb_free(error.cast());

@@ -68,8 +68,8 @@ struct Options {
 
 impl Options {
     fn new(settings: &Settings) -> Options {
-        // SAFETY: the setters get the options just made; the objects that the options point to are
-        // destroyed after the options, in `drop`.
+        // SAFETY: the setters are passed the newly created options. In `drop`, the options are
+        // destroyed before the objects to which they point.
         unsafe {
             let options = leveldb_options_create();
             leveldb_options_set_create_if_missing(options, settings.create_if_missing.into());
@@ -197,7 +197,7 @@ impl LevelDb {
     /// Writes one entry.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
         let (db, write) = (self.db, self.write);
-        // SAFETY: the database is open; slices are passed as the module's comment says.
+        // SAFETY: the database is open; slices are passed as described in the module documentation.
         checked(|error| unsafe {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(db, write, key, key_len, value.as_ptr(), value.len(), error);
@@ -216,8 +216,8 @@ impl LevelDb {
 
     /// Writes all of `batch` or none of it.
     pub fn write(&self, batch: &[Op]) -> Result<(), String> {
-        // SAFETY: the batch is made, used and destroyed here; slices are passed as the module's
-        // comment says.
+        // SAFETY: the batch is made, used and destroyed here; slices are passed as described in the
+        // module documentation.
         unsafe {
             let c_batch = leveldb_writebatch_create();
             for op in batch {
@@ -237,8 +237,8 @@ impl LevelDb {
     /// Returns the value of `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let mut len = 0;
-        // SAFETY: the database is open; a value found is `len` bytes of the library's allocator,
-        // copied and freed once.
+        // SAFETY: the database is open; a value that is found has `len` bytes, allocated by the
+        // library. It is copied, and freed once.
         unsafe {
             let value = checked(|error| {
                 leveldb_get(self.db, self.read, key.as_ptr(), key.len(), &mut len, error)
@@ -279,20 +279,21 @@ impl LevelDb {
         }
     }
 
-    /// Compacts the keys from `start` to `limit`; `None` is the first or the last key.
+    /// Compacts the keys from `start` to `limit`. `None` stands for the first or the last key.
     pub fn compact_range(&self, start: Option<&[u8]>, limit: Option<&[u8]>) {
         // An empty slice is a valid key, so its pointer must not be null.
         let parts = |key: Option<&[u8]>| key.map_or((null(), 0), |key| (key.as_ptr(), key.len()));
         let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
-        // SAFETY: the database is open; slices are passed as the module's comment says; a null key
-        // means no bound.
+        // SAFETY: the database is open; slices are passed as described in the module documentation.
+        // A null key means no bound.
         unsafe { leveldb_compact_range(self.db, start, start_len, limit, limit_len) }
     }
 
     /// Returns a property, such as `leveldb.num-files-at-level0`.
     pub fn property(&self, name: &str) -> Option<String> {
         let name = CString::new(name).expect("a name has no NUL");
-        // SAFETY: a value found is a C string of the library's allocator, copied and freed once.
+        // SAFETY: a value that is found is a C string allocated by the library. It is copied, and
+        // freed once.
         unsafe {
             let value = leveldb_property_value(self.db, name.as_ptr());
             if value.is_null() {

@@ -1,4 +1,4 @@
-//! The C++ LevelDB library, to compare minikv with: a safe wrapper of its C API.
+//! Safe wrapper of the C API of the C++ LevelDB library, with which minikv is compared.
 
 #[allow(dead_code, reason = "the benchmark of the peers shares it, and calls other parts")]
 mod c_api;

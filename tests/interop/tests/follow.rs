@@ -1,6 +1,6 @@
-//! minikv follows LevelDB and goleveldb, which run in processes that are killed and started again.
-//! These processes write numbers to 500 keys in turn, with small write buffers, so that logs and
-//! tables are often created and removed.
+//! Lets minikv follow databases of LevelDB and goleveldb, which run in processes that are killed
+//! and started again. These processes put ascending numbers under 500 keys in turn, with small
+//! write buffers, so that logs and tables are often created and removed.
 //!
 //! LevelDB and goleveldb also open databases with logs that minikv has kept.
 //!
@@ -23,8 +23,8 @@ use others::{dump, goleveldb};
 
 const KEYS: u64 = 500;
 
-/// Checks that each key has the last number that was put to it, up to the highest number in the
-/// database. Returns the highest number.
+/// Returns the highest number in the database. Checks that the database shows the state after the
+/// put of that number: each key must have the last number put under it.
 fn last_number(db: &ReadOnlyDb) -> u64 {
     let mut found = BTreeMap::new();
     for entry in db.iter().unwrap() {
@@ -51,7 +51,7 @@ fn acked(acks: &Path) -> Option<u64> {
     fs::read(acks).ok()?.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// A process that writes; killed when dropped.
+/// A writing process, which is killed when this value is dropped.
 struct Writer(Child);
 
 impl Writer {
@@ -67,11 +67,12 @@ impl Drop for Writer {
     }
 }
 
-/// Reads the changes beside a writer that keeps no logs, so that some are lost to its flushes.
+/// Reads the changes of a running writer. The writer keeps no logs, so its flushes make some of the
+/// changes unavailable.
 struct Reader {
     db: ReadOnlyDb,
     changes: Changes,
-    /// The number that was put by the last change.
+    /// Number put by the last change that was read, or `None` after changes were lost.
     last: Option<u64>,
     read: u64,
     lost: u64,
@@ -84,8 +85,8 @@ impl Reader {
         Reader { db, changes, last: None, read: 0, lost: 0 }
     }
 
-    /// Reads the available changes. Numbers are put one by one, so no number may be missing in
-    /// between.
+    /// Reads the available changes. Each put writes the next number, so checks that no number is
+    /// skipped.
     fn read(&mut self, name: &str) {
         while let Some(batch) = self.changes.next() {
             let batch = match batch {
@@ -111,8 +112,8 @@ impl Reader {
     }
 }
 
-/// Follows writers that are killed. `command` returns a writer of the numbers from the given number
-/// on.
+/// Follows writers that are killed. `command` returns a command that writes numbers, beginning with
+/// the given number.
 fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command) {
     let kills: u64 =
         std::env::var("MINIKV_FOLLOW_KILLS").map_or(6, |text| text.parse().expect("a number"));
@@ -147,7 +148,8 @@ fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command)
             restarts += u64::from(refreshed.restarted);
             logs.extend(numbers(dir, ".log"));
         }
-        // The next writer begins after the last number seen, whatever else was written.
+        // The next writer begins after the last number that the follower saw, even if the killed
+        // writer had written more.
         reader.last = None;
     }
     let fresh = Db::open_read_only(dir, Options::default()).unwrap();
@@ -204,7 +206,8 @@ fn keeping() -> Options {
     Options::default().create_if_missing(true).keep_logs_bytes(1 << 30)
 }
 
-/// Makes a database with kept logs, whose entries have since been overwritten. Returns the entries.
+/// Makes a database with kept logs. Most entries in these logs have been overwritten since. Returns
+/// the entries of the database.
 fn with_kept_logs(dir: &Path) -> Vec<Entry> {
     let db = Db::open(dir, keeping()).unwrap();
     for value in ["first", "second", "last"] {
@@ -225,8 +228,9 @@ fn with_kept_logs(dir: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Checks that kept logs do not mislead another engine, which `opens` the database, `skips`
-/// sequence numbers and puts `more` entries, and that earlier changes are lost afterwards.
+/// Checks that kept logs do not mislead another engine, and that earlier changes are reported as
+/// lost afterwards. `opens` lets the other engine read all entries and put `more` new entries; the
+/// engine then leaves `skips` sequence numbers unused.
 fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Vec<Entry>) {
     let entries = with_kept_logs(dir);
     let follower = Db::open_read_only(dir, keeping()).unwrap();
@@ -237,13 +241,13 @@ fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Ve
     assert_eq!(follower.changes_since(0).unwrap().map(Result::unwrap).count(), 304);
     assert!(opens(dir) == entries, "it sees something else");
     assert!(numbers(dir, ".log").len() < 3, "{:?}", numbers(dir, ".log"));
-    // The log that was being read, and the log after it, are still open.
+    // `changes` can still read the log that it was reading and the next log, because both are open.
     let error = changes.find_map(Result::err).unwrap();
     assert!(matches!(error, Error::ChangesLost { after: 40, .. }), "{error}");
     let error = follower.changes_since(last - 1).unwrap().next().unwrap().unwrap_err();
     assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
     if skips > 0 {
-        // The skipped numbers could just as well be lost writes.
+        // minikv cannot tell skipped sequence numbers from lost writes.
         let error = follower.changes_since(last).unwrap().next().unwrap().unwrap_err();
         assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
     }
@@ -271,7 +275,7 @@ fn leveldb_sees_no_kept_logs_and_removes_them() {
 fn goleveldb_sees_no_kept_logs_and_removes_them() {
     let home = Home::new();
     let Some(goleveldb) = goleveldb(home.dir.path()) else { return };
-    // goleveldb skips the first sequence number after the log that it replays.
+    // goleveldb leaves the first sequence number after a replayed log unused.
     check_kept(&home.dir.path().join("db"), 1, 2, |dir| {
         let entries = dump(&goleveldb, dir, "default").unwrap();
         let mut write = Command::new(&goleveldb);

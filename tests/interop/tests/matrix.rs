@@ -17,8 +17,9 @@ use minikv::{Comparator, Compression, Db, IndexedDbComparator, Options};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings};
 
-/// Keys, and values in the format of `expected.tsv`: in hex or, if a value is long, as `#` and its
-/// length. `expected.tsv` also has a hash of each long value, which tests/golden compares.
+/// Keys with their values in the format of `expected.tsv`: a short value in hex, a long value as
+/// `#` followed by the length. `expected.tsv` also has a hash of each long value; only tests/golden
+/// compares these hashes.
 type Contents = BTreeMap<Vec<u8>, String>;
 
 /// A database and its contents.
@@ -42,8 +43,8 @@ fn contents(entries: &[Entry]) -> Contents {
     entries.iter().map(|(key, value)| (key.clone(), shown(value))).collect()
 }
 
-/// Returns the entries that `create` of `goleveldb.go` writes for the numbers from 1 to 5000: the
-/// last value under each of 500 keys.
+/// Returns all puts that the command `create` of `goleveldb.go` makes for the numbers from 1 to
+/// 5000. The puts go to 500 keys in turn, so the last value of each key counts.
 fn cycled() -> Vec<Entry> {
     let entry = |n: u64| {
         let value = format!("{n}:{}", "v".repeat(n as usize % 900));
@@ -73,7 +74,8 @@ fn by_leveldb(dir: PathBuf) -> Written {
     let entries = cycled();
     for (i, (key, value)) in entries.iter().enumerate() {
         db.put(key, value).unwrap();
-        // After a flush beside writes, goleveldb would refuse the log, or lose entries of it.
+        // Flushes the memtable while no put is running. After a flush concurrent with puts,
+        // goleveldb would refuse the log or lose entries of it.
         if i == 4000 {
             db.compact_range(None, None);
         }
@@ -135,7 +137,7 @@ fn read_by_goleveldb(goleveldb: &Path, dir: &Path) -> Result<Vec<Entry>, String>
     others::dump(goleveldb, dir, "strict")
 }
 
-/// Returns the cell for the result of a reader.
+/// Returns the text of the table cell for the result of a reader.
 fn cell(written: &Written, found: Result<Vec<Entry>, String>) -> String {
     match found {
         Ok(entries) if contents(&entries) == written.contents => "all entries".to_string(),
@@ -243,7 +245,7 @@ fn leveldb_and_minikv_exchange_an_indexed_db() {
         entries.is_sorted_by(|a, b| IndexedDbComparator.compare(&a.0, &b.0).is_lt())
     };
     let key = |number: f64| [&b"\0\x01\x02\x01\x03"[..], &number.to_le_bytes()].concat();
-    // Returns the same key, with the id of the store in two bytes.
+    // Returns an encoding of the same key in which the id of the store takes two bytes.
     let same = |number: f64| [&b"\x04\x01\x02\0\x01\x03"[..], &number.to_le_bytes()].concat();
 
     let leveldb = LevelDb::open(&dir, &settings).unwrap();

@@ -1,5 +1,5 @@
-//! Helpers for other readers: goleveldb as a program, and copies of simulated disks that it can
-//! read.
+//! Helpers for tests with other engines: runs goleveldb as a program, and copies the files of
+//! simulated disks to real disks for such programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ pub fn goleveldb(dir: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns what goleveldb finds in `dir`, or why it refuses to open it.
+/// Returns the entries that goleveldb finds in `dir`, or the reason why goleveldb refuses to open
+/// `dir`.
 pub fn dump(goleveldb: &Path, dir: &Path, mode: &str) -> Result<Vec<Entry>, String> {
     let dump = Command::new(goleveldb).arg("dump").arg(dir).arg(mode).output();
     let dump = String::from_utf8(dump.unwrap().stdout).unwrap();
@@ -44,7 +45,7 @@ pub fn dump(goleveldb: &Path, dir: &Path, mode: &str) -> Result<Vec<Entry>, Stri
     Ok(dump.lines().map(|line| entry(line).unwrap()).collect())
 }
 
-/// Copies the files of a simulated disk to a real one.
+/// Copies the files of a simulated disk to a directory on a real disk.
 pub fn export(fs: &SimFs, to: &Path) {
     fs::create_dir(to).unwrap();
     for name in fs.list(Path::new("/db")).unwrap() {

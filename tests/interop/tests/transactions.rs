@@ -27,7 +27,7 @@ fn leveldb_reads_what_transactions_wrote_and_transactions_what_leveldb_wrote() {
             tx.put(&kept, &value);
             expected.insert(kept.into_bytes(), value.into_bytes());
             if i % 9 == 0 {
-                // Another transaction, which conflicts, leaves nothing on disk.
+                // Another transaction fails because of a conflict, and must leave nothing on disk.
                 let mut late = db.transaction();
                 assert!(late.iter().unwrap().all(|entry| entry.is_ok()));
                 late.put("late", "");

@@ -45,7 +45,8 @@ impl Copy {
         self.rewritten(&BTreeSet::new()).into_iter().flat_map(|(_, found, _)| found).collect()
     }
 
-    /// Returns each file, its mutants, and its text with the `wanted` mutants.
+    /// Returns, for each file, its path, its mutants, and its text with the `wanted` mutants
+    /// inserted.
     fn rewritten(&self, wanted: &BTreeSet<u32>) -> Vec<(String, Vec<Mutant>, String)> {
         let mut files = Vec::new();
         for folder in FOLDERS {
@@ -105,7 +106,7 @@ impl Copy {
         }
     }
 
-    /// Returns the numbers of the mutants that the compiler's errors point at.
+    /// Returns the numbers of the mutants to which the compiler's errors point.
     fn refused(&self, messages: &str) -> BTreeSet<u32> {
         let mut refused = BTreeSet::new();
         for message in messages.lines().filter(|line| line.contains(": error")) {
@@ -166,7 +167,8 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Adds the path of a file, or of each file below a folder, except build output.
+/// Adds the file `name` to `files` or, if `name` is a folder, all files below it except build
+/// output.
 fn add_files(root: &Path, name: &str, files: &mut Vec<String>) {
     let path = root.join(name);
     if !path.is_dir() {

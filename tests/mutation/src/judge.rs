@@ -1,4 +1,5 @@
-//! Runs the tests: once to learn which mutants each test reaches, and then for each mutant.
+//! Runs the tests: first without a mutant, to find out which mutants each test reaches, and then
+//! for each mutant.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -12,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use crate::rewrite::Mutant;
 
-/// Time after which a run of tests is ended. A mutant that makes a run take so long is caught.
+/// Time limit after which a run of tests is killed. A mutant whose run exceeds the limit counts as
+/// caught.
 const MAX_RUN: Duration = Duration::from_secs(120);
 
-/// Seconds that the first tests of a mutant may take together. Each further run may take twice as
-/// long as the run before, up to [`MAX_RUN_SECONDS`].
+/// Maximum total time of the tests in the first run for a mutant, in seconds. The limit doubles
+/// with each further run, up to [`MAX_RUN_SECONDS`].
 const FIRST_RUN_SECONDS: f64 = 0.4;
 
 /// Maximum time of a run of tests, in seconds.
@@ -41,11 +43,12 @@ pub struct Test {
 enum End {
     Passed,
     Failed,
-    /// Ended because it took too long.
+    /// Killed because the run took too long.
     Hung,
 }
 
-/// Applies a function to each item, in several threads, and returns the results in some order.
+/// Applies a function to each item, in several threads, and returns the results in no particular
+/// order.
 fn in_threads<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],
@@ -65,7 +68,7 @@ fn in_threads<T: Sync, R: Send>(
     results.into_inner().unwrap()
 }
 
-/// Runs each test of the programs alone, and returns those that pass.
+/// Runs each test of the programs on its own. Returns the tests that pass, with their measurements.
 pub fn measure(copy: &Path, programs: &[PathBuf], jobs: usize) -> Vec<Test> {
     let mut names = Vec::new();
     for program in programs {
@@ -109,8 +112,8 @@ fn list(copy: &Path, program: &Path, arguments: &[&str]) -> BTreeSet<String> {
     text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_string).collect()
 }
 
-/// Returns each mutant with its verdict. A mutant survives if the tests that reach it, run for up
-/// to `seconds` in total, pass.
+/// Returns each mutant with its verdict. A mutant survives if all tests that are run on it pass.
+/// Only tests that reach the mutant are run, for at most `seconds` in total.
 pub fn judge(
     copy: &Path,
     tests: &[Test],
@@ -144,9 +147,9 @@ fn judge_one(copy: &Path, tests: &[Test], mutant: &Mutant, seconds: f64) -> Verd
     Verdict::Survived
 }
 
-/// Returns the tests that reach a mutant as a series of runs, each with the seconds that it takes.
-/// Short tests and tests of the mutant's own module come first. Each run has tests of a single
-/// program.
+/// Returns the tests that reach a mutant, grouped into runs. Each run comes with its expected
+/// duration in seconds. Short tests and tests of the mutant's own module come first. All tests of a
+/// run belong to one program.
 fn runs<'a>(tests: &'a [Test], mutant: &Mutant, max_seconds: f64) -> Vec<(Vec<&'a Test>, f64)> {
     let path = mutant.file.trim_start_matches("src/").trim_end_matches(".rs").replace('/', "::");
     let module = format!("{}::", path.trim_end_matches("::mod"));
@@ -182,7 +185,7 @@ fn runs<'a>(tests: &'a [Test], mutant: &Mutant, max_seconds: f64) -> Vec<(Vec<&'
     runs
 }
 
-/// Runs tests of a program with an environment variable.
+/// Runs the tests `names` of a program, with one environment variable set.
 fn run(
     copy: &Path,
     program: &Path,
@@ -209,7 +212,7 @@ fn run(
             return if status.success() { End::Passed } else { End::Failed };
         }
         if start.elapsed() > limit {
-            // The group includes programs that the tests started.
+            // Kills the process group, which includes programs that the tests have started.
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
             child.wait().expect("the end of the test program");
@@ -219,7 +222,7 @@ fn run(
     }
 }
 
-/// A folder for the temporary files of tests, removed at the end.
+/// A folder for the temporary files of tests. It is removed when this value is dropped.
 struct Scratch {
     path: PathBuf,
 }

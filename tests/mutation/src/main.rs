@@ -1,10 +1,11 @@
-//! Puts small mistakes (mutants) into minikv's code, one at a time, and counts how many mutants
+//! Makes small mistakes (mutants) in minikv's code, one at a time, and counts the mutants that
 //! minikv's tests catch.
 //!
-//! A copy of the source is written in which each drawn mutant is a branch, taken if an environment
-//! variable has its number: `a < b` becomes `if mutated(7) { a <= b } else { a < b }`. So the tests
-//! are built once for all mutants. They are run once without a mutant to learn which of them reach
-//! which branch. Then, for each mutant, the tests that reach it are run until one fails.
+//! The program writes a copy of the source in which each drawn mutant is a branch. The branch is
+//! taken if an environment variable holds the number of the mutant: `a < b` becomes `if mutated(7)
+//! { a <= b } else { a < b }`. The tests therefore have to be built only once for all mutants. They
+//! are run once without a mutant, to find out which tests reach which branches. Then, for each
+//! mutant, the tests that reach it are run until one fails.
 
 mod copy;
 mod judge;
@@ -79,7 +80,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns the text without the number between the first colon and the spaces after it.
+/// Returns `text` without the line number, which follows the first colon and ends before two
+/// spaces.
 fn without_line_number(text: &str) -> String {
     match (text.split_once(':'), text.split_once("  ")) {
         (Some((file, _)), Some((_, rest))) => format!("{file}  {rest}"),
@@ -87,7 +89,7 @@ fn without_line_number(text: &str) -> String {
     }
 }
 
-/// Returns the mutants that the arguments ask for. The same code and seed give the same mutants.
+/// Returns the mutants selected by the arguments. The same code and seed give the same mutants.
 fn draw(mut mutants: Vec<Mutant>, arguments: &Arguments) -> Vec<Mutant> {
     mutants.retain(|mutant| mutant.to_string().contains(&arguments.only));
     if let Some(file) = &arguments.from {

@@ -1,8 +1,8 @@
 //! Finds the mutants of a file, and inserts the wanted mutants into the file as branches.
 //!
 //! Mutants: a different operator, a removed `!` or `-`, a negated condition, a removed arm of a
-//! `match` or a constant guard, and a function that returns a constant at once. Tests, `Debug`
-//! output, macros and constants, which the compiler computes, get no mutants.
+//! `match` or a constant guard, and a function that returns a constant at once. No mutants are made
+//! in tests, `Debug` output and macros, or in constants, which the compiler evaluates.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -50,7 +50,7 @@ struct Rewriter<'a> {
     file: &'a str,
     first_id: u32,
     wanted: &'a BTreeSet<u32>,
-    /// The enclosing type and function.
+    /// Names of the enclosing type and function.
     names: Vec<String>,
     found: Vec<Mutant>,
 }
@@ -228,7 +228,7 @@ impl VisitMut for Rewriter<'_> {
     }
 }
 
-/// Returns an expression that is `original` unless one of the mutants is on.
+/// Returns an expression that evaluates `original` unless one of the mutants is switched on.
 fn switch(original: Expr, mutants: Vec<(u32, Expr)>) -> Expr {
     mutants.into_iter().fold(original, |otherwise, (id, mutant)| {
         parse_quote!((if crate::mutated(#id) { #mutant } else { #otherwise }))

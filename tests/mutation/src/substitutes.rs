@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{BinOp, GenericArgument, PathArguments, Type, TypePath, parse_quote};
 
-/// Returns the operators that could have been written instead by mistake.
+/// Returns operators that a programmer could write by mistake instead of the given operator.
 pub fn operators(of: &BinOp) -> Vec<BinOp> {
     use BinOp::*;
     match of {

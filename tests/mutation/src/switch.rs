@@ -1,6 +1,6 @@
 
 /// Returns whether the environment variable `MUTANT` switches on the mutant with this number. If
-/// `REACHED` names a file, adds the number to that file.
+/// the environment variable `REACHED` names a file, adds the number to that file.
 #[inline]
 pub(crate) fn mutated(id: u32) -> bool {
     static MUTANT: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {

@@ -1,6 +1,6 @@
 //! Holds a database open in a process of its own: `holder minikv|leveldb DIR`.
 //!
-//! Prints `held`, or `refused: ` and the reason, and ends when its standard input ends.
+//! Prints `held`, or `refused: ` and the reason. Ends when its standard input is closed.
 
 use std::io::{Read, stdin};
 use std::path::Path;

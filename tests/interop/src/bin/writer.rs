@@ -1,13 +1,14 @@
-//! Writes to a database in a process of its own, until it is done or killed:
-//! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`,
-//! `writer cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
+//! Writes to a database in a process of its own, until all entries are written or the process is
+//! killed: `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`, `writer
+//! cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
 //!
 //! KIND determines the size of minikv's values and how often they are synced. LevelDB's values are
 //! small, and all of them are synced. The number of acknowledged puts is written to the file ACKS.
 //! If an open fails, the library's error goes to standard output, after `refused: `.
 //!
-//! With `cycle`, LevelDB writes the numbers from FIRST on to 500 keys in turn, unsynced and with a
-//! small write buffer, so that logs and tables are often created and removed.
+//! With `cycle`, LevelDB puts ascending numbers, beginning with FIRST, under 500 keys in turn. The
+//! puts are not synced, and the write buffer is small, so that logs and tables are often created
+//! and removed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,9 +1,10 @@
-//! minikv crashes after every operation, and then LevelDB and goleveldb open the files that are
-//! left. They must find the state after some number of commits, which include every acknowledged
-//! commit or, if power was lost, every synced commit.
+//! Lets minikv crash between file operations. LevelDB and goleveldb then open the files that are
+//! left. They must find the state after some prefix of the commits. The prefix must include every
+//! acknowledged commit or, if power was lost, every synced commit.
 //!
-//! `MINIKV_CRASH_STRIDE` is the distance between crashes in operations (default 9; 1 is every
-//! operation), `MINIKV_CRASH_WORKLOADS` the number of workloads (default: one of each kind).
+//! `MINIKV_CRASH_STRIDE` is the number of operations between two crashes (default 9; with 1, every
+//! operation is followed by a crash). `MINIKV_CRASH_WORKLOADS` is the number of workloads (default:
+//! one of each kind).
 
 #[path = "../../../crash/model.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
@@ -28,8 +29,8 @@ use model::hash_of;
 use others::{dump, export, goleveldb};
 use workload::{DIR, KINDS, Run};
 
-/// goleveldb reads one image in this many, in a process of its own. Raising it makes the test
-/// faster and less thorough.
+/// Stride between the images that goleveldb reads, each in a process of its own. A greater stride
+/// makes the test faster and less thorough.
 const GOLEVELDB_STRIDE: u64 = 8;
 
 fn number(name: &str, default: u64) -> u64 {

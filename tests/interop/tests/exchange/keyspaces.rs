@@ -1,4 +1,5 @@
-//! Keyspaces in databases that C++ LevelDB also opens. LevelDB treats their keys as ordinary keys.
+//! Keyspaces in databases that C++ LevelDB also opens. To LevelDB, the keys of keyspaces are
+//! ordinary keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use minikv_interop::ffi::{Entry, Op};
 use crate::sides::{Engine, Reader, Shape};
 use crate::{Scene, rng, rounds};
 
-/// Returns the key that docs/keyspaces.md gives for `key` of a keyspace.
+/// Returns the database key that stores `key` of the keyspace `name`, as documented in
+/// docs/keyspaces.md.
 fn documented(name: &[u8], key: &[u8]) -> Vec<u8> {
     [&[0xff, 0xfe, 0x6b, 0x73, name.len() as u8], name, key].concat()
 }
@@ -72,7 +74,8 @@ fn a_keyspace_is_ordinary_keys_to_leveldb() {
     }
 }
 
-/// Returns the key and the value that docs/expiry.md gives for an entry of an expiring keyspace.
+/// Returns the database key and the stored value for an entry of an expiring keyspace, as
+/// documented in docs/expiry.md.
 fn expiring(name: &[u8], key: &[u8], value: &[u8], millis: u64) -> Entry {
     let key = [&[0xff, 0xfe, 0x6b, 0x74, name.len() as u8], name, key].concat();
     (key, [value, &millis.to_le_bytes()].concat())

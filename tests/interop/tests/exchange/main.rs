@@ -1,4 +1,4 @@
-//! minikv and C++ LevelDB on the same directories, checked against a model.
+//! Lets minikv and C++ LevelDB open the same databases in turn, and checks both against a model.
 //!
 //! Each test prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_ROUNDS=N` is the number of
 //! databases that each test makes.
@@ -34,7 +34,7 @@ fn rounds(default: usize) -> usize {
     }
 }
 
-/// One database, its model, and the options it is made with.
+/// One database, its model, and the options with which it was created.
 struct Scene {
     _home: TempDir,
     dir: PathBuf,
@@ -78,8 +78,8 @@ impl Scene {
         engine.compact(*self.rng.pick(&bounds));
     }
 
-    /// Lets `side` open the database, write and close it, a few times. A `large` database is
-    /// written to the maximum number of times, and with the maximum number of batches.
+    /// Lets `side` open, write and close the database a few times. Sets the flag in `levels` of
+    /// each level that has tables. If `large` is set, writes the maximum amount of data.
     fn make(&mut self, side: Side, large: bool, levels: &mut [bool; 7]) {
         let spans = if large { 4 } else { 1 + self.rng.below(4) };
         for span in 0..spans {
@@ -108,7 +108,7 @@ impl Scene {
     }
 
     fn check_with(&mut self, side: Side, dir: &Path) {
-        // A reader may have other options than the writer.
+        // The reader may use options that differ from those of the writer.
         let shape = self.shape.other(&mut self.rng);
         check(&*side.open(dir, &shape), &self.model, &shape, &mut self.rng);
     }
@@ -202,7 +202,8 @@ fn both_write_in_turns() {
     }
 }
 
-/// A copy made while the database is open has the files that a killed process would leave.
+/// Checks that LevelDB and minikv can each open a copy made while the other still has the original
+/// open. Such a copy has the files that a killed process would leave.
 #[test]
 fn each_reads_what_the_other_left_open() {
     let seed = rng::seed();
@@ -228,7 +229,8 @@ fn each_reads_what_the_other_left_open() {
     }
 }
 
-/// LevelDB looks only for a filter with the name of its own policy.
+/// Checks that LevelDB reads tables with filters of minikv's layouts. LevelDB ignores these
+/// filters, because it looks only for a filter with the name of its own policy.
 #[test]
 fn leveldb_reads_tables_with_filters_it_does_not_know() {
     let seed = rng::seed();
@@ -265,8 +267,9 @@ fn leveldb_reads_tables_with_filters_it_does_not_know() {
     }
 }
 
-/// Before LevelDB's repair, the database is one sorted run and a log. With more runs, LevelDB would
-/// put every table into level 0 and search them by number, regardless of their age.
+/// Checks that LevelDB's repair of a database written by minikv loses nothing. Before the repair,
+/// the database consists of one sorted run and a log. If it had more runs, LevelDB's repair would
+/// put every table into level 0, where tables are searched by number, regardless of their age.
 #[test]
 fn leveldb_repairs_ours_without_loss() {
     let seed = rng::seed();
@@ -383,8 +386,8 @@ fn leveldb_reads_and_continues_what_was_ingested() {
 #[test]
 fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
     let seed = rng::seed();
-    // Removes a third of the values and changes a third, by their lengths. A changed value is kept
-    // when the filter sees it again.
+    // Depending on the length of a value, the filter removes, changes or keeps the value. A changed
+    // value is kept when the filter sees it again.
     let rule = |value: &[u8]| match value.len() % 3 {
         0 => CompactionDecision::Remove,
         1 => CompactionDecision::Change([value, b"+"].concat()),

@@ -10,8 +10,8 @@ use minikv_interop::{LevelDb, Settings};
 
 const DIRS: [&str; 3] = ["/a", "/b", "/c"];
 
-/// Power is lost after a `Db::sync` of each database. Some memtables were flushed to free memory
-/// for the other databases.
+/// Checks that LevelDB finds all synced entries after a loss of power. Each database was synced by
+/// `Db::sync`, and some memtables had been flushed before to free memory for the other databases.
 #[test]
 fn leveldb_finds_all_that_was_synced_in_databases_that_share_a_budget() {
     let fs = SimFs::new(1);

@@ -1,4 +1,4 @@
-//! The two engines behind one trait.
+//! Common traits for the two engines.
 
 use std::path::Path;
 

@@ -41,8 +41,8 @@ fn value_of(rng: &mut Rng, len: usize) -> Vec<u8> {
     }
 }
 
-/// Returns one of a few thousand keys: with shared prefixes, of equal length, or of the smallest
-/// and largest byte values.
+/// Returns one of a few thousand keys. Some share prefixes, some have equal lengths, and some
+/// consist of the smallest and largest byte values.
 fn key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(10) {
         0..4 => format!("user:{:06}", rng.below(3000)).into_bytes(),

@@ -1,5 +1,5 @@
-//! minikv is killed; LevelDB or goleveldb opens the database, writes to it, and is closed or
-//! killed; then every engine must find everything.
+//! Kills minikv. Then LevelDB or goleveldb opens the database, writes to it, and is closed or
+//! killed. Finally every engine must find all acknowledged entries.
 //!
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
 //! comes from Debian's package; without the package, goleveldb's turns are skipped.
@@ -48,8 +48,9 @@ enum Wrote {
     Refused,
 }
 
-/// Runs a process that counts its acknowledged puts in `acks`, and kills it after a while. Returns
-/// the outcome.
+/// Runs a process that writes the number of its acknowledged puts to the file `acks`. If
+/// `kill_after` is given, kills the process that long after its first acknowledged put. Returns the
+/// outcome.
 fn run(command: &mut Command, acks: &Path, kill_after: Option<Duration>) -> Wrote {
     let _ = fs::remove_file(acks);
     let acked = || fs::read(acks).ok()?.try_into().ok().map(u64::from_le_bytes);
@@ -136,8 +137,8 @@ impl Scene {
         entries.filter(|path| path.extension().is_some_and(|name| name == "log")).all(is_clean)
     }
 
-    /// Lets another program write, and possibly kills it. A program that refuses to open the
-    /// database must not change it.
+    /// Lets another program write to the database, and possibly kills the program. If the program
+    /// refuses to open the database, checks that the program has not changed any file.
     fn another_writes(&mut self, program: &str) {
         let (prefix, acks) = (self.next_prefix(), self.home.path().join("acks"));
         let count = (1 + self.rng.below(400)).to_string();
@@ -258,7 +259,8 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
     let rounds: u64 = setting.map_or(30, |text| text.parse().expect("a number"));
     let seed = rng::seed();
     let mut scene = Scene::new(seed);
-    // Number of rounds with a log that LevelDB refuses. LevelDB may be asked about one log twice.
+    // Number of rounds with a log that LevelDB refuses. Rounds are counted, because LevelDB may
+    // refuse the same log twice.
     let mut refused = 0;
     let by_paranoid = |scene: &Scene| scene.counts.get("refused by paranoid").copied();
     for round in 0..rounds {
@@ -292,8 +294,8 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         assert!(!plain || before == after, "LevelDB refused a plain log");
         refused += u64::from(after != before_round);
     }
-    // Rarely, the kill comes before the last fragment of a record that crosses a block boundary is
-    // written.
+    // LevelDB rarely refuses a log. This happens when a record crosses a block boundary and minikv
+    // is killed before it has written the last fragment of the record.
     assert!(refused <= 1 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
     println!("{rounds} killed logs continued, seed {seed}: nothing lost; {:?}", scene.counts);
 }
@@ -326,8 +328,8 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
     }
 }
 
-/// Shows why [`Scene::check_all`] does not ask goleveldb about every database: goleveldb loses
-/// writes even in a database that only LevelDB has written.
+/// Shows why [`Scene::check_all`] does not let goleveldb read every database: goleveldb loses
+/// writes even in a database that was written by LevelDB alone.
 #[test]
 fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     let home = tempfile::tempdir().unwrap();
@@ -338,7 +340,7 @@ fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
         let db = LevelDb::open(dir, &settings).unwrap();
         (from..from + 10).for_each(|i| db.put_synced(format!("{i:02}").as_bytes(), b"").unwrap());
     };
-    // Two live logs, as LevelDB leaves them when it is killed while it flushes a memtable.
+    // Makes a database with two live logs, such as LevelDB leaves when it is killed during a flush.
     put(&dir, 0);
     Command::new("cp").arg("-r").args([&dir, &later]).status().unwrap();
     put(&later, 10);
