@@ -24,6 +24,8 @@ use bytes::Bytes;
 use crate::filter::policy::{FilterGenerator, FilterPolicy};
 use crate::format::coding::get_fixed32;
 
+/// Base-2 logarithm of the number of bytes of block offsets that share a filter. LevelDB reads any
+/// value, and always writes this one.
 const BASE_LG: u8 = 11;
 /// Total length, in bytes, of the two fields after the array: the array's offset and base_lg.
 const TAIL_BYTES: usize = 5;

@@ -227,7 +227,10 @@ pub fn decompress_into(method: Method, stored: &[u8], raw: &mut Vec<u8>) -> Resu
 /// only with the actual output, at most a thousand times the input.
 #[cfg(feature = "zlib")]
 fn inflate(stored: &[u8], has_header: bool, raw: &mut Vec<u8>) -> Result<usize> {
+    /// Assumed ratio of output to input, for the first allocation. A higher ratio means fewer
+    /// further allocations, and more unused memory.
     const FIRST_RATIO: usize = 4;
+    /// Minimum size of the first allocation, in bytes.
     const MIN_BYTES: usize = 4096;
 
     let damaged = |what: &str| Error::corruption(format!("damaged deflate block: {what}"));

@@ -55,8 +55,10 @@ pub(crate) const MAX_STORED_BYTES: usize = 64 << 10;
 const PLAIN_BYTES: u64 = 16 << 10;
 
 /// Size of the first window, in bytes. Each further window is twice as large as the one before, up
-/// to [`MAX_WINDOW_BYTES`]; larger windows reserve more disk space ahead of the records.
+/// to [`MAX_WINDOW_BYTES`]. Larger windows reserve more disk space ahead of the records.
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
+/// Maximum size of a window, in bytes. A higher limit maps the file less often, and reserves more
+/// disk space ahead of the records.
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
 /// Maximum number of bytes between two syncs for which a log counts as synced often. With a larger
