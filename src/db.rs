@@ -258,8 +258,8 @@ impl Db {
     ///
     /// # Errors
     /// The error that `work` returned, in which case nothing is written; errors of
-    /// [`Transaction::commit`]. [`Error::Conflict`](crate::Error::Conflict) is never returned: after
-    /// a conflict of the commit, or of another transaction in `work`, `work` runs again.
+    /// [`Transaction::commit`]. [`Error::Conflict`](crate::Error::Conflict) is never returned: if
+    /// the commit conflicts, or `work` returns a conflict of another transaction, `work` runs again.
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(&WriteOptions::default(), work)
     }
