@@ -259,7 +259,7 @@ impl Db {
     /// # Errors
     /// The error that `work` returned, in which case nothing is written; errors of
     /// [`Transaction::commit`]. [`Error::Conflict`](crate::Error::Conflict) is never returned: if
-    /// the commit conflicts, or `work` returns a conflict of another transaction, `work` runs again.
+    /// the commit conflicts, or `work` returns another transaction's conflict, `work` runs again.
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transact_with(&WriteOptions::default(), work)
     }
