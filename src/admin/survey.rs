@@ -161,8 +161,8 @@ impl Survey {
     }
 
     /// Returns the best MANIFEST other than `current`, as ordered by [`Soundness`]. If several
-    /// MANIFESTs are equally good, returns the newest. If `current` is `None`, damage of each
-    /// MANIFEST that was read is also a fault.
+    /// MANIFESTs are equally good, returns the newest. If `current` is `None`, also adds a
+    /// fault for each damaged MANIFEST that was read.
     fn best_other(
         &self,
         fs: &dyn Fs,

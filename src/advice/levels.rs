@@ -258,9 +258,9 @@ impl Choices {
         self.divide(bytes, |least| least.max(false_blocks))
     }
 
-    /// Returns the smallest division with which at most `goal(least)` blocks are read in vain,
-    /// where `least` is the minimum for `bytes` bytes. Memory is counted in parts of `bytes`,
-    /// rounded up.
+    /// Returns the division that takes the least memory while at most `goal(least)` blocks are read
+    /// in vain; `least` is the minimum for filters of `bytes` bytes. The memory of each filter is
+    /// rounded up to a multiple of `bytes / PARTS`.
     fn divide(&self, bytes: u64, goal: impl FnOnce(f64) -> f64) -> Bits {
         let parts = |bytes_of: u64| {
             let parts = u128::from(bytes_of) * PARTS as u128;

@@ -57,7 +57,7 @@ pub struct ScanCounts {
     pub pairs: u64,
     /// Number of pairs whose table has no key in the scan's range.
     pub empty: u64,
-    /// Number of empty pairs that a prefix filter without false positives would save.
+    /// Number of empty pairs that would not be read with a prefix filter without false positives.
     pub saved_by_prefix: u64,
     /// Number of data blocks that the scans read in the tables of the pairs; 0 unless blocks are
     /// counted.

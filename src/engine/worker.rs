@@ -214,8 +214,9 @@ impl Engine {
         drop(done);
     }
 
-    /// Returns whether a writer asked for a spare log, and clears the request. Callers do this
-    /// before they look for a flush, because the syncs of a flush delay the creation of files.
+    /// Returns whether a writer asked for a spare log, and clears the request. Callers
+    /// check for such a request before they start a flush, because the syncs of a flush delay the
+    /// creation of files.
     fn takes_spare_log(&self, state: &mut State) -> bool {
         state.lifecycle.failed.is_none() && std::mem::take(&mut state.logs.wants_spare)
     }

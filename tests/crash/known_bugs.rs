@@ -488,7 +488,8 @@ fn a_current_that_names_another_directory_is_refused() {
     }
 }
 
-/// The compactions of a second handle on the same files remove files that the first handle reads.
+/// If a process could open a database twice, compactions of the second handle would remove files
+/// that the first handle reads.
 #[test]
 fn a_second_open_by_the_same_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ fn repair(fs: &MemFs, what: &str) -> RepairReport {
     report
 }
 
-/// Checks that every key outside the ranges reported as lost has its value, and that every key
+/// Checks that every key outside the ranges reported as lost has its last value, and that every key
 /// within these ranges has either no value or a value that it once had.
 fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     for key in Made::keys() {

@@ -158,7 +158,7 @@ fn code_spans(markdown: &str) -> Vec<&str> {
     outside_fences.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Names on the pages that come from other libraries: functions called by the benchmark `peers`.
+/// Functions of other libraries that the pages name, because the benchmark `peers` calls them.
 const FOREIGN_NAMES: [&str; 3] = ["flush_wal(true)", "persist(SyncData)", "Durability::None"];
 
 /// Packages whose pages name functions in a language other than Rust.

@@ -24,8 +24,8 @@ struct Scene {
     writer: Option<Db>,
     follower: ReadOnlyDb,
     held: Vec<Held>,
-    /// Lower bound of the next refreshed sequence number: that of the last refresh, or 0 if writes
-    /// may have been lost since.
+    /// Lower bound of the sequence number after the next refresh: the sequence number after the
+    /// last refresh, or 0 if writes may have been lost since then.
     least: u64,
     counts: BTreeMap<&'static str, u64>,
 }

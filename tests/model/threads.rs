@@ -149,8 +149,8 @@ impl Scene<'_> {
         second
     }
 
-    /// Reads a group of keys backward, in one of three ways. Returns the number that the group
-    /// holds.
+    /// Reads a group of keys backward, in one of three ways. Returns the number stored under every
+    /// key of the group; 0 if the group has no keys.
     fn read_backward(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let (first, last) = (key(writer, group, "even"), key(writer, group, "right"));
         let entries: Vec<(Bytes, Bytes)> = match rng.below(3) {

@@ -30,7 +30,7 @@ const CRASH_STAGES: &[Stage] = &[
     Stage::crash("sweep_of_faults", &[("MINIKV_CRASH_FAULTS", "6000")]),
 ];
 
-/// Maximum time that a stage may take. A mistake may cause an endless wait, which counts as caught.
+/// Maximum time that a stage may take. A mutant may wait forever; the tests have then caught it.
 const MAX_STAGE: Duration = Duration::from_secs(100);
 
 /// One run of a test binary.

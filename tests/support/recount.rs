@@ -50,7 +50,7 @@ pub fn recount(steps: &[Step]) -> ReadTrace {
     trace
 }
 
-/// Adds a step inside a table to the counters.
+/// Updates the counters `trace` for one step of a lookup inside a table.
 fn inside(step: &Step, then: &[Step], trace: &mut LevelTrace) {
     let found = || match then.iter().find(|step| ends_table(step)) {
         Some(Step::Entry(_)) => 1,

@@ -49,7 +49,8 @@ fn drop_far_fetched_tips(error: &mut clap::Error) {
     }
 }
 
-/// Returns whether `typed` may be `meant` with one or two typing errors.
+/// Returns whether a user who meant the word `meant` may have typed `typed`, with one or two typing
+/// errors.
 fn is_slip(typed: &str, meant: &str) -> bool {
     let name = |text: &str| text.trim_start_matches('-').chars().collect::<Vec<_>>();
     let (typed, meant) = (name(typed), name(meant));

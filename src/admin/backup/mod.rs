@@ -269,8 +269,7 @@ impl Backups {
         let fs = &self.options.fs;
         let dir = self.backup_dir(number);
         let look_for = |error| Error::io("look for", &dir, error);
-        // Leave anything else of that name alone, such as a link to another directory or a file: a
-        // backup creates neither of them.
+        // A link or a file with the name of the directory was not created by a backup, so it stays.
         if !fs.exists(&dir).map_err(look_for)? || !fs.is_real_dir(&dir).map_err(look_for)? {
             return Ok(());
         }

@@ -18,10 +18,10 @@ fn full(times: u64) -> Vec<LevelUse> {
     (0..NUM_LEVELS as u32).map(level).collect()
 }
 
-/// Returns two numbers of blocks read in vain per get, for bloom filters with the textbook's
-/// false-positive rate and a fractional number of bits. The first is for the same number of bits
-/// per key on all levels, the second for false-positive rates proportional to the number of keys on
-/// each level.
+/// Returns the average number of blocks that a get reads in vain, for two divisions of the same
+/// memory: the same number of bits per key on all levels, and false-positive rates proportional to
+/// the number of keys on each level. Assumes the textbook's false-positive rate of bloom filters,
+/// and allows a fractional number of bits.
 fn closed_form(bits: f64) -> (f64, f64) {
     let keys = [10.0, 100.0, 1000.0, 10_000.0f64];
     let all: f64 = keys.iter().sum();

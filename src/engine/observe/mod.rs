@@ -236,8 +236,8 @@ impl TableInfo {
 }
 
 impl Engine {
-    /// Reports an event to the observer, if there is one. For an event that reports a change of the
-    /// tables or a frozen memtable, the caller must hold the state lock.
+    /// Reports an event to the observer, if there is one. If the event reports that a memtable
+    /// was frozen or that the set of tables changed, the caller must hold the state lock.
     pub(crate) fn observe(&self, kind: impl FnOnce() -> EventKind) {
         if let Some(observing) = &self.observing {
             observing.push(kind());

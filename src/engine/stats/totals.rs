@@ -95,8 +95,8 @@ impl ReadTotals {
     }
 }
 
-/// Thread numbers that no living thread has. The lock also orders accesses to a tally: everything
-/// that one thread with a number counts happens before the next thread gets that number.
+/// Thread numbers that no living thread has. The lock also orders accesses to a tally: all counts
+/// made by a thread happen before another thread gets the same number.
 static FREE: parking_lot::Mutex<FreeNumbers> =
     parking_lot::Mutex::new(FreeNumbers { given_back: BTreeSet::new(), next: 0 });
 

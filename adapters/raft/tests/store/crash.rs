@@ -253,8 +253,8 @@ async fn check(
             return Err(format!("the snapshot is not the data after entry {last:?}"));
         }
     }
-    // Does the same as openraft at its start, which applies again the entries that it knows to be
-    // committed.
+    // When openraft starts, it calls this function, which applies committed entries that may not
+    // have been applied.
     let mut helper = StorageHelper::<TypeConfig, _, _>::new(&mut log, &mut machine);
     helper.get_initial_state().await.map_err(|e| format!("openraft does not start: {e}"))?;
 

@@ -77,8 +77,9 @@ fn rest(store: &dyn Store) -> Result<()> {
 }
 
 /// Gets every key in `lookups`, checks the values, and returns the numbers of data blocks that the
-/// gets searched. Makes no gets if the engine does not count data blocks: in LevelDB, unsuccessful
-/// searches of a table trigger compactions, which would change the levels after they were counted.
+/// gets searched. Makes no gets if the engine does not count data blocks. LevelDB does not, and its
+/// gets must not run: gets that search a table in vain trigger compactions, which would change the
+/// levels after they were counted.
 fn look_up(db: &dyn Counted, lookups: &Lookups, values: &Values) -> Result<Option<Blocks>> {
     if db.data_blocks().is_none() {
         return Ok(None);

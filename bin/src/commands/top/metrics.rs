@@ -18,7 +18,8 @@ const MAX_TEXT_BYTES: u64 = 16 << 20;
 /// Maximum time to wait for an answer of the HTTP server.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Location of the text of metrics, and the label of the database whose metrics are shown.
+/// The file or address that the metrics are read from, and the label of the database whose metrics
+/// are shown.
 pub struct Source {
     place: Place,
     label: Option<(String, String)>,

@@ -13,7 +13,7 @@ const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
     /// Counts a step of the merge, which must be at an entry. Returns whether the merge has passed
-    /// many versions of the entry's key; the seek key is then the entry's user key.
+    /// many versions of the entry's key. If so, the seek key is the entry's user key.
     #[inline]
     pub(super) fn is_among_versions(&mut self, steps: &mut u32) -> bool {
         *steps += 1;

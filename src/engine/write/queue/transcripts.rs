@@ -38,8 +38,8 @@ fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(" ") }
 }
 
-/// Makes the leaders of `groups` groups gather in vain, one after the other. Returns how many
-/// groups skipped the wait between two consecutive waits.
+/// Makes the leaders of `groups` groups gather in vain, one after the other. Returns, for each
+/// wait but the first, the number of groups that did not wait since the wait before.
 fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;

@@ -1,5 +1,4 @@
-//! Writes to a database in a process of its own, until all entries are written or the process is
-//! killed: `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`, `writer
+//! A program that writes to a database until it has written all entries or is killed: `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`, `writer
 //! cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
 //!
 //! KIND determines the size of minikv's values and how often they are synced. LevelDB's values are

@@ -11,7 +11,7 @@ use minikv_interop::{LevelDb, Settings};
 const DIRS: [&str; 3] = ["/a", "/b", "/c"];
 
 /// Checks that LevelDB finds all synced entries after a loss of power. Each database was synced by
-/// `Db::sync`, and some memtables had been flushed before to free memory for the other databases.
+/// `Db::sync`, after some memtables had been flushed to free memory for other databases.
 #[test]
 fn leveldb_finds_all_that_was_synced_in_databases_that_share_a_budget() {
     let fs = SimFs::new(1);

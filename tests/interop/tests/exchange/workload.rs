@@ -19,7 +19,8 @@ pub fn apply(model: &mut Model, batch: &[Op]) {
 }
 
 /// Returns a batch that has every edge case once: empty keys and values, NULs, runs of 0xff, every
-/// byte, long keys, values around the sizes of varints and log blocks, and one value of 1 MiB.
+/// byte, long keys, values with lengths near the limits of varints and log blocks, and one
+/// value of 1 MiB.
 pub fn edges(rng: &mut Rng) -> Vec<Op> {
     let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     for len in [2, 3, 8, 300] {
