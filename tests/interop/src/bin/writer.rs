@@ -1,5 +1,6 @@
-//! A program that writes to a database until it has written all entries or is killed: `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`, `writer
-//! cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
+//! A program that writes to a database until it has written all entries or is killed:
+//! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`,
+//! `writer cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
 //!
 //! KIND determines the size of minikv's values and how often they are synced. LevelDB's values are
 //! small, and all of them are synced. The number of acknowledged puts is written to the file ACKS.
