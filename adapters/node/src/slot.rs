@@ -2,8 +2,8 @@
 //! closes these databases.
 //!
 //! Usually JavaScript closes a database after all calls have ended. Otherwise, the database is
-//! closed when its Node.js environment ends (after the running calls have ended) or when the garbage
-//! collector frees the JavaScript object (on a separate thread).
+//! closed when its Node.js environment ends (after the running calls have ended) or when the
+//! garbage collector frees the JavaScript object (on a separate thread).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
