@@ -250,8 +250,8 @@ fn main() {
         return compare(&Scene::new(1_000, 3, 1_000), 1);
     }
     hash_times(5);
-    // The first two comparisons use tables of 2 MiB with entries of 100 bytes: one table, and as
-    // many tables as a large database has.
+    // The first two comparisons use tables of 2 MiB with entries of 100 bytes. The first comparison
+    // uses one table, and the second uses as many tables as a large database has.
     let only = std::env::args().nth(1).filter(|arg| arg != "--bench");
     compare(&Scene::new(20_000, 1, 1_000_000), 7);
     if only.is_some() {

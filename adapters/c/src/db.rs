@@ -80,8 +80,8 @@ impl leveldb_t {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the approximate size of the keys from `start` to `limit` in tables. Returns 0 after
-    /// an error, because the C function cannot return errors.
+    /// Returns the approximate number of bytes that the entries from `start` to `limit` take in the
+    /// table files. Returns 0 after an error, because the C function cannot return errors.
     fn approximate_size(&self, start: &[u8], limit: &[u8]) -> u64 {
         let size = match &self.handle {
             Handle::Writer(db) => db.approximate_size(start..limit),

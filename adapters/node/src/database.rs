@@ -42,7 +42,7 @@ fn range_of(bounds: &[u8], flags: u32) -> Result<Range, Fault> {
     Ok((bound(HAS_LOWER, WITH_LOWER), bound(HAS_UPPER, WITH_UPPER)))
 }
 
-/// An iterator that advances only if the next item is `wanted`.
+/// An extension of iterators: `next_if` advances the iterator only if the next item is `wanted`.
 trait NextIf: Iterator {
     fn next_if(&mut self, wanted: bool) -> Option<Self::Item> {
         if wanted { self.next() } else { None }
@@ -333,7 +333,7 @@ impl NativeDatabase {
         walk.map(NativeIterator::new).map_err(|fault| fault.into_error(env))
     }
 
-    /// Returns a promise of the approximate size of a range in files, in bytes.
+    /// Returns a promise of the approximate number of bytes that a range takes in the table files.
     #[napi(catch_unwind)]
     pub fn approximate_size(
         &self,

@@ -1,9 +1,9 @@
-//! Open databases, which JavaScript objects share with their running calls. Closes them in the
-//! right order.
+//! Open databases, which JavaScript objects share with their running calls, and the code that
+//! closes these databases.
 //!
-//! Usually JavaScript closes a database after all calls have ended. Otherwise the database is
-//! closed when its Node.js environment ends, after the running calls have ended, or on a separate
-//! thread when the garbage collector frees the JavaScript object.
+//! Usually JavaScript closes a database after all calls have ended. Otherwise, the database is
+//! closed when its Node.js environment ends (after the running calls have ended) or when the
+//! garbage collector frees the JavaScript object (on a separate thread).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -84,8 +84,8 @@ impl Opening {
             return Ok(handle);
         }
         let handle = self.open_alone()?;
-        // The path can be canonicalized only now, because the directory may have been missing
-        // before.
+        // The path can be canonicalized only now, because the directory may not have existed until
+        // the database was opened.
         shared.insert(one_name(&path), Arc::downgrade(&handle));
         Ok(handle)
     }

@@ -45,7 +45,7 @@ impl<'py> Value<'py> {
 /// A batch of puts and deletes that is written atomically.
 ///
 /// If the batch is used as a context manager, it is written at the end of the with block, even
-/// after an exception, unless it was created with transaction=True.
+/// after an exception. With transaction=True, it is not written after an exception.
 ///
 /// Created by DB.write_batch and PrefixedDB.write_batch.
 #[pyclass(frozen, module = "minikv")]

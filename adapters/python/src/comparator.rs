@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 thread_local! {
     /// Whether this thread is inside a comparator.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
-    /// Whether Python code called into this thread, so that the call can raise an exception.
+    /// Whether this thread is running a call from Python code, which can raise an exception.
     static CALLED: Cell<bool> = const { Cell::new(false) };
     /// The exception that a comparator raised, kept for the call that needed the comparison.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
@@ -86,8 +86,8 @@ impl Comparator for PyComparator {
     }
 }
 
-/// Keeps `error` for the Python code that called into this thread. In a background thread, which
-/// has no caller in Python, passes `error` to `sys.unraisablehook`.
+/// Keeps `error` for the call from Python code that this thread is running. In a background thread,
+/// which has no caller in Python, passes `error` to `sys.unraisablehook`.
 fn report(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
     if CALLED.get() {
         RAISED.set(Some(error));

@@ -282,7 +282,8 @@ impl DB {
         self.with(py, |db| Ok(db.writer()?.compact_range::<&[u8]>((start, stop))?))
     }
 
-    /// Returns the approximate size in files, in bytes, of the keys from start to stop.
+    /// Returns the approximate number of bytes that the entries from start to stop take in the
+    /// table files.
     fn approximate_size(&self, py: Python<'_>, start: &[u8], stop: &[u8]) -> PyResult<u64> {
         self.with(py, |db| Ok(either!(db, db => db.approximate_size(start..stop))?))
     }

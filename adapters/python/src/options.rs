@@ -63,7 +63,7 @@ impl<'py> Arguments<'py> {
     /// Checks that all arguments were removed.
     ///
     /// # Errors
-    /// A `TypeError` if an argument remains. There is no option with the name of that argument.
+    /// A `TypeError` if an argument remains, because no option has the name of that argument.
     fn finish(self) -> PyResult<()> {
         match self.left.keys().iter().next() {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! State shared by the Python objects of one database, and the release of this state in the right
-//! order.
+//! State shared by the Python objects of one database, and the code that releases this state: first
+//! the iterators and snapshots, and then the database.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -53,8 +53,9 @@ impl std::error::Error for ClientError {}
 /// The result of a request.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// Minimum of the time limit for one attempt, which is usually a quarter of the deadline. Attempts
-/// need a time limit because a leader that is cut off from the other nodes does not answer.
+/// Minimum time limit for one attempt. The time limit is usually a quarter of the deadline.
+/// Attempts need a time limit because a leader that is cut off from the other nodes does not
+/// answer.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

@@ -110,8 +110,8 @@ impl Kv {
         }
     }
 
-    /// Deletes expired sessions. A sweep may miss some of them: requests in expired sessions are
-    /// refused in any case.
+    /// Deletes expired sessions. A sweep may miss some of them, which does no harm: requests in
+    /// expired sessions are refused even if the sessions were not deleted.
     fn sweep(&self, index: u64, changes: &mut Changes<'_>) -> Result<()> {
         let Some(before) = index.checked_sub(SESSION_ENTRIES) else { return Ok(()) };
         for entry in changes.state().sessions().iter()?.take(SWEEP_LIMIT) {

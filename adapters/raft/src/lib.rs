@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`store`] | the store for openraft: log, state machine, snapshots; for any program |
+//! | [`store`] | the store for openraft, which any program can use: log, state machine, snapshots |
 //! | [`command`] | the commands of clients, and their outcomes |
 //! | [`kv`] | the state machine of the service |
 //! | [`requests`] | the encoding of the state machine's commands |

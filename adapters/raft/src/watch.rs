@@ -75,8 +75,8 @@ impl Hub {
     /// to which changes were examined.
     ///
     /// # Errors
-    /// The index after which all changes are in memory, if changes after `index` are no longer
-    /// there.
+    /// The index after which all changes are in memory, if some changes after `index` may no longer
+    /// be in memory.
     pub fn since(&self, index: u64, prefix: &[u8]) -> Result<(Vec<Change>, u64), u64> {
         let recent = self.lock();
         if index < recent.complete_after {

@@ -74,8 +74,9 @@ pub(crate) struct CompareBody {
     pub(crate) value: Option<Text>,
 }
 
-/// Parses a field that may be null but must not be missing. Otherwise, a condition with a misspelt
-/// name would be taken as the condition that the key is absent.
+/// Parses a field that may be null but must not be missing. Otherwise, a condition without the
+/// field `expected` would be taken as the condition that the key is absent, and a change without
+/// the field `value` as a deletion.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
     Option::deserialize(deserializer)
 }

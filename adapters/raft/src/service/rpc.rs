@@ -32,8 +32,8 @@ pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
         .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES))
 }
 
-/// Refuses messages meant for another node: this node may have an address that belonged to another
-/// node before.
+/// Refuses messages meant for another node: this node may have an address that previously belonged
+/// to another node.
 async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     let to = request.uri().path().split('/').nth(2).and_then(|to| to.parse::<u64>().ok());
     if to != Some(node.id) {

@@ -45,8 +45,8 @@ pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, Sna
     let id = snapshot_id(last_log_id.as_ref())?;
     let meta = SnapshotMeta { last_log_id, last_membership, snapshot_id: id.clone() };
     write_head(fs, &building, &new_head(meta.clone(), database_files(fs, &db)?))?;
-    // From here on, the log may be purged up to the last entry in the snapshot, so a crash must not
-    // lose any change of the state up to that entry.
+    // Once the snapshot is complete, the log may be purged up to the last entry in the snapshot.
+    // From then on, a crash must not lose any change of the state up to that entry.
     store.state().db().sync()?;
     let path = home.snapshots().join(&id);
     files::rename(fs, &building, &path)?;

@@ -10,7 +10,7 @@
 //! | `log` | the implementation of `RaftLogStorage` |
 //! | `writer` | the thread that writes the log and knows which entries are durable |
 //! | `recent` | the latest entries, in memory |
-//! | `machine` | the implementation of `RaftStateMachine`, and the trait for programs |
+//! | `machine` | the implementation of `RaftStateMachine`, and the trait that programs implement |
 //! | `changes` | the writes of one call of `apply`, as one batch |
 //! | `snapshot` | snapshots: checkpoints of the database |
 //! | `build` | making a snapshot |

@@ -1,4 +1,5 @@
-//! Opens a store: creates a new one, or cleans up and completes the work of a process that crashed.
+//! Opens a store: creates the store if it is missing, removes what a crash left behind, and
+//! completes interrupted work.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};

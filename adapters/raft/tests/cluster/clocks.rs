@@ -36,7 +36,7 @@ impl Clocks {
         self.dir.join(format!("clock-{id}"))
     }
 
-    /// Sets the wall clock of a node so that it is `hours` hours wrong. Does nothing if the speed
+    /// Sets the wall clock of a node so that it is off by `hours` hours. Does nothing if the speed
     /// of the node's clocks is not 100. Returns whether the clock was set.
     pub fn set(&self, id: u64, hours: i64) -> bool {
         if self.speed(id) != 100 {

@@ -1,5 +1,5 @@
-//! Clients that append to lists. Each transaction reads the lists of a group and then appends a
-//! value to some of these lists at once, if no list of the group has changed. A list shows the
+//! Clients that append to lists. Each transaction reads the lists of a group and then atomically
+//! appends a value to some of these lists if no list of the group has changed. A list shows the
 //! order of all of its appends, so the next read reveals an append that was lost, applied twice or
 //! reordered.
 

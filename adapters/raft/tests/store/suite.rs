@@ -1,5 +1,5 @@
 //! Runs openraft's test suite for stores, with the log and the state in one database and in two,
-//! and with both kinds of log.
+//! and with a pipelined log and a log that is not pipelined.
 
 use std::sync::Arc;
 
