@@ -64,9 +64,10 @@ pub struct Outcome {
     pub operations: u64,
     /// Duration of the workload, in seconds.
     pub seconds: f64,
-    /// Latencies of every put and delete, and of every eighth get and seek. Steps of a scan are not
-    /// timed. For `sync`, latencies of the syncs; for `follow`, latencies of the rounds in which
-    /// the follower catches up.
+    /// Latencies of every put, delete, batch and transaction, and of every eighth get and seek. If
+    /// one thread runs several kinds of requests, the latencies of all its requests. Steps of a
+    /// scan are not timed. For `sync`, latencies of the syncs; for `follow`, latencies of the
+    /// rounds in which the follower catches up.
     pub latency: Option<Latency>,
     /// The figures. The speed comes first.
     pub figures: Vec<Figure>,

@@ -9,9 +9,9 @@
 //!   of keys and values.
 //!
 //! db_bench draws one number for each request and derives the kind of request, the key range, the
-//! key, and the sizes from this number, so that they depend on each other: a put always goes to the
-//! same few keys. Here each of these components has a random generator of its own, so the
-//! components are independent.
+//! key, and the sizes from this number, so these components depend on each other: a put always goes
+//! to the same few keys. Here each component has a random generator of its own, so the components
+//! are independent.
 
 use std::fmt;
 use std::str::FromStr;

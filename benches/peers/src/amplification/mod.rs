@@ -88,7 +88,8 @@ pub struct Level {
 }
 
 impl Case {
-    /// Returns the cases of these engines: each engine with filters and without filters.
+    /// Returns the cases of the log-structured engines in `engines`: each engine with filters and,
+    /// except `minikv-table`, without filters.
     fn all(engines: &[Engine]) -> Vec<Case> {
         let both = |&engine: &Engine| {
             // Without filters, `minikv-table` is the same as `minikv`.
