@@ -167,8 +167,8 @@ pub fn disk_bytes(path: &Path) -> Result<u64> {
     add_disk_bytes(path, &mut HashSet::new())
 }
 
-/// Returns the size of the files that are not in `seen`. Adds the device and inode of each file
-/// with several names to `seen`.
+/// Returns the total size on disk of the files in `path` and below it that are not in `seen`, in
+/// bytes. Adds the device and inode of each file with several names to `seen`.
 fn add_disk_bytes(path: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;

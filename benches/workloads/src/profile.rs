@@ -274,8 +274,8 @@ enum Keys {
 }
 
 impl Requests {
-    /// Creates a sequence of requests for a database of `entries` entries. The minimum is one
-    /// entry.
+    /// Creates a sequence of requests for a database of `entries` entries. If `entries` is 0, it
+    /// counts as 1.
     pub fn new(profile: Profile, entries: u64, seed: u64) -> Requests {
         let entries = entries.max(1);
         // Each component has its own random generator.

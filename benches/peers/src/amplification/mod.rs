@@ -82,7 +82,7 @@ pub struct Level {
     pub tables: u64,
     /// Total size of the tables, in bytes.
     pub bytes: u64,
-    /// Number of bytes in the tables that were written to this level.
+    /// Total size of the tables that were written to this level, in bytes.
     pub written_bytes: Option<u64>,
     pub blocks: Option<Blocks>,
 }
