@@ -292,7 +292,7 @@ impl Shape {
         }
     }
 
-    /// Returns an error if the options select a filter layout but disable filters.
+    /// Returns an error if the options disable filters but select a layout with table filters.
     pub fn check_filters(&self) -> Result<()> {
         match (self.bloom_bits, self.filter_layout) {
             (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => Err(CliError::Usage(

@@ -18,7 +18,7 @@ const BUFFER_MIB: usize = 64;
 /// same data has fewer levels.
 const COUNTED_BUFFER_MIB: usize = 4;
 
-/// minikv and its peers on the same work in the same run
+/// Measures minikv and its peers on the same work in the same run
 ///
 /// Prints a table and writes it to target/peers as Markdown, JSON and an SVG chart.
 #[derive(Clone, Debug, Parser)]

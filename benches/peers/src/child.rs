@@ -13,8 +13,8 @@ use crate::args::Args;
 use crate::engines::Engine;
 use crate::task::Task;
 
-/// Returns the command that starts a process for `task` with `engine` in `dir`. The sizes come from
-/// `args`.
+/// Returns the command that starts a process for `task` with `engine` in `dir`. The numbers of
+/// entries and operations and all sizes come from `args`.
 pub fn command(args: &Args, task: Task, engine: Engine, dir: &Path) -> Result<Command> {
     let plan = args.plan();
     let mut command = Command::new(std::env::current_exe()?);

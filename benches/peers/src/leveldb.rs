@@ -231,7 +231,7 @@ impl Store for LevelDb {
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: each object was created in `open` and is destroyed once. The database is
+        // SAFETY: each object was created in `open_with` and is destroyed once. The database is
         // destroyed first.
         unsafe {
             if !self.db.is_null() {

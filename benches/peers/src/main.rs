@@ -1,7 +1,7 @@
 //! Runs the same work on minikv, LevelDB, RocksDB, fjall and redb in the same run.
 //!
-//! Each engine runs each group of workloads in its own process, which runs this program again, so
-//! that peak memory and bytes written are measured for each engine separately. Repetitions are
+//! Each group of workloads runs with each engine in a separate child process of the same program,
+//! so that peak memory and bytes written are measured for each engine separately. Repetitions are
 //! interleaved: every engine runs once before any engine runs again. `README.md` says how to run
 //! the benchmark and which options the engines get.
 

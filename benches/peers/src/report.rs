@@ -67,7 +67,7 @@ impl Row {
             Better::Higher => own / other,
             Better::Lower => other / own,
         };
-        // The ratio may not be finite if a figure is 0, for example the share of conflicts.
+        // The ratio can be infinite or NaN if a figure is 0, for example the share of conflicts.
         ratio.is_finite().then_some(ratio)
     }
 

@@ -49,7 +49,9 @@ pub fn is_removed(key: &[u8]) -> bool {
 
 /// Creates and checks values. A value consists of the number of its key, a generation, and two
 /// copies of the same bytes from a pool, so it compresses to about half of its length, like the
-/// values of db_bench. Because each value contains its generation, any value can be checked.
+/// values of db_bench. Because a value contains its generation, it can be checked even if several
+/// generations are possible. Values from [`fill_sized`](Values::fill_sized) have no number and no
+/// generation.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -57,7 +59,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// Creates values with a length of `value_bytes`, or of [`MIN_VALUE_BYTES`] if that is greater.
+    /// Creates a generator of values with a length of `value_bytes`, or of [`MIN_VALUE_BYTES`] if
+    /// that is greater.
     pub fn new(value_bytes: usize) -> Values {
         let value_bytes = value_bytes.max(MIN_VALUE_BYTES);
         let mut rng = SmallRng::seed_from_u64(301);
@@ -130,7 +133,8 @@ impl Values {
 }
 
 /// A pseudo-random permutation of the numbers below `len` that needs no list of them. It is a
-/// Feistel network over the next power of four, which skips numbers that are too large.
+/// Feistel network over the numbers below the next power of four. Results that are not below `len`
+/// are permuted again.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
     len: u64,

@@ -64,9 +64,10 @@ pub struct Outcome {
     pub operations: u64,
     /// Duration of the workload, in seconds.
     pub seconds: f64,
-    /// Latencies of every put and delete, and of every eighth get and seek. Steps of a scan are not
-    /// timed. For `sync`, latencies of the syncs; for `follow`, latencies of the rounds in which
-    /// the follower catches up.
+    /// Latencies of every put, delete, batch and transaction, and of every eighth get and seek. If
+    /// one thread runs several kinds of requests, the latencies of all its requests. Steps of a
+    /// scan are not timed. For `sync`, latencies of the syncs; for `follow`, latencies of the
+    /// rounds in which the follower catches up.
     pub latency: Option<Latency>,
     /// The figures. The speed comes first.
     pub figures: Vec<Figure>,
@@ -166,8 +167,8 @@ pub fn disk_bytes(path: &Path) -> Result<u64> {
     add_disk_bytes(path, &mut HashSet::new())
 }
 
-/// Returns the size of the files that are not in `seen`. Adds the device and inode of each file
-/// with several names to `seen`.
+/// Returns the total size on disk of the files in `path` and below it that are not in `seen`, in
+/// bytes. Adds the device and inode of each file with several names to `seen`.
 fn add_disk_bytes(path: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;

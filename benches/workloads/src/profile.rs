@@ -9,9 +9,9 @@
 //!   of keys and values.
 //!
 //! db_bench draws one number for each request and derives the kind of request, the key range, the
-//! key, and the sizes from this number, so that they depend on each other: a put always goes to the
-//! same few keys. Here each of these components has a random generator of its own, so the
-//! components are independent.
+//! key, and the sizes from this number, so these components depend on each other: a put always goes
+//! to the same few keys. Here each component has a random generator of its own, so the components
+//! are independent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -274,8 +274,8 @@ enum Keys {
 }
 
 impl Requests {
-    /// Creates a sequence of requests for a database of `entries` entries. The minimum is one
-    /// entry.
+    /// Creates a sequence of requests for a database of `entries` entries. If `entries` is 0, it
+    /// counts as 1.
     pub fn new(profile: Profile, entries: u64, seed: u64) -> Requests {
         let entries = entries.max(1);
         // Each component has its own random generator.

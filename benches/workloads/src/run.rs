@@ -87,8 +87,9 @@ impl Plan {
                 plan.value_bytes = LARGE_VALUE_BYTES;
                 plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
             }
-            // No engine may flush its memtable, and engines measure its size differently. For this
-            // reason, the entries fill only three quarters of the write buffer.
+            // No engine may flush its memtable, and engines measure the size of a memtable
+            // differently. For this reason, the entries fill only three quarters of the write
+            // buffer.
             Group::Open => {
                 let bytes = plan.settings.write_buffer_bytes as u64 / 4 * 3;
                 plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
@@ -366,7 +367,7 @@ impl Current {
             outcome.figures.extend(peak);
         }
         self.stage = Stage::At(Start::Filled);
-        // Only a few entries are checked. The reads that follow the fill then still find a cold
+        // Only a few entries are checked, so that the reads that follow the fill still find a cold
         // cache and running background work.
         self.all().check_some()?;
         Ok(outcome)

@@ -1,7 +1,8 @@
 //! The timed loops.
 //!
-//! Every put and delete, and every eighth get and seek, is timed, so that reading the clock takes
-//! little of the time. Every value read is checked, at the same cost for each engine.
+//! Every put and delete is timed, but only every eighth get and seek, so that reading the clock
+//! takes little of the time. If one thread runs both gets and puts, all of them are timed. Every
+//! value read is checked, at the same cost for each engine.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -514,7 +515,8 @@ fn rng(seed: u64, thread: u64) -> SmallRng {
     SmallRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(thread))
 }
 
-/// Calls `operation` with random numbers below `limit`. Returns the latencies.
+/// Calls `operation` with random numbers below `limit`. Returns the latencies of one in
+/// [`TIME_EVERY`] calls.
 fn random(
     rng: &mut SmallRng,
     operations: u64,

@@ -137,8 +137,8 @@ enum Fault {
     Stale,
     /// Ignores deletes.
     Undeletes,
-    /// Compares only the first 16 bytes of a key. For a longer key, finds the last entry that is
-    /// not after the key.
+    /// Compares only the first 16 bytes of a key of 17 bytes. For a longer key, finds the last
+    /// entry that is not after the key.
     FindsMissing,
     /// Skips entries in scans.
     ScansPartly,

@@ -21,9 +21,9 @@ const CACHE_BYTES: usize = 512 << 20;
 /// Measure this build with workloads modelled on LevelDB's db_bench
 ///
 /// The workloads run on a temporary database, or on --db, which must be new. When a workload needs
-/// an empty database, a new one replaces it; the last one is kept. Keys are numbers of 16 digits,
-/// values compress to half, and every value read is checked. Preparations, such as a compaction,
-/// are not timed.
+/// an empty database, a new database replaces the current one. With --db, the last database is
+/// kept. Keys are numbers of 16 digits, values compress to half, and every value read is checked.
+/// Preparations, such as a compaction, are not timed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Workloads to run, in this order, separated by commas [default: all]

@@ -30,7 +30,7 @@ const MERGE_WIDTH: usize = 64;
 /// Memory used by an entry in addition to its key and value, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
 
-/// Loads the entries of all lines. After an error, loads none of them. If `sort` is true, the lines
+/// Loads the entries of all lines, or none of them if an error occurs. If `sort` is true, the lines
 /// may be in any order.
 pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result<()> {
     if sort {

@@ -171,8 +171,8 @@ impl Tour {
     }
 }
 
-/// Loads the data. After each batch, looks up the word loaded last, any word of the data (which may
-/// not have been loaded yet), or an absent word.
+/// Loads the data. After each batch, looks up one key, chosen at random: the word loaded last, a
+/// word of the data (which may not have been loaded yet), or an absent word.
 fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     let mut rng = Rng::new(SEED);
     data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {

@@ -22,8 +22,8 @@ const BATCH_BYTES: usize = 1 << 20;
 ///
 /// Reads one entry per line, in --format, as written by `dump`. Entries are put in batches of up to
 /// 1000, of which the last is synced, so that all loaded entries survive a loss of power. An
-/// invalid line stops the command (exit code 2), and so does an interrupt (exit code 130); the
-/// entries loaded before stay. Creates the database if there is none.
+/// invalid line stops the command (exit code 2), and so does an interrupt (exit code 130); entries
+/// that are already loaded stay. Creates the database if there is none.
 ///
 /// With --sorted or --sort, loads all entries at once, or none: they are written into tables, which
 /// then become tables of the database. Where a range of keys is new, no compaction follows.

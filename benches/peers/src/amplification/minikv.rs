@@ -30,8 +30,8 @@ impl Counts {
     }
 }
 
-/// Returns minikv's options with the filters of a case. In LevelDB's cases, these filters are the
-/// same as in minikv's cases.
+/// Returns minikv's options with the filters of a case. minikv also reads the files of LevelDB's
+/// cases, with the same filters as in the cases of [`Engine::Minikv`].
 pub fn options(settings: &Settings, case: Case) -> Options {
     let options = minikv_options(settings);
     match case.engine {

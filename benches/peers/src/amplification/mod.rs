@@ -82,13 +82,14 @@ pub struct Level {
     pub tables: u64,
     /// Total size of the tables, in bytes.
     pub bytes: u64,
-    /// Number of bytes in the tables that were written to this level.
+    /// Total size of the tables that were written to this level, in bytes.
     pub written_bytes: Option<u64>,
     pub blocks: Option<Blocks>,
 }
 
 impl Case {
-    /// Returns the cases of these engines: each engine with filters and without filters.
+    /// Returns the cases of the log-structured engines in `engines`: each engine with filters and,
+    /// except `minikv-table`, without filters.
     fn all(engines: &[Engine]) -> Vec<Case> {
         let both = |&engine: &Engine| {
             // Without filters, `minikv-table` is the same as `minikv`.

@@ -49,7 +49,7 @@ impl Counted for Counts {
         let Counts { store, dir } = *self;
         let tickers = [Ticker::FlushWriteBytes, Ticker::CompactWriteBytes];
         let counted: u64 = tickers.map(|ticker| store.ticker(ticker)).iter().sum();
-        // RocksDB writes the last events to the file when the database is closed.
+        // RocksDB writes the last events to `LOG` when the database is closed.
         drop(store);
         let written = told::rocksdb_written(&std::fs::read_to_string(dir.join("LOG"))?)?;
         let logged: u64 = written.values().sum();

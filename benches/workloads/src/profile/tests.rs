@@ -1,6 +1,6 @@
 //! Checks that draws follow the requested distributions, with Kolmogorov-Smirnov and chi-square
-//! tests and fixed seeds. With the correct parameters, each statistic stays well below its bound.
-//! With parameters that are off by a few percent, the statistic exceeds the bound.
+//! tests and fixed seeds. With the correct parameters, each statistic stays below a bound. With
+//! wrong parameters, the statistic exceeds a higher bound.
 
 use super::*;
 
@@ -186,7 +186,8 @@ fn kinds_of_requests_have_their_shares() {
     assert!(chi_square(&[found, missed, puts], &[0.8 * 0.31, 0.8 * 0.69, 0.2]) > 5.0);
 }
 
-/// Returns the chi-square statistic for the independence of two numbers.
+/// Returns the result of [`chi_square`] for the counts of `pairs`, against the counts that are
+/// expected if the two numbers of a pair are independent.
 fn dependence(pairs: &[(usize, usize)], sizes: (usize, usize)) -> f64 {
     let mut counts = vec![0; sizes.0 * sizes.1];
     let (mut first, mut second) = (vec![0.0; sizes.0], vec![0.0; sizes.1]);

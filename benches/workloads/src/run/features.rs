@@ -11,7 +11,7 @@ use crate::store::{Result, Space};
 
 const SHARED_DATABASES: usize = 4;
 const KEYSPACES: usize = 16;
-/// Number of entries that are put before the follower catches up.
+/// Number of entries that are put in each round, before the follower catches up.
 const FOLLOWED_PUTS: u64 = 1000;
 /// Minimum and maximum number of rounds in which the follower catches up.
 const FOLLOWED_ROUNDS: (u64, u64) = (10, 200);

@@ -35,8 +35,8 @@ impl Kind {
     /// file determines its kind.
     pub fn of(path: &Path) -> Result<Option<Kind>> {
         let failed = |error| CliError::io("read", path, error);
-        // The kind is checked before the file is opened, because opening a FIFO would wait for a
-        // writer.
+        // The type of the file is checked before the file is opened, because opening a FIFO would
+        // wait for a writer.
         let is_special = |kind: FileType| !kind.is_file() && !kind.is_dir();
         let before = std::fs::metadata(path).map_err(|error| CliError::io("open", path, error))?;
         if is_special(before.file_type()) {

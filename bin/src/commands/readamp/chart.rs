@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Height of a row of bars or dots, in pixels.
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
-/// Height in pixels of a line of text. Each span in a row of several spans has the same height.
+/// Height in pixels of a line of text. In a row of several spans, each span has this height.
 const TEXT: f64 = 15.0;
 const AXIS: f64 = 36.0;
 /// Space for a label of a horizontal axis, in pixels.
@@ -93,8 +93,8 @@ impl Bar {
     }
 }
 
-/// Returns a chart of horizontal bars on a scale from 0 to `most`. The sum of each bar's parts
-/// follows the bar.
+/// Returns a chart of horizontal bars on a scale from 0 to `most`. The sum of each bar's parts is
+/// written to the right of the bar.
 pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> String {
     let ticks = ticks(most);
     let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
@@ -135,7 +135,8 @@ pub struct Span {
     pub tooltip: String,
 }
 
-/// Returns a chart of spans on a logarithmic scale. The two figures of each span follow the span.
+/// Returns a chart of spans on a logarithmic scale. The values at both ends of each span are
+/// written to the right of the span.
 pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     let all = || rows.iter().flat_map(|row| &row.spans);
     let least = all().map(|span| span.from).fold(f64::INFINITY, f64::min);
@@ -361,7 +362,7 @@ fn round(n: f64) -> f64 {
     (n * 1e9).round() / 1e9
 }
 
-/// Formats a number with its significant digits only.
+/// Formats a number with up to four decimals. The larger the number, the fewer decimals it gets.
 fn figures(n: f64) -> String {
     match n {
         n if n >= 100.0 => format!("{n:.0}"),

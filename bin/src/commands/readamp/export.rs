@@ -112,7 +112,7 @@ fn csv_line(
     let name = level.map_or("all".to_string(), |level| level.to_string());
     let counts: Vec<_> = counters(trace).into_iter().map(|(_, n)| n.to_string()).collect();
     let counts = counts.join(",");
-    // Memtable hits and times are counted for whole gets, not for levels.
+    // Memtable hits and times are recorded for whole gets, not for levels.
     let (memtable, times) = match level {
         Some(_) => (String::new(), ",,".to_string()),
         None => {

@@ -135,7 +135,7 @@ impl Filters {
         !matches!(self, Filters::Ignored)
     }
 
-    /// Returns whether the tables' own filters are used.
+    /// Returns whether the tables keep the filters that are in the files.
     pub fn own(&self) -> bool {
         matches!(self, Filters::AsIs | Filters::Ignored)
     }

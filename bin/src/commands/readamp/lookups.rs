@@ -273,8 +273,8 @@ impl Zipf {
     }
 }
 
-/// Returns lookups for the keys in a file, which has one key per line. The keys are in the key
-/// format if one was given; otherwise, they are plain bytes.
+/// Returns lookups for the keys in a file, which has one key per line. The keys are in the format
+/// given by `--key-format` or `--format`. Without these options, they are plain bytes.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
     let mut lines = Lines::open(Some(path))?;

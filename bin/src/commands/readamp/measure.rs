@@ -36,7 +36,7 @@ pub struct Measured {
     pub filter_bytes: u64,
     /// The first pass, which begins with an empty block cache.
     pub cold: Pass,
-    /// The second pass, which begins with the blocks that are still in the cache.
+    /// The second pass, which begins with the block cache that the first pass left.
     pub warm: Pass,
     /// The false-positive rate, if filters were queried for absent keys.
     pub rate: Option<Rate>,

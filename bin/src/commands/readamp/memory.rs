@@ -20,7 +20,8 @@ use super::{size, thousands};
 use crate::error::{CliError, Result};
 use crate::output::Table;
 
-/// Filter sizes to try, in bits per key. The memory of each size is divided among the levels.
+/// Filter sizes to try, in bits per key. For each size, the total memory of the filters is divided
+/// among the levels.
 const SIZES: [u32; 6] = [2, 4, 6, 8, 10, 14];
 
 /// Memory added to the budget, in bytes, to estimate the savings of a larger budget.
@@ -84,7 +85,7 @@ struct Next {
     to_best: f64,
 }
 
-/// The effect of changing the block size.
+/// The effect of a block size.
 #[derive(Serialize)]
 struct BlockSize {
     /// Block size divided by the current block size.
@@ -179,7 +180,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Returns the effects of other block sizes. `block_bytes` is the mean size of a stored block.
+    /// Returns the effects of the current block size and of other block sizes. `block_bytes` is the
+    /// mean size of a stored block.
     fn block_sizes(&self, block_bytes: f64, counted: Counted) -> Vec<BlockSize> {
         let chosen = &self.divisions[self.best];
         let of = |log: i32| {

@@ -97,8 +97,8 @@ pub struct Args {
     /// with --like, the profile's share]
     #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
     scans: Option<u64>,
-    /// Mean number of entries in a scan from a present key; the range is from 1 to twice as many
-    /// [default: 100, or the profile's]
+    /// Mean number of entries in a scan from a present key; the number varies from 1 to twice the
+    /// mean [default: 100, or the profile's]
     #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     scan_entries: Option<u64>,

@@ -75,7 +75,7 @@ fn machine() -> String {
     format!("{} on {}{model}, {cores}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
-/// Returns the name of the processor, if the system has a file with the name.
+/// Returns the name of the processor, if `/proc/cpuinfo` contains it.
 fn processor() -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;

@@ -100,8 +100,8 @@ pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     let middle = rate + Z * Z / (2.0 * tries);
     let spread = Z * (rate * (1.0 - rate) / tries + Z * Z / (4.0 * tries * tries)).sqrt();
     let scale = 1.0 + Z * Z / tries;
-    // For rates of 0 and 1, the formula gives exactly 0 and 1. The floating-point result would have
-    // a rounding error.
+    // For a rate of 0, the exact lower bound is 0, and for a rate of 1, the exact upper bound is 1.
+    // Floating-point results would have rounding errors.
     let low = if rate <= 0.0 { 0.0 } else { ((middle - spread) / scale).max(0.0) };
     let high = if rate >= 1.0 { 1.0 } else { ((middle + spread) / scale).min(1.0) };
     (low, high)

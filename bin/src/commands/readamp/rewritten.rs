@@ -10,7 +10,7 @@ use super::{size, thousands};
 use crate::error::Result;
 use crate::output::Table;
 
-/// Block reads by the lookups in a database that was loaded with its own filter size for each
+/// Block reads by the lookups in a database that was loaded with a separate filter size for each
 /// level.
 #[derive(Serialize)]
 pub struct Rewritten {
@@ -52,7 +52,8 @@ impl Rewritten {
         let held = source.survey(Vec::new())?;
         let (tables, filters) = (source.tables_per_level(), source.own_filters()?);
         // If the advice does not include a level, the advice for the next deeper level applies. If
-        // there is no deeper level in the advice, the advice for its last level applies.
+        // the advice includes no deeper level either, the advice for the deepest included level
+        // applies.
         let advised = |level| {
             let share = advice.levels.iter().find(|share| share.level >= level);
             share.or(advice.levels.last()).map_or(0, |share| share.advised_bits)

@@ -93,8 +93,8 @@ impl ScanChoice {
         (0..number).map(|_| next()).collect()
     }
 
-    /// Returns scans that begin at the keys of the lookups, one after the other. The range of a
-    /// scan that begins at an absent key contains no entries.
+    /// Returns scans that begin at the keys of the lookups, in the order of the lookups. The range
+    /// of a scan that begins at an absent key contains no entries.
     fn of_lookups(&self, number: u64, lookups: &[Lookup]) -> (Vec<(Vec<u8>, u64)>, String) {
         let mut rng = Rng::new(self.seed);
         let mean = self.entries.unwrap_or(ENTRIES).max(1);
@@ -155,7 +155,8 @@ struct Level {
     /// range.
     pairs: u64,
     /// Number of empty pairs, in which the table has no key in the scan's range. The next two
-    /// fields are their share of all pairs and its confidence interval.
+    /// fields are the share of empty pairs among all pairs, and the confidence interval of the
+    /// share.
     empty: u64,
     empty_share: f64,
     empty_share_interval_95_percent: (f64, f64),
@@ -168,7 +169,7 @@ struct Level {
     /// range.
     data_blocks_outside: u64,
     /// Number of data blocks read for empty pairs. An exact range filter would save these reads.
-    /// The next field is their number per scan.
+    /// The next field is the number of these data blocks per scan.
     data_blocks_for_nothing: u64,
     saved_per_scan: f64,
     saved_per_scan_interval_95_percent: (f64, f64),
