@@ -63,8 +63,8 @@ pub(crate) const AVERAGE_OF: u32 = 128;
 pub(crate) const ADMIT_ONE_OF: u32 = 16;
 
 /// A shard has one ghost entry for every `GHOST_OF_BYTES` bytes of its capacity, rounded up to a
-/// power of two. Most blocks are larger than `GHOST_OF_BYTES`, so there are more ghost entries than blocks.
-/// With a larger value, the cache remembers fewer blocks and takes less memory.
+/// power of two. Most blocks are longer than `GHOST_OF_BYTES`, so there are more ghost entries than
+/// blocks. With a larger value, the cache remembers fewer blocks and takes less memory.
 pub(crate) const GHOST_OF_BYTES: u64 = 2048;
 
 /// A spare allocation is reused for a block if it is longer than the block by at most this fraction

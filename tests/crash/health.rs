@@ -324,8 +324,8 @@ fn a_failing_compaction_does_not_spin() {
     fill_level0(&db, 5).unwrap();
     wait_until(|| db.health().compaction_failures >= 3);
     // Each attempt at a compaction tries to create one file. A flush wakes the background threads,
-    // but they make no attempt before the back-off has passed. With back-offs of 50, 100, 200 ms …
-    // there are far fewer attempts than flushes.
+    // but they make no attempt before the back-off has passed. With back-offs of 50, 100, 200 ms
+    // and so on, there are far fewer attempts than flushes.
     let before = db.health().compaction_failures;
     for i in 0..12 {
         db.put(format!("{i}"), "x").unwrap();

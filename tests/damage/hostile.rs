@@ -412,7 +412,7 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
             assert_eq!(Db::open(&path, Options::default()).unwrap().iter().unwrap().count(), 3);
         }
     }
-    // The numbers in these names are slightly below the smallest number that is refused.
+    // The numbers in these names are slightly below the limit for file numbers.
     for name in names((1 << 62) - 100) {
         let home = tempfile::tempdir().unwrap();
         make_database(home.path());
