@@ -80,7 +80,7 @@ impl KeyspaceCursor {
     /// Moves to the first entry. Returns `false` if there is no entry.
     ///
     /// # Errors
-    /// Corruption and I/O errors, as for all moves. The cursor is then at no entry.
+    /// Corruption and I/O errors, as for all moves. After an error, the cursor is at no entry.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.seek(b"")
     }

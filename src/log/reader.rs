@@ -1,9 +1,9 @@
 //! Reading the records of a log. Follows LevelDB's `db/log_reader.cc`.
 //!
-//! After a crash, a log may end early, or may end in zeros where space was allocated but nothing
-//! was written. The log ends before such bytes, and [`Tail`] describes the rest of the file. Any
-//! other bytes that do not form a record are an error. LevelDB does the same, except that it skips
-//! damage and continues.
+//! After a crash, a log may end in an incomplete record, or in zeros where space was allocated but
+//! nothing was written. The reader treats either as the end of the log, and [`Tail`] describes it.
+//! Any other bytes that do not form a record are an error. LevelDB does the same, except that it
+//! skips damage and continues.
 //!
 //! Two things that LevelDB ignores are errors here:
 //! - Zeros that are followed by other bytes: a page was lost, and nothing after it can be trusted.
@@ -106,7 +106,8 @@ pub struct LogReader {
     /// Whether [`LogReader::resume`] was called.
     is_resumed: bool,
     /// Length of the file, in bytes, when the reader found only zeros after the last record. While
-    /// the length stays the same, only the next record can have replaced zeros.
+    /// the file keeps this length, writers replace the zeros in order, starting with the next
+    /// record.
     zeros_to: Option<u64>,
     end: Option<Result<Tail>>,
 }
@@ -264,15 +265,15 @@ impl LogReader {
     }
 
     /// Searches for the place after damage where another program continued the log. Returns true if
-    /// there is such a place. The next record is then the first record that the other program
+    /// there is such a place. If so, the next record is the first record that the other program
     /// wrote.
     ///
     /// A killed process can leave zeros up to the end of a block, or an incomplete record followed
     /// by such zeros. LevelDB skips the zeros or the incomplete record, together with the rest of
     /// the block. With `reuse_logs`, LevelDB then appends at the end of the file, which is the
     /// start of a block. Sequence numbers have no gaps: if the first appended batch has the next
-    /// number, no batch is missing in between. If a page had been lost, the batch would have a
-    /// higher number.
+    /// sequence number, no batch is missing in between. If a page had been lost, the batch would
+    /// have a higher sequence number.
     fn find_continuation(&mut self) -> Result<bool> {
         let Some(Continuing { next_seq: Some(next_seq), is_over: false }) = self.continuing else {
             return Ok(false);
@@ -444,9 +445,9 @@ impl LogReader {
         Ok(self.is_torn_store(offset)? || self.is_unfinished(offset)?)
     }
 
-    /// Returns whether only zeros can follow the last record, because only zeros followed it
-    /// earlier and the file has not grown since. Without this check, each poll of a preallocated
-    /// log would read all of the log's zeros.
+    /// Returns whether the zeros after the last record need not be read: the reader has already
+    /// found only zeros up to the end of the file, and the length of the file is still the same.
+    /// Without this check, each poll of a preallocated log would read all of the log's zeros.
     fn is_known_zero(&self) -> bool {
         self.is_resumed && self.zeros_to == Some(self.file_bytes)
     }

@@ -15,7 +15,7 @@ const MAX_BUFFER_BYTES: usize = 1 << 20;
 /// A record of up to 1 MiB reaches the file in one write. If the process is killed, the file
 /// therefore contains all of the record or nothing of it, as far as the filesystem permits. Larger
 /// records take several writes. After a failed write, the contents of the file after the last good
-/// record are unknown, so every later call fails, too.
+/// record are unknown, so every later append or sync fails, too.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
@@ -47,8 +47,8 @@ impl LogWriter {
         if added.is_err() {
             self.poisoned = true;
             self.len = start;
-            // Some readers would report an incomplete record as damage, and LevelDB would append
-            // new records to this log after the incomplete record.
+            // Remove an incomplete record: some readers would report it as damage, and LevelDB
+            // would append new records after it.
             let _ = self.file.set_len(start);
         }
         added
@@ -87,8 +87,8 @@ impl LogWriter {
         result
     }
 
-    /// Appends `mark`, a record without effect, after a failed sync, after which the log accepts no
-    /// more records. The records that the failed sync did not write may still be readable, even in
+    /// Appends `mark`, a record without effect. Called after a failed sync, when the log accepts no
+    /// other records. The records that the failed sync did not write may still be readable, even in
     /// the next process. The mark tells the next process not to continue this log. A failure to
     /// append the mark is ignored.
     pub(crate) fn mark_failed(&mut self, mark: &[u8]) {

@@ -62,9 +62,9 @@ pub(crate) const AVERAGE_OF: u32 = 128;
 /// that a new access pattern is noticed. With a higher number, the new pattern is noticed later.
 pub(crate) const ADMIT_ONE_OF: u32 = 16;
 
-/// A shard has one ghost entry for every `GHOST_OF_BYTES` bytes of its capacity. Most blocks are
-/// larger than that, so there are more ghost entries than blocks. With a larger value, the cache
-/// remembers fewer blocks and takes less memory.
+/// A shard has one ghost entry for every `GHOST_OF_BYTES` bytes of its capacity, rounded up to a
+/// power of two. Most blocks are longer than `GHOST_OF_BYTES`, so there are more ghost entries than
+/// blocks. With a larger value, the cache remembers fewer blocks and takes less memory.
 pub(crate) const GHOST_OF_BYTES: u64 = 2048;
 
 /// A spare allocation is reused for a block if it is longer than the block by at most this fraction
@@ -76,8 +76,8 @@ const SPARE_SLACK: usize = 8;
 /// not suit the new block, but a spare may. A larger divisor leaves less for spares.
 pub(crate) const SPARE_PART: u64 = 64;
 
-/// Smallest capacity of a shard, in bytes. With a larger value, there are fewer shards (and so
-/// fewer locks), and fewer blocks count as large.
+/// Smallest capacity, in bytes, of a shard in a cache of several shards. With a larger value, there
+/// are fewer shards (and so fewer locks), and fewer blocks count as large.
 const SHARD_BYTES: u64 = 2 << 20;
 
 /// Largest number of shards; a power of two. With more shards, threads wait less for the shards'
@@ -360,8 +360,8 @@ impl BlockCache {
         self.change_budget(|budget| budget.set_memtables(bytes));
     }
 
-    /// Registers `tables`, from which tables can then be closed when the open tables of all
-    /// databases together take too much of the budget.
+    /// Registers `tables`, some of which may be closed when the open tables of all databases
+    /// together take too much of the budget.
     pub fn may_close(&self, tables: Weak<dyn OpenTables>) {
         if let Some(budget) = &self.budget {
             budget.may_close(tables);

@@ -103,8 +103,8 @@ impl Table {
     ) -> Result<Option<Found>> {
         let Some(spot) = self.index_seek(key, sink)? else { return Ok(None) };
         let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
-        // If there is no filter, or the filter is likely to answer "maybe", the block is prefetched
-        // before the filter is queried.
+        // If the filter is likely to answer "maybe", the block is prefetched before the filter is
+        // queried. If there is no filter, the block is fetched here, too.
         let fetches_first = filter.is_none() || Answers::promise_a_match();
         let fetched = fetches_first.then(|| self.cached(spot));
         if let Some((_, filter)) = filter {

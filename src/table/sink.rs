@@ -88,7 +88,7 @@ pub enum BlockSource {
 }
 
 /// Addition to a plain or an atomic counter, so that both kinds of counters share one
-/// implementation.
+/// implementation of [`TableSink`].
 trait Count {
     fn count(&mut self, n: u64);
 }

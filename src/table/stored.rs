@@ -75,7 +75,7 @@ struct Buffers {
 const KEEP_BYTES: usize = 128 << 10;
 
 /// Reads a block inside the file, decompresses it, and passes it to `then`. Returns the result of
-/// `then`, and adds the block's offset to its errors.
+/// `then`, after adding the block's offset to an error of `then`.
 pub(super) fn read_stored<S: TableSink, R>(
     file: &dyn ReadFile,
     path: &Path,

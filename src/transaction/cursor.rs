@@ -79,7 +79,7 @@ impl<'t> TransactionCursor<'t> {
     /// Moves to the first entry. Returns `false` if there is no entry.
     ///
     /// # Errors
-    /// Corruption and I/O errors, as for all moves. The cursor is then at no entry.
+    /// Corruption and I/O errors, as for all moves. After an error, the cursor is at no entry.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.seek_from(Bound::Unbounded)
     }
@@ -182,8 +182,8 @@ impl<'t> TransactionCursor<'t> {
         moved
     }
 
-    /// Skips expired entries. If the cursor then leaves the keyspace or fails, it is at no entry.
-    /// Returns whether the cursor is at an entry.
+    /// Skips expired entries. If this moves the cursor out of the keyspace, or if a move fails, the
+    /// cursor is at no entry. Returns whether the cursor is at an entry.
     fn settle(&mut self, direction: Direction) -> Result<bool> {
         let settled = self.find_live(direction);
         if !matches!(settled, Ok(true)) {

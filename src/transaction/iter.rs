@@ -57,7 +57,7 @@ impl<'t> TransactionIter<'t> {
     }
 
     /// Moves an end to its next entry. Returns whether this entry is in the range and the other end
-    /// has not passed it yet.
+    /// has not reached it yet.
     fn step(&mut self, end: End) -> Result<bool> {
         let (cursor, range) = match end {
             End::Front => (&mut self.front, &self.range),

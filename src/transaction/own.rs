@@ -1,5 +1,5 @@
 //! The writes of an uncommitted transaction: a map ordered by the database's comparator, and a list
-//! of changes from which the map can be rolled back to a savepoint.
+//! of changes with which the map can be rolled back to a savepoint.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -109,8 +109,8 @@ impl<'a> OwnWrite<'a> {
 #[derive(Debug)]
 struct Change {
     key: OwnKey,
-    /// The write that the change replaced, with the key as it was written then; `None` if the key
-    /// had no earlier write.
+    /// The write that the change replaced, with the key bytes of that write; `None` if the key had
+    /// no earlier write.
     before: Option<(OwnKey, Option<Bytes>)>,
 }
 

@@ -267,7 +267,7 @@ fn failed_resumes_leave_nothing_behind() {
     }
 }
 
-/// Adds overlapping tables to level 0 until a compaction is due.
+/// Flushes `rounds` tables that contain the same keys.
 fn fill_level0(db: &Db, rounds: usize) -> Result<(), Error> {
     for round in 0..rounds {
         for key in ["a", "m", "z"] {
@@ -323,9 +323,9 @@ fn a_failing_compaction_does_not_spin() {
     let _fails = no_compaction(&fs, Fault::no_space());
     fill_level0(&db, 5).unwrap();
     wait_until(|| db.health().compaction_failures >= 3);
-    // Each attempt creates one file. A flush wakes the background threads, but they make no attempt
-    // before the delay has passed. With delays of 50, 100, 200 ms … there are far fewer attempts
-    // than flushes.
+    // Each attempt at a compaction tries to create one file. A flush wakes the background threads,
+    // but they make no attempt before the back-off has passed. With back-offs of 50, 100, 200 ms
+    // and so on, there are far fewer attempts than flushes.
     let before = db.health().compaction_failures;
     for i in 0..12 {
         db.put(format!("{i}"), "x").unwrap();

@@ -26,7 +26,7 @@ pub struct Commit {
 #[derive(Debug, Default)]
 pub struct Model {
     pub commits: Vec<Commit>,
-    /// Hash of the state after each number of commits.
+    /// Hashes of the states. `states[n]` is the hash of the state after `n` commits.
     states: Vec<u64>,
     /// Points in time at which all commits so far, even unsynced ones, were durable. Each point
     /// consists of the number of the last filesystem operation and the number of commits.

@@ -242,8 +242,8 @@ fn read_beside_process(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> u64 
         assert!(last >= least, "{last} is seen, {least} was acknowledged");
         let report = verify(dir, &options).unwrap();
         assert!(report.is_sound(), "{:?}", report.faults);
-        // The numbers must be the same, whichever files the writer has removed since the first
-        // check.
+        // A second read of `db` must find the same numbers, whichever files the writer has removed
+        // since the first read.
         assert_eq!(kill::check_numbers(db.iter().unwrap()), last);
         reads += 1;
     }

@@ -54,13 +54,13 @@ enum Step {
 /// The keyspaces that a workload writes to, and what compactions may do to its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeysAre {
-    /// In the default keyspace.
+    /// In no keyspace.
     Plain,
     /// Mostly in keyspaces.
     InKeyspaces,
     /// Mostly in expiring keyspaces, whose entries live for some steps or forever.
     Expiring,
-    /// In the default keyspace, with a compaction filter.
+    /// In no keyspace, with a compaction filter.
     Filtered,
 }
 

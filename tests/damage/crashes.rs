@@ -1,5 +1,5 @@
-//! Tests of crashes after every operation of a repair. A second repair must then produce a database
-//! as good as a repair that did not crash.
+//! Tests of crashes after every operation of a repair. After a crash, a second repair must produce
+//! a database as good as that of a repair that did not crash.
 
 use std::sync::Arc;
 

@@ -108,7 +108,7 @@ pub struct Made {
     pub entries: Entries,
     /// Every value that each key ever had.
     pub history: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
-    /// Hash of the state after each number of commits.
+    /// Hashes of the states. `states[n]` is the hash of the state after `n` commits.
     pub states: Vec<u64>,
 }
 

@@ -1,6 +1,5 @@
 //! Tests with tables and logs that have valid checksums, but that no engine wrote. Each test is for
-//! one bug that engines of this format had. The comment before each test describes the bug in the
-//! other engine.
+//! one bug that engines of this format had. The comment before each test describes the bug.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -413,7 +412,7 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
             assert_eq!(Db::open(&path, Options::default()).unwrap().iter().unwrap().count(), 3);
         }
     }
-    // These names have the largest usable number.
+    // The numbers in these names are slightly below the limit for file numbers.
     for name in names((1 << 62) - 100) {
         let home = tempfile::tempdir().unwrap();
         make_database(home.path());

@@ -91,8 +91,8 @@ impl Budget {
         self.reserved.swap(reserve, Relaxed) != reserve
     }
 
-    /// Registers `tables`, from which tables can then be closed when all open tables together take
-    /// too much of the budget.
+    /// Registers `tables`, some of which may be closed when all open tables together take too much
+    /// of the budget.
     pub(super) fn may_close(&self, tables: Weak<dyn OpenTables>) {
         let mut all = self.all_tables.lock();
         all.retain(|tables| tables.strong_count() > 0);
