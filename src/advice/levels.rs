@@ -328,8 +328,8 @@ pub struct LevelAdvice {
     /// A division of at most the memory of `uniform` with which the number of blocks read in vain
     /// is close to the minimum.
     pub advised: Division,
-    /// A division that takes less memory than `uniform` without increasing the number of blocks
-    /// read in vain.
+    /// A division that takes as little memory as possible, at most that of `uniform`, without
+    /// increasing the number of blocks read in vain.
     pub smaller: Division,
 }
 

@@ -1,4 +1,4 @@
-//! Repairs a database: builds a database that can be opened from the undamaged parts.
+//! Repairs a database: builds, from the undamaged parts, a database that can be opened.
 //!
 //! The rules, in order of precedence:
 //!

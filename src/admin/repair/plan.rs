@@ -145,7 +145,7 @@ impl RepairPlan {
 
 /// Returns whether the tables that are missing from the MANIFEST may come from flushes after its
 /// last edit. Each of these tables must have a higher file number and higher sequence numbers than
-/// all tables before it.
+/// the preceding one, and the first must have higher numbers than all tables in the MANIFEST.
 fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
     let is_unnamed = |number: u64| unnamed.iter().any(|facts| facts.number == number);
     let before = survey.tables.values().filter(|facts| !is_unnamed(facts.number));
