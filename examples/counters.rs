@@ -2,7 +2,7 @@
 //!
 //! A get and a put are two steps: two threads could read the same count, and one of the two
 //! increments would be lost. `Db::update` is one step: if another write comes between its read and
-//! its write, `Db::update` runs again with the new count.
+//! its write, `Db::update` calls its closure again with the new count.
 
 use minikv::{Db, Options, Result};
 

@@ -1,8 +1,8 @@
 //! Counters for other programs: `cargo run --release --example metrics -- DIR FILE`.
 //!
-//! Fills the database DIR and looks up keys in it, until it is interrupted. A thread replaces FILE
-//! every half second with the database's counters in Prometheus's text format, which can be read by
-//! `minikv top DIR --metrics FILE` and by collectors of Prometheus metrics.
+//! Fills the database DIR and looks up keys in it, until the program is interrupted. A thread
+//! replaces FILE every half second with the database's counters in Prometheus's text format, which
+//! can be read by `minikv top DIR --metrics FILE` and by collectors of Prometheus metrics.
 
 use std::path::Path;
 use std::time::Duration;

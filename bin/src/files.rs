@@ -289,8 +289,7 @@ pub fn has_remains(dir: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(CliError::io("list", dir, error)),
     };
-    // Other programs may also use names such as 7.log, so only names that no other program would
-    // use count.
+    // Other programs may also use names such as 7.log, so only CURRENT, LOCK and MANIFESTs count.
     Ok(names.flatten().any(|entry| {
         matches!(
             entry.file_name().to_str().and_then(FileName::parse),

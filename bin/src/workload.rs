@@ -153,8 +153,8 @@ impl Data {
         }
     }
 
-    /// Returns the absent key with the number `i`. In generated data, different numbers give
-    /// different keys.
+    /// Returns an absent key. In generated data, `i` is the number of the key, and different
+    /// numbers give different keys. In other data, the key is usually random.
     pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
             // Different numbers give different keys, so numbers beyond the last entry give absent

@@ -22,8 +22,8 @@ fn read_all(
 ) -> Result<Entries> {
     let forward: Vec<_> = iter()?.collect::<Result<_>>()?;
     let backward: Vec<_> = iter()?.rev().collect::<Result<_>>()?;
-    // Only keys are compared: two tables may hold the same entry with different values, which
-    // `verify` does not notice.
+    // Only keys are compared: two tables may hold the same version of a key with different values,
+    // which `verify` does not notice.
     let keys = |(key, _): &(Bytes, Bytes)| key.clone();
     let is_same = forward.iter().map(keys).eq(backward.iter().rev().map(keys));
     assert!(is_same || !is_sound, "forward and backward are the same");
@@ -111,7 +111,7 @@ fn write(options: &Options, reuse_logs: bool, is_sound: bool) -> Result<()> {
 
 fn read(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
     let entries = read_only(db, is_sound)?;
-    // Keys that may not be present.
+    // Keys that may be absent.
     for key in [&b""[..], b"k", b"k1/1", &[0xff; 9]] {
         db.get(key)?;
         db.explain(key)?;

@@ -32,8 +32,9 @@ fn walk(
     Ok(seen)
 }
 
-/// Opens a table with plain keys and with internal keys, with and without paranoid checks; walks
-/// it forward and backward; and looks up its keys with and without filters.
+/// Opens the input as a table of plain keys and as a table of internal keys, with and without
+/// paranoid checks; walks the table forward and backward; and looks up its keys with and without
+/// filters.
 pub fn table(data: &[u8]) {
     let fs = MemFs::new();
     let path = Path::new("/table");
@@ -56,7 +57,7 @@ pub fn table(data: &[u8]) {
     }
 }
 
-/// Returns whether the error is about something that this build does not know, not damage.
+/// Returns whether the error reports something that this build does not know, rather than damage.
 pub fn is_unsupported(error: &minikv::Error) -> bool {
     matches!(error, minikv::Error::Unsupported { .. })
 }

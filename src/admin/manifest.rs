@@ -16,11 +16,11 @@ use crate::log::{LogReader, Tail};
 pub(crate) struct Manifest {
     /// The path of the file.
     pub path: PathBuf,
-    /// The tables of each level, after all records before the first bad record.
+    /// The tables of each level, according to the records before the first bad record.
     pub levels: [BTreeMap<u64, NewFile>; NUM_LEVELS],
     /// The highest log number in any readable record. (Log numbers only grow.)
     pub log_number: Option<u64>,
-    /// The previous log number, after all records before the first bad record.
+    /// The previous log number, according to the records before the first bad record.
     pub prev_log_number: u64,
     /// The highest next file number in any readable record.
     pub next_file_number: Option<u64>,
@@ -106,7 +106,7 @@ pub(crate) fn read(
 }
 
 impl Manifest {
-    /// Applies all readable edits. Returns `false` if an I/O error ended the loop.
+    /// Applies all readable edits. Returns `false` if an I/O error prevented reading to the end.
     ///
     /// # Errors
     /// The same as for [`read`].

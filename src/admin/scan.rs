@@ -77,8 +77,8 @@ fn block_size(bytes: &[u8]) -> Option<usize> {
     let mut crc = crc::value(bytes.get(..MIN_BLOCK_BYTES)?);
     for size in MIN_BLOCK_BYTES..bytes.len().saturating_sub(BLOCK_TRAILER_BYTES - 1) {
         let id = bytes[size];
-        // `crc` is now the checksum of the contents and the id, or of the beginning of a longer
-        // block.
+        // With the id, `crc` becomes the checksum of the contents and the id, or of the beginning
+        // of a longer block.
         crc = crc::extend(crc, &[id]);
         if matches!(id, ID_NONE | ID_SNAPPY | ID_ZSTD_OR_ZLIB | ID_DEFLATE)
             && get_fixed32(bytes, size + 1) == Some(crc::mask(crc))

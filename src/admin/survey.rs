@@ -348,7 +348,8 @@ impl Survey {
     }
 }
 
-/// The reliability of a MANIFEST other than the current one. The most reliable is first.
+/// The reliability of a MANIFEST other than the current one. The first variant is the most
+/// reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Soundness {
     /// The MANIFEST is undamaged, and all its tables exist.

@@ -367,7 +367,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Reads the blocks of a table without an index, after finding them by their checksums.
+    /// Finds the blocks by their checksums instead of by the index, and reads them.
     fn by_scan(&mut self) {
         let found = match scan::find_blocks(&*self.file, self.path) {
             Ok(found) => found,

@@ -72,7 +72,8 @@ impl VerifyReport {
 /// The function takes no lock and changes nothing, so it works on a read-only medium and while a
 /// writer is running. It reads one state of the database, and keeps the tables of that state open,
 /// up to half of the process's limit on file descriptors. In memory, it keeps one block at a time,
-/// and the index and filters of one table.
+/// and the index and filters of one table. A table whose index cannot be read is read into memory
+/// as a whole.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -93,7 +94,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> 
     verify_with(dir, options, |_| {})
 }
 
-/// Does the same as [`verify`], and calls `progress` after each block.
+/// Does the same as [`verify`], and calls `progress` while the files are read.
 ///
 /// # Errors
 /// The same as for [`verify`].

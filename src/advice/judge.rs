@@ -112,8 +112,7 @@ impl Saving {
         let saved = mean(differences());
         let n = without.len() as f64;
         let squares: f64 = differences().map(|difference| (difference - saved).powi(2)).sum();
-        // Even if all differences are equal, the difference of a further lookup could be another
-        // one.
+        // Even if all differences are equal, a further lookup could have a different difference.
         let variance = (squares / (n - 1.0).max(1.0)).max(1.0 / n.max(1.0));
         let spread = Z * (variance / n.max(1.0)).sqrt();
         debug_assert!(spread >= 0.0, "a confidence interval of {spread}");

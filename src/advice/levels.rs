@@ -46,8 +46,8 @@ const LONG_FILTER_BITS: u64 = 1 << 16;
 pub struct Asked {
     /// Number of lookups.
     pub times: u64,
-    /// Sum of the squared number of lookups over all pairs of a key and a table. (If a filter gives
-    /// a false positive for a key, it does so for every lookup of the key.)
+    /// Sum, over all pairs of a key and a table, of the squared number of lookups. (If a filter
+    /// gives a false positive for a key, it does so for every lookup of the key.)
     pub squares: u64,
 }
 
@@ -251,9 +251,9 @@ impl Choices {
         self.divide(bytes, |least| least * ENOUGH)
     }
 
-    /// Returns the smallest division of at most `bytes` bytes with which at most `false_blocks`
-    /// blocks are read in vain. If there is no such division, returns one with which the number of
-    /// blocks read in vain is smallest.
+    /// Returns the division that takes the least memory, at most `bytes` bytes, while at most
+    /// `false_blocks` blocks are read in vain. If there is no such division, returns one with which
+    /// the number of blocks read in vain is smallest.
     pub fn as_good_as(&self, false_blocks: f64, bytes: u64) -> Bits {
         self.divide(bytes, |least| least.max(false_blocks))
     }
@@ -311,7 +311,8 @@ impl Choices {
     }
 }
 
-/// Advice on the bits per key at each level, which save the most reads for the filters' memory.
+/// Advice on the number of bits per key to use at each level, so that filters save the most reads
+/// for the memory that they take.
 ///
 /// `Display` writes two tables and the options to set.
 #[derive(Clone, Debug)]
@@ -327,8 +328,8 @@ pub struct LevelAdvice {
     /// A division of at most the memory of `uniform` with which the number of blocks read in vain
     /// is close to the minimum.
     pub advised: Division,
-    /// A division that takes less memory than `uniform` without increasing the number of blocks
-    /// read in vain.
+    /// A division that takes as little memory as possible, at most that of `uniform`, without
+    /// increasing the number of blocks read in vain.
     pub smaller: Division,
 }
 

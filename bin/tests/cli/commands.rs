@@ -520,7 +520,7 @@ fn values_of_an_expiring_keyspace_expire() {
     assert_eq!(within(&["get", "ann"]).ok(), b"A");
     within(&["get", "bob"]).fails(1, &["bob"]);
     assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
-    // The ordinary keyspace of that name is a different keyspace.
+    // The ordinary keyspace with the same name is a different keyspace.
     assert_eq!(place.text(&["scan", "--keyspace", "s"]), "");
     place.ok(&["put", "--keyspace", "s", "ann", "ordinary"]);
     let listed = place.text(&["keyspaces"]);

@@ -30,14 +30,14 @@ fn an_indexed_db_is_read_in_its_own_order() {
     let mut back = lines(&place, &["scan", "--keys-only", "--format", "hex", "--reverse"]);
     back.reverse();
     assert_eq!(back, scanned);
-    // `get` finds each of these keys, and `scan` accepts the key as the start of a range.
+    // `get` finds each of these keys, and `scan` can start at each of them.
     for at in [0, 5, 300, 700, 987] {
         let key = &scanned[at][..];
         place.ok(&["get", key, "--key-format", "hex"]);
         let rest = ["scan", "--count", "--key-format", "hex", "--from", key];
         assert_eq!(place.text(&rest), format!("{}\n", 988 - at));
     }
-    // In this order, keys with the same prefix of bytes are not always adjacent.
+    // In the order of IndexedDB, keys whose bytes have the same prefix are not always adjacent.
     let by_prefix = ["scan", "--count", "--key-format", "hex", "--prefix", "000101"];
     let with_prefix = keys.iter().filter(|key| key.starts_with("000101")).count();
     assert_eq!(place.text(&by_prefix), format!("{with_prefix}\n"));

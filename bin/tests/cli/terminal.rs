@@ -104,7 +104,7 @@ fn an_interrupted_load_says_what_stays() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut command = place.command(&["load", &pipe.display().to_string()]);
     let mut writer = File::options().read(true).write(true).open(&pipe).unwrap();
-    // This thread blocks forever once no process reads the pipe.
+    // The new thread keeps the pipe open: it blocks forever, in the write or after it.
     std::thread::spawn(move || writer.write_all(&lines).map(|()| std::thread::park()));
     let (code, shown) = run_in_columns(&mut command, 80, Some(",000 entries"));
     assert_eq!(code, 130, "{shown:?}");

@@ -72,7 +72,8 @@ impl Backups {
     fn check_folder(&self) -> Result<()> {
         let fs = &self.options.fs;
         let is_there = fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))?;
-        // A backup that was interrupted at its very beginning leaves only these files.
+        // A backup that was interrupted at its very beginning leaves at most LOCK and the marker's
+        // temporary file.
         let temp = format!("{MARKER}.tmp");
         let is_ours = |name: &String| name == LOCK || *name == temp;
         if !is_there || self.is_marked()? || self.names()?.iter().all(is_ours) {

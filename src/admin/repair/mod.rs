@@ -1,4 +1,4 @@
-//! Repairs a database: builds a database that can be opened from the undamaged parts.
+//! Repairs a database: builds, from the undamaged parts, a database that can be opened.
 //!
 //! The rules, in order of precedence:
 //!
@@ -262,7 +262,7 @@ impl<'a> Repair<'a> {
         self.survey.tables.get(&number)
     }
 
-    /// Adds the parts of tables that cannot be recovered to the report.
+    /// Adds to the report the parts of tables that cannot be recovered.
     fn tell_lost(&mut self) {
         for facts in self.survey.tables.values() {
             for gap in &facts.lost {
@@ -308,8 +308,9 @@ impl<'a> Repair<'a> {
         self.files.push(file);
     }
 
-    /// Keeps every table at its level. In level 0, tables are ordered by age, and a higher number
-    /// means a newer table, so all tables from the first damaged one on get new numbers.
+    /// Keeps every table at the level in the plan. In level 0, tables are ordered by age, and a
+    /// higher number means a newer table, so all tables from the first damaged one on get new
+    /// numbers.
     fn keep(&mut self, tables: Vec<Kept>) -> Result<()> {
         let mut kept: BTreeSet<u64> = BTreeSet::new();
         let mut is_renumbering = false;
@@ -426,13 +427,13 @@ impl<'a> Repair<'a> {
         Ok(edit)
     }
 
-    /// Returns the logs that contain writes that are not in tables. Marks the other logs to be
-    /// moved to `lost/`.
+    /// Returns the logs that contain, or may have contained, writes that are not in tables. Marks
+    /// the other logs to be moved to `lost/`.
     fn live_by_seq(&mut self, in_tables: SeqNo) -> Vec<&'a LogFacts> {
         let logs = &self.survey.logs;
         let first = logs.iter().position(|log| log.max_seq > in_tables).unwrap_or(logs.len());
         // A damaged log before the first log with new writes may also have contained new writes,
-        // unless the next log begins with a write that is in tables.
+        // unless all writes before the next log are in tables.
         let is_gap = |log: &LogFacts| log.begins_at.is_none_or(|next| next > in_tables + 1);
         let mut pairs = logs.windows(2).take(first);
         let damaged = pairs.position(|pair| pair[0].is_damaged && is_gap(&pair[1]));

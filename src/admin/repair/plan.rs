@@ -23,7 +23,8 @@ use crate::format::key::InternalComparator;
 /// The plan for the tables of the repaired database.
 #[derive(Debug)]
 pub(super) enum RepairPlan {
-    /// Each table keeps its level. A damaged table is rewritten at the same level.
+    /// Each table is kept at its level in the new MANIFEST. A damaged table is rewritten at this
+    /// level.
     Keep {
         /// The tables, ordered by level. Those of level 0 are ordered from the oldest to the
         /// newest.
@@ -36,7 +37,7 @@ pub(super) enum RepairPlan {
     },
 }
 
-/// A table that keeps its level.
+/// A table to keep.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// The table's entry in the new MANIFEST.
@@ -144,7 +145,7 @@ impl RepairPlan {
 
 /// Returns whether the tables that are missing from the MANIFEST may come from flushes after its
 /// last edit. Each of these tables must have a higher file number and higher sequence numbers than
-/// all tables before it.
+/// the preceding one, and the first must have higher numbers than all tables in the MANIFEST.
 fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
     let is_unnamed = |number: u64| unnamed.iter().any(|facts| facts.number == number);
     let before = survey.tables.values().filter(|facts| !is_unnamed(facts.number));

@@ -83,7 +83,7 @@ pub struct TableRepair {
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum TableOutcome {
-    /// The undamaged blocks were written to a new table at the same level.
+    /// The undamaged blocks were written to a new table.
     Rewritten,
     /// The table got a new number, so that it remains newer than a table that was rewritten.
     Renumbered,

@@ -73,7 +73,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
                 .to_string(),
         ));
     }
-    // In any other order, keys with the same prefix need not be adjacent.
+    // If keys are not in byte order, keys with the same prefix need not be adjacent.
     let by_bytes = !ignores_order && global.has_byte_order()?;
     let range = match by_bytes {
         true => args.range.range(global)?,

@@ -15,7 +15,7 @@ use crate::error::{CliError, Result};
 /// Maximum length of the text of metrics, in bytes.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
 
-/// Maximum time to wait for an answer of the HTTP server.
+/// Maximum time to wait for an answer from the HTTP server.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The file or address that the metrics are read from, and the label of the database whose metrics
