@@ -304,7 +304,7 @@ impl Engine {
     /// ended.
     ///
     /// # Errors
-    /// I/O errors of the log, or the error that stopped writes before.
+    /// I/O errors of the log, or the error that had already stopped writes.
     pub(crate) fn close(&self) -> Result<()> {
         let closed = self.close_log();
         self.end_observing();
