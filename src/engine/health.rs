@@ -421,7 +421,7 @@ mod tests {
             engine.flush().unwrap_err();
             assert_eq!(engine.commit.lock().log_number, current);
             assert_eq!(logs(), 1 + usize::from(removal_fails));
-            // The new log is in the count only if its file could not be removed.
+            // `on_disk` contains the new log only if the log's file could not be removed.
             assert_eq!(engine.state.lock().logs.on_disk.len(), logs());
             fs.clear_faults();
             engine.resume().unwrap();

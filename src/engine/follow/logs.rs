@@ -60,7 +60,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Logs {
-    /// Returns the logs, positioned where they were last read when the database was opened; `None`
+    /// Returns the logs, positioned where the replay stopped when the database was opened; `None`
     /// if reading cannot continue from there.
     ///
     /// # Errors
