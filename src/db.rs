@@ -144,8 +144,8 @@ impl Db {
         &self.inner.engine.dir
     }
 
-    /// Sets the value of `key`. The key and the value may each be empty, and up to 3 GiB
-    /// (3,221,225,471 bytes) long.
+    /// Sets the value of `key`. The key and the value may each be up to 3 GiB - 1 byte
+    /// (3,221,225,471 bytes) long, and either may be empty.
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the key or the value is
@@ -615,7 +615,7 @@ impl Db {
     /// | name | value |
     /// | --- | --- |
     /// | `leveldb.num-files-at-level<N>` | number of tables at level N, 0 to 6 |
-    /// | `leveldb.stats` | for each level, its size and its compactions since the opening |
+    /// | `leveldb.stats` | each level's size, and its compactions since the database was opened |
     /// | `leveldb.sstables` | the tables of each level, with their key ranges |
     /// | `leveldb.approximate-memory-usage` | bytes of memory in use |
     ///
@@ -645,10 +645,10 @@ impl ReadOnlyDb {
         &self.opened.recovery
     }
 
-    /// Returns the number of tables that could not be held open. This number is 0 unless the
-    /// database has more tables than half of the file descriptors that the process may have. A
-    /// table that is not held open is opened for each read. Once a writer has removed such a table,
-    /// reads of the table fail with an error that says so.
+    /// Returns the number of tables that could not be held open. This number is 0 unless the number
+    /// of tables exceeds half the number of file descriptors that the process may have. A table
+    /// that is not held open is opened for each read. Once a writer has removed such a table, reads
+    /// of the table fail with an error that says so.
     pub fn unheld_tables(&self) -> u64 {
         self.opened.unheld_tables()
     }

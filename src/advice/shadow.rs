@@ -140,8 +140,8 @@ pub struct TablesRead {
     pub data_bytes: u64,
     /// Number of entries, including old versions and tombstones.
     pub entries: u64,
-    /// Time taken to read the data blocks from their files, verify and decompress them, in
-    /// nanoseconds.
+    /// Time to read the data blocks from their files, verify and decompress them, in nanoseconds:
+    /// for each table, the median time per block multiplied by the number of blocks.
     pub read_nanos: u64,
     /// The contents of each level, and the lookups that search it in vain.
     pub levels: [LevelUse; NUM_LEVELS],
@@ -737,7 +737,7 @@ mod tests {
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
         assert_eq!((none.filter_bytes, none.probe_nanos), (0, 0));
-        // A lookup of a key that only the second table has reads one block of the first table in
+        // A lookup of a key that is only in the second table reads one block of the first table in
         // vain. A lookup of an absent key reads one block of each table in vain.
         assert_eq!((held.levels[0].found, held.levels[1].found), (500, 1000));
         assert_eq!(none.false_blocks(&held.levels), 1000 + 3000);

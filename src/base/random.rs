@@ -1,5 +1,5 @@
 //! Pseudo-random numbers: SplitMix64, which is small and gives the same numbers on every platform.
-//! The library, its tests and the simulated filesystem use no other generator, with one exception:
+//! The library and the simulated filesystem use no other generator, with one exception:
 //! `Options::inline_background` has its own generator, because published results depend on the
 //! numbers that it generates.
 

@@ -41,7 +41,7 @@ impl<'a> Command<'a> {
         self.arg(name).map_or(default, number)
     }
 
-    /// Panics, because the code under test has no such command.
+    /// Panics, because the code under test has no command of this name.
     pub(crate) fn unknown(&self) -> ! {
         panic!("no command is called {:?}", self.name)
     }

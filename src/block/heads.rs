@@ -38,7 +38,7 @@ const MOST_OF_BLOCK: usize = 5;
 /// makes searches of large blocks longer.
 const LINEAR: usize = 48;
 
-/// The result of a lookup of a version of a user key by the heads of a block.
+/// The result of using a block's heads to look up a version of a user key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ByHeads<'a> {
     /// The version's trailer and value.
@@ -162,8 +162,8 @@ impl Walk<'_> {
         } else if user_len == self.user_len && shared >= user_len.min(prefix_len + HEAD_BYTES) {
             self.head
         } else if shared > user_len || shared > self.user_len {
-            // Two keys may share a part of the 8-byte trailer as well. The shared bytes then belong
-            // to this key's trailer only if both user keys have the same length.
+            // The user keys differ in length, and some of the shared bytes belong to the trailer of
+            // the shorter key but to the user key of the longer one. Heads do not support this.
             return None;
         } else if shared >= prefix_len + HEAD_BYTES {
             self.head

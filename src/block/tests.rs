@@ -202,8 +202,9 @@ fn internal_model(rng: &mut Rng) -> Model {
     let order = internal_order();
     let start = rng.bytes(20, 2);
     let (len, alphabet) = (1 + rng.index(20), 2 + rng.below(3));
-    // If `base` is 0, user keys consist of bytes that also occur in trailers. Neighbouring keys may
-    // then share a part of the trailer, which heads do not support.
+    // If `base` is 0, user keys consist of bytes that also occur in trailers. Neighbouring keys of
+    // different lengths may then share bytes that belong to the trailer of one key but to the user
+    // key of the other, which heads do not support.
     let base = if rng.index(5) == 0 { 0 } else { b'a' };
     let mut keys: Vec<_> = (0..rng.index(80))
         .map(|_| {

@@ -4,10 +4,10 @@
 //!    the live logs are opened and their lengths noted ([`Moment`]). Then the locks are released.
 //! 2. Each table is linked into the new directory; tables never change, so a second name is as good
 //!    as a copy. Where the filesystem cannot link, the bytes are copied.
-//! 3. The logs may have grown since then; each one is copied only up to its noted length.
+//! 3. The logs may have grown since step 1; each one is copied only up to its noted length.
 //! 4. A new MANIFEST records the version. `CURRENT`, which names the MANIFEST, is written last,
-//!    after all other files are durable: a crash before that leaves an incomplete copy, which
-//!    cannot be opened.
+//!    after all other files are durable: a crash before `CURRENT` is written leaves an incomplete
+//!    copy, which cannot be opened.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -53,9 +53,10 @@ pub(crate) struct Moment {
 pub(crate) struct OpenLog {
     /// File number of the log.
     pub number: u64,
-    /// The file, whose name may have been removed since then.
+    /// The open file, whose name may have been removed since the [`Moment`] was taken.
     pub file: Arc<dyn ReadFile>,
-    /// Number of bytes to copy: the length that the log had. Records added later are left out.
+    /// Number of bytes to copy: the length that the log had when the [`Moment`] was taken. Records
+    /// added later are left out.
     pub bytes: u64,
 }
 

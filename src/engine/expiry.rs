@@ -1,10 +1,10 @@
 //! Tables whose entries expire: reads the expiry times, and wakes the background threads in time.
 //!
-//! The process that writes a table knows when the table's entries expire, and the table records it
-//! ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field for it. Background
-//! threads that have nothing else to do therefore open the tables written by earlier processes and
-//! read the expiry times. They open only tables that can contain keys of expiring keyspaces, and
-//! they read no entries.
+//! The process that writes a table knows when the table's entries expire, and records the expiry
+//! times in the table ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field
+//! for them. Background threads that have nothing else to do therefore open the tables written by
+//! earlier processes and read the expiry times. They open only tables that can contain keys of
+//! expiring keyspaces, and they read no entries.
 
 use std::sync::Arc;
 use std::time::Duration;

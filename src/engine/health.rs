@@ -304,7 +304,7 @@ impl Engine {
     /// ended.
     ///
     /// # Errors
-    /// I/O errors of the log, or the error that stopped writes before.
+    /// I/O errors of the log, or the error that had already stopped writes.
     pub(crate) fn close(&self) -> Result<()> {
         let closed = self.close_log();
         self.end_observing();
@@ -421,7 +421,7 @@ mod tests {
             engine.flush().unwrap_err();
             assert_eq!(engine.commit.lock().log_number, current);
             assert_eq!(logs(), 1 + usize::from(removal_fails));
-            // The new log is in the count only if its file could not be removed.
+            // `on_disk` contains the new log only if the log's file could not be removed.
             assert_eq!(engine.state.lock().logs.on_disk.len(), logs());
             fs.clear_faults();
             engine.resume().unwrap();

@@ -195,8 +195,8 @@ impl Engine {
     }
 
     /// Rewrites tables into the directory, under new file numbers. All their entries get the same
-    /// sequence number, which is high enough to be above all writes made before the tables are
-    /// added.
+    /// sequence number, which is so far above the last write that writes may continue until the
+    /// tables are added. The caller must check that the writes have not overtaken it.
     fn stage_anew<'a>(
         &self,
         tables: &[&'a Incoming],

@@ -59,10 +59,10 @@ fn the_division_is_that_of_the_closed_form() {
         let advised = choices.within(choices.bytes(&uniform));
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
-        // Each level has ten times as many keys as the level above and as many unsuccessful
-        // lookups, so its filters get ln 10 / (ln 2)^2 = 4.8 bits per key less. The results only
-        // come near to this number, because memory is divided into equal parts, which are coarse
-        // for small levels.
+        // Each level has ten times as many keys as the level above and the same number of
+        // unsuccessful lookups, so its filters get ln 10 / (ln 2)^2 = 4.8 fewer bits per key. The
+        // results are only close to this number, because memory is divided into equal parts, which
+        // are coarse for small levels.
         for levels in advised[2..=4].windows(2) {
             assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
         }

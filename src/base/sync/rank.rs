@@ -65,8 +65,7 @@ mod order {
     pub(super) struct Order(Option<LockRank>);
 
     impl Order {
-        /// Creates the place in the lock order for a lock of this rank. A lock without a rank is
-        /// not checked.
+        /// Wraps the rank of a lock; `None` means that the lock is not checked.
         pub(super) const fn new(rank: Option<LockRank>) -> Order {
             Order(rank)
         }

@@ -12,8 +12,8 @@ use super::{
     take_number, take_prefix, take_string, value,
 };
 
-/// Result of comparing a part of two keys: `Break` with the order of the keys if the part decides
-/// it, `Continue` if the part is equal.
+/// Result of comparing one part of two keys: `Break` with the order of the keys if this part
+/// decides the order, `Continue` if the keys are equal in this part.
 type Step = ControlFlow<Ordering>;
 
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {

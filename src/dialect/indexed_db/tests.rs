@@ -82,7 +82,8 @@ impl Key {
         match self {
             Key::Global(rest) | Key::Database(_, rest) => {
                 bytes.push(rest[0] as u8);
-                // The last part of the metadata key of a store or an index is a byte below 128.
+                // The last part of the metadata key of a store or an index is a byte below 128,
+                // which `put_number` leaves unchanged.
                 rest[1..].iter().for_each(|&number| put_number(number, &mut bytes));
             }
             Key::DatabaseName(origin, name) => {
@@ -386,7 +387,7 @@ fn arrays_may_be_nested_a_million_deep() {
     assert_eq!(compare(&deep(&[5]), &deep(&[3])), Less);
     assert_eq!(describe(&deep(&[5])).map(|text| text.len()), Some(2_000_000 + 22));
     assert_eq!(describe(&deep(&[])), None);
-    // The length of an array exceeds the end of the key by far.
+    // An array that claims far more values than the key has bytes.
     let many = |end: &[u8]| [&prefix([1, 1, 1]), &[4][..], &[0xff; 8], &[0x7f], end].concat();
     assert_eq!(compare(&many(&[5]), &many(&[5])), Equal);
     assert_eq!(describe(&many(&[5])), None);

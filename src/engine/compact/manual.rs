@@ -5,9 +5,9 @@
 //! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
 //! 3. Finally, the tables of that level that took part in no merge are rewritten in place.
 //!
-//! Each level is compacted in pieces of limited size, so that nothing has to wait for a whole
-//! level: flushes and automatic compactions of other tables continue during the work, level 0 is
-//! compacted between two pieces if it has grown, and each piece frees space.
+//! Each level below level 0 is compacted in pieces of limited size, so that nothing has to wait for
+//! a whole level: flushes and automatic compactions of other tables continue during the work, level
+//! 0 is compacted between two pieces if it has grown, and each piece frees space.
 //!
 //! A piece that needs a table of an automatic compaction waits until that compaction ends. No other
 //! automatic compaction starts during the wait, so that the wait is short. Before the manual
@@ -28,9 +28,10 @@ use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
 
-/// Maximum size of a piece, in tables of the target size; a single table with all tables that it
-/// overlaps may exceed the maximum. With larger pieces, fewer entries are written twice, but more
-/// tables are withheld from automatic compactions. `docs/performance.md` has measurements.
+/// Maximum size of a piece, in tables of the target size; the piece of level 0, and a single table
+/// with all tables that it overlaps, may exceed the maximum. With larger pieces, fewer entries are
+/// written twice, but more tables are withheld from automatic compactions. `docs/performance.md`
+/// has measurements.
 const PIECE_TABLES: u64 = 128;
 
 /// The right to run a manual compaction. Only one manual compaction runs at a time. Dropping the
@@ -45,7 +46,7 @@ impl<'a> Permit<'a> {
             engine.wait_for_change(&mut state);
         }
         state.compactions.manual = Some(Manual { output_level: None, waits: false });
-        // A manual compaction includes all work, so earlier failures no longer prevent compactions.
+        // Forget earlier failures, so that tables that were found damaged are tried again.
         let version = state.version.clone();
         state.compactions.forgive(&version);
         Permit(engine)
@@ -67,8 +68,9 @@ impl Drop for Permit<'_> {
 /// A range of keys to compact, and the level that will hold the range.
 pub(super) struct Request {
     from: Option<Vec<u8>>,
-    /// Inclusive upper bound: at most the last key at the time of the request. If the range
-    /// contained later keys, a writer that appends could keep the compaction from ever ending.
+    /// Inclusive upper bound. If the program gives no upper bound, this is the last key at the time
+    /// of the request: if the range contained later keys, a writer that appends could keep the
+    /// compaction from ever ending.
     to: Vec<u8>,
     pub(super) output_level: usize,
     /// Lowest file number of a table written after the request.
@@ -113,7 +115,8 @@ impl Request {
 
     /// Returns the next piece of a level and the last user key of the piece; `None` after the last
     /// piece. The next piece begins after the user key `done`. A piece consists of tables of the
-    /// level and the tables that they overlap in the levels below, about `most` bytes in total.
+    /// level and the tables that they overlap in the levels below, about `most` bytes in total. The
+    /// piece of level 0 may be larger.
     pub(super) fn next_piece(
         &self,
         version: &Arc<Version>,
@@ -200,8 +203,8 @@ impl Engine {
                 self.relieve_level0();
                 done = Some(last_key);
                 if level == 0 {
-                    // One piece holds all of level 0; tables added later are not part of the
-                    // request.
+                    // One piece holds all tables of level 0 that have keys in the range; tables
+                    // added later are not part of the request.
                     break;
                 }
             }
@@ -297,7 +300,8 @@ fn first_files(
 }
 
 /// Returns the inputs and the output level of a piece. The output level is the next level, or a
-/// deeper level if the piece does not exceed `most` bytes with the tables of the levels in between.
+/// deeper level if the piece, including the tables that it overlaps in all levels down to that
+/// level, does not exceed `most` bytes. A piece of the request's output level stays in this level.
 fn with_levels_below(
     version: &Version,
     order: &UserComparator,

@@ -8,7 +8,7 @@
 //!    merged in parallel ([`parts`]).
 //! 4. The merge reads the entries of all inputs in internal key order and leaves out those that no
 //!    reader needs:
-//!    - a version of a key for which every reader sees a newer one ([`retention`]);
+//!    - a version of a key that no reader sees, because there is a newer one ([`retention`]);
 //!    - a tombstone that nothing needs (see below);
 //!    - an entry that has expired, or that a program's own rule removes ([`filter`]).
 //! 5. The remaining entries are written into new tables ([`output`]). A table ends between two user

@@ -31,7 +31,7 @@ impl Retention {
         Retention { read_seqs, order, key: Vec::new(), newer: None }
     }
 
-    /// Returns whether every reader sees a newer version of the key instead of this entry.
+    /// Returns whether no reader sees this entry, because of a newer version of its key.
     ///
     /// # Errors
     /// Corruption if the entries do not ascend. An entry that occurs in two tables is not an error:

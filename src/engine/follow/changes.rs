@@ -260,7 +260,7 @@ impl Changes {
 impl Current {
     fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<Current> {
         let mut first = open_reader(file.clone(), &path)?;
-        // After `resume`, the first read of the file is short.
+        // After `resume`, the reader first reads only one block of the file.
         first.resume()?;
         let begins_at = match first.next()? {
             Some(record) => Some(decode_header(record)?.0),

@@ -60,7 +60,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Logs {
-    /// Returns the logs, positioned where they were last read when the database was opened; `None`
+    /// Returns the logs, positioned where the replay stopped when the database was opened; `None`
     /// if reading cannot continue from there.
     ///
     /// # Errors
@@ -138,12 +138,13 @@ impl Logs {
         self.current.take_if(|current| current.number < log_number);
     }
 
-    /// Makes the log `number` the current one, with a memtable of its own. Returns false if there
-    /// is nothing to read because the only record is a marker, and this marker shows that writes
-    /// between `before` and this log are missing.
+    /// Makes the log `number` the current one, with a memtable of its own. Returns false, without
+    /// a change, if the only record of the log `number` is an empty batch that shows that writes
+    /// between the sequence number `before` and the log are missing.
     ///
     /// # Errors
-    /// Corruption if the first record is such a marker and another record follows it; I/O errors.
+    /// Corruption if the first record is an empty batch that shows missing writes and another
+    /// record follows it; I/O errors.
     fn begin(
         &mut self,
         source: &Source<'_>,

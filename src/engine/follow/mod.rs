@@ -65,8 +65,8 @@ const MAX_TRIES: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refreshed {
-    /// Whether anything was written, flushed or compacted since the last refresh or, before the
-    /// first one, since the database was opened.
+    /// Whether anything was written, flushed or compacted since the previous refresh or, for the
+    /// first refresh, since the database was opened.
     pub changed: bool,
     /// The sequence number of the last write that is now visible to reads.
     pub sequence: u64,
