@@ -326,8 +326,8 @@ mod tests {
     use crate::base::random::Rng;
 
     /// Compares lookups with a scan of all versions: each lookup must find the newest version that
-    /// is visible at a sequence number, or give up because that version is too far back. The arrays
-    /// grow during the test, and several keys share a tag.
+    /// is visible at a sequence number, or give up because that version is too far back. The index
+    /// grows during the test, and several keys share a tag.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
         // With 150 keys in one bucket, the bucket's chain is longer than the part that is tidied at

@@ -70,10 +70,9 @@ pub(super) struct Ordered {
 /// The extent to which the leaves have caught up with the entries.
 #[derive(Debug, Default)]
 struct Covered {
-    /// Number of entries in the leaves: the leaves contain the entries whose numbers are below this
-    /// number.
+    /// Number of entries that the leaves cover. These are the entries with numbers below `len`.
     len: u32,
-    /// Whether a panic of the comparator may have interrupted the last catch-up. Leaves may then
+    /// Whether a panic of the comparator may have interrupted the last catch-up. If so, leaves may
     /// overlap.
     cut_short: bool,
 }

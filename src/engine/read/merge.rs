@@ -290,8 +290,8 @@ impl MergeCursor {
         Ok(self.valid())
     }
 
-    /// Leaves the cursor at no entry and returns `error`, because it is unknown which entries the
-    /// next step would skip.
+    /// Returns `error`. Leaves the cursor at no entry, because it is unknown which entries the next
+    /// step would skip.
     fn fail(&mut self, error: Error) -> Result<bool> {
         self.heap.clear();
         Err(error)
@@ -450,8 +450,8 @@ mod tests {
         mem.insert_batch(batch.contents(), seq, arena).unwrap();
     }
 
-    /// Checks moves during which another thread writes to the memtable and a third thread sorts the
-    /// new entries.
+    /// Checks moves during which new entries are written to the memtable and sorted, as other
+    /// threads could do at that time.
     #[test]
     fn a_move_backward_is_not_turned_around_by_entries_that_are_inserted_meanwhile() {
         type Move = fn(&mut MergeCursor) -> Result<bool>;
