@@ -39,8 +39,9 @@
 //! older entry, because the old chain still contains it (invariant 4).
 //!
 //! `newest` is stored with Release after its array is allocated. A reader that sees the old value
-//! of `newest` misses only entries inserted since then. These are newer than the sequence number at
-//! which it reads, because sequence numbers are published after the insert.
+//! of `newest` misses only entries that were inserted after the new value was stored. Their
+//! sequence numbers are higher than the one at which the reader reads, because sequence numbers are
+//! published after the insert.
 
 use std::sync::OnceLock;
 

@@ -298,8 +298,8 @@ impl MergeCursor {
     }
 
     /// Turns from a backward walk to a forward walk: moves the top source, which is at the current
-    /// entry, and all other sources, which are before it, to entries after the current entry.
-    /// Returns whether there is a next entry.
+    /// entry, and all other sources, which are before the current entry, to entries after the
+    /// current entry. Returns whether there is a next entry.
     fn turn_forward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
