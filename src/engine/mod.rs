@@ -59,8 +59,8 @@
 //! memtable, is sampled, or runs in a thread without read counters of its own.
 //!
 //! # Invariants
-//! - A memtable is frozen before anything is written to the next one. Memtables are flushed in that
-//!   order, the oldest first, and stay in the view until they are flushed ([`State::check`]).
+//! - A memtable is frozen before anything is written to the next one. Memtables are flushed from
+//!   the oldest to the newest, and stay in the view until they are flushed ([`State::check`]).
 //! - `state.version` is `manifest.current()`, except between the end of `VersionSet::commit` and
 //!   the update of the state, which only the holder of the manifest lock can observe.
 //! - The thread that changes `mem`, `frozen` or `version` shows the new view before it releases the

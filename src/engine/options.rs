@@ -429,7 +429,7 @@ impl Options {
     /// reads every entry of its range. The rule is not called for deletions, for overwritten
     /// versions, or for entries shown by a snapshot that exists when the compaction begins.
     /// Iterators, cursors, and snapshots that are taken while the compaction runs go on showing the
-    /// entries as they were before.
+    /// entries as they were before the compaction.
     ///
     /// A change made by the rule is not a write: it conflicts with no transaction, and no log
     /// contains it. The rule is called by several threads at once, with the keys of keyspaces as

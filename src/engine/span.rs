@@ -97,7 +97,7 @@ impl Span {
     }
 }
 
-/// Returns the key of a bound; `None` if the range is unbounded there.
+/// Returns the key of `bound`; `None` if `bound` is [`Bound::Unbounded`].
 fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),

@@ -50,8 +50,9 @@ pub(crate) struct Frozen {
 pub(super) struct LogState {
     /// Number of the first log whose records are in the memtable that writes go to.
     pub(super) mem_log: u64,
-    /// The logs on disk, by number, each with the size of its records in bytes: 0 until the next
-    /// log takes over, `None` if the log was replayed.
+    /// The logs on disk, by number, each with the size of its records in bytes. The size is 0 until
+    /// the next log takes over, or `None` if the log was already on disk when the engine was
+    /// created. A log that was replayed and not continued keeps the size `None`.
     pub(super) on_disk: BTreeMap<u64, Option<u64>>,
     /// The logs that are kept although their records are in tables. They are not in `on_disk`.
     pub(super) kept: KeptLogs,

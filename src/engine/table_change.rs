@@ -4,9 +4,9 @@
 //!
 //! With the commit lock held, so that nothing else is written:
 //!
-//! 1. All memtables are flushed. If they were flushed later, older entries would be in a newer
-//!    table of level 0. In addition, goleveldb drops records of logs whose sequence numbers are
-//!    below the last sequence number in the MANIFEST.
+//! 1. All memtables are flushed. If they were flushed after the change, older entries would be in a
+//!    newer table of level 0. In addition, goleveldb drops records of logs whose sequence numbers
+//!    are below the last sequence number in the MANIFEST.
 //! 2. Running compactions go on, but no new one begins ([`Pause`]).
 //! 3. Each new table gets the deepest level that fits ([`lowest_level`]).
 //! 4. One edit makes the change, with the new last sequence number. Readers see the change and that
@@ -43,8 +43,9 @@ pub(super) struct NewTable {
 
 /// A change of the set of tables, made by one edit.
 pub(super) struct TableChange {
-    /// Tables to add. Their entries are newer than everything written, and their key ranges are
-    /// disjoint. After a failure, this list contains only tables that the next open will not need.
+    /// Tables to add. Their entries are newer than everything written so far, and their key ranges
+    /// are disjoint. After a failure, this list contains only tables that the next open will not
+    /// need.
     pub add: Vec<NewTable>,
     /// Tables to drop, each with its level. No compaction uses these tables.
     pub drop: Vec<(usize, Arc<TableFile>)>,

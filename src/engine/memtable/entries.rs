@@ -172,8 +172,7 @@ impl<T> Appended<T> {
         self.len.store(index + 1, Ordering::Release);
     }
 
-    /// Returns the element with the number `index`, or `None` if `index` is not below
-    /// [`Appended::len`].
+    /// Returns the element with the number `index`, or `None` if no such element has been appended.
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<&T> {
         let (directory, chunk, slot) = slot_of(index);

@@ -39,8 +39,9 @@
 //! older entry, because the old chain still contains it (invariant 4).
 //!
 //! `newest` is stored with Release after its array is allocated. A reader that sees the old value
-//! of `newest` misses only entries inserted since then. These are newer than the sequence number at
-//! which it reads, because sequence numbers are published after the insert.
+//! of `newest` misses only entries that were inserted after the new value was stored. Their
+//! sequence numbers are higher than the one at which the reader reads, because sequence numbers are
+//! published after the insert.
 
 use std::sync::OnceLock;
 
@@ -326,8 +327,8 @@ mod tests {
     use crate::base::random::Rng;
 
     /// Compares lookups with a scan of all versions: each lookup must find the newest version that
-    /// is visible at a sequence number, or give up because that version is too far back. The arrays
-    /// grow during the test, and several keys share a tag.
+    /// is visible at a sequence number, or give up because that version is too far back. The index
+    /// grows during the test, and several keys share a tag.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
         // With 150 keys in one bucket, the bucket's chain is longer than the part that is tidied at

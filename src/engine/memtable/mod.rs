@@ -183,8 +183,9 @@ impl Memtable {
 
     /// Returns the user keys of the entries with sequence numbers above `after` and up to `last`,
     /// newest first. `after` must be a sequence number that some reader has already reached.
-    /// Entries above it were inserted in the order of their sequence numbers: only the replay of a
-    /// damaged log may insert entries out of order, and logs are replayed before there are readers.
+    /// Entries above `after` were inserted in the order of their sequence numbers: only the replay
+    /// of a damaged log may insert entries out of order, and logs are replayed before there are
+    /// readers.
     pub(crate) fn keys_between(&self, after: SeqNo, last: SeqNo) -> impl Iterator<Item = &[u8]> {
         let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
         let newer = entries.take_while(move |entry| entry.seq() > after);

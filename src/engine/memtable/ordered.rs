@@ -26,12 +26,12 @@
 //! `Memtable::check` verifies these invariants in tests.
 //!
 //! # Why a search misses nothing
-//! A leaf may be split after a reader finds it and before the reader copies its pointer. The copied
-//! leaf's `end` reveals this: it is then at or below the bound of the search. All reads go through
-//! [`Ordered::last_leaf`], which searches again in this case. By invariant 4, the new leaf is
-//! already in the map at that time. The locks of leaves and the map's own synchronisation order
-//! these steps, so no further atomics are needed. The map comes from `base::sync`, so that
-//! `tests/shuttle` can run other threads between any two operations.
+//! A leaf may be split after a reader finds it and before the reader copies its pointer. The `end`
+//! of the copied leaf reveals the split, because it is at or below the bound of the search. All
+//! reads go through [`Ordered::last_leaf`], which searches again in this case. By invariant 4, the
+//! new leaf is already in the map at that time. The locks of leaves and the map's own
+//! synchronisation order these steps, so no further atomics are needed. The map comes from
+//! `base::sync`, so that `tests/shuttle` can run other threads between any two operations.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -70,10 +70,9 @@ pub(super) struct Ordered {
 /// The extent to which the leaves have caught up with the entries.
 #[derive(Debug, Default)]
 struct Covered {
-    /// Number of entries in the leaves: the leaves contain the entries whose numbers are below this
-    /// number.
+    /// Number of entries that the leaves cover. These are the entries with numbers below `len`.
     len: u32,
-    /// Whether a panic of the comparator may have interrupted the last catch-up. Leaves may then
+    /// Whether a panic of the comparator may have interrupted the last catch-up. If so, leaves may
     /// overlap.
     cut_short: bool,
 }

@@ -40,7 +40,7 @@ pub(super) fn compare(
 }
 
 /// Returns the numbers of the entries in `range`, sorted by internal key. Of several entries with
-/// the same internal key, only the last one is kept.
+/// the same internal key, only the one inserted last is kept.
 pub(super) fn sorted(
     entries: &Entries,
     range: Range<u32>,

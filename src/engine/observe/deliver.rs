@@ -103,8 +103,8 @@ impl Observing {
             self.changed.wait(&mut queue);
         }
         drop(queue);
-        // Until the thread ends, it keeps the engine alive, and the engine holds the lock file of
-        // the database.
+        // Waits for the end of the thread: until then, the thread keeps the engine alive, and the
+        // engine holds the lock file of the database.
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             // The thread does not panic, because it catches panics of the observer.

@@ -162,8 +162,8 @@ pub fn check_files(
     Ok(())
 }
 
-/// Returns whether the log `number` exists. The number 0 means that there is no log; the result is
-/// then true.
+/// Returns whether the log `number` exists. Also returns true for the number 0, which means that no
+/// log is needed.
 fn has_log(files: &[(String, FileName)], number: u64) -> bool {
     number == 0 || files.iter().any(|(_, name)| *name == FileName::Log(number))
 }

@@ -86,13 +86,13 @@ pub(crate) struct HeldFs {
     inner: Arc<dyn Fs>,
     files: Files,
     unheld: usize,
-    /// The directory and the names of its files, if the list of names must not change either.
+    /// A directory and the file names to list for it; `None` if no list of names is held.
     names: Option<(PathBuf, Vec<String>)>,
 }
 
 impl HeldFs {
-    /// Returns a filesystem with all files of `inner`. The files in `files` can be read even after
-    /// they have been renamed or removed in `inner`.
+    /// Returns a filesystem with all files of `inner`. Files in `files` that are held open can be
+    /// read even after they have been renamed or removed in `inner`.
     pub(crate) fn new(inner: Arc<dyn Fs>, files: Files) -> HeldFs {
         let unheld = files.values().filter(|file| !file.is_held()).count();
         HeldFs { inner, files, unheld, names: None }

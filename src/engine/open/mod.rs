@@ -253,9 +253,9 @@ impl Opening {
             self.keep_lost_logs(&replayed.recovery)?;
         }
         // Later logs must not depend on a damaged log: the next replay would stop at the damage
-        // again, and leave out everything written later. Nor may the MANIFEST's previous log remain
-        // the first live log: all logs between it and the MANIFEST's log number would then be live
-        // again.
+        // again, and leave out everything written later. If the MANIFEST names a previous log, the
+        // records of that log must not stay in a memtable either: the MANIFEST's log number would
+        // go back to the number of that log, and all logs in between would be live again.
         if has_lost || self.recovered.prev_log_number != 0 {
             replayed.last_log = None;
             while !replayed.memtables.is_empty() {

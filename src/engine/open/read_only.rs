@@ -58,8 +58,8 @@ pub(crate) struct LastLog {
 #[derive(Debug)]
 pub(crate) struct Survey {
     /// The names of the files. The directory is listed before the MANIFEST is read and again after
-    /// the tables are opened. The names include every log that the MANIFEST needs, unless it was
-    /// created later, and every log with writes that are older than the tables.
+    /// the tables are opened. The names include every log that the MANIFEST needs, unless the log
+    /// was created after both listings, and every log with writes that are older than the tables.
     pub files: Vec<(String, FileName)>,
     /// The name of the MANIFEST.
     pub manifest_name: String,
@@ -83,9 +83,9 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
 
 /// Returns the result of `attempt` for the database in `dir`.
 ///
-/// Retries if an attempt fails or if its result is not whole, until the directory has not changed
-/// between two attempts, but at most [`MAX_TRIES`] times. The failure may be due to changes that a
-/// writer made during the attempt.
+/// If an attempt fails or its result is not whole, makes another attempt, unless the directory has
+/// not changed since the previous attempt. Makes at most [`MAX_TRIES`] attempts in all. A failure
+/// may be due to changes that a writer made during the attempt.
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`], and the error of the last attempt.
@@ -116,8 +116,8 @@ pub(crate) fn retried<T>(
 }
 
 /// Returns the names of the files, and the number and the valid length of the current MANIFEST. At
-/// least one of these values changes whenever the files change. Returns `None` if the directory
-/// cannot be listed.
+/// least one of these values changes whenever the set of files or the MANIFEST changes. Returns
+/// `None` if the directory cannot be listed.
 pub(crate) fn state_of(
     fs: &dyn Fs,
     dir: &Path,

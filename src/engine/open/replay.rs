@@ -28,7 +28,8 @@ pub struct Recovery {
     pub lost: Vec<LostLog>,
 }
 
-/// A log from which records were left out. The whole log is kept in the directory `lost/`.
+/// A log from which records were left out. A repair, and an open for writing, keep the whole log in
+/// the directory `lost/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LostLog {
@@ -265,7 +266,7 @@ enum LogEnd {
     Damaged(Error),
 }
 
-/// Returns a description of the gap if `record` is without operations and shows that writes between
+/// Returns a description of the gap if `record` has no operations and shows that writes between
 /// `last_seq` and the record are missing.
 pub(crate) fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Option<String> {
     match decode_header(record) {

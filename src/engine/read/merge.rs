@@ -290,16 +290,16 @@ impl MergeCursor {
         Ok(self.valid())
     }
 
-    /// Leaves the cursor at no entry and returns `error`, because it is unknown which entries the
-    /// next step would skip.
+    /// Returns `error`. Leaves the cursor at no entry, because it is unknown which entries the next
+    /// step would skip.
     fn fail(&mut self, error: Error) -> Result<bool> {
         self.heap.clear();
         Err(error)
     }
 
     /// Turns from a backward walk to a forward walk: moves the top source, which is at the current
-    /// entry, and all other sources, which are before it, to entries after the current entry.
-    /// Returns whether there is a next entry.
+    /// entry, and all other sources, which are before the current entry, to entries after the
+    /// current entry. Returns whether there is a next entry.
     fn turn_forward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -450,8 +450,8 @@ mod tests {
         mem.insert_batch(batch.contents(), seq, arena).unwrap();
     }
 
-    /// Checks moves during which another thread writes to the memtable and a third thread sorts the
-    /// new entries.
+    /// Checks moves during which new entries are written to the memtable and sorted, as other
+    /// threads could do at that time.
     #[test]
     fn a_move_backward_is_not_turned_around_by_entries_that_are_inserted_meanwhile() {
         type Move = fn(&mut MergeCursor) -> Result<bool>;

@@ -284,7 +284,8 @@ impl ReadSeq {
     pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
         // The sequence number is read under the lock. If a compaction lists the snapshots before
         // this snapshot is added to them, it keeps everything that is visible at that time, and
-        // this snapshot's sequence number is at least as high as the visible one then.
+        // this snapshot's sequence number is not lower than the sequence number that is visible at
+        // that time.
         let mut snapshots = state.snapshots.lock();
         let seq = state.visible_seq();
         debug_assert!(

@@ -13,8 +13,8 @@ pub(crate) struct IoLimit {
     paid: Mutex<Paid>,
 }
 
-/// The times at which the limit will have allowed all bytes counted so far: the bytes of flushes
-/// alone, and the bytes of all work.
+/// The time at which the limit will have allowed all bytes of flushes that were counted so far, and
+/// the same time for the bytes of all work.
 #[derive(Debug)]
 struct Paid {
     flushes: Instant,

@@ -17,7 +17,7 @@ use crate::table::block_cache::BlockCache;
 /// which only tests under shuttle need.
 const LEAST_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
 
-/// Ratio of the budget to the size of the largest write buffer. With a higher ratio, flushes are
+/// Ratio of the budget to the maximum size of a write buffer. With a higher ratio, flushes are
 /// smaller and more frequent.
 const WRITE_BUFFER_PART: u64 = 8;
 

@@ -1,11 +1,11 @@
 //! Background threads, which belong to a single database or are shared by several databases.
 //!
 //! There are two kinds of work, called lanes: one thread flushes and the others compact, so that a
-//! flush never waits for a compaction. Each lane has a queue, which contains each database that may
-//! have work once. A thread takes the first database out of its lane's queue, asks the database for
-//! a piece of work ([`Member::next`]), and puts the database at the end of the queue, because
-//! another thread may be able to do more of its work at the same time. Then the thread does the
-//! piece of work. In this way databases take turns.
+//! flush never waits for a compaction. Each lane has a queue of the databases that may have work;
+//! no database is in the queue twice. A thread takes the first database out of its lane's queue,
+//! asks the database for a piece of work ([`Member::next`]), and puts the database at the end of
+//! the queue, because another thread may be able to do more work of the same database at the same
+//! time. Then the thread does the piece of work. In this way databases take turns.
 //!
 //! No signal is lost: a database leaves the queue before it is asked for work, so a signal that
 //! arrives while it is being asked puts the database back into the queue.
@@ -288,8 +288,8 @@ impl Queues {
 }
 
 /// Lowers the priority of the calling thread, so that with few cores background work is slowed down
-/// rather than reads and writes. Does nothing on systems other than Linux, because the priority is
-/// that of the whole process on those systems.
+/// rather than reads and writes. Does nothing on systems other than Linux, because on those systems
+/// the call would lower the priority of the whole process.
 pub(crate) fn lower_priority(nice: i32) {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     // If the system refuses, the thread keeps its priority.

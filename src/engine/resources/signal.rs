@@ -14,7 +14,8 @@ impl WorkSignal {
         let _ = self.0.set(Box::new(hear));
     }
 
-    /// Gives the signal. May be called with any lock held.
+    /// Gives the signal. May be called while locks are held, except for locks under which no other
+    /// lock is taken.
     pub(crate) fn give(&self) {
         if let Some(hear) = self.0.get() {
             hear();

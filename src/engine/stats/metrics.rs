@@ -14,7 +14,8 @@ pub enum StallCause {
     Flush,
     /// Level 0 has so many tables that writes stop until a compaction has finished.
     Level0,
-    /// Level 0 has many tables: writes are slowed down so that they do not have to stop later.
+    /// Writes are slowed down so that they do not have to stop later: level 0 has many tables,
+    /// flushes lag behind, or memtables take much of the memory budget.
     Slowdown,
 }
 
@@ -55,13 +56,13 @@ pub(crate) struct LevelMetrics {
     pub compactions: AtomicU64,
     /// Number of tables that were moved down unchanged.
     pub moves: AtomicU64,
-    /// Size of the input tables, in bytes.
+    /// Size of the input tables of the merges, in bytes.
     pub bytes_read: AtomicU64,
-    /// Size of the output tables, in bytes.
+    /// Size of the output tables of the merges, in bytes.
     pub bytes_written: AtomicU64,
     /// Number of input entries that the merges did not write to their outputs.
     pub entries_dropped: AtomicU64,
-    /// Time taken by the compactions, in microseconds.
+    /// Time taken by the merges, in microseconds.
     pub micros: AtomicU64,
 }
 

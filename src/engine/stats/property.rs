@@ -94,7 +94,8 @@ pub struct Stalls {
     pub flush: (u64, u64),
     /// Waits for a compaction of level 0, as `(count, microseconds)`.
     pub level0: (u64, u64),
-    /// Delays because level 0 has many tables, as `(count, microseconds)`.
+    /// Delays that slow writes down ([`StallCause::Slowdown`](crate::StallCause::Slowdown)), as
+    /// `(count, microseconds)`.
     pub slowdown: (u64, u64),
 }
 

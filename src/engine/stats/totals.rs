@@ -21,7 +21,7 @@ const OWN_TALLIES: usize = 64;
 /// part of a read in progress.
 #[derive(Debug)]
 pub(crate) struct ReadTotals {
-    /// The tallies of threads, by the thread's number.
+    /// The tallies of threads, by thread number.
     own: [OnceLock<Box<ReadTally>>; OWN_TALLIES],
     /// The tally of all threads whose numbers are too high for `own`.
     shared: Mutex<ReadTally>,

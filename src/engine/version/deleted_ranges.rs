@@ -10,8 +10,8 @@ use crate::format::key::SeqNo;
 #[derive(Debug)]
 pub(crate) struct DeletedRanges {
     list: Mutex<Vec<(SeqNo, Span)>>,
-    /// Sequence number of the newest range delete; 0 if there was none. A search for later range
-    /// deletes takes no lock.
+    /// Sequence number of the newest range delete; 0 if there was none. If a search asks only for
+    /// range deletes after this one, it takes no lock.
     newest: AtomicU64,
 }
 

@@ -51,8 +51,9 @@ impl Recovered {
     }
 }
 
-/// Number of times that `CURRENT` is read again because a writer has replaced it and removed the
-/// MANIFEST that it named. With a higher number, an open beside a busy writer tries for longer.
+/// Maximum number of times that `CURRENT` is read again because a writer has replaced it and
+/// removed the MANIFEST that it named. With a higher number, an open beside a busy writer tries for
+/// longer.
 const MAX_CURRENT_TRIES: usize = 100;
 
 /// Opens the MANIFEST that `CURRENT` names. Returns its name and the file.
@@ -197,8 +198,8 @@ pub(crate) fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
     Ok(named.to_owned())
 }
 
-/// Returns whether a MANIFEST names tables, or may name tables because it is damaged. The first
-/// MANIFEST written by [`create`] names no tables, even if it was truncated at any byte.
+/// Returns whether a MANIFEST names tables, or may name tables because it is damaged. Returns false
+/// for the MANIFEST that [`create`] writes, even if that MANIFEST was truncated at any byte.
 ///
 /// # Errors
 /// I/O errors.

@@ -95,7 +95,7 @@ impl TableFile {
         self.known_expiry().is_some_and(|expiry| has_expired(expiry.last, now))
     }
 
-    /// Returns the expiry of the table's entries, if it is known.
+    /// Returns the expiry of the table's entries; `None` if it is not known or no entry expires.
     pub(crate) fn known_expiry(&self) -> Option<TableExpiry> {
         self.expiry.get().copied().flatten()
     }
@@ -191,7 +191,7 @@ impl Version {
         self.bytes[level]
     }
 
-    /// Returns the deepest level that has a table in `range`.
+    /// Returns the deepest level that has a table whose key range overlaps `range`.
     pub(crate) fn deepest_level(
         &self,
         order: &UserComparator,
@@ -202,7 +202,8 @@ impl Version {
             .find(|&level| self.levels[level].iter().any(|file| range.overlaps(order, file)))
     }
 
-    /// Returns the table of a sorted level (1 and below) whose range holds `key`, if there is one.
+    /// Returns the table whose range holds `key` in a sorted level (level 1 or deeper), if there is
+    /// one.
     #[inline]
     pub(crate) fn find_table(
         &self,
