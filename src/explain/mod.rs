@@ -181,7 +181,7 @@ pub struct Entry {
 pub enum Verdict {
     /// The filter answered "maybe", and the key is present.
     TruePositive,
-    /// The filter answered "maybe", but the key is absent: a block was read in vain.
+    /// The filter answered "maybe", but the key is absent: the search continued in vain.
     FalsePositive,
     /// The filter answered "not here", and the key is absent. To verify the answer, the block was
     /// read without the cache and without being counted.

@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(all.prefix(b"\xff\xfeks\x05user"), None);
     }
 
-    /// Checks the law of prefix extractors: every longer key that starts with `key` has the prefix
-    /// of `key`.
+    /// Checks the law of prefix extractors: if the start of a key has a prefix, the whole key has
+    /// the same prefix.
     #[test]
     fn a_longer_key_has_the_same_prefix() {
         let all = example();

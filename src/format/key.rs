@@ -42,8 +42,8 @@ pub enum KeyKind {
     Value = 1,
 }
 
-/// The kind used in seek keys. It is the largest kind, so that a seek key sorts before every entry
-/// with the same user key and sequence number.
+/// The kind used in seek keys. It is the largest kind, so that no entry with the same user key and
+/// sequence number sorts before a seek key.
 pub const KIND_FOR_SEEK: KeyKind = KeyKind::Value;
 
 impl KeyKind {
