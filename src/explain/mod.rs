@@ -82,7 +82,8 @@ pub enum Step {
     TableFilter(Verdict),
     /// The index was searched.
     Index {
-        /// The block where the key would be; `None` if every key of the table is less than the key.
+        /// The block where the key that was looked up would be; `None` if every key of the table is
+        /// less than that key.
         block: Option<IndexedBlock>,
     },
     /// The data block's filter was queried.

@@ -20,8 +20,8 @@ pub(crate) struct KeyspacePrefixes {
 }
 
 impl KeyspacePrefixes {
-    /// Returns an extractor that uses `outside` for keys outside keyspaces, and the extractors in
-    /// `inside` for the keys of the keyspaces with these names.
+    /// Returns an extractor that uses `outside` for keys outside keyspaces, and each extractor in
+    /// `inside` for the keys of the keyspace whose name is next to it.
     pub(crate) fn new(
         outside: Option<Arc<dyn PrefixExtractor>>,
         mut inside: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,

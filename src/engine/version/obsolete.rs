@@ -96,7 +96,7 @@ impl Trash {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Undoes one [`Trash::hold`], so that one `TableFile` less is counted. If `obsolete` is true,
+    /// Undoes one [`Trash::hold`] by decrementing the count of `TableFile`s. If `obsolete` is true,
     /// the next [`Trash::empty`] removes the table. This function does no I/O, so it can be called
     /// under any lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {

@@ -210,8 +210,8 @@ impl VersionSet {
         }
     }
 
-    /// Returns whether the next open may find the edit of a failed commit. The tables of that edit
-    /// must then be kept.
+    /// Returns whether the next open may find the edit of a failed commit. If so, the tables of
+    /// that edit must be kept.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
