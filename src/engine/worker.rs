@@ -143,7 +143,8 @@ impl Engine {
         }
     }
 
-    /// Runs one piece of background work: a flush if one is due, otherwise a compaction.
+    /// Runs one piece of background work: from the flush lane if work is due there, otherwise from
+    /// the compaction lane. Does nothing while a flush is running.
     fn run_inline(&self) {
         let claim = || {
             let mut state = self.state.lock();

@@ -1,4 +1,5 @@
-//! Serialization of an [`Explanation`], where the serialized form differs from the types.
+//! Serialization of an [`Explanation`], for the parts whose serialized form differs from their
+//! type.
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};

@@ -82,7 +82,8 @@ pub enum Step {
     TableFilter(Verdict),
     /// The index was searched.
     Index {
-        /// The block where the key would be; `None` if every key of the table is less than the key.
+        /// The block where the key that was looked up would be; `None` if every key of the table is
+        /// less than that key.
         block: Option<IndexedBlock>,
     },
     /// The data block's filter was queried.
@@ -181,7 +182,7 @@ pub struct Entry {
 pub enum Verdict {
     /// The filter answered "maybe", and the key is present.
     TruePositive,
-    /// The filter answered "maybe", but the key is absent: a block was read in vain.
+    /// The filter answered "maybe", but the key is absent: the search continued in vain.
     FalsePositive,
     /// The filter answered "not here", and the key is absent. To verify the answer, the block was
     /// read without the cache and without being counted.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! filter 0 | filter 1 | ... | offset of filter 0: fixed32 | offset of filter 1 | ...
-//!     | offset of the first of these: fixed32 | base_lg: 1 byte, 11
+//!     | offset of the array of offsets: fixed32 | base_lg: 1 byte, 11
 //!
 //! a data block of 4 KiB at 0, another of 7 KiB at 4 KiB, 10 bits a key, one key each:
 //!   0  (9 bytes)     filter of the first block's keys, for 0..2 KiB
@@ -24,8 +24,8 @@ use bytes::Bytes;
 use crate::filter::policy::{FilterGenerator, FilterPolicy};
 use crate::format::coding::get_fixed32;
 
-/// Base-2 logarithm of the number of bytes of block offsets that share a filter. LevelDB reads any
-/// value, and always writes this one.
+/// Base-2 logarithm of the size, in bytes, of the range of block offsets that share a filter.
+/// LevelDB reads any value, and always writes this one.
 const BASE_LG: u8 = 11;
 /// Total length, in bytes, of the two fields after the array: the array's offset and base_lg.
 const TAIL_BYTES: usize = 5;

@@ -14,8 +14,8 @@
 /// Number of slots per key.
 const ARITY: u64 = 3;
 
-/// Largest `segment_lg`. A segment then has 2^18 slots. With larger segments, the bits of the hash
-/// that choose the second slot would overlap the bits that choose the third.
+/// Largest `segment_lg`. A segment of this size has 2^18 slots. With larger segments, the bits of
+/// the hash that choose the second slot would overlap the bits that choose the third.
 pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 
 /// The geometry of an array, which determines each key's slots. On-disk format: change neither the

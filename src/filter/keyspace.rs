@@ -20,8 +20,8 @@ pub(crate) struct KeyspacePrefixes {
 }
 
 impl KeyspacePrefixes {
-    /// Returns an extractor that uses `outside` for keys outside keyspaces, and the extractors in
-    /// `inside` for the keys of the keyspaces with these names.
+    /// Returns an extractor that uses `outside` for keys outside keyspaces, and each extractor in
+    /// `inside` for the keys of the keyspace whose name is next to it.
     pub(crate) fn new(
         outside: Option<Arc<dyn PrefixExtractor>>,
         mut inside: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!(all.prefix(b"\xff\xfeks\x05user"), None);
     }
 
-    /// Checks the law of prefix extractors: every longer key that starts with `key` has the prefix
-    /// of `key`.
+    /// Checks the law of prefix extractors: if the start of a key has a prefix, the whole key has
+    /// the same prefix.
     #[test]
     fn a_longer_key_has_the_same_prefix() {
         let all = example();

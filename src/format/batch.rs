@@ -262,9 +262,9 @@ pub fn decode_header(contents: &[u8]) -> Result<(SeqNo, u32)> {
     Ok((seq, count))
 }
 
-/// Returns an iterator over the operations of an encoded batch, which borrows from `contents`. The
-/// iterator ends after the first error. It also returns an error if the number of operations
-/// differs from the count in the header. Offsets in errors are relative to `contents`.
+/// Returns an iterator over the operations of the encoded batch `contents`. The iterator borrows
+/// from `contents` and ends after the first error. It also returns an error if the number of
+/// operations differs from the count in the header. Offsets in errors are relative to `contents`.
 pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     let operations = Decoder::new(contents.get(HEADER_BYTES..).unwrap_or(&[]));
     match decode_header(contents) {

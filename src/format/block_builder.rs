@@ -31,8 +31,8 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Creates a builder that stores the full key of one entry in every `restart_interval` (at
-    /// least 1).
+    /// Creates a builder that stores the full key of one in every `restart_interval` entries.
+    /// `restart_interval` must be at least 1.
     pub fn new(restart_interval: usize) -> BlockBuilder {
         BlockBuilder {
             buffer: Vec::new(),

@@ -93,7 +93,7 @@ impl Method {
 /// Upper bound of snappy's compression ratio: a copy of up to 64 bytes is encoded in three bytes.
 const SNAPPY_MAX_RATIO: usize = 22;
 
-/// Compresses blocks one after another. Reuses its tables and buffers.
+/// Compresses blocks one after another. Reuses the state of its encoder and its output buffer.
 pub struct Compressor {
     kind: Compression,
     snappy: snap::raw::Encoder,
@@ -224,7 +224,7 @@ pub fn decompress_into(method: Method, stored: &[u8], raw: &mut Vec<u8>) -> Resu
 }
 
 /// Decompresses zlib or raw deflate, which do not state the length of their contents. Memory grows
-/// only with the actual output, at most a thousand times the input.
+/// only with the actual output, which is at most about a thousand times as long as the input.
 #[cfg(feature = "zlib")]
 fn inflate(stored: &[u8], has_header: bool, raw: &mut Vec<u8>) -> Result<usize> {
     /// Assumed ratio of output to input, for the first allocation. A higher ratio means fewer
@@ -271,9 +271,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
 }
 
 /// Returns the contents of a zstd frame. zstd can expand its input tens of thousands of times, so
-/// the maximum ratio is not a useful limit on memory. If the frame states a length within
-/// `TRUSTED_RATIO`, which is enough for ordinary data, that much memory is allocated at once.
-/// Otherwise, memory grows only with the actual output.
+/// the maximum ratio is not a useful limit on memory. If the frame states a length of at most
+/// `TRUSTED_RATIO` times the length of the input, which is enough for ordinary data, that much
+/// memory is allocated at once. Otherwise, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;
@@ -427,8 +427,8 @@ mod tests {
 
     #[test]
     fn zlib_and_zstd_are_told_apart() {
-        // Try the headers that zlib writes for each window size, from 256 bytes to 32 KiB, and for
-        // each of its four levels.
+        // Try the headers that zlib writes for each window size, from 256 bytes to 32 KiB, and each
+        // of the four compression levels that a header can state.
         for window in 0..8u8 {
             for level in 0..4u8 {
                 let first = window << 4 | 8;

@@ -42,8 +42,8 @@ pub enum KeyKind {
     Value = 1,
 }
 
-/// The kind used in seek keys. It is the largest kind, so that a seek key sorts before every entry
-/// with the same user key and sequence number.
+/// The kind used in seek keys. It is the largest kind, so that no entry with the user key and the
+/// sequence number of a seek key sorts before the seek key.
 pub const KIND_FOR_SEEK: KeyKind = KeyKind::Value;
 
 impl KeyKind {
@@ -119,7 +119,7 @@ impl<'a> ParsedKey<'a> {
         }
     }
 
-    /// Returns the internal key as it is in a table.
+    /// Returns the encoded internal key, as stored in tables.
     pub fn encode(&self) -> Vec<u8> {
         internal_key(self.user_key, self.seq, self.kind)
     }

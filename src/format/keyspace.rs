@@ -9,9 +9,9 @@
 //!
 //! The length comes before the name, so that the prefix of one keyspace is never the start of
 //! another's prefix. The keys of one keyspace are therefore neighbours in byte order, sorted by
-//! their last part. The first two bytes are not valid UTF-8 and sort after it, so all keys that are
-//! text come before the keys of keyspaces. A key that starts with the tag but is cut short belongs
-//! to no keyspace.
+//! their last part. The first two bytes are not valid UTF-8 and sort after all UTF-8 text, so all
+//! keys that are text come before the keys of keyspaces. A key that starts with the tag but is cut
+//! short belongs to no keyspace.
 //!
 //! Expiring keyspaces have the tag `ff fe 6b 74`, so that a key shows whether its entry can expire.
 //! The values in them end with an expiry ([`expiry`](crate::format::expiry)).

@@ -27,7 +27,7 @@ pub(crate) const OLD_INFO_LOG: &str = "LOG.old";
 
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
-/// A parsed file name. `Display` writes the original name.
+/// A parsed file name. `Display` writes the name with a file number of at least six digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileName {
     /// `CURRENT`, which names the MANIFEST in use.

@@ -61,8 +61,8 @@ const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 /// disk space ahead of the records.
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Maximum number of bytes between two syncs for which a log counts as synced often. With a larger
-/// limit, fewer logs are mapped.
+/// Number of bytes between two syncs below which a log counts as synced often. With a larger limit,
+/// fewer logs are mapped.
 const OFTEN_BYTES: u64 = 64 << 10;
 
 /// Minimum mean size, in bytes, of records that count as large. With a larger minimum, more logs
@@ -129,7 +129,7 @@ enum Mode {
 struct Syncs {
     /// Position of the last sync.
     last: u64,
-    /// Whether the last sync came at most [`OFTEN_BYTES`] after the sync before it.
+    /// Whether the last sync came less than [`OFTEN_BYTES`] after the sync before it.
     are_frequent: bool,
 }
 
@@ -360,7 +360,7 @@ impl MappedLog {
         }
         uninterrupted(|| Ok(fallocate(&self.file, FallocateFlags::empty(), start, bytes)?))?;
         // SAFETY: the file belongs to this log alone and is not truncated while the window is open;
-        // the range is inside it. See the head of this file.
+        // the range is inside the file. See the head of this module.
         unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file) }
     }
 }

@@ -130,7 +130,8 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// lock.
     ///
     /// Until the guard is dropped, nothing else in the process may open the file, not even for
-    /// reading: on a disk, closing that other handle would release the lock that LevelDB sees.
+    /// reading: on a disk, closing a second handle of the file would release the lock that LevelDB
+    /// sees.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>>;
 }
 

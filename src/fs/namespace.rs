@@ -153,7 +153,8 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(entries.filter_map(|name| name.to_str().map(str::to_string)).collect())
     }
 
-    /// Returns the first missing directory of a path. The caller creates it and calls this again.
+    /// Returns the first missing directory of a path. The caller creates that directory and calls
+    /// this function again.
     pub(super) fn missing_dir(&self, path: &Path) -> io::Result<Option<Location>> {
         let mut dir = ROOT;
         let names = names(path);

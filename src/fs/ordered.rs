@@ -4,8 +4,8 @@
 //! A process may be killed between two pages of a write. If the record were written from its start,
 //! it could be left with a header but without its end, which readers would report as damage.
 //! Therefore, the page with the first header is written after the other pages, and only the seals
-//! of the later headers are written after that page. Until then, every header lacks length and
-//! type, as if nothing had been written there.
+//! of the later headers are written after that page. Until the page with the first header is
+//! written, every header lacks its length and type, as if nothing had been written there.
 //!
 //! ```text
 //! F header payload ... | page | page | L header payload ...

@@ -96,8 +96,8 @@ impl Trash {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Undoes one [`Trash::hold`]: one `TableFile` fewer is counted. If `obsolete` is true, the
-    /// next [`Trash::empty`] removes the table. This function does no I/O, so it can be called
+    /// Undoes one [`Trash::hold`] by decrementing the count of `TableFile`s. If `obsolete` is true,
+    /// the next [`Trash::empty`] removes the table. This function does no I/O, so it can be called
     /// under any lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();

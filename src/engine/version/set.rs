@@ -54,7 +54,8 @@ pub(crate) struct VersionSet {
 }
 
 impl VersionSet {
-    /// Creates the set from a recovered version. The first edit begins a new MANIFEST.
+    /// Creates the set from a recovered version. The first edit begins a new MANIFEST, unless
+    /// [`VersionSet::reuse_manifest`] continues the recovered one.
     ///
     /// # Errors
     /// Corruption of the recovered version.
@@ -124,7 +125,7 @@ impl VersionSet {
         self.last_seq
     }
 
-    /// Returns the number of the MANIFEST; 0 before the first edit.
+    /// Returns the number of the MANIFEST that edits are appended to; 0 if there is none.
     pub(crate) fn manifest_number(&self) -> u64 {
         self.manifest.as_ref().map_or(0, |manifest| manifest.number)
     }
@@ -209,8 +210,8 @@ impl VersionSet {
         }
     }
 
-    /// Returns whether the next open may find the edit of a failed commit. The tables of that edit
-    /// must then be kept.
+    /// Returns whether the next open may find the edit of a failed commit. If so, the tables of
+    /// that edit must be kept.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }

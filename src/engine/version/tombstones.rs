@@ -2,7 +2,7 @@
 //!
 //! A scan steps over every tombstone in its way. Without a rule, a level within its target size
 //! would keep its tombstones for ever. LevelDB's tables and MANIFESTs have no field for the number
-//! of tombstones. The counts come from two sources and are kept only in memory:
+//! of tombstones. Information about tombstones comes from two sources and is kept only in memory:
 //!
 //! - this process counts the entries that it writes into a table ([`EntryCounts`]);
 //! - a cursor that has passed more than [`CRAWL_TOMBSTONES`] tombstones in one step (a *crawl*)
@@ -76,7 +76,7 @@ impl EntryCounts {
         }
     }
 
-    /// Returns when the entries expire; `None` if no entry has an expiry.
+    /// Returns the summary of the entries' expiries; `None` if no entry has an expiry.
     pub(crate) fn expiry(&self) -> Option<TableExpiry> {
         let expiry = TableExpiry { last: self.last_expiry, entries: self.expiring };
         (expiry.entries > 0).then_some(expiry)
@@ -107,7 +107,7 @@ impl Tombstones {
         }
     }
 
-    /// Returns whether a cursor crawled over the table.
+    /// Returns whether a cursor crawled over tombstones of the table.
     pub(crate) fn is_crawled(&self) -> bool {
         self.crawled.load(Relaxed) > 0
     }

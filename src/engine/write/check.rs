@@ -7,7 +7,7 @@
 //!
 //! # Why the newest version is always there
 //! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. If a key
-//! was written after `s`, the key's newest version is not dropped before then:
+//! was written after `s`, the key's newest version is not dropped while the snapshot is held:
 //! - A flush or a merge drops a version only if its inputs contain a newer version of the same key
 //!   (`Retention::is_shadowed`), so it keeps the newest version.
 //! - A merge drops a tombstone only if every sequence number in use by a reader is at or after the

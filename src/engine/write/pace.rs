@@ -173,8 +173,8 @@ impl Engine {
         self.freeze(commit).inspect_err(|error| self.fail(error.clone()))
     }
 
-    /// Freezes the memtable because another database asked for its memory. Does nothing while a
-    /// writer holds the commit lock, because writers check the budget themselves.
+    /// Freezes the memtable because another database asked for the memtable's memory. Does nothing
+    /// while a writer holds the commit lock, because writers check the budget themselves.
     pub(crate) fn give_up_memtable(&self) -> Result<()> {
         let Some(mut commit) = self.commit.try_lock() else { return Ok(()) };
         let may_freeze = {
@@ -248,8 +248,9 @@ impl Engine {
         }
     }
 
-    /// Makes a writer wait until the background work has caught up, but at most for [`MAX_WAIT`].
-    /// If memtables take too much of the memory budget, the writer waits for [`MAX_WAIT`].
+    /// Makes a writer wait for the time that the background work needs to catch up, or for
+    /// [`MAX_WAIT`] if memtables take too much of the memory budget. The wait never exceeds
+    /// [`MAX_WAIT`], and it ends early if [`Engine::changed`](Engine) is notified.
     fn keep_pace(&self, mem_bytes: usize, pressure: Pressure) {
         let mut wait = match pressure {
             Pressure::SlowDown => MAX_WAIT,

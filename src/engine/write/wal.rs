@@ -181,7 +181,7 @@ impl Engine {
             .inspect_err(|_| self.discard_log(number))
     }
 
-    /// Removes a log whose first record could not be written.
+    /// Removes a log that could not be created or whose first record could not be written.
     fn discard_log(&self, number: u64) {
         match self.fs.remove(&self.dir.join(name::log_name(number))) {
             Err(error) if error.kind() != ErrorKind::NotFound => {}

@@ -217,8 +217,8 @@ enum Kept {
     Nothing,
     Everything,
     /// The changes up to `seq` survive. If the next change is a write, a part of it may survive,
-    /// too: `torn` then holds the sequence number of this write, and a random number that
-    /// determines how many of its sectors survive.
+    /// too: `torn` holds the sequence number of the next change, and a random number that
+    /// determines how many sectors of the write survive.
     UpTo {
         seq: u64,
         torn: Option<(u64, u64)>,

@@ -65,8 +65,8 @@ impl OpKind {
         OpKind::Lock,
     ];
 
-    /// Returns whether the operation changes files or names, or makes them durable. Only mutating
-    /// operations are numbered.
+    /// Returns whether operations of this kind are mutating: whether they change files or names,
+    /// make them durable, or take a lock. Only mutating operations are numbered.
     pub(super) fn is_mutating(self) -> bool {
         self >= OpKind::Create
     }
