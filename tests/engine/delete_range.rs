@@ -91,8 +91,8 @@ fn few_large_entries_go_with_their_tables() {
     assert_eq!((done.keys, tables_on_disk(&fs)), (0, 0));
 }
 
-/// Deletes ranges with all kinds of bounds in random databases of many levels, some of them in
-/// reverse order of keys, and compares the results with a model.
+/// Deletes ranges with all kinds of bounds in random databases of many levels, and compares the
+/// results with a model. Some of the databases sort their keys in reverse order.
 #[test]
 fn ranges_of_all_kinds_delete_what_a_model_deletes() {
     let mut rng = rng::Rng::new(7);

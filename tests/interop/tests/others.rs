@@ -1,5 +1,5 @@
 //! Helpers for tests with other engines: runs goleveldb as a program, and copies the files of
-//! simulated disks to real disks for such programs.
+//! simulated disks to real disks, where other engines can read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
