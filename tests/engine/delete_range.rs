@@ -303,7 +303,7 @@ fn a_crash_at_any_step_shows_all_of_the_deletion_or_nothing() {
             let db = Db::open("/db", on(&image)).unwrap();
             let mut shown = contents(&db);
             left += u32::from(files > tables_on_disk(&image) && shown.len() < before.len());
-            // A repair does not bring back what was deleted, even if its tables are still there.
+            // A repair does not bring back deleted entries, even if their tables are still there.
             minikv::repair("/db", &on(&repaired), RepairOptions::default()).unwrap();
             let repaired = Db::open("/db", on(&repaired)).unwrap();
             assert!(contents(&repaired) == shown, "repaired at {op}");

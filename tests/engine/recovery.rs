@@ -560,8 +560,8 @@ fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
     let options = || small().reuse_logs(true);
     Db::open(dir.path(), options()).unwrap().put("a", "1").unwrap();
     let live = files(dir.path(), "");
-    // A process that failed while it made a MANIFEST leaves these files. CURRENT does not name them
-    // yet.
+    // A process that failed while it made a MANIFEST leaves these files. CURRENT does not name the
+    // new MANIFEST yet.
     for stale in ["MANIFEST-000090", "000091.ldb", "000092.dbtmp"] {
         fs::write(dir.path().join(stale), "half made").unwrap();
     }

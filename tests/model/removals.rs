@@ -40,7 +40,7 @@ struct Run {
     now: Arc<AtomicU64>,
     /// The entries of the expiring keyspace, including expired entries.
     expiring: Expiring,
-    /// The entries outside of keyspaces, as the last read of each of them showed.
+    /// The entries outside of keyspaces, as each of them was last written or read.
     plain: Plain,
     snapshots: Vec<(Snapshot, Expiring, Entries)>,
     operation: u64,

@@ -9,7 +9,8 @@ use minikv::fs::Fs;
 use minikv::fs::sim::SimFs;
 use minikv_interop::ffi::Entry;
 
-/// Builds the program of `go/goleveldb.go`. Returns `None`, and prints why, if that fails.
+/// Builds the program of `go/goleveldb.go`. If the build fails, prints the packages that it needs
+/// and returns `None`.
 pub fn goleveldb(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("goleveldb");
     let built = Command::new("go")
