@@ -72,8 +72,9 @@ fn try_one(files: &Files, allowed: &Allowed<'_>, what: &str) -> bool {
     seen
 }
 
-/// Changes every `stride`th byte of every file, starting at `offset`. Returns the number of cases,
-/// and the number of cases in which the damage was reported.
+/// Changes every `stride`th byte of every file in two ways, and truncates the file before each of
+/// these bytes. The first of these bytes is at `offset % stride`. Returns the number of cases, and
+/// the number of cases in which the damage was reported.
 fn sweep(made: &Made, stride: usize, offset: usize) -> (usize, usize) {
     let all = made.states.len();
     let first_log = made.files.named(".log").into_iter().next().expect("a live log");

@@ -22,7 +22,7 @@ const NOTATION: &str = "\
 /// The word that introduces the list of functions and of types with at most one member.
 const ALONE: &str = "and";
 
-/// The suffixes of names that are written in brackets.
+/// Suffixes that are written in brackets after a name.
 const ENDS: [&str; 2] = ["_in", "_with"];
 
 /// Families of types. The members that all types of a family have are listed once, under the names
@@ -37,8 +37,8 @@ const FAMILIES: [&[&str]; 7] = [
     &["Cursor", "KeyspaceCursor", "TransactionCursor"],
 ];
 
-/// Moves the members shared by all types of a family into one entry for the family. Leaves out the
-/// types of families that have no other members.
+/// Moves the members shared by all types of a family into one entry for the family. Leaves out a
+/// type if all of its members have been moved.
 fn share(types: &Types, families: &[&[&str]]) -> Types {
     let mut own = types.clone();
     let mut shared = Types::new();
@@ -102,7 +102,7 @@ fn entry(head: &str, names: &[String]) -> String {
     text + &line
 }
 
-/// Joins one-line entries into longer lines of about [`WIDTH`] characters or less.
+/// Joins one-line entries into longer lines of at most [`WIDTH`] characters.
 fn joined(entries: Vec<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for entry in entries {

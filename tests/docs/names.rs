@@ -13,7 +13,8 @@ const INDENT: usize = 4;
 pub struct Names {
     /// Methods, constants, variants and fields of each type.
     members: BTreeMap<String, BTreeSet<String>>,
-    /// Functions, types and modules that each module contains. A module is named after its file.
+    /// Items that each module defines or re-exports. A module is named after its file or, if the
+    /// file is `mod.rs`, after its folder.
     items: BTreeMap<String, BTreeSet<String>>,
     functions: BTreeSet<String>,
     /// Top-level items, except modules and re-exports.

@@ -120,8 +120,8 @@ fn public_item(line: &str) -> Option<&str> {
 fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<String> {
     let layer = file.strip_prefix(src).unwrap().iter().next().unwrap();
     let near = |path: &Path| path.strip_prefix(src).unwrap().iter().next() == Some(layer);
-    // A file of a higher layer can add methods to a type that it imports, so such files are
-    // searched, too.
+    // A file of a higher layer can add methods to a type that it imports, so files that import the
+    // type are searched, too.
     let path = file.strip_prefix(src).unwrap().with_extension("");
     let path = path.iter().map(|step| step.to_str().unwrap()).filter(|step| *step != "mod");
     let import = format!("use crate::{}::{name};\n", path.collect::<Vec<_>>().join("::"));
@@ -249,7 +249,8 @@ fn declared_by_macro(text: &str, name: &str) -> BTreeSet<String> {
     members
 }
 
-/// Returns the paths of the public module `path` and of the public modules below it.
+/// Returns the paths of the public module `path` and of the public modules below it, except modules
+/// marked `#[doc(hidden)]`.
 fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, path) };
     let mut found = vec![path.iter().map(|name| name.to_string()).collect()];

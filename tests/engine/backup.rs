@@ -165,7 +165,7 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
     );
 }
 
-/// Checks the backups in `image`, the files after a crash that happened once `complete` backups
+/// Checks the backups in `image`, which holds the files that a crash left after `complete` backups
 /// were finished. Returns whether the image has a backup directory without a listing.
 fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: bool) -> bool {
     let folder = Path::new("/backups");
@@ -289,8 +289,8 @@ fn a_folder_that_holds_something_else_is_left_alone() {
     let backups = Backups::open(&folder, &small()).unwrap();
     let error = backups.restore(Some(7), home.path().join("copy"), |_| {}).unwrap_err();
     assert!(error.to_string().contains("no backup 7"), "{error}");
-    // Backups never touch a directory that is not theirs, or the target of a link out of the
-    // folder.
+    // A backup touches neither a directory that no backup made nor the target of a link that leads
+    // out of the folder.
     std::fs::create_dir(folder.join("000005")).unwrap();
     std::fs::write(folder.join("000005/letter"), "dear").unwrap();
     let error = db.backup(&folder).unwrap_err();

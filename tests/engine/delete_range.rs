@@ -91,8 +91,8 @@ fn few_large_entries_go_with_their_tables() {
     assert_eq!((done.keys, tables_on_disk(&fs)), (0, 0));
 }
 
-/// Deletes ranges with all kinds of bounds in random databases of many levels, some of them in
-/// reverse order of keys, and compares the results with a model.
+/// Deletes ranges with all kinds of bounds in random databases of many levels, and compares the
+/// results with a model. Some of the databases sort their keys in reverse order.
 #[test]
 fn ranges_of_all_kinds_delete_what_a_model_deletes() {
     let mut rng = rng::Rng::new(7);
@@ -303,7 +303,7 @@ fn a_crash_at_any_step_shows_all_of_the_deletion_or_nothing() {
             let db = Db::open("/db", on(&image)).unwrap();
             let mut shown = contents(&db);
             left += u32::from(files > tables_on_disk(&image) && shown.len() < before.len());
-            // A repair does not bring back what was deleted, even if its tables are still there.
+            // A repair does not bring back deleted entries, even if their tables are still there.
             minikv::repair("/db", &on(&repaired), RepairOptions::default()).unwrap();
             let repaired = Db::open("/db", on(&repaired)).unwrap();
             assert!(contents(&repaired) == shown, "repaired at {op}");

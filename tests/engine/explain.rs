@@ -186,7 +186,8 @@ fn steps_come_in_the_order_of_the_read_path() {
     assert_eq!((entry.kind, entry.value_bytes, entry.seq), (KeyKind::Value, 6, told.seq));
     assert_eq!(told.filters, FilterUse::NoTables);
 
-    // The key was deleted (7 divides 35), so the tables below the tombstone are not searched.
+    // The key has the number 35 and was deleted, because 7 divides 35. Therefore, the tables below
+    // the tombstone are not searched.
     let told = db.explain("key000070").unwrap();
     recount::check(&told);
     assert_eq!(told.value, None);

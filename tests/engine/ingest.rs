@@ -172,7 +172,7 @@ fn wrong_tables_are_refused_by_name_and_change_nothing() {
     assert_eq!(contents(&db).len(), 1);
 
     // Tries to ingest three tables taken from databases. A table with several versions of a key is
-    // refused, a table without them is accepted, and a table with a deletion is refused.
+    // refused, a table with a single entry is accepted, and a table with a deletion is refused.
     let snapshot = db.snapshot();
     db.put("a", "2").unwrap();
     db.flush().unwrap();

@@ -429,8 +429,8 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     assert_eq!(format!("{again:?}"), "Keyspace(\"users\")");
 }
 
-/// Checks that, while another thread clears and refills a keyspace, a reader sees either all of its
-/// entries or none.
+/// Checks that, while another thread clears and refills a keyspace, a reader sees either all
+/// entries of the keyspace or none.
 #[test]
 fn a_keyspace_is_cleared_in_one_step() {
     let dir = tempfile::tempdir().unwrap();

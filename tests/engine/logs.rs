@@ -228,7 +228,8 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
     assert_eq!(db.iter().unwrap().count(), 3);
 }
 
-/// Checks that writers that request a sync while another sync is running share one sync after it.
+/// Checks that writers that request a sync while another sync is running share the syncs that
+/// follow, instead of each causing a sync of its own.
 #[test]
 fn writers_that_wait_for_a_sync_share_the_next_one() {
     const WRITERS: usize = 12;

@@ -249,8 +249,9 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     assert_filled(&db, 0..2000);
 }
 
-/// Once the trap is armed, the first write to the log waits until the other writers are in the
-/// queue. The second write to the log, made for a group of writers, panics.
+/// Makes the second write to the log panic, or the second sync of the log. This write or sync is
+/// made for a group of writers, because the first one waits until the other writers are in the
+/// queue.
 #[test]
 fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     const WRITERS: usize = 8;
@@ -364,7 +365,7 @@ fn a_replayed_log_and_a_policy_that_panics_fail_synced_writes_and_close() {
 }
 
 /// Makes the policy panic in an open that has to write a table because a log is damaged. The open
-/// does so in the thread of its caller.
+/// writes this table in its caller's thread.
 #[test]
 fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
     let (dir, trap) = (tempfile::tempdir().unwrap(), Trap::new(""));

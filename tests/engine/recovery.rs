@@ -97,8 +97,8 @@ fn a_torn_log_ends_before_the_torn_batch_at_every_length() {
     }
 }
 
-/// Checks that a damaged log is not removed before this open or an earlier one has linked it into
-/// `lost`.
+/// Checks that no open removes a damaged log before this open or an earlier one has linked the log
+/// into `lost`.
 #[test]
 fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
     let fs = SimFs::new(1);
@@ -252,8 +252,9 @@ fn a_second_open_says_who_holds_the_lock() {
     Db::open(dir.path(), small()).unwrap();
 }
 
-/// Checks two opens: another process creates, or removes, the database after the open has looked
-/// for it and before the open takes the lock.
+/// Checks two opens. During the first open, after it has looked for the database and before it
+/// takes the lock, another process creates the database. During the second open, another process
+/// removes the database between the same two steps.
 #[test]
 fn whether_a_database_exists_is_decided_under_the_lock() {
     let fs = SimFs::new(1);
@@ -306,8 +307,8 @@ fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
     assert!(found.iter().all(|(_, value)| value.starts_with('2')));
 }
 
-/// Replaces the directory of an open database by a copy of the database, or by an older state of
-/// it. Checks that the open handle neither reads nor copies the new files.
+/// Replaces the directory of an open database by a copy of the database. Checks that the open
+/// handle neither reads nor copies the new files.
 #[test]
 fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
     let home = tempfile::tempdir().unwrap();
@@ -559,8 +560,8 @@ fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
     let options = || small().reuse_logs(true);
     Db::open(dir.path(), options()).unwrap().put("a", "1").unwrap();
     let live = files(dir.path(), "");
-    // A process that failed while it made a MANIFEST leaves these files. CURRENT does not name them
-    // yet.
+    // A process that failed while it made a MANIFEST leaves these files. CURRENT does not name the
+    // new MANIFEST yet.
     for stale in ["MANIFEST-000090", "000091.ldb", "000092.dbtmp"] {
         fs::write(dir.path().join(stale), "half made").unwrap();
     }

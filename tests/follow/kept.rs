@@ -465,8 +465,8 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     let logs = put_and_flush(&db, &fs, 0..6);
     db.put("live", "1").unwrap();
     drop(db);
-    // Removes the last table, its log and the MANIFEST, so that writes are missing before those of
-    // the live log.
+    // Removes the last table, its log and the MANIFEST, so that the writes just before those of the
+    // live log are missing.
     let of_db = |name: String| fs.remove(&Path::new(DIR).join(name)).unwrap();
     of_db(format!("{:06}.log", logs[5]));
     let names = fs.list(Path::new(DIR)).unwrap();
@@ -484,7 +484,7 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
 }
 
 /// Checks that a reader of changes gets an error if a repair lost writes that the reader had seen,
-/// although at least as many new writes have followed.
+/// even if at least as many new writes have followed.
 #[test]
 fn a_reader_of_changes_gets_an_error_after_a_repair() {
     for lost in [Loss::LastTable, Loss::LiveLog] {

@@ -164,8 +164,8 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     key
 }
 
-/// Checks that keys that compare equal but have different bytes are one key, in memtables, tables
-/// and merges.
+/// Checks that keys that compare equal but have different bytes are treated as one key in
+/// memtables, tables and merges.
 #[test]
 fn equal_keys_of_different_bytes_are_one_key() {
     let mut rng = Rng::new(5);

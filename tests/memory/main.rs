@@ -191,7 +191,7 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
         );
         worst = worst.max((peak, what));
         assert!(outcomes[3], "{what}: repair failed");
-        // The inputs of these names consist of valid tables.
+        // The inputs with these names are valid, so a scan must succeed.
         let is_read = matches!(what, "a bomb" | "empty keys deleted" | "six tables of level 0");
         assert!(outcomes[0] || !is_read, "{what}: not read");
         let is_refused = what == "one table at each level";

@@ -56,7 +56,8 @@ impl Run {
         self.copied = Some((last, copy));
     }
 
-    /// Adds a backup, removes old backups, or restores a backup.
+    /// Sometimes adds a backup, sometimes removes old backups, and restores one of the backups that
+    /// are left.
     pub fn back_up_or_restore(&mut self) {
         let folder = self.home.dir().with_extension("backups");
         if self.backups.is_empty() || self.rng.one_in(2) {

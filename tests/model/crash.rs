@@ -1,5 +1,5 @@
 //! States that a crash may leave. If the process was killed, all writes must survive. After a loss
-//! of power, a prefix of the writes must survive, which includes every synced write.
+//! of power, a prefix of the writes that includes every synced write must survive.
 
 use crate::order::{Entry, Model};
 

@@ -18,8 +18,8 @@ fn bytes_on_disk(dir: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Waits until the directory has less than `limit` bytes, because a table is removed only when the
-/// last thread releases it. Fails after a minute.
+/// Waits, for at most a minute, until the directory has less than `limit` bytes. Waiting is
+/// necessary because a table is removed only when the last thread releases it.
 fn wait_until_below(dir: &Path, limit: u64) {
     let began = Instant::now();
     while bytes_on_disk(dir) >= limit {

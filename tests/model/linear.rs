@@ -1,11 +1,11 @@
 //! Recorded histories of many threads, checked for linearizability.
 //!
 //! Every operation takes a number when it is called and another when it has returned. A history is
-//! linearizable if its operations can be put in an order, each at one moment between its two
-//! numbers, in which a plain array gives the answers that the database gave. The search for such an
-//! order is Wing and Gong's algorithm, with Lowe's cache of the states already tried. A batch is
-//! one operation. A snapshot or an iterator is also one operation, no matter when it is read: it
-//! shows the state at the moment of its creation.
+//! linearizable if each operation can be placed at one moment between its two numbers so that a
+//! plain array, on which the operations are performed in the order of these moments, gives the same
+//! answers as the database. The search for such moments is Wing and Gong's algorithm, with Lowe's
+//! cache of the states already tried. A batch is one operation. A snapshot or an iterator is also
+//! one operation, no matter when it is read: it shows the state at the moment of its creation.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -40,12 +40,12 @@ struct Run {
     now: Arc<AtomicU64>,
     /// The entries of the expiring keyspace, including expired entries.
     expiring: Expiring,
-    /// The entries outside of keyspaces, as the last read of each of them showed.
+    /// The entries outside of keyspaces, as each of them was last written or read.
     plain: Plain,
     snapshots: Vec<(Snapshot, Expiring, Entries)>,
     operation: u64,
-    /// Number of entries that reads found removed by the filter, and number that reads found
-    /// changed.
+    /// Number of entries that reads found removed by the filter, and number of entries that reads
+    /// found changed by the filter.
     filtered: [u64; 2],
     /// Number of entries that expired while the model held them.
     expired: u64,
@@ -222,7 +222,8 @@ impl Run {
         self.db().write(batch).unwrap();
     }
 
-    /// Replaces the value of an entry, which keeps its expiry, or deletes the entry.
+    /// Sets the value of a key, or deletes the key. If the key has an entry that has not expired,
+    /// the new value keeps the expiry of this entry.
     fn update(&mut self) {
         let (key, new) = (self.key(), self.value());
         let new = (!self.rng.one_in(4)).then_some(new);

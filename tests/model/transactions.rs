@@ -61,7 +61,8 @@ impl Open {
         self.deleted.push(range.clone());
     }
 
-    /// Reads or writes `key`, or reads the range from `key` to `other`.
+    /// Performs a random step: reads keys, reads a range, moves a cursor, writes `key`, or uses a
+    /// savepoint.
     pub fn step(&mut self, rng: &mut Rng, operation: u64, key: Vec<u8>, other: Vec<u8>) {
         match rng.below(12) {
             0..2 => self.look_up(rng, key, other),

@@ -189,7 +189,7 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
     });
 }
 
-/// Checks two databases that share a memory budget: writes to one database cause a flush of the
+/// Checks two databases that share a memory budget: writes to one database may cause a flush of the
 /// other database's memtable.
 #[test]
 fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {

@@ -92,7 +92,8 @@ fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
         let fs = SimFs::new(1);
         let db = open(&fs);
         db.put("a", "1").unwrap();
-        // The first matching write is the first record of the log that the flush starts.
+        // If the flush starts before the puts, the first matching write is the first record of the
+        // log that the flush starts.
         fs.inject(Fault::torn_write(9).path("*.log").nth(2));
         let (flusher, waiter) = (db.clone(), db.clone());
         let others = [

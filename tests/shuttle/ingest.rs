@@ -106,8 +106,8 @@ fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
 }
 
 /// Checks that an ingest and a concurrent compaction do not write overlapping tables. The
-/// compaction merges two tables, and the keys of the ingested tables lie between their keys. An
-/// output with the keys of both inputs would overlap the ingested tables.
+/// compaction merges two tables, and the keys of the ingested tables lie between the keys of these
+/// two tables. An output with the keys of both inputs would overlap the ingested tables.
 #[test]
 fn an_ingest_between_the_inputs_of_a_compaction_overlaps_no_output() {
     check(|| {

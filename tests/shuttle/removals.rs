@@ -117,8 +117,8 @@ fn expired_tables_go_beside_the_last_reader() {
     });
 }
 
-/// Checks that `wait_idle` returns after an open. Background work first reads from the tables when
-/// their entries expire, and then wakes the threads that wait for background work to end.
+/// Checks that `wait_idle` returns after an open. Background work first reads the expiry times of
+/// the entries from the tables, and then wakes the threads that wait for background work to end.
 #[test]
 fn tables_of_an_earlier_process_are_looked_into() {
     check(|| {

@@ -68,8 +68,8 @@ fn a_write_skew_is_found_while_memtables_become_tables() {
     check(|| skew(by_range, 1));
 }
 
-/// Checks that no write is lost when a plain put runs at the same time as two updates: it takes
-/// effect before, between or after them.
+/// Checks that no write is lost when a plain put runs at the same time as two updates: the put
+/// takes effect before, between or after the updates.
 #[test]
 fn updates_and_a_plain_put_come_one_after_the_other() {
     check(|| {

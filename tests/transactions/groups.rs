@@ -69,7 +69,7 @@ fn synced() -> WriteOptions {
     WriteOptions::default().sync(true)
 }
 
-/// Returns a transaction that reads some keys and writes other keys.
+/// Returns an uncommitted transaction that has read the keys `read` and written the keys `written`.
 fn reads_and_writes(db: &Db, read: &[&str], written: &[&str]) -> Transaction {
     let mut tx = db.transaction();
     read.iter().for_each(|key| drop(tx.get(key).unwrap()));

@@ -252,8 +252,8 @@ fn account(rng: &mut Rng) -> Vec<u8> {
     format!("account/{}", rng.below(12)).into_bytes()
 }
 
-/// Checks the transactions of a bank. Transfers read two accounts and write to one or both of them.
-/// Audits read several accounts.
+/// Checks the transactions of a bank. `transfer` reads and writes two accounts, `skewed` reads one
+/// account and writes another, and `audit` only reads accounts.
 #[test]
 fn a_bank_is_serializable() {
     let transfer: Body = |rng, tx, reads| {
@@ -281,7 +281,8 @@ fn member(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Checks transactions on a set. Each transaction reads a part of the set, or the beginning of a
-/// part. Depending on the members that it finds, it inserts or removes a member.
+/// part. Most transactions then insert or remove random members, and some also replace or remove
+/// the first member that they have read.
 #[test]
 fn insertions_into_a_set_are_serializable() {
     fn part(rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {

@@ -85,8 +85,8 @@ impl Reader {
         Reader { db, changes, last: None, read: 0, lost: 0 }
     }
 
-    /// Reads the available changes. Each put writes the next number, so checks that no number is
-    /// skipped.
+    /// Reads the available changes. Checks that no number is skipped, because each put writes the
+    /// next number.
     fn read(&mut self, name: &str) {
         while let Some(batch) = self.changes.next() {
             let batch = match batch {

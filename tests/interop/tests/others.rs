@@ -1,5 +1,5 @@
 //! Helpers for tests with other engines: runs goleveldb as a program, and copies the files of
-//! simulated disks to real disks for such programs.
+//! simulated disks to real disks, where other engines can read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use minikv::fs::Fs;
 use minikv::fs::sim::SimFs;
 use minikv_interop::ffi::Entry;
 
-/// Builds the program of `go/goleveldb.go`. Returns `None`, and prints why, if that fails.
+/// Builds the program of `go/goleveldb.go`. If the build fails, prints the packages that it needs
+/// and returns `None`.
 pub fn goleveldb(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("goleveldb");
     let built = Command::new("go")

@@ -155,7 +155,8 @@ impl Copy {
 }
 
 /// Returns the number of the mutant whose branch contains the offset `at` of the text. This is the
-/// last mutant whose branch begins before the offset.
+/// last mutant whose branch begins before the offset or, if there is none, the first mutant after
+/// the offset.
 fn mutant_at(text: &str, at: usize) -> Option<u32> {
     const CALL: &str = "mutated(";
     let start = text[..at].rfind(CALL).or_else(|| Some(at + text[at..].find(CALL)?))?;

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use crate::rewrite::Mutant;
 
-/// Time limit after which a run of tests is killed. A mutant whose run exceeds the limit counts as
-/// caught.
+/// Maximum of the time limits after which runs of tests are killed. A mutant whose run exceeds its
+/// limit counts as caught.
 const MAX_RUN: Duration = Duration::from_secs(120);
 
-/// Maximum total time of the tests in the first run for a mutant, in seconds. The limit doubles
-/// with each further run, up to [`MAX_RUN_SECONDS`].
+/// Limit of the first run for a mutant, in seconds: the run takes no more tests once their measured
+/// times add up to this limit. The limit doubles with each further run, up to [`MAX_RUN_SECONDS`].
 const FIRST_RUN_SECONDS: f64 = 0.4;
 
-/// Maximum time of a run of tests, in seconds.
+/// Maximum of the limit that starts at [`FIRST_RUN_SECONDS`], in seconds.
 const MAX_RUN_SECONDS: f64 = 8.0;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn list(copy: &Path, program: &Path, arguments: &[&str]) -> BTreeSet<String> {
 }
 
 /// Returns each mutant with its verdict. A mutant survives if all tests that are run on it pass.
-/// Only tests that reach the mutant are run, for at most `seconds` in total.
+/// Only tests that reach the mutant are run, and their measured times add up to at most `seconds`.
 pub fn judge(
     copy: &Path,
     tests: &[Test],
@@ -148,8 +148,9 @@ fn judge_one(copy: &Path, tests: &[Test], mutant: &Mutant, seconds: f64) -> Verd
 }
 
 /// Returns the tests that reach a mutant, grouped into runs. Each run comes with its expected
-/// duration in seconds. Short tests and tests of the mutant's own module come first. All tests of a
-/// run belong to one program.
+/// duration in seconds; all durations add up to at most `max_seconds`, and the remaining tests are
+/// left out. Short tests and tests of the mutant's own module come first. All tests of a run belong
+/// to one program.
 fn runs<'a>(tests: &'a [Test], mutant: &Mutant, max_seconds: f64) -> Vec<(Vec<&'a Test>, f64)> {
     let path = mutant.file.trim_start_matches("src/").trim_end_matches(".rs").replace('/', "::");
     let module = format!("{}::", path.trim_end_matches("::mod"));

@@ -1,8 +1,9 @@
 //! Finds the mutants of a file, and inserts the wanted mutants into the file as branches.
 //!
 //! Mutants: a different operator, a removed `!` or `-`, a negated condition, a removed arm of a
-//! `match` or a constant guard, and a function that returns a constant at once. No mutants are made
-//! in tests, `Debug` output and macros, or in constants, which the compiler evaluates.
+//! `match`, a guard replaced by a constant, and a function that returns a constant at once. No
+//! mutants are made in tests, in `Debug` output, in macros, or in constants, which the compiler
+//! evaluates.
 
 use std::collections::BTreeSet;
 use std::fmt;

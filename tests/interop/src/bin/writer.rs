@@ -2,9 +2,10 @@
 //! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`,
 //! `writer cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
 //!
-//! KIND determines the size of minikv's values and how often they are synced. LevelDB's values are
-//! small, and all of them are synced. The number of acknowledged puts is written to the file ACKS.
-//! If an open fails, the library's error goes to standard output, after `refused: `.
+//! KIND determines the sizes of minikv's values, how often they are synced, and whether minikv
+//! reuses logs. LevelDB's values are small, and all of them are synced. The number of acknowledged
+//! puts is written to the file ACKS. If `leveldb`, `paranoid` or `reuse` cannot open the database,
+//! LevelDB's error goes to standard output, after `refused: `.
 //!
 //! With `cycle`, LevelDB puts ascending numbers, beginning with FIRST, under 500 keys in turn. The
 //! puts are not synced, and the write buffer is small, so that logs and tables are often created

@@ -12,7 +12,7 @@ use crate::comparators::Order;
 use crate::rng::Rng;
 use crate::workload::{Model, absent};
 
-/// Options that both engines have.
+/// Options for both engines.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub write_buffer_bytes: usize,
@@ -21,7 +21,7 @@ pub struct Shape {
     pub max_file_bytes: usize,
     pub snappy: bool,
     pub bloom_bits: Option<u32>,
-    /// Options that only minikv has.
+    /// Layout of minikv's filters. LevelDB has neither this option nor `prefix_filter`.
     pub layout: FilterLayout,
     pub prefix_filter: bool,
     pub reuse_logs: bool,

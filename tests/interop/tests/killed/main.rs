@@ -137,8 +137,8 @@ impl Scene {
         entries.filter(|path| path.extension().is_some_and(|name| name == "log")).all(is_clean)
     }
 
-    /// Lets another program write to the database, and possibly kills the program. If the program
-    /// refuses to open the database, checks that the program has not changed any file.
+    /// Lets another program write to the database, and possibly kills the program. Records the
+    /// acknowledged puts, or that the program refused to open the database.
     fn another_writes(&mut self, program: &str) {
         let (prefix, acks) = (self.next_prefix(), self.home.path().join("acks"));
         let count = (1 + self.rng.below(400)).to_string();
@@ -238,9 +238,9 @@ impl Scene {
     }
 }
 
-/// Returns whether the last sequence number in the MANIFEST of `dir` belongs to a write that is
-/// only in a log. LevelDB with `reuse_logs` writes such a MANIFEST when it finds two logs, and
-/// goleveldb then skips such writes: see
+/// Returns whether the last sequence number in the MANIFEST of `dir` is at least that of a write
+/// that is only in a log. LevelDB with `reuse_logs` writes such a MANIFEST when it finds two logs,
+/// and goleveldb then skips such writes: see
 /// [`goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs`].
 fn manifest_covers_a_log(dir: &Path) -> bool {
     let recovered = recover_manifest(&DiskFs, dir, "leveldb.BytewiseComparator").unwrap();
