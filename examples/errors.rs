@@ -36,8 +36,8 @@ fn main() -> Result<()> {
     }
     assert!(db.contains_key("kept")?);
 
-    // Once there is space, `resume` writes everything acknowledged to new files. It does not repeat
-    // the write that failed.
+    // Once there is space, `resume` writes all acknowledged entries to new files. It does not
+    // repeat the write that failed.
     disk.clear_faults();
     db.resume()?;
     db.put("later", "1")?;

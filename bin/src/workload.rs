@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Returns the files of a database into which `data` was loaded, by name.
+    /// Loads `data` into a database. Returns the contents of the database's files, keyed by name.
     fn loaded(data: &Data) -> BTreeMap<String, Vec<u8>> {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("db");

@@ -1,4 +1,4 @@
-//! Tests of `verify`, `repair`, `checkpoint` and backups, run as a user types them.
+//! Tests of `verify`, `repair`, `checkpoint` and the commands for backups.
 
 use std::collections::BTreeMap;
 use std::fs;

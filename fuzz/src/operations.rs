@@ -12,7 +12,7 @@ use crate::files::DIR;
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Maximum number of operations. Longer inputs do not find more than shorter inputs.
+/// Maximum number of operations. Longer inputs do not find more bugs than shorter inputs.
 const MAX_OPERATIONS: usize = 300;
 /// Maximum number of snapshots held at a time. With more snapshots, compactions drop fewer
 /// versions.

@@ -1,4 +1,4 @@
-//! A target for a whole table.
+//! The fuzz target for a whole table.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -29,8 +29,8 @@ use crate::format::edit::NUM_LEVELS;
 /// bits.
 pub const MOST_BITS: u32 = 24;
 
-/// Number of parts into which memory is divided. With more parts, a division uses more of the
-/// memory and takes longer to find.
+/// Number of parts into which memory is divided. With more parts, less of the memory stays unused,
+/// and the search for the best division takes longer.
 const PARTS: usize = 4096;
 
 /// Factor by which the number of blocks read in vain may exceed the minimum. A higher factor takes
@@ -233,7 +233,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Returns the choices of filters of this layout on `levels`.
+    /// Returns, for each of `levels`, the filters of this layout that it can have.
     pub fn of(levels: &[LevelUse], layout: FilterLayout) -> Choices {
         let choices = |level: &LevelUse| {
             let choice = |bits| Choice {

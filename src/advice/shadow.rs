@@ -589,8 +589,8 @@ struct TableReplay<'a> {
 }
 
 impl TableReplay<'_> {
-    /// Returns the number of the span of offsets that the queried filter covers, and the shape of
-    /// the filter.
+    /// Returns the index of the span of offsets that the queried filter covers, and the filter's
+    /// shape.
     fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
         match (asked, visit.block) {
             (Asked::Table(filter), _) => {

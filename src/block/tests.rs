@@ -196,8 +196,7 @@ fn internal_order() -> KeyOrder {
     KeyOrder::Internal(InternalComparator::new(Arc::new(crate::base::BytewiseComparator)))
 }
 
-/// Returns versions of keys with a common prefix, some of which differ only after the bytes of a
-/// head.
+/// Returns versions of keys with a common prefix. The heads of some of the keys are equal.
 fn internal_model(rng: &mut Rng) -> Model {
     let order = internal_order();
     let start = rng.bytes(20, 2);

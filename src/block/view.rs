@@ -28,9 +28,9 @@ pub(super) struct Heads {
     pub(super) prefix_len: usize,
 }
 
-/// The header of a block, stored in front of the block's bytes in the same allocation. A lookup in
-/// a block that is not in the CPU's caches therefore has one cache miss instead of two, one for a
-/// handle and one for the bytes.
+/// The header of a block, stored in front of the block's bytes in the same allocation. If the
+/// block is not in the CPU's caches, a lookup therefore has one cache miss. With a separate header,
+/// it would have two.
 #[derive(Debug)]
 pub struct BlockHead {
     /// Offset of the contents in the allocation: after the heads, if there are any.

@@ -208,8 +208,8 @@ pub(crate) fn fill_directory(
         fill(&mut made)
     });
     if result.is_err() {
-        // If the directory could not be locked, `made` is empty: the files in `dest` belong to
-        // another copy.
+        // If the directory could not be locked, another checkpoint is writing to `dest`. Then
+        // `made` is empty, and the files stay.
         for path in made.iter().rev() {
             let _ = fs.remove(path);
         }

@@ -153,7 +153,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// The work of a get, as one line.
+/// Formats the counts of the work done by a get, in one line.
 struct Took<'a>(&'a ReadTrace);
 
 impl fmt::Display for Took<'_> {

@@ -35,7 +35,7 @@ pub struct KeyspaceCursor {
     value_len: usize,
     /// Whether the cursor is at an entry of the keyspace.
     valid: bool,
-    /// Buffer for the key of a seek, as the database stores the key.
+    /// Buffer for the key to seek, in the form in which the database stores it.
     sought: Vec<u8>,
 }
 

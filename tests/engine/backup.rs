@@ -165,8 +165,9 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
     );
 }
 
-/// Checks the backups in `image`, which holds the files that a crash left after `complete` backups
-/// were finished. Returns whether the image has a backup directory without a listing.
+/// Checks the backups in `image`, which holds the files left by a crash. Before the crash,
+/// `complete` backups had been finished. Returns whether the image has a backup directory without a
+/// listing.
 fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: bool) -> bool {
     let folder = Path::new("/backups");
     let names =

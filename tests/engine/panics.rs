@@ -109,7 +109,7 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     receiver.recv_timeout(Duration::from_secs(20)).expect("it returns")
 }
 
-/// Checks that `result` is an error that reports the panic, either directly or as its reason.
+/// Checks that `result` is [`Error::Panicked`], or an error whose reason is [`Error::Panicked`].
 #[track_caller]
 fn assert_panicked<T>(result: Result<T, Error>, during: &str) {
     let error = result.map(drop).unwrap_err();

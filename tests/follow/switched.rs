@@ -1,5 +1,5 @@
-//! A filesystem whose files a simulated crash replaces with those that are left after the crash.
-//! Files opened before the crash can still be read unchanged.
+//! A filesystem with simulated crashes: a crash replaces all files with the files that it leaves
+//! behind. Files opened before the crash can still be read unchanged.
 
 use std::io;
 use std::path::Path;

@@ -12,8 +12,9 @@ fn open(case: &str, options: Options) -> (Copy, ReadOnlyDb) {
     (copy, db)
 }
 
-/// Checks explanations of gets of every key and of near misses, with filters and without: the steps
-/// add up to the counters, no filter hides a key, and filters save blocks.
+/// Explains gets of every key and of keys that nearly match, with filters and without. Checks that
+/// the counters are the sums of the steps, that no filter hides a key, and that with filters fewer
+/// blocks are read.
 #[test]
 fn explanations_add_up_in_every_database() {
     let mut verdicts = 0;

@@ -101,7 +101,7 @@ fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
         items(page, "log_keys").iter().map(|key| number(key).to_string()).collect();
     assert_eq!(after("db 1 store 2 data: "), log);
     assert_eq!(after("db 1 store 2 exists: "), log);
-    // Indexes hold the final books, and the earlier versions of books that were changed.
+    // Indexes hold entries of the final versions of the books, and of earlier versions.
     for (index, field) in [("31", "shelf"), ("32", "title")] {
         let found = after(&format!("db 1 store 1 index {index}: "));
         let mut wanted: Vec<(&Value, u64)> =

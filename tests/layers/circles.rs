@@ -1,4 +1,4 @@
-//! Circles of imports between the files of a crate.
+//! Circular imports between the files of a crate.
 //!
 //! File A imports file B if a path in A leads to an item of B. `mod.rs`, `lib.rs` and `main.rs` are
 //! left out: they contain the shared items of their folder, and re-exports from its files. Test

@@ -249,7 +249,7 @@ fn test_items(code: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns the end of the item that begins at `from`, possibly with further attributes.
+/// Returns the end of the item that begins at `from`. The item may begin with attributes.
 fn item_end(code: &str, from: usize) -> usize {
     let mut i = from;
     let mut is_use = false;

@@ -1,5 +1,5 @@
-//! The table of mistakes: for each, a piece of the source, its replacement, and the tests that
-//! catch it.
+//! The table of mistakes. Each row has a piece of the source, its replacement, and the tests that
+//! fail with the replacement.
 
 pub struct Mutant {
     pub name: &'static str,
@@ -26,7 +26,7 @@ pub enum CaughtBy {
 pub enum Build {
     /// The unit tests.
     Lib,
-    /// A test of the main package: a folder of `tests`.
+    /// A test program of the main package, which is a folder of `tests`.
     Test(&'static str),
     /// `tests/shuttle`, which needs flags of its own.
     Shuttle,

@@ -53,8 +53,8 @@ impl Read {
     }
 }
 
-/// Returns the state after a replay of the history, or a description of the first read that does
-/// not fit.
+/// Replays the history. Returns the state at the end, or a description of the first read that does
+/// not agree with the state.
 fn replay(mut history: Vec<Committed>) -> Result<State, String> {
     // Of the transactions at one place, the transaction that wrote the marker comes first.
     history.sort_by_key(|committed| (committed.place, committed.writes.is_empty()));

@@ -22,7 +22,7 @@ pub enum Engine {
     Redb,
 }
 
-/// The engines built in, in the order of the table of results.
+/// The engines in this build, in the order in which the table of results lists them.
 pub const ENGINES: &[Engine] = &[
     Engine::Minikv,
     Engine::MinikvTable,

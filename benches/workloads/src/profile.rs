@@ -165,7 +165,7 @@ pub enum Request {
     Get {
         /// The entry.
         number: u64,
-        /// Whether the request is for the absent key after the key of the entry.
+        /// Whether the request is for an absent key, which comes directly after the entry's key.
         missing: bool,
     },
     /// A put.

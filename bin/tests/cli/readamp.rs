@@ -134,8 +134,8 @@ fn a_budget_must_hold_the_indexes() {
     }
 }
 
-/// Returns the options that the text offers for pasting: the layout and the bits of the lowest
-/// level, and the number, layout and bits of each level that differs from the lowest level.
+/// Returns the filter options in the Rust code that the text contains: the layout and the bits per
+/// key of the lowest level; and, for each level with other options, its number, layout and bits.
 fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
     let options = text.split("Options::default()\n").nth(1).unwrap();
     let calls = options.lines().take_while(|line| line.starts_with("    ."));

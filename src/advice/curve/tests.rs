@@ -176,8 +176,8 @@ fn numbered(id: impl Fn(u64) -> u64) -> Vec<BlockRead> {
     (0..READS).map(read).collect()
 }
 
-/// Checks that the full simulation follows the rules of the cache. Only the slots of ghost entries
-/// differ, by chance.
+/// Checks that the full simulation follows the rules of the cache. The results differ only because
+/// blocks get other slots for their ghost entries in the simulation than in the cache.
 #[test]
 fn the_whole_simulation_is_within_a_third_of_a_point_of_the_cache() {
     let all = [zipf(0.8), with_scans(), in_a_loop(), twice()];

@@ -90,7 +90,7 @@ fn whole_bits_come_near_to_the_closed_form() {
     }
 }
 
-/// Returns the smallest number of blocks read in vain among all divisions of `bytes` bytes.
+/// Tries all divisions of `bytes` bytes, and returns the smallest number of blocks read in vain.
 fn best_of_all(choices: &Choices, bytes: u64) -> f64 {
     let mut best = f64::MAX;
     for i in 0..(MOST_BITS + 1).pow(3) {

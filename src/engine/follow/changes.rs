@@ -135,8 +135,8 @@ impl Changes {
                 // next one.
                 let Some(next) = self.next.take() else { return Err(self.lost(self.committed)) };
                 match next.begins_at {
-                    // The next log reuses the number of the last batch yielded, so that batch was
-                    // never committed.
+                    // The next log reuses the number of the last batch yielded. Therefore, that
+                    // batch was never committed.
                     Some(begin) if begin <= self.last_seq => return Err(self.lost(begin)),
                     _ => self.current = Some(next),
                 }
@@ -239,7 +239,7 @@ impl Changes {
         }
     }
 
-    /// Opens a log; `None` if it has not begun.
+    /// Opens a log. Returns `None` if the log has no records yet.
     fn open_begun(&self, number: u64) -> Result<Option<Current>> {
         let path = self.dir.join(name::log_name(number));
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;

@@ -106,7 +106,7 @@ pub enum EventKind {
     /// A flush began: the oldest frozen memtable is written to a table of level 0.
     #[non_exhaustive]
     FlushBegan {
-        /// Number of the flush or compaction, counted since the open.
+        /// Number of the flush or compaction, counted since the database was opened.
         job: u64,
         /// Number of entries in the memtable.
         entries: u64,
@@ -126,7 +126,7 @@ pub enum EventKind {
     /// A compaction began.
     #[non_exhaustive]
     CompactionBegan {
-        /// Number of the flush or compaction, counted since the open.
+        /// Number of the flush or compaction, counted since the database was opened.
         job: u64,
         /// Whether the compaction merges, moves or drops its inputs.
         kind: CompactionKind,

@@ -14,7 +14,7 @@ use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
 /// Number of full memtables that a replay keeps in memory before it flushes the oldest one. With a
-/// higher number, an open after a crash takes more memory and writes fewer tables.
+/// higher number, opening a database after a crash takes more memory and writes fewer tables.
 const MAX_RECOVERED_MEMTABLES: usize = 2;
 
 /// The result of replaying the logs at open.
@@ -28,8 +28,8 @@ pub struct Recovery {
     pub lost: Vec<LostLog>,
 }
 
-/// A log from which records were left out. A repair, and an open for writing, keep the whole log in
-/// the directory `lost/`.
+/// A log from which records were left out. The whole log is kept in the directory `lost/`, unless
+/// the database was opened for reading only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LostLog {

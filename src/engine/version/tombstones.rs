@@ -83,7 +83,8 @@ impl EntryCounts {
     }
 }
 
-/// Information about the tombstones of a table, from counts and from crawls. Thread-safe.
+/// Information about the tombstones of a table: counts, and whether cursors crawled over them.
+/// Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     counts: OnceLock<EntryCounts>,

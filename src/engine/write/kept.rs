@@ -93,8 +93,8 @@ impl KeptLogs {
         KeptLogs(numbers.iter().filter_map(look).collect())
     }
 
-    /// Adds the logs `newest`, which are newer than all kept logs. Then removes from the list the
-    /// newest log that is outside both limits at the time `now`, and every older log. Returns the
+    /// Adds the logs `newest`, which are newer than all kept logs. Then finds the last log that is
+    /// outside both limits at the time `now`, and removes this log and all older logs. Returns the
     /// numbers of the removed logs.
     pub(crate) fn renew(
         &mut self,

@@ -295,10 +295,10 @@ impl WriteQueue {
         self.group(write.bytes(), sync, group);
     }
 
-    /// Waits briefly for the writers of the last group to write again, so that the group becomes
+    /// Waits briefly for the writers of the last group to write again, so that the next group is
     /// about twice as large and one sync serves all its writers. `last_sync` is the duration of the
-    /// last sync. Each time the writers do not come back, more of the following groups skip the
-    /// wait.
+    /// last sync. Each time the writers do not write again in time, the wait is skipped for more
+    /// groups.
     fn gather(&self, last_sync: Duration) {
         let mut line = self.line.lock();
         debug_assert!(line.led, "the leader gathers");

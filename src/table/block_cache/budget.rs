@@ -188,7 +188,7 @@ mod tests {
         budget.add_table(1);
         assert!(budget.reserve());
         assert_eq!(budget.reserved(), 200);
-        // If more than the whole budget is taken, all of it is reserved.
+        // If memtables take more than the whole budget, the whole budget is reserved.
         budget.set_memtables(u64::MAX);
         assert!(budget.reserve());
         assert_eq!(budget.reserved(), 6400);

@@ -72,7 +72,7 @@ impl Drop for Writer {
 struct Reader {
     db: ReadOnlyDb,
     changes: Changes,
-    /// Number put by the last change that was read, or `None` after changes were lost.
+    /// Value that the last change that was read has put; `None` after changes were lost.
     last: Option<u64>,
     read: u64,
     lost: u64,

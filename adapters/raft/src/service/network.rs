@@ -1,4 +1,5 @@
-//! Sends openraft's messages, in postcard's format over HTTP, and snapshots to other nodes.
+//! Sends openraft's messages and snapshots to other nodes, over HTTP. Messages are in postcard's
+//! format.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -30,8 +30,8 @@ impl Counts {
     }
 }
 
-/// Returns minikv's options with the filters of a case. minikv also reads the files of LevelDB's
-/// cases, with the same filters as in the cases of [`Engine::Minikv`].
+/// Returns minikv's options with the filters of a case. If the case is LevelDB's, minikv reads the
+/// files that LevelDB wrote, and the filters are those of [`Engine::Minikv`].
 pub fn options(settings: &Settings, case: Case) -> Options {
     let options = minikv_options(settings);
     match case.engine {

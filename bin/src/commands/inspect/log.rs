@@ -25,8 +25,8 @@ struct Totals {
 }
 
 impl Totals {
-    /// Returns a text with the range of the operations' sequence numbers. If there are batches but
-    /// no operations, the text has the next sequence number instead.
+    /// Returns the range of the operations' sequence numbers as text. If there are batches but no
+    /// operations, returns the next sequence number instead.
     fn sequences(&self) -> String {
         let first = self.first_seq.unwrap_or(0);
         match self.puts + self.deletes {

@@ -32,7 +32,7 @@ pub struct Run {
 
 /// Recorded lookup.
 pub struct Lookup {
-    /// Microseconds since the open.
+    /// Microseconds since the database was opened.
     pub micros: u64,
     pub explanation: Explanation,
 }

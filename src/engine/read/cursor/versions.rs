@@ -13,7 +13,7 @@ const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
     /// Counts a step of the merge, which must be at an entry. Returns whether the merge has passed
-    /// many versions of the entry's key. If so, the seek key is the entry's user key.
+    /// many versions of the entry's key. If the result is true, `seek_key` is the entry's user key.
     #[inline]
     pub(super) fn is_among_versions(&mut self, steps: &mut u32) -> bool {
         *steps += 1;
@@ -39,9 +39,9 @@ impl Cursor {
     /// user key. Returns whether the merge is then at an entry.
     ///
     /// `visible` tells whether the reader sees the version that the merge is at. If so, the newest
-    /// visible version is saved first. If not, no visible version is left to save: either the walk
-    /// has already passed all visible versions, or it began among newer versions, which can be
-    /// added at any time, and the visible versions sort after the point where the walk began.
+    /// visible version is saved first. If not, no visible version is left to save, for one of two
+    /// reasons: the walk has passed all visible versions, or it began before them, among newer
+    /// versions that other threads have added.
     pub(super) fn pass_versions(&mut self, visible: bool, kind: &mut KeyKind) -> Result<bool> {
         let key = self.seek_key.clone();
         if visible {
@@ -83,8 +83,8 @@ mod tests {
     use crate::format::key::internal_key;
     use crate::fs::MemFs;
 
-    /// Checks a step backward that begins when newer versions of the key have just been added
-    /// before the entry.
+    /// Checks a step backward of a cursor at an entry, after newer versions of the entry's key have
+    /// been added.
     #[test]
     fn a_walk_backward_that_begins_among_newer_versions_does_not_turn_to_the_older_ones() {
         let options = Options::default().create_if_missing(true).inline_background(Some(1));

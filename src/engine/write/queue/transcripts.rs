@@ -38,8 +38,9 @@ fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(" ") }
 }
 
-/// Makes the leaders of `groups` groups gather in vain, one after the other. Returns, for each
-/// wait but the first, the number of groups that did not wait since the wait before.
+/// Makes the leaders of `groups` groups call `gather`, one after the other, while no writer comes.
+/// Most of them do not wait, because of the back-off. Returns the numbers of groups between two
+/// leaders that waited.
 fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;

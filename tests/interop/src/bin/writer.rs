@@ -7,9 +7,9 @@
 //! puts is written to the file ACKS. If `leveldb`, `paranoid` or `reuse` cannot open the database,
 //! LevelDB's error goes to standard output, after `refused: `.
 //!
-//! With `cycle`, LevelDB puts ascending numbers, beginning with FIRST, under 500 keys in turn. The
-//! puts are not synced, and the write buffer is small, so that logs and tables are often created
-//! and removed.
+//! With `cycle`, LevelDB writes to 500 keys in turn. The values are ascending numbers, beginning
+//! with FIRST. The puts are not synced, and the write buffer is small, so that logs and tables are
+//! often created and removed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

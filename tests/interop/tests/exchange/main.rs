@@ -428,8 +428,8 @@ fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
     assert!(removed > 0 && changed > 0, "{removed} removed, {changed} changed");
 }
 
-/// Checks that LevelDB can read a database in which ranges were deleted with their tables, and
-/// continue to write to it.
+/// Checks that LevelDB can read a database after range deletes that dropped whole tables, and can
+/// continue to write to the database.
 #[test]
 fn leveldb_reads_and_continues_what_range_deletes_left() {
     let seed = rng::seed();

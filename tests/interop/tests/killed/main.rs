@@ -264,7 +264,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
     let mut refused = 0;
     let by_paranoid = |scene: &Scene| scene.counts.get("refused by paranoid").copied();
     for round in 0..rounds {
-        // Every third round uses logs that are never longer than their records.
+        // In every third round, space for logs is not preallocated, so that logs end with a record.
         let plain = round % 3 == 2;
         println!("round {round} of MINIKV_SEED={seed}, plain logs: {plain}");
         scene.begin_round();
