@@ -1,6 +1,6 @@
 'use strict'
 
-// Measures minikv and classic-level in turns: node bench.js [entries] [rounds]
+// Measures minikv and classic-level alternately: node bench.js [entries] [rounds]
 //
 // Prints the median time of each operation with each library, in microseconds, and how many times
 // faster minikv is.

@@ -245,7 +245,7 @@ export interface OpenOptions extends AbstractOpenOptions {
 /** Additional options of reads. */
 export interface ReadOptions {
   /**
-   * Keeps what was read from files in the cache.
+   * Keeps in the cache what was read from files.
    *
    * @defaultValue `true`
    */
@@ -265,7 +265,7 @@ export interface WriteOptions {
 /** Additional options of iterators. */
 export interface AdditionalIteratorOptions {
   /**
-   * Keeps what was read from files in the cache.
+   * Keeps in the cache what was read from files.
    *
    * @defaultValue `false`
    */

@@ -1,6 +1,6 @@
-/* Measures the speed of LevelDB's C API: compiled once for LevelDB and once for minikv. Prints the
-   operations per second of each workload. Usage: capi DIRECTORY ENTRIES. native.rs has the same
-   workloads. */
+/* Measures the speed of LevelDB's C API. The program is compiled once for LevelDB and once for
+   minikv, and prints the operations per second of each workload. Usage: capi DIRECTORY ENTRIES.
+   native.rs has the same workloads. */
 #include <leveldb/c.h>
 
 #include <stdint.h>

@@ -137,8 +137,8 @@ static void property(struct slot* slot) {
 }
 
 /* Compares approximate sizes of random ranges. Sizes depend on the tables, which differ; but once
-   everything is compacted, minikv's sizes are not larger than LevelDB's, because LevelDB may keep
-   old versions. */
+   everything is compacted, minikv's sizes must not be much larger than LevelDB's. They may be
+   smaller, because LevelDB may keep old versions. */
 static void sizes(struct slot* slot) {
   enum { MOST = 4 };
   const char *starts[MOST], *limits[MOST];

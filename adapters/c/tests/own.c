@@ -134,7 +134,7 @@ static void opening(void) {
   CHECK(leveldb_open(options, place("opening"), &error) == NULL && failed("Invalid argument: "));
   minikv_options_set_filter_layout(options, minikv_filter_both, 10);
   db = leveldb_open(options, place("opening"), &error);
-  CHECK(db != NULL && error == NULL); /* valid settings have replaced the others */
+  CHECK(db != NULL && error == NULL); /* valid settings have replaced the invalid ones */
   CHECK(leveldb_property_value(db, "leveldb.num-files-at-level+1") == NULL);
   leveldb_close(db);
   leveldb_options_destroy(options);

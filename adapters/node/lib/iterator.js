@@ -63,7 +63,7 @@ class Entries {
     })
   }
 
-  // Returns a promise of at most `size` next entries; an empty array at the end.
+  // Returns a promise of at most the next `size` entries; an empty array at the end.
   async nextv (size) {
     if (this.#read.isEmpty && !this.#isEnd) await this.#fill(size, this.#bytes)
     return this.#takeMany(size, [])
@@ -96,7 +96,7 @@ class Entries {
   async #fill (entries, bytes) {
     this.#isFirst = false
     const read = await this.#native.read(Math.min(entries, MAX_ENTRIES), bytes)
-    // The iterator was aborted after the read and before its promise was settled.
+    // The iterator was aborted after the read, but before the promise of the read was settled.
     if (this.#signal?.aborted) throw aborted()
     this.#read = new FrameReader(read)
     this.#isEnd = this.#read.number() === 1
@@ -120,8 +120,8 @@ class Entries {
   }
 }
 
-// Adds the methods that read to one of abstract-level's classes. `pick` returns a function that
-// reads an entry and returns what the iterator yields.
+// Adds the reading methods to one of abstract-level's classes. `pick` returns a function that reads
+// an entry and returns what the iterator yields.
 const reading = (Base, pick) => class extends Base {
   #entries
 

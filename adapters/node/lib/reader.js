@@ -11,7 +11,7 @@ const CALLS = 4
 // reading from the disk.
 const GROUP_KEYS = 32
 
-// The gets of a database that have no snapshot as an option.
+// The gets of a database that are called without the option `snapshot`.
 //
 // Gets that arrive while `CALLS` calls are running wait, and then share one call. Each get sees the
 // database as it was when the get was called.

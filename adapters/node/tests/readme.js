@@ -1,7 +1,7 @@
 'use strict'
 
-// Runs the programs of the README in the directory of the first argument, one after the other, and
-// compares what they print with the text that follows them.
+// Runs the programs of the README one after the other, in the directory that the first argument
+// names, and compares what each prints with the text that follows it.
 
 const assert = require('assert')
 const fs = require('fs')

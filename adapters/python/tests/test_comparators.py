@@ -118,7 +118,7 @@ def test_a_failed_flush_stops_writes_until_resume(path, monkeypatch):
                 time.sleep(0 if n < 2000 else 0.01)
         assert 'panicked' in str(caught.value)
         assert reported and str(reported[0]) == 'no order'
-        # Reads need the comparator, too.
+        # Further writes fail, too.
         with pytest.raises(minikv.Error):
             db.put(b'a', b'')
         order.error = None

@@ -6,9 +6,9 @@
 //	goleveldb create DIR default|strict ACKS FIRST COUNT
 //
 // write puts COUNT entries, synced, notes in the file ACKS how many are done, and closes. cycle
-// puts COUNT numbers from FIRST on under 500 keys in turn, unsynced and with a small write buffer,
-// so that logs and tables come and go; ACKS has the last number. create does the same to a new
-// database. What the library answers to a failed open goes to standard output, after "refused: ".
+// puts COUNT numbers, starting at FIRST, under 500 keys in turn, unsynced and with a small write
+// buffer, so that logs and tables come and go; ACKS has the last number. create does the same to a
+// new database. The error of a failed open goes to standard output, after "refused: ".
 package main
 
 import (

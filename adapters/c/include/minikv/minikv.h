@@ -40,7 +40,7 @@ char* minikv_stats_json(leveldb_t* db, char** errptr);
 char* minikv_explain_json(leveldb_t* db, const leveldb_readoptions_t* options, const char* key,
                           size_t keylen, char** errptr);
 char* minikv_filter_advice_json(leveldb_t* db, char** errptr);
-/* Reads all files of a database; its field "fault_count" is 0 if they are sound. */
+/* Reads all files of a database; the report's field "fault_count" is 0 if the files are sound. */
 char* minikv_verify_json(const leveldb_options_t* options, const char* name, char** errptr);
 /* Repairs a database. With dry_run, changes nothing and only returns the report. */
 char* minikv_repair_json(const leveldb_options_t* options, const char* name, uint8_t dry_run,

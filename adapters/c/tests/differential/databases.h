@@ -160,8 +160,8 @@ static void move(struct iterator* it) {
     note("seek %.*s", (int)key.length, key.at);
     EACH(leveldb_iter_seek)(it->of[at], key.at, key.length);
   } else if (it->valid) {
-    /* Seeks the iterator's own key. LevelDB gets a copy of the key, because after a step backwards
-       a seek in LevelDB overwrites the iterator's key while it reads it. */
+    /* Seeks the iterator's own key. LevelDB gets a copy of the key, because, after a step
+       backwards, a seek in LevelDB overwrites the iterator's key while reading it. */
     static char copy[MAX_KEY];
     const char* key[2];
     size_t length[2];

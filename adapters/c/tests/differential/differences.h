@@ -3,13 +3,14 @@
    Errors are listed below, as patterns of fnmatch. Other differences are handled where they occur:
    - numbers in properties, and approximate sizes, because tables differ (`keep_comparable`,
      `sizes`);
-   - after a step backwards, a LevelDB iterator overwrites its own key when it seeks it (`move`);
+   - after a step backwards, a LevelDB iterator overwrites its own key when it seeks that key
+     (`move`);
    - LevelDB's repair may change the contents (`repair`), and its directory `lost` survives
      `destroy`;
    - LevelDB leaves a directory after a failed open (`wrong_open`);
    - LevelDB's iterators may continue after damage (`open_damaged`).
-   Not tested, because LevelDB's behaviour is then undefined or loses data: an unknown compression
-   that no known one replaces, a repair of an open database, a missing CURRENT with
+   Not tested, because LevelDB's behaviour is undefined or data is lost in these cases: an unknown
+   compression that no known one replaces, a repair of an open database, a missing CURRENT with
    create_if_missing, null pointers that c.h does not allow, and filters that distinguish equal
    keys. */
 #ifndef DIFFERENCES_H_

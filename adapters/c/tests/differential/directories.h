@@ -71,8 +71,8 @@ static void open_wrongly(struct slot* slot, const struct settings* set, int crea
   if (failed() != 2 || db[THEIRS] != NULL || db[OURS] != NULL) fail("a wrong open did not fail");
 }
 
-/* Makes opens that fail. In LevelDB, they create the directory and leave a log of messages in it;
-   in minikv, they do not. */
+/* Attempts opens that must fail. In LevelDB, they create the directory and leave a log of messages
+   in it; in minikv, they do not. */
 static void wrong_open(struct slot* slot) {
   struct slot wrong = *slot;
   int is_open = slot->db[OURS] != NULL, kind = chance(4);

@@ -270,7 +270,8 @@ static struct settings random_settings(int order) {
   return set;
 }
 
-/* Frees the options; the shared objects stay. The environment must not be in use any more. */
+/* Frees the options and environments, which an open database no longer needs. The shared objects
+   stay. */
 static void drop_settings(const struct settings* set) {
   EACH(leveldb_options_destroy)(set->options[at]);
   EACH(leveldb_env_destroy)(set->env[at]);

@@ -143,7 +143,7 @@ test('writes make groups, in their order', async () => {
   }
   ;(await next(['write', ['first'], false]))()
   await first
-  // One synced write makes the write of its whole group synced.
+  // If one write of a group is synced, the whole group is.
   ;(await next(['write', ['a', 'b', 'c'], true]))()
   await Promise.all(some)
   ;(await next(['clear', undefined, undefined]))('cleared')

@@ -235,7 +235,7 @@ class WriteBatch:
         /,
     ) -> None: ...
 
-# The type of its items depends on include_key and include_value: pairs, keys, values, or None.
+# The type of the items depends on include_key and include_value: pairs, keys, values, or None.
 @final
 class Iterator:
     def __iter__(self) -> Self: ...

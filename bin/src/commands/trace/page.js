@@ -734,7 +734,7 @@
     details.querySelector('table').replaceChildren(head, body);
   }
 
-  /// Compares the sums of the events with the counters that the database reported at its end.
+  /// Compares the sums of the events with the counters that the database reported at its close.
   function differences() {
     const { stats } = run.raw;
     if (!stats) return ['the database was not closed'];
@@ -1012,7 +1012,7 @@
     }
   });
 
-  // The start: `#step=12`, `#key=apple` or `#play=fast` in the address chooses where.
+  // The start: `#step=12`, `#key=apple` or `#play=fast` in the address chooses how the page begins.
 
   document.querySelector('main').hidden = false;
   runs.forEach((each, i) => {
