@@ -6,6 +6,9 @@
 //! operation is followed by a crash). `MINIKV_CRASH_WORKLOADS` is the number of workloads (default:
 //! one of each kind).
 
+#[path = "../../../crash/entries.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
+mod entries;
 #[path = "../../../crash/model.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod model;
