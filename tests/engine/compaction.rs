@@ -7,7 +7,7 @@ use std::time::Duration;
 use minikv::{CompactionDecision, Db, Options};
 
 use super::rng::Rng;
-use super::{disk_bytes, small};
+use super::{disk_bytes, small, soon};
 
 fn key(number: u32) -> String {
     format!("key{number:08}")
@@ -85,8 +85,8 @@ fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
         assert!(!all.is_finished(), "the tables were not in use");
         drop(go_on);
     });
-    let left = disk_bytes(dir.path());
-    assert!(left < 200 << 10, "{left} bytes are left");
+    // The thread of the automatic compaction may still hold its inputs for a moment.
+    soon("the snapshot's entries are left", || disk_bytes(dir.path()) < 200 << 10);
 }
 
 #[test]

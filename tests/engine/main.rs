@@ -33,6 +33,7 @@ mod rng;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use minikv::fs::SimFs;
 use minikv::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
@@ -70,6 +71,15 @@ fn disk_bytes(dir: &std::path::Path) -> u64 {
     // A background thread may remove a file after it was listed.
     let files = std::fs::read_dir(dir).unwrap().filter_map(|entry| entry.unwrap().metadata().ok());
     files.map(|metadata| metadata.len()).sum()
+}
+
+/// Waits until `done` returns true. Panics with `what` after ten seconds.
+fn soon(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

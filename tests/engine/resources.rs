@@ -10,7 +10,7 @@ use minikv::fs::MemFs;
 use minikv::{CompactionDecision, Db, Options, Resources};
 use tempfile::TempDir;
 
-use crate::small;
+use crate::{small, soon};
 
 fn key(i: u32) -> String {
     format!("key{i:06}")
@@ -167,15 +167,6 @@ fn a_database_closes_while_its_background_waits_for_the_limit() {
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         stop.store(true, Ordering::Relaxed);
     });
-}
-
-/// Waits until `done` returns true. Panics with `what` after ten seconds.
-fn soon(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
