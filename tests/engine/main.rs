@@ -74,6 +74,7 @@ fn disk_bytes(dir: &std::path::Path) -> u64 {
 }
 
 /// Waits until `done` returns true. Panics with `what` after ten seconds.
+#[track_caller]
 fn soon(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(10);
     while !done() {
