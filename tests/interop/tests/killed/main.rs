@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minikv::files::{Tail, list_files, live_logs, recover_manifest};
 use minikv::fs::sim::{Fault, SimFs};
@@ -239,9 +239,11 @@ impl Scene {
 }
 
 /// Returns whether the last sequence number in the MANIFEST of `dir` is at least that of a write
-/// that is only in a log. LevelDB with `reuse_logs` writes such a MANIFEST when it finds two logs,
-/// and goleveldb then skips such writes: see
-/// [`goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs`].
+/// that is only in a log. goleveldb skips such writes. LevelDB writes such a MANIFEST
+/// - with `reuse_logs`, when it finds two logs: see
+///   [`goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs`];
+/// - when a compaction ends after the write: see
+///   [`goleveldb_skips_writes_made_before_a_compaction_of_leveldb_ended`].
 fn manifest_covers_a_log(dir: &Path) -> bool {
     let recovered = recover_manifest(&DiskFs, dir, "leveldb.BytewiseComparator").unwrap();
     let logs = live_logs(&list_files(&DiskFs, dir).unwrap(), &recovered);
@@ -282,7 +284,8 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         let other = others[(round / 3) as usize % others.len()];
         let before = scene.counts.get("refused by strict").copied();
         scene.another_writes(other);
-        assert!(other == "reuse" || !manifest_covers_a_log(&scene.dir), "by {other}");
+        let by_leveldb = LEVELDB.contains(&other);
+        assert!(by_leveldb || !manifest_covers_a_log(&scene.dir), "by {other}");
         let after = scene.counts.get("refused by strict").copied();
         assert!(!plain || !clean || before == after, "goleveldb refused a plain log");
         if scene.rng.one_in(2) {
@@ -294,9 +297,9 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         assert!(!plain || before == after, "LevelDB refused a plain log");
         refused += u64::from(after != before_round);
     }
-    // LevelDB rarely refuses a log. This happens when a record crosses a block boundary and minikv
-    // is killed before it has written the last fragment of the record.
-    assert!(refused <= 1 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
+    // LevelDB rarely refuses a log: in 3 of 600 rounds. This happens when a record crosses a block
+    // boundary and minikv is killed before it has written the last fragment of the record.
+    assert!(refused <= 2 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
     println!("{rounds} killed logs continued, seed {seed}: nothing lost; {:?}", scene.counts);
 }
 
@@ -328,8 +331,8 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
     }
 }
 
-/// Shows why [`Scene::check_all`] does not let goleveldb read every database: goleveldb loses
-/// writes even in a database that was written by LevelDB alone.
+/// Shows one reason why [`Scene::check_all`] does not let goleveldb read every database: goleveldb
+/// loses writes even in a database that was written by LevelDB alone.
 #[test]
 fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     let home = tempfile::tempdir().unwrap();
@@ -358,4 +361,43 @@ fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     assert_eq!(found.len(), 11, "goleveldb finds all but the last of the writes in the second log");
     let db = Db::open(&dir, Options::default()).unwrap();
     assert_eq!(db.iter().unwrap().count(), 20);
+}
+
+/// Shows the other reason why [`Scene::check_all`] does not let goleveldb read every database. Here,
+/// no program is killed.
+#[test]
+fn goleveldb_skips_writes_made_before_a_compaction_of_leveldb_ended() {
+    let home = tempfile::tempdir().unwrap();
+    let Some(goleveldb) = goleveldb(home.path()) else { return };
+    // The compaction seldom ends before the puts, but the scheduler decides that.
+    let dirs = (0..20).map(|attempt| home.path().join(attempt.to_string()));
+    let covered =
+        dirs.inspect(|dir| compact_after_puts(dir)).find(|dir| manifest_covers_a_log(dir));
+    let (dir, copy) = (covered.expect("a compaction after the puts"), home.path().join("copy"));
+    Command::new("cp").arg("-r").args([&dir, &copy]).status().unwrap();
+    let entry = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    let found = dump(&goleveldb, &copy, "default").unwrap();
+    assert_eq!(found, [entry("first", "3"), entry("last", "4")], "goleveldb skips a put of first");
+    let db = Db::open(&dir, Options::default()).unwrap();
+    for key in ["first", "last"] {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&b"4"[..]));
+    }
+}
+
+/// Creates a LevelDB database whose last two puts are in a log, and waits until level 0 has been
+/// compacted.
+fn compact_after_puts(dir: &Path) {
+    let settings = Settings { create_if_missing: true, ..settings("leveldb") };
+    // Each open but the first turns the log of the previous one into a table of level 0. After the
+    // fifth open, level 0 has four tables, and LevelDB compacts them in the background.
+    for value in ["0", "1", "2", "3", "4"] {
+        let db = LevelDb::open(dir, &settings).unwrap();
+        ["first", "last"].iter().for_each(|key| db.put(key.as_bytes(), value.as_bytes()).unwrap());
+        let is_compacted = || db.property("leveldb.num-files-at-level0").unwrap() == "0";
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while value == "4" && !is_compacted() {
+            assert!(Instant::now() < deadline, "LevelDB does not compact level 0");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
