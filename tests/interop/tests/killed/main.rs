@@ -363,13 +363,13 @@ fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     assert_eq!(db.iter().unwrap().count(), 20);
 }
 
-/// Shows the other reason why [`Scene::check_all`] does not let goleveldb read every database. Here,
-/// no program is killed.
+/// Shows the other reason why [`Scene::check_all`] does not let goleveldb read every database. No
+/// program is killed here.
 #[test]
 fn goleveldb_skips_writes_made_before_a_compaction_of_leveldb_ended() {
     let home = tempfile::tempdir().unwrap();
     let Some(goleveldb) = goleveldb(home.path()) else { return };
-    // The compaction seldom ends before the puts, but the scheduler decides that.
+    // Tries again when the compaction ends before the puts do, as it may on a busy machine.
     let dirs = (0..20).map(|attempt| home.path().join(attempt.to_string()));
     let covered =
         dirs.inspect(|dir| compact_after_puts(dir)).find(|dir| manifest_covers_a_log(dir));
