@@ -65,7 +65,7 @@
 //! `spawn_blocking` or the like.
 //!
 //! # Limits
-//! - A key and a value may each be up to 3 GiB (3,221,225,471 bytes) long, and either may be empty.
+//! - A key and a value must each be shorter than 3 GiB (3,221,225,472 bytes); either may be empty.
 //! - One process writes at a time. Other processes may read the state at the moment when they
 //!   opened the database ([`Db::open_read_only`]) or last refreshed it ([`ReadOnlyDb::refresh`]).
 //! - A get followed by a put is not atomic: if two threads read a value and write it back at the

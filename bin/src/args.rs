@@ -18,7 +18,7 @@ use crate::comparator;
 use crate::error::{CliError, Result};
 
 const AFTER_HELP: &str = "\
-Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value may each have up to 3 GiB.
+Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value must each be shorter than 3 GiB.
 Data goes to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 key not found, condition of a write not met, or damage found (verify, backups

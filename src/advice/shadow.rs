@@ -845,7 +845,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_past_the_last_one_come_to_no_block() {
+    fn a_key_between_the_last_one_and_its_separator_searches_the_last_block() {
         let (outcomes, _) = replay(&[key(2999)], |_| false);
         let total = outcomes[0].absent.total();
         // The separator after the last key is "l", so the last block is searched.

@@ -56,7 +56,7 @@ pub enum HealthState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
-    /// Operations that the database serves.
+    /// State of the database: which operations it serves.
     pub state: HealthState,
     /// The failure that caused `state`; `None` if `state` is [`HealthState::Good`].
     pub error: Option<Error>,

@@ -8,7 +8,7 @@
 //!    newer table of level 0. In addition, goleveldb drops records of logs whose sequence numbers
 //!    are below the last sequence number in the MANIFEST.
 //! 2. Running compactions go on, but no new one begins ([`Pause`]).
-//! 3. Each new table gets the deepest level that fits ([`lowest_level`]).
+//! 3. Each new table gets the deepest level that fits ([`deepest_free_level`]).
 //! 4. One edit makes the change, with the new last sequence number. Readers see the change and that
 //!    number at the same time
 //!    ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
@@ -133,7 +133,7 @@ impl Engine {
             let dropped: BTreeSet<u64> = change.drop.iter().map(|(_, file)| file.number).collect();
             let stays = |file: &TableFile| !dropped.contains(&file.number);
             let ranges = change.add.iter().map(|table| range_of(&table.file));
-            ranges.map(|range| lowest_level(&state, order, range, &stays)).collect()
+            ranges.map(|range| deepest_free_level(&state, order, range, &stays)).collect()
         };
         for (table, level) in change.add.iter_mut().zip(levels) {
             table.file.level = level;
@@ -199,7 +199,7 @@ fn range_of(file: &NewFile) -> KeyRange<'_> {
 /// Neither that level nor a level above it has a table that overlaps the range and for which
 /// `stays` returns true, and no running compaction will write an overlapping table to any of these
 /// levels.
-fn lowest_level(
+fn deepest_free_level(
     state: &State,
     order: &UserComparator,
     range: KeyRange<'_>,

@@ -51,7 +51,7 @@ enum Step {
     ShortLived,
 }
 
-/// The keyspaces that a workload writes to, and what compactions may do to its entries.
+/// Which keyspaces a workload writes to, and whether its entries expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeysAre {
     /// In no keyspace.

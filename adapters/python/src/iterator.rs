@@ -74,8 +74,9 @@ impl Iterator {
         }
     }
 
-    /// Moves past an entry that was read ahead, and returns the requested parts of it. Keeps the
-    /// GIL. While the lock is held, creates no object that could start the garbage collector.
+    /// Moves past an entry that was read ahead, and returns the requested parts of it. Does not
+    /// release the GIL. While `walk` is locked, creates only `bytes` objects, because creating them
+    /// never starts the garbage collector.
     fn step_read<'py>(&self, py: Python<'py>, step: Step) -> Option<Wanted<'py>> {
         let mut open = self.walk.slot().try_lock()?;
         let (key, value) = open.as_mut()?.step(step)?;

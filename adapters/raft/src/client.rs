@@ -93,6 +93,16 @@ struct Ask<'a> {
     patient: bool,
 }
 
+/// Result of sending a request once.
+enum Attempt {
+    /// A node served or refused the request.
+    Answered(Answer),
+    /// The node redirected to the leader. Holds the node's message.
+    Redirected(String),
+    /// The node did not answer, or cannot serve requests for now. Holds the reason.
+    Failed(String),
+}
+
 impl Client {
     /// Creates a client of a cluster. `addresses` lists nodes of the cluster as `host:port`; the
     /// address of one node is enough.
@@ -342,56 +352,65 @@ impl Client {
     /// Sends a request repeatedly until a node serves or refuses the request.
     async fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
         let deadline = Instant::now() + self.deadline;
-        let attempt = match ask.patient {
-            true => self.deadline,
-            false => (self.deadline / 4).max(SHORTEST_ATTEMPT),
-        };
         let mut pause = FIRST_PAUSE;
         loop {
-            let to = self.target(ask.anywhere);
-            let left = deadline.saturating_duration_since(Instant::now());
-            let call = Call {
-                method: ask.method.clone(),
-                to: &to,
-                path: ask.path,
-                headers: ask.headers.clone(),
-                body: ask.body.clone(),
-                timeout: left.min(attempt),
-            };
-            let failure = match self.wire.send(call).await {
-                Err(error) => {
-                    self.give_up(&to);
-                    error.to_string()
-                }
-                Ok(answer) if answer.status == StatusCode::TEMPORARY_REDIRECT => {
-                    let body: ErrorBody = parse_any(&answer)?;
-                    let known = lock(&self.nodes).leader.replace(body.leader.unwrap_or_default());
-                    if known.as_deref() == Some(&*to) && Instant::now() < deadline {
-                        // The leader has just changed. Waits briefly before the next attempt, to
-                        // avoid a tight loop.
-                        tokio::time::sleep(FIRST_PAUSE).await;
-                    }
-                    if Instant::now() < deadline {
-                        continue;
-                    }
-                    body.error
-                }
-                Ok(answer) if is_for_now(answer.status) => {
-                    self.give_up(&to);
-                    message(&answer)
-                }
-                Ok(answer) => {
-                    if !ask.anywhere {
-                        lock(&self.nodes).leader = Some(to);
-                    }
-                    return Ok(answer);
-                }
+            let failure = match self.attempt(ask, deadline).await? {
+                Attempt::Answered(answer) => return Ok(answer),
+                Attempt::Redirected(_) if Instant::now() < deadline => continue,
+                Attempt::Redirected(error) | Attempt::Failed(error) => error,
             };
             if Instant::now() + pause >= deadline {
                 return Err(ClientError::Deadline(failure));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Sends a request once, and updates the node to send the next attempt to.
+    async fn attempt(&self, ask: &Ask<'_>, deadline: Instant) -> Result<Attempt> {
+        let to = self.target(ask.anywhere);
+        let longest = match ask.patient {
+            true => self.deadline,
+            false => (self.deadline / 4).max(SHORTEST_ATTEMPT),
+        };
+        let call = Call {
+            method: ask.method.clone(),
+            to: &to,
+            path: ask.path,
+            headers: ask.headers.clone(),
+            body: ask.body.clone(),
+            timeout: deadline.saturating_duration_since(Instant::now()).min(longest),
+        };
+        match self.wire.send(call).await {
+            Err(error) => {
+                self.give_up(&to);
+                Ok(Attempt::Failed(error.to_string()))
+            }
+            Ok(answer) if answer.status == StatusCode::TEMPORARY_REDIRECT => {
+                let body: ErrorBody = parse_any(&answer)?;
+                self.follow(&to, body.leader.unwrap_or_default(), deadline).await;
+                Ok(Attempt::Redirected(body.error))
+            }
+            Ok(answer) if is_for_now(answer.status) => {
+                self.give_up(&to);
+                Ok(Attempt::Failed(message(&answer)))
+            }
+            Ok(answer) => {
+                if !ask.anywhere {
+                    lock(&self.nodes).leader = Some(to);
+                }
+                Ok(Attempt::Answered(answer))
+            }
+        }
+    }
+
+    /// Makes the next attempt use `leader`, to which the node `from` redirected. If `from` was
+    /// known as the leader, the leader has just changed: waits briefly, to avoid a tight loop.
+    async fn follow(&self, from: &str, leader: String, deadline: Instant) {
+        let known = lock(&self.nodes).leader.replace(leader);
+        if known.as_deref() == Some(from) && Instant::now() < deadline {
+            tokio::time::sleep(FIRST_PAUSE).await;
         }
     }
 

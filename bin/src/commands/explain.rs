@@ -9,9 +9,10 @@ use crate::output::Stdout;
 
 /// Show the read path of one get, step by step
 ///
-/// Prints each memtable and table searched, with the answers of its filters and whether they were
-/// right, the index entry, the block and its source, and the entry found. Then prints the cost of
-/// the get, and its cost without filters. The exit code is 1 if the key is not found.
+/// Prints the memtables and tables searched, in order. For each table, shows the filters' answers
+/// and whether they were right, the index entry, the block and its source, and the entry found.
+/// Then prints the cost of the get, and its cost without filters. The exit code is 1 if the key is
+/// not found.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Key to look up

@@ -299,9 +299,10 @@ fn first_files(
     clean_cut_of(version.level(level), &files[..count], order)
 }
 
-/// Returns the inputs and the output level of a piece. The output level is the next level, or a
-/// deeper level if the piece, including the tables that it overlaps in all levels down to that
-/// level, does not exceed `most` bytes. A piece of the request's output level stays in this level.
+/// Returns the inputs and the output level of the piece whose uppermost tables are `files`. The
+/// output level is the next level, or a deeper one if the overlapping tables in the levels down to
+/// it do not make the inputs exceed `most` bytes. Tables that are already in the request's output
+/// level are rewritten within this level.
 fn with_levels_below(
     version: &Version,
     order: &UserComparator,

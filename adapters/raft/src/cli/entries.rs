@@ -31,7 +31,7 @@ pub struct GetArgs {
     #[command(flatten)]
     target: Target,
     key: String,
-    /// Freshness of the value.
+    /// Consistency of the read.
     #[arg(long, value_enum, default_value = "linearizable")]
     read: Read,
 }
@@ -53,7 +53,7 @@ pub struct ScanArgs {
     /// Maximum number of entries to print.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Freshness of each page.
+    /// Consistency of each page's read.
     #[arg(long, value_enum, default_value = "linearizable")]
     read: Read,
 }

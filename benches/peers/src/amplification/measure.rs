@@ -16,7 +16,7 @@ use super::{Blocks, Case, Measured};
 /// gets, a mean of 0.03 blocks per get has a standard error of 2 %.
 const LOOKUPS: u64 = 100_000;
 
-/// Loads a database in `dir`, and returns the counts of the engine.
+/// Loads a database in `dir`, looks keys up in it, and returns what the engine wrote and read.
 pub fn measure(case: Case, plan: &Plan, dir: &Path) -> Result<Measured> {
     let db = case.open(dir, &plan.settings)?;
     let values = Values::new(plan.value_bytes);
