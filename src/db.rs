@@ -867,10 +867,7 @@ macro_rules! reads {
                 options: &ReadOptions,
                 key: impl AsRef<[u8]>,
             ) -> Result<Explanation> {
-                let reader = self.reader();
-                let (view, seq) = reader.read_point(options)?;
-                let options = &options.blocks;
-                explain::explain(reader.state(), &view, seq, key.as_ref(), options)
+                explain::explain(self.reader().point(options)?, key.as_ref())
             }
 
             /// Returns advice on which filters are worthwhile for the gets since the database was
@@ -905,9 +902,8 @@ macro_rules! reads {
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator may
             /// treat different byte strings as the same key.
             pub fn filter_advice(&self) -> Result<FilterAdvice> {
-                let reader = self.reader();
-                let (view, seq) = reader.read_point(&ReadOptions::default())?;
-                advice::filter_advice(reader.state(), &view, seq)
+                let options = ReadOptions::default().fill_cache(false);
+                advice::filter_advice(&self.reader().point(&options)?)
             }
 
             /// Returns the values of `keys`, in the order of `keys`. All values are from the same

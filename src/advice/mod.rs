@@ -17,11 +17,10 @@ use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::base::{Error, Result};
 use crate::engine::options::FilterLayout;
 use crate::engine::read::get;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::point::ReadPoint;
+use crate::engine::read::view::ReadState;
 use crate::engine::stats::trace::ReadTrace;
 use crate::format::edit::NUM_LEVELS;
-use crate::format::key::SeqNo;
-use crate::table::reader::BlockReadOptions;
 
 #[cfg(any(test, feature = "internals"))]
 pub(crate) mod curve;
@@ -101,17 +100,14 @@ pub struct Tried {
 /// Sizes of the filters tried for each layout, in bits per key.
 const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 
-/// Replays the sampled lookups of `state` on `view` at `seq`, and returns the resulting advice.
+/// Replays the sampled lookups of the database at `point`, and returns the resulting advice.
 /// Each table whose range contains one of the keys is read once.
 ///
 /// # Errors
 /// Corruption and I/O errors of those tables; [`Error::InvalidArgument`] if filters cannot be used
 /// with the database's comparator.
-pub(crate) fn filter_advice(
-    state: &ReadState,
-    view: &ReadView,
-    seq: SeqNo,
-) -> Result<FilterAdvice> {
+pub(crate) fn filter_advice(point: &ReadPoint<'_>) -> Result<FilterAdvice> {
+    let state = point.state;
     let order = state.order.user();
     if !order.get().equal_means_same_bytes() {
         return Err(Error::invalid(format!(
@@ -120,11 +116,10 @@ pub(crate) fn filter_advice(
         )));
     }
     let keys = state.sample.keys();
-    let options = BlockReadOptions { fill_cache: false, ..BlockReadOptions::default() };
     let (mut lookups, mut in_memory, mut absent) = (Vec::new(), 0, 0);
     for key in &keys {
         let mut trace = ReadTrace::default();
-        let present = get::get(state, view, seq, key, &options, &mut trace)?.is_some();
+        let present = get::get(point, key, &mut trace)?.is_some();
         absent += u64::from(!present);
         match trace.memtable_hits {
             0 => lookups.push(Lookup { key, present }),
@@ -132,7 +127,7 @@ pub(crate) fn filter_advice(
         }
     }
     let LookupReplay { mut outcomes, read, tables, whole } =
-        replay(state, view, lookups.clone(), plans())?;
+        replay(point, lookups.clone(), plans())?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
         // Tables that were not read will have filters, too, so they are added to the size.
@@ -149,11 +144,11 @@ pub(crate) fn filter_advice(
             layout => (layout, advice.bits_per_key),
         };
         let divisions = Divisions::of(&read.levels, layout, bits);
-        let replay = replay(state, view, lookups, divisions.plans())?;
+        let replay = replay(point, lookups, divisions.plans())?;
         let measured = [0, 1, 2].map(|i| replay.outcomes[i].false_blocks(&read.levels));
         advice.by_level = Some(divisions.measured(&read.levels, advice.sampled, measured));
     }
-    advice.scans = scans::scan_advice(state, view)?;
+    advice.scans = scans::scan_advice(point)?;
     Ok(advice)
 }
 
@@ -181,17 +176,17 @@ struct LookupReplay {
 }
 
 fn replay(
-    state: &ReadState,
-    view: &ReadView,
+    point: &ReadPoint<'_>,
     lookups: Vec<Lookup<'_>>,
     plans: Vec<TreePlan>,
 ) -> Result<LookupReplay> {
+    let (state, version) = (point.state, &point.view().version);
     let order = state.order.user();
     let mut keys: Vec<&[u8]> = lookups.iter().map(|lookup| lookup.key).collect();
     keys.sort_by(|a, b| order.compare(a, b));
     let mut shadow = Shadow::new(order.clone(), plans, lookups);
     let (mut tables, mut bytes) = ((0, 0), [0; NUM_LEVELS]);
-    for (level, file) in view.version.files() {
+    for (level, file) in version.files() {
         tables.1 += 1;
         let (first, last) = (file.first_key(), file.last_key());
         let from = keys.partition_point(|key| order.compare(key, first).is_lt());
@@ -204,7 +199,7 @@ fn replay(
     }
     let (outcomes, mut read) = shadow.finish();
     let mut all_bytes = [0; NUM_LEVELS];
-    view.version.files().for_each(|(level, file)| all_bytes[level] += file.file_bytes);
+    version.files().for_each(|(level, file)| all_bytes[level] += file.file_bytes);
     with_unread(&mut read.levels, &bytes, &all_bytes);
     let whole = all_bytes.iter().sum::<u64>() as f64 / bytes.iter().sum::<u64>().max(1) as f64;
     Ok(LookupReplay { outcomes, read, tables, whole })

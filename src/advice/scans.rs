@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::advice::grafite::{grafite_bound, mean_range};
 use crate::base::Result;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::point::ReadPoint;
 use crate::engine::stats::sample::ScannedRange;
 use crate::filter::prefix::{PrefixExtractor, prefix_of_range};
 use crate::format::edit::NUM_LEVELS;
@@ -172,9 +172,10 @@ impl<'a> ScanReplay<'a> {
     }
 }
 
-/// Replays the sampled scans of `state` on `view`. Returns the advice, or `None` if there are no
+/// Replays the sampled scans of the database at `point`. Returns the advice, or `None` if there are no
 /// scans.
-pub(crate) fn scan_advice(state: &ReadState, view: &ReadView) -> Result<Option<ScanAdvice>> {
+pub(crate) fn scan_advice(point: &ReadPoint<'_>) -> Result<Option<ScanAdvice>> {
+    let state = point.state;
     let (scans, ranges) = (state.totals.bounded_scans(), state.scans.ranges());
     if ranges.is_empty() {
         return Ok(None);
@@ -182,7 +183,7 @@ pub(crate) fn scan_advice(state: &ReadState, view: &ReadView) -> Result<Option<S
     let extractor = state.tables.context().prefix_extractor.clone();
     let has_extractor = extractor.is_some();
     let mut replay = ScanReplay::new(state.order.user().clone(), extractor, &ranges);
-    for (level, file) in view.version.files() {
+    for (level, file) in point.view().version.files() {
         let reaching = replay.reaching(file.first_key(), file.last_key());
         if !reaching.is_empty() {
             state.tables.with(&file.slot, |table| replay.table(level, table, &reaching))?;

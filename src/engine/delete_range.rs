@@ -12,7 +12,7 @@
 //! # Readers that still see the entries
 //! Iterators and cursors keep the view that they were created with. Snapshots keep the view from
 //! before the range delete and the files of that view
-//! ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//! ([`ReadState::show_next`](crate::engine::read::view::ReadState::show_next)).
 //!
 //! # Transactions
 //! A transaction that has read in the range must fail with a conflict, but a dropped table leaves

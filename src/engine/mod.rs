@@ -65,6 +65,8 @@
 //!   the update of the state, which only the holder of the manifest lock can observe.
 //! - The thread that changes `mem`, `frozen` or `version` shows the new view before it releases the
 //!   state lock.
+//! - `commit.visible` is the number of the current view. Only the holder of the commit lock replaces
+//!   it, by showing a view.
 //! - The visible sequence number never goes back.
 
 use std::fmt;
@@ -76,7 +78,7 @@ use crate::base::sync::{Condvar, Mutex};
 use crate::engine::observe::Observing;
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
-use crate::engine::read::view::ReadState;
+use crate::engine::read::view::{ReadState, VisibleSeq};
 use crate::engine::stats::metrics::Metrics;
 use crate::engine::table_writer::Target;
 use crate::engine::version::numbers::FileNumbers;
@@ -85,6 +87,7 @@ use crate::engine::version::set::VersionSet;
 use crate::engine::write::CommitState;
 use crate::engine::write::pace::Pace;
 use crate::engine::write::queue::WriteQueue;
+use crate::format::key::SeqNo;
 use crate::fs::Fs;
 
 pub(crate) mod checkpoint;
@@ -173,10 +176,21 @@ impl Engine {
         Target { fs: &*self.fs, dir: &self.dir, options, order }
     }
 
-    /// Makes the memtables and the version of `state` visible to readers.
+    /// Makes the memtables and the version of `state` visible to readers. They must have the same
+    /// writes as the memtables and the version before.
     fn show(&self, state: &State) {
         debug_assert_eq!(state.check(), Ok(()));
-        self.reads.set_view(state.view());
+        self.reads.show(state.layers(), None);
+    }
+
+    /// Makes the memtables and the version of `state` visible to readers, with the writes up to
+    /// `seq`. Returns the number for the commit leader to advance. `lost_after` is the same as for
+    /// [`ReadState::show`].
+    fn show_next(&self, state: &State, seq: SeqNo, lost_after: Option<SeqNo>) -> Arc<VisibleSeq> {
+        debug_assert_eq!(state.check(), Ok(()));
+        let visible = VisibleSeq::new(seq);
+        self.reads.show_next(state.layers(), visible.clone(), lost_after);
+        visible
     }
 }
 

@@ -10,7 +10,7 @@ use crate::base::Error;
 use crate::base::sync::Instant;
 use crate::engine::compact::plan::{Compaction, is_free};
 use crate::engine::memtable::Memtable;
-use crate::engine::read::view::ReadView;
+use crate::engine::read::view::Layers;
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::write::kept::KeptLogs;
@@ -137,9 +137,9 @@ impl State {
         state
     }
 
-    /// Returns the view of this state for readers.
-    pub(super) fn view(&self) -> ReadView {
-        ReadView {
+    /// Returns the memtables and tables for readers.
+    pub(super) fn layers(&self) -> Layers {
+        Layers {
             mem: self.mem.clone(),
             imm: self.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
             version: self.version.clone(),

@@ -11,7 +11,7 @@
 //! 3. Each new table gets the deepest level that fits ([`deepest_free_level`]).
 //! 4. One edit makes the change, with the new last sequence number. Readers see the change and that
 //!    number at the same time
-//!    ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//!    ([`ReadState::show_next`](crate::engine::read::view::ReadState::show_next)).
 //! 5. An empty batch in the log states the sequence number at which the log continues. It tells a
 //!    reader of the log that a change comes before the next record, so that the reader does not
 //!    take the gap for lost writes.
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::observe::{EventKind, TableInfo};
+use crate::engine::read::view::VisibleSeq;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::engine::write::CommitState;
@@ -107,7 +108,7 @@ impl Engine {
         debug_assert!(seq > commit.last_seq, "a change has no number of its own");
         self.choose_levels(change)?;
         sync_dir(&*self.fs, &self.dir)?;
-        self.install_change(change, seq)?;
+        commit.visible = self.install_change(change, seq)?;
         commit.last_seq = seq;
         // The change has been made, even if the append to the log fails.
         if let Err(error) = self.skip_to_last_seq(commit) {
@@ -148,7 +149,8 @@ impl Engine {
         Ok(())
     }
 
-    fn install_change(&self, change: &mut TableChange, seq: SeqNo) -> Result<()> {
+    /// Makes the change durable and shows it. Returns the number of the new view.
+    fn install_change(&self, change: &mut TableChange, seq: SeqNo) -> Result<Arc<VisibleSeq>> {
         let edit = VersionEdit {
             last_seq: Some(seq),
             deleted_files: change.drop.iter().map(|(level, file)| (*level, file.number)).collect(),
@@ -175,10 +177,8 @@ impl Engine {
         state.compactions.forget_dropped(&version);
         state.version = version;
         self.observe(|| changed(&state.version, change));
-        debug_assert_eq!(state.check(), Ok(()));
         let lost_after = (!change.drop.is_empty()).then_some(0);
-        self.reads.show_view(state.view(), lost_after, Some(seq));
-        Ok(())
+        Ok(self.show_next(&state, seq, lost_after))
     }
 }
 

@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::base::Result;
 use crate::engine::read::get;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::point::ReadPoint;
+use crate::engine::read::view::ReadState;
 use crate::engine::stats::trace::ReadTrace;
 use crate::format::key::{KeyKind, SeqNo};
 pub use crate::table::BlockSource;
@@ -223,25 +224,22 @@ pub enum FilterUse {
 ///
 /// # Errors
 /// Errors of the get.
-pub(crate) fn explain(
-    state: &ReadState,
-    view: &ReadView,
-    seq: SeqNo,
-    key: &[u8],
-    options: &BlockReadOptions,
-) -> Result<Explanation> {
+pub(crate) fn explain(mut point: ReadPoint<'_>, key: &[u8]) -> Result<Explanation> {
     // The get without filters comes first and does not fill the block cache, so both gets find the
     // same blocks in the cache.
-    let without = BlockReadOptions { use_filter: false, fill_cache: false, ..*options };
+    let options = point.options;
+    point.options = BlockReadOptions { use_filter: false, fill_cache: false, ..options };
     let mut unfiltered = ReadTrace::default();
-    let unfiltered =
-        get::traced_get(state, view, seq, key, &without, &mut unfiltered).map(|_| unfiltered);
+    let unfiltered = get::traced_get(&point, key, &mut unfiltered).map(|_| unfiltered);
 
+    point.options = options;
     let mut recorder = record::Recorder::default();
-    let value = get::get(state, view, seq, key, options, &mut recorder)?;
+    let value = get::get(&point, key, &mut recorder)?;
+    let state = point.state;
     state.totals.add_get(recorder.trace(), value.is_some(), |_| {});
-    let (steps, trace) = recorder.finish(state, seq, key)?;
-    let filters = filter_use(state, options, &steps);
+    let (steps, trace) = recorder.finish(&point, key)?;
+    let filters = filter_use(state, &options, &steps);
+    let seq = point.seq - point.view().shift();
     Ok(Explanation { key: key.to_vec(), seq, steps, value, trace, unfiltered, filters })
 }
 

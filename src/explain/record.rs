@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::base::Result;
 use crate::engine::memtable::MemFound;
 use crate::engine::read::get::{LookupKey, ReadSink};
-use crate::engine::read::view::ReadState;
+use crate::engine::read::point::ReadPoint;
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::TableFile;
 use crate::explain::{Entry, FilterState, IndexedBlock, SearchedTable, Step, Verdict};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
-use crate::format::key::{SeqNo, user_key};
+use crate::format::key::user_key;
 use crate::table::reader::Found;
 use crate::table::{BlockSource, IndexEntry, TableSink, TableSlot};
 
@@ -38,8 +38,7 @@ impl Recorder {
     /// Errors of opening a table.
     pub(super) fn finish(
         mut self,
-        state: &ReadState,
-        seq: SeqNo,
+        point: &ReadPoint<'_>,
         key: &[u8],
     ) -> Result<(Vec<Step>, ReadTrace)> {
         let count = |is_it: fn(&Step) -> bool| self.steps.iter().filter(|step| is_it(step)).count();
@@ -53,20 +52,23 @@ impl Recorder {
             self.trace.data_blocks(),
             "a block that is not counted"
         );
-        let lookup = LookupKey::new(key, seq);
+        let lookup = LookupKey::new(key, point.seq);
+        let tables = &point.state.tables;
         let mut slots = self.slots.iter();
         let mut slot = None;
         for step in &mut self.steps {
             match step {
+                // Only sequence numbers of records from logs are shifted.
+                Step::Memtable { entry: Some(entry), .. } => entry.seq -= point.view().shift(),
                 Step::Table(table) => {
                     slot = slots.next();
                     if let Some(slot) = slot {
-                        table.filter = state.tables.with(slot, |table| Ok(filter_of(table)))?;
+                        table.filter = tables.with(slot, |table| Ok(filter_of(table)))?;
                     }
                 }
                 Step::TableFilter(verdict) | Step::BlockFilter(verdict) if !verdict.may_match() => {
                     if let Some(slot) = slot {
-                        let held = state.tables.with(slot, |table| table.holds(lookup.bytes()));
+                        let held = tables.with(slot, |table| table.holds(lookup.bytes()));
                         *verdict = match held {
                             Ok(false) => Verdict::TrueNegative,
                             Ok(true) => Verdict::FalseNegative,

@@ -78,11 +78,8 @@ impl<H> Keyspace<H> {
         options: &ReadOptions,
         key: impl AsRef<[u8]>,
     ) -> Result<Explanation> {
-        let reader = self.reader();
-        let (view, seq) = reader.read_point(options)?;
         let key = self.space.key(key.as_ref());
-        let options = options.blocks;
-        let explained = explain::explain(reader.state(), &view, seq, &key, &options)?;
+        let explained = explain::explain(self.reader().point(options)?, &key)?;
         let value = self.live(&key, explained.value)?;
         Ok(Explanation { value, ..explained })
     }

@@ -334,10 +334,9 @@ impl Transaction {
 
     fn walk_over(&self, span: Span, start: &[u8]) -> Result<TransactionIter<'_>> {
         let options = ReadOptions::default();
-        let (view, seq) = self.base().read_point(&options)?;
-        let state = self.engine.reads.clone();
+        let point = self.base().point(&options)?.into_owned();
         let range = (span.from.as_ref().map(Vec::as_slice), span.to.as_ref().map(Vec::as_slice));
-        let source = IterSource::new(state, view, seq, options.blocks, range, start);
+        let source = IterSource::new(point, range, start);
         Ok(TransactionIter::new(source, span, &self.own, Walk::new(&self.reads)))
     }
 }

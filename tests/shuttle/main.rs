@@ -24,6 +24,7 @@ mod ingest;
 mod lifetimes;
 mod memtable;
 mod observers;
+mod points;
 mod reads;
 mod removals;
 mod transactions;

@@ -267,6 +267,18 @@ pub type ArcSwapOption<T> = ArcSwapAny<Option<Arc<T>>>;
 /// Stand-in for `arc_swap::Guard`. As in `arc_swap`, a guard may be the last owner of the value.
 pub struct Guard<T>(T);
 
+impl<T> Guard<T> {
+    /// Returns a guard that owns `value`.
+    pub fn from_inner(value: T) -> Guard<T> {
+        Guard(value)
+    }
+
+    /// Returns the value.
+    pub fn into_inner(guard: Guard<T>) -> T {
+        guard.0
+    }
+}
+
 impl<T> Deref for Guard<T> {
     type Target = T;
 

@@ -8,7 +8,7 @@
 //!   snapshots show ([`FilterRule::decide`]).
 //! - Snapshots that are taken while the merge runs: if the filter changes any entry, these
 //!   snapshots keep the view from before the merge
-//!   ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
+//!   ([`ReadState::show`](crate::engine::read::view::ReadState::show)).
 //!
 //! An entry that is removed becomes a tombstone with the same sequence number. The tombstone itself
 //! is left out if it hides nothing in deeper levels.

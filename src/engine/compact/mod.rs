@@ -224,7 +224,7 @@ impl Engine {
         debug_assert_eq!(state.check(), Ok(()));
         let took = job.began.elapsed();
         self.observe(|| job.ended_event(&state.version, &outputs, dropped, took, None));
-        self.reads.show_view(state.view(), filtered_after, None);
+        self.reads.show(state.layers(), filtered_after);
         Ok(took)
     }
 }

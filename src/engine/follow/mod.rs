@@ -16,17 +16,14 @@
 //!    steps. Open the tables that the edits add.
 //! 3. Append the records added to each log to its memtable, where readers do not see them yet. A
 //!    memtable is dropped once its log is in tables.
-//! 4. Make the new sequence number visible, and then show the new view. A reader that still has the
-//!    old view may use the new number: the old view has the old tables and complete logs in order,
-//!    so it shows a state between the old and the new one. In the opposite order, a reader could
-//!    use the old number with new tables, in which a compaction has dropped entries that were
-//!    visible at the old number.
+//! 4. Show the new view, which has the new sequence number. Readers of the old view keep the old
+//!    number, although records that they do not see were appended to its memtables.
 //!
 //! If the files do not continue the files read before, everything is read again, as when the
 //! database is opened. This happens if the name of the MANIFEST changes, after a repair, or if
 //! another database has taken the place of this one. Sequence numbers may then be lower than
 //! before. Readers must not see the visible sequence number go back, so the records of logs get
-//! higher numbers from then on (`Progress::shift`): above the numbers in tables, and in the same
+//! higher numbers from then on (`VisibleSeq`): above the numbers in tables, and in the same
 //! order.
 
 use std::collections::BTreeSet;
@@ -46,7 +43,7 @@ use crate::engine::open::read_only::{Opened, retried, survey};
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
 use crate::engine::read::snapshot::Snapshot;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::view::{Layers, ReadState, VisibleSeq};
 use crate::engine::version::Version;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::SeqNo;
@@ -135,15 +132,15 @@ impl Followed {
             && let Ok(Some(changed)) = self.read_on(&mut place, progress.shift)
         {
             progress.place = Some(place);
-            return Ok(self.refreshed(progress.shift, changed, false));
+            return Ok(self.refreshed(changed, false));
         }
         let (place, shift) = self.start_over()?;
         *progress = Progress { place: Some(place), shift };
-        Ok(self.refreshed(shift, true, true))
+        Ok(self.refreshed(true, true))
     }
 
-    fn refreshed(&self, shift: SeqNo, changed: bool, restarted: bool) -> Refreshed {
-        Refreshed { changed, sequence: self.state.visible_seq() - shift, restarted }
+    fn refreshed(&self, changed: bool, restarted: bool) -> Refreshed {
+        Refreshed { changed, sequence: self.state.sequence(), restarted }
     }
 
     /// Reads the data appended to the files, and makes it visible to readers. Returns whether
@@ -151,7 +148,7 @@ impl Followed {
     fn read_on(&self, place: &mut Place, shift: SeqNo) -> Result<Option<bool>> {
         let fs = &*self.options.fs;
         let comparator = self.options.comparator.name();
-        let seen = self.state.visible_seq() - shift;
+        let seen = self.state.sequence();
         let source = self.source(shift, Some(seen));
         let version = self.state.view_owned().version.clone();
         let (mut edit, mut held) = (VersionEdit::default(), Files::new());
@@ -240,16 +237,14 @@ impl Followed {
         let mut mems = place.logs.memtables();
         let empty = || Arc::new(Memtable::new(self.state.order.user(), 0));
         let mem = mems.next().unwrap_or_else(empty);
-        let (view, last) =
-            (ReadView { mem, imm: mems.collect(), version }, place.last_seq() + shift);
-        self.state.set_visible_seq(last);
-        self.state.set_view(view);
+        let layers = Layers { mem, imm: mems.collect(), version };
+        let visible = VisibleSeq::shifted(place.last_seq() + shift, shift);
+        self.state.show_next(layers, visible, None);
     }
 
     /// Returns the sequence number of the last write that the present view shows.
     pub(crate) fn sequence(&self) -> SeqNo {
-        let progress = self.progress.lock();
-        self.state.visible_seq() - progress.shift
+        self.state.sequence()
     }
 
     /// Returns a snapshot of the present view.

@@ -36,7 +36,7 @@ use crate::engine::open::directory::{
 };
 use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
 use crate::engine::options::Options;
-use crate::engine::read::view::ReadState;
+use crate::engine::read::view::{ReadState, VisibleSeq};
 use crate::engine::stats::metrics::Metrics;
 use crate::engine::table_writer::Target;
 use crate::engine::version::manifest::Recovered;
@@ -208,7 +208,7 @@ impl Opening {
         self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
         let mut state = State::new(mem, log, frozen, version, live.into_iter());
         state.logs.kept = kept;
-        let reads = self.read_state(&state, commit.last_seq, trash.clone(), lock);
+        let reads = self.read_state(&state, commit.visible.clone(), trash.clone(), lock);
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
@@ -349,14 +349,14 @@ impl Opening {
     fn read_state(
         &self,
         state: &State,
-        last_seq: SeqNo,
+        visible: Arc<VisibleSeq>,
         trash: Arc<Trash>,
         lock: Arc<dyn FileLock>,
     ) -> ReadState {
         let (tables, block_cache) =
             table_cache(&self.fs, &self.dir, &self.options, &self.order, Some(&lock));
         let order = self.order.clone();
-        ReadState::new(order, tables, block_cache, trash, state.view(), last_seq, Some(lock))
+        ReadState::new(order, tables, block_cache, trash, state.layers(), visible, Some(lock))
             .with_clock(self.options.clock.clone())
     }
 
@@ -446,6 +446,7 @@ impl CurrentLog {
             outgoing: Vec::new(),
             replayed_log: None,
             mem,
+            visible: VisibleSeq::new(last_seq),
             arena: Arena::default(),
             last_seq,
             // The replayed records may never have been synced.

@@ -12,7 +12,7 @@ use crate::engine::open::held::{Files, HeldFs, hold_logs, hold_tables};
 use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
 use crate::engine::open::{self};
 use crate::engine::options::Options;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::view::{Layers, ReadState, VisibleSeq};
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::{Version, manifest};
@@ -178,9 +178,10 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
         Some(last) => last.mem,
         None => Arc::new(Memtable::new(order.user(), 0)),
     };
-    let view = ReadView { mem, imm: Vec::new(), version: Arc::new(version) };
+    let layers = Layers { mem, imm: Vec::new(), version: Arc::new(version) };
+    let visible = VisibleSeq::new(replayed.last_seq);
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order, None);
-    let state = ReadState::new(order, tables, block_cache, trash, view, replayed.last_seq, None);
+    let state = ReadState::new(order, tables, block_cache, trash, layers, visible, None);
     let state = state.with_clock(options.clock.clone());
     let Replayed { recovery, read_to, .. } = replayed;
     let last_log = match read_to {

@@ -8,15 +8,15 @@ use bytes::Bytes;
 
 use crate::base::Result;
 use crate::engine::read::merge::MergeCursor;
+use crate::engine::read::point::OwnedPoint;
 use crate::engine::read::prefix_scan::PrefixScan;
 use crate::engine::read::sources::sources;
-use crate::engine::read::view::{ReadState, ReadView, Sweep};
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::tombstones::CRAWL_TOMBSTONES;
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
-use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
+use crate::table::reader::COPIED_VALUE_BYTES;
 
 mod versions;
 
@@ -43,11 +43,7 @@ mod versions;
 /// ```
 #[derive(Debug)]
 pub struct Cursor {
-    state: Arc<ReadState>,
-    /// Keeps alive the tables that the sources may open later.
-    _view: Arc<ReadView>,
     merge: MergeCursor,
-    seq: SeqNo,
     place: Place,
     /// In a forward walk, a buffer for the last key to skip. In a backward walk, the key of the
     /// current entry.
@@ -58,9 +54,10 @@ pub struct Cursor {
     seek_key: Vec<u8>,
     /// Counts of the work that was done to create the sources.
     trace: ReadTrace,
-    // Must stay the last field: `_view` and `merge` are dropped before the sweep, which can then
-    // remove the tables that only those two fields kept alive.
-    _sweep: Sweep,
+    /// What the cursor reads. Keeps alive the tables that the sources may open later.
+    // Must stay the last field: `merge` is dropped before the sweep, which can then remove the
+    // tables that only `merge` and the view kept alive.
+    point: OwnedPoint,
 }
 
 /// The position of the merge relative to the cursor's entry.
@@ -112,29 +109,20 @@ impl SavedValue {
 }
 
 impl Cursor {
-    /// Returns a cursor over `view` for a reader at `seq`. If `scan` is given, the cursor may skip
-    /// entries that do not belong to that prefix scan.
-    pub(crate) fn new(
-        state: Arc<ReadState>,
-        view: Arc<ReadView>,
-        seq: SeqNo,
-        options: BlockReadOptions,
-        scan: Option<&Arc<PrefixScan>>,
-    ) -> Result<Cursor> {
+    /// Returns a cursor that reads at `point`. If `scan` is given, the cursor may skip entries that
+    /// do not belong to that prefix scan.
+    pub(crate) fn new(point: OwnedPoint, scan: Option<&Arc<PrefixScan>>) -> Result<Cursor> {
         let mut trace = ReadTrace::default();
-        let sources = sources(&state, &view, options, scan, &mut trace.levels[0])?;
-        let merge = MergeCursor::new(state.order.clone(), sources);
+        let sources = sources(&point, scan, &mut trace.levels[0])?;
+        let merge = MergeCursor::new(point.state().order.clone(), sources);
         Ok(Cursor {
-            _sweep: Sweep(state.clone()),
-            state,
-            _view: view,
             merge,
-            seq,
             place: Place::Nowhere,
             saved_key: Vec::new(),
             saved_value: SavedValue::default(),
             seek_key: Vec::new(),
             trace,
+            point,
         })
     }
 
@@ -213,7 +201,7 @@ impl Cursor {
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.place = Place::Nowhere;
         self.seek_key.clear();
-        append_internal_key(&mut self.seek_key, key.as_ref(), self.seq, KIND_FOR_SEEK);
+        append_internal_key(&mut self.seek_key, key.as_ref(), self.point.seq, KIND_FOR_SEEK);
         let valid = self.merge.seek(&self.seek_key)?;
         self.find_forward(valid, false)
     }
@@ -290,7 +278,7 @@ impl Cursor {
                 self.saved_key.extend_from_slice(user_key(self.merge.key()));
                 let mut steps = 0;
                 while self.merge.prev()? {
-                    let order = self.state.order.user();
+                    let order = self.point.state().order.user();
                     if order.compare(user_key(self.merge.key()), &self.saved_key).is_lt() {
                         return self.find_backward(true);
                     }
@@ -313,9 +301,9 @@ impl Cursor {
         while valid {
             let entry = self.merge.parsed_key()?;
             let passed = skipping
-                && self.state.order.user().compare(entry.user_key, &self.saved_key)
+                && self.point.state().order.user().compare(entry.user_key, &self.saved_key)
                     != Ordering::Greater;
-            if entry.seq <= self.seq && !passed {
+            if entry.seq <= self.point.seq && !passed {
                 match entry.kind {
                     KeyKind::Value => {
                         self.place = Place::AtEntry;
@@ -335,11 +323,11 @@ impl Cursor {
                     }
                 }
             }
-            let hides_the_rest = passed || entry.seq <= self.seq;
+            let hides_the_rest = passed || entry.seq <= self.point.seq;
             if self.is_among_versions(&mut steps) {
                 match hides_the_rest {
                     true => self.set_seek_key(0, KeyKind::Deletion),
-                    false => self.set_seek_key(self.seq, KIND_FOR_SEEK),
+                    false => self.set_seek_key(self.point.seq, KIND_FOR_SEEK),
                 }
                 valid = self.merge.seek(&self.seek_key)?;
             } else {
@@ -367,7 +355,7 @@ impl Cursor {
     #[inline]
     fn end_crawl(&self, tombstones: u64) {
         if tombstones > CRAWL_TOMBSTONES {
-            self.state.work.give();
+            self.point.state().work.give();
         }
     }
 
@@ -379,9 +367,9 @@ impl Cursor {
         let (mut tombstones, mut steps) = (0, 0);
         while valid {
             let entry = self.merge.parsed_key()?;
-            let visible = entry.seq <= self.seq;
+            let visible = entry.seq <= self.point.seq;
             if visible {
-                let order = self.state.order.user();
+                let order = self.point.state().order.user();
                 if kind == KeyKind::Value
                     && order.compare(entry.user_key, &self.saved_key) != Ordering::Equal
                 {
@@ -417,13 +405,13 @@ impl Cursor {
 
     /// Compares the user key of the merge's entry to the saved key.
     fn compare_to_saved(&self) -> Ordering {
-        self.state.order.user().compare(user_key(self.merge.key()), &self.saved_key)
+        self.point.state().order.user().compare(user_key(self.merge.key()), &self.saved_key)
     }
 }
 
 impl Drop for Cursor {
     fn drop(&mut self) {
         self.trace.add(&self.merge.trace());
-        self.state.totals.add_scan(&self.trace);
+        self.point.state().totals.add_scan(&self.trace);
     }
 }

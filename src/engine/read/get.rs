@@ -7,13 +7,13 @@ use bytes::Bytes;
 use crate::base::Result;
 use crate::base::hash::KeyHash;
 use crate::engine::memtable::MemFound;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::point::ReadPoint;
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 use crate::engine::version::TableFile;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, SeqNo, TRAILER_BYTES, pack_trailer};
 use crate::table::counts::{LevelTally, LevelTrace};
-use crate::table::reader::{BlockReadOptions, Found};
+use crate::table::reader::Found;
 use crate::table::sink::TableSink;
 
 /// Receives each step of a get, in order. Steps inside a table go to a [`TableSink`].
@@ -125,49 +125,37 @@ impl LookupKey {
     }
 }
 
-/// Returns the value of `key` for a reader at `seq`. Counts the get in the database's totals.
-pub(crate) fn counted_get(
-    state: &ReadState,
-    view: &ReadView,
-    seq: SeqNo,
-    key: &[u8],
-    options: &BlockReadOptions,
-) -> Result<Option<Bytes>> {
-    let Some(tally) = state.totals.own() else {
-        return traced_get(state, view, seq, key, options, &mut ReadTrace::default());
+/// Returns the value of `key`. Counts the get in the database's totals.
+pub(crate) fn counted_get(point: &ReadPoint<'_>, key: &[u8]) -> Result<Option<Bytes>> {
+    let Some(tally) = point.state.totals.own() else {
+        return traced_get(point, key, &mut ReadTrace::default());
     };
     let sink = &mut Tallying { tally, level: &tally.levels[0] };
-    let value = get(state, view, seq, key, options, sink)?;
+    let value = get(point, key, sink)?;
     tally.get(value.is_some());
-    state.sample.looked_up(key, tally);
+    point.state.sample.looked_up(key, tally);
     Ok(value)
 }
 
-/// Returns the value of `key` for a reader at `seq`. Counts the get in `trace` and in the
-/// database's totals.
+/// Returns the value of `key`. Counts the get in `trace` and in the database's totals.
 pub(crate) fn traced_get(
-    state: &ReadState,
-    view: &ReadView,
-    seq: SeqNo,
+    point: &ReadPoint<'_>,
     key: &[u8],
-    options: &BlockReadOptions,
     trace: &mut ReadTrace,
 ) -> Result<Option<Bytes>> {
-    let value = get(state, view, seq, key, options, trace)?;
+    let (state, value) = (point.state, get(point, key, trace)?);
     state.totals.add_get(trace, value.is_some(), |tally| state.sample.looked_up(key, tally));
     Ok(value)
 }
 
-/// Returns the value of `key` for a reader at `seq`. Reports each step to `sink`.
+/// Returns the value of `key`. Reports each step to `sink`.
 pub(crate) fn get<S: ReadSink>(
-    state: &ReadState,
-    view: &ReadView,
-    seq: SeqNo,
+    point: &ReadPoint<'_>,
     key: &[u8],
-    options: &BlockReadOptions,
     sink: &mut S,
 ) -> Result<Option<Bytes>> {
-    for mem in view.memtables() {
+    let seq = point.seq;
+    for mem in point.view().memtables() {
         let found = mem.get(key, seq);
         sink.memtable(found.as_ref());
         if let Some(found) = found {
@@ -176,7 +164,7 @@ pub(crate) fn get<S: ReadSink>(
         }
     }
     let lookup = LookupKey::new(key, seq);
-    let found = find_in_tables(state, view, key, lookup.bytes(), options, sink)?;
+    let found = find_in_tables(point, key, lookup.bytes(), sink)?;
     debug_assert!(
         found.as_ref().is_none_or(|found| found.seq <= seq),
         "a table's version is newer than the read"
@@ -194,20 +182,19 @@ fn value_of(kind: KeyKind, value: Bytes) -> Option<Bytes> {
 /// Returns the newest version of `key` in the tables that the reader sees. `lookup` is the
 /// [`LookupKey`] of `key`.
 fn find_in_tables<S: ReadSink>(
-    state: &ReadState,
-    view: &ReadView,
+    point: &ReadPoint<'_>,
     key: &[u8],
     lookup: &[u8],
-    options: &BlockReadOptions,
     sink: &mut S,
 ) -> Result<Option<Found>> {
-    let order = state.order.user();
+    let ReadPoint { state, options, .. } = point;
+    let (order, version) = (state.order.user(), &point.view().version);
     let hash = KeyHash::new(key);
     let ask = |level: usize, file: &TableFile, sink: &mut S| {
         let sink = sink.table(level, file);
         state.tables.with(&file.slot, |table| table.get_hashed(lookup, &hash, options, sink))
     };
-    for file in view.version.level(0) {
+    for file in version.level(0) {
         let outside = order.compare(key, file.first_key()).is_lt()
             || order.compare(key, file.last_key()).is_gt();
         if outside {
@@ -219,11 +206,11 @@ fn find_in_tables<S: ReadSink>(
         }
     }
     for level in 1..NUM_LEVELS {
-        let files = view.version.level(level);
+        let files = version.level(level);
         if files.is_empty() {
             continue;
         }
-        let Some(file) = view.version.find_table(level, order, key) else {
+        let Some(file) = version.find_table(level, order, key) else {
             sink.skipped(level, files.len() as u64);
             continue;
         };
@@ -235,20 +222,18 @@ fn find_in_tables<S: ReadSink>(
     Ok(None)
 }
 
-/// Returns the values of `keys`, in the order of `keys`, for a reader at `seq`. The lookups are
-/// done in key order, so that neighbouring keys find their shared blocks in the caches.
+/// Returns the values of `keys`, in the order of `keys`. The lookups are done in key order, so that
+/// neighbouring keys find their shared blocks in the caches.
 pub(crate) fn multi_get<K: AsRef<[u8]>>(
-    state: &ReadState,
-    view: &ReadView,
-    seq: SeqNo,
+    point: &ReadPoint<'_>,
     keys: &[K],
-    options: &BlockReadOptions,
 ) -> Result<Vec<Option<Bytes>>> {
+    let order = point.state.order.user();
     let mut by_key: Vec<usize> = (0..keys.len()).collect();
-    by_key.sort_by(|&a, &b| state.order.user().compare(keys[a].as_ref(), keys[b].as_ref()));
+    by_key.sort_by(|&a, &b| order.compare(keys[a].as_ref(), keys[b].as_ref()));
     let mut values = vec![None; keys.len()];
     for at in by_key {
-        values[at] = counted_get(state, view, seq, keys[at].as_ref(), options)?;
+        values[at] = counted_get(point, keys[at].as_ref())?;
     }
     Ok(values)
 }

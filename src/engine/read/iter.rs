@@ -10,11 +10,10 @@ use crate::base::clock::Clock;
 use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
 use crate::engine::read::cursor::Cursor;
+use crate::engine::read::point::OwnedPoint;
 use crate::engine::read::prefix_scan::PrefixScan;
-use crate::engine::read::view::{ReadState, ReadView, Sweep};
-use crate::format::key::{SeqNo, UserComparator};
+use crate::format::key::UserComparator;
 use crate::format::keyspace::Space;
-use crate::table::reader::BlockReadOptions;
 
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
 ///
@@ -39,13 +38,9 @@ pub struct Iter {
 /// The parameters of an iterator's cursors.
 #[derive(Debug)]
 pub(crate) struct IterSource {
-    state: Arc<ReadState>,
-    view: Arc<ReadView>,
-    seq: SeqNo,
-    options: BlockReadOptions,
     scan: Option<Arc<PrefixScan>>,
-    // Must stay the last field, so that `view` is dropped first.
-    _sweep: Sweep,
+    // Must stay the last field: see `OwnedPoint`.
+    point: OwnedPoint,
 }
 
 /// One end of an iterator. The first step creates the cursor, which stays at the entry that was
@@ -56,31 +51,22 @@ struct End {
 }
 
 impl Iter {
-    pub(crate) fn new<K: AsRef<[u8]>>(
-        state: Arc<ReadState>,
-        view: Arc<ReadView>,
-        seq: SeqNo,
-        options: BlockReadOptions,
-        range: impl RangeBounds<K>,
-    ) -> Iter {
+    pub(crate) fn new<K: AsRef<[u8]>>(point: OwnedPoint, range: impl RangeBounds<K>) -> Iter {
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (lower, upper) = (own(range.start_bound()), own(range.end_bound()));
-        Iter::within(state, view, seq, options, lower, upper, b"")
+        Iter::within(point, lower, upper, b"")
     }
 
     /// Returns an iterator over the keys within the bounds. All of these keys must start with
     /// `start`.
     fn within(
-        state: Arc<ReadState>,
-        view: Arc<ReadView>,
-        seq: SeqNo,
-        options: BlockReadOptions,
+        point: OwnedPoint,
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
         start: &[u8],
     ) -> Iter {
         let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
-        let source = IterSource::new(state, view, seq, options, (from, to), start);
+        let source = IterSource::new(point, (from, to), start);
         let (front, back, space) = (End::default(), End::default(), Space::default());
         Iter { front, back, lower, upper, space, done: false, source }
     }
@@ -98,15 +84,12 @@ impl Iter {
     /// Invalid argument if the database is not in byte order: in another order, keys with the same
     /// prefix need not be neighbours.
     pub(crate) fn with_prefix(
-        state: Arc<ReadState>,
-        view: Arc<ReadView>,
-        seq: SeqNo,
-        options: BlockReadOptions,
+        point: OwnedPoint,
         prefix: &[u8],
         from: Bound<&[u8]>,
     ) -> Result<Iter> {
-        let (lower, upper) = prefix_bounds(state.order.user(), prefix, from)?;
-        Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
+        let (lower, upper) = prefix_bounds(point.state().order.user(), prefix, from)?;
+        Ok(Iter::within(point, lower, upper, prefix))
     }
 
     /// Moves the front to the next entry. Returns whether that entry is in the range and before the
@@ -227,16 +210,14 @@ impl IterSource {
     /// Returns the parameters of cursors over the keys within the bounds `range`. All of these keys
     /// must start with `start`.
     pub(crate) fn new(
-        state: Arc<ReadState>,
-        view: Arc<ReadView>,
-        seq: SeqNo,
-        options: BlockReadOptions,
+        point: OwnedPoint,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         start: &[u8],
     ) -> IterSource {
+        let state = point.state();
         state.scans.scanned(range.0, range.1, &state.totals);
-        let scan = PrefixScan::new(&state, &options, range.0, range.1, start);
-        IterSource { _sweep: Sweep(state.clone()), state, view, seq, options, scan }
+        let scan = PrefixScan::new(state, &point.options, range.0, range.1, start);
+        IterSource { scan, point }
     }
 
     /// Returns a new cursor, which is at no entry.
@@ -244,17 +225,16 @@ impl IterSource {
     /// # Errors
     /// Corruption and I/O errors of opening the tables of level 0.
     pub(crate) fn cursor(&self) -> Result<Cursor> {
-        let (state, view) = (self.state.clone(), self.view.clone());
-        Cursor::new(state, view, self.seq, self.options, self.scan.as_ref())
+        Cursor::new(self.point.clone(), self.scan.as_ref())
     }
 
     /// Returns the clock that decides when entries expire.
     pub(crate) fn clock(&self) -> &Clock {
-        &self.state.clock
+        &self.point.state().clock
     }
 
     fn order(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.state.order.user().compare(a, b)
+        self.point.state().order.user().compare(a, b)
     }
 }
 

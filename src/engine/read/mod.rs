@@ -3,6 +3,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `view` | what can be read at one point in time, and the sequence numbers that snapshots hold |
+//! | `point` | what one read sees: a view, a sequence number, and options |
 //! | `reader` | the reads of all handles: get, multi-get, cursor, iterator, approximate size |
 //! | `get` | the search for one key, from the newest source to the oldest |
 //! | `cursor`, `iter` | cursors and iterators over the newest visible versions |
@@ -15,6 +16,7 @@ pub(crate) mod get;
 pub(crate) mod iter;
 pub(crate) mod level;
 pub(crate) mod merge;
+pub(crate) mod point;
 pub(crate) mod prefix_scan;
 pub(crate) mod reader;
 pub(crate) mod snapshot;

@@ -11,12 +11,13 @@ use crate::engine::options::ReadOptions;
 use crate::engine::read::cursor::Cursor;
 use crate::engine::read::get;
 use crate::engine::read::iter::Iter;
+use crate::engine::read::point::ReadPoint;
 use crate::engine::read::snapshot::Snapshot;
-use crate::engine::read::view::{ReadSeq, ReadState, ReadView};
+use crate::engine::read::view::{ReadSeq, ReadState};
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::NUM_LEVELS;
-use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
+use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, internal_key};
 
 /// A database to read, and the point in time at which to read it.
 #[derive(Clone, Copy)]
@@ -42,35 +43,29 @@ impl<'a> Reader<'a> {
         self.state
     }
 
-    /// Returns the view and the sequence number to read at. `current` is the current view, which
-    /// the caller must have loaded before this call: see [`view`](crate::engine::read::view).
+    /// Returns what a read with `options` sees.
+    ///
+    /// # Errors
+    /// Invalid argument if the options name a snapshot of another database.
     #[inline]
-    fn moment<'v>(
-        &self,
-        options: &'v ReadOptions,
-        current: &'v Arc<ReadView>,
-    ) -> Result<(&'v Arc<ReadView>, SeqNo)>
+    pub(crate) fn point<'p>(&self, options: &'p ReadOptions) -> Result<ReadPoint<'p>>
     where
-        'a: 'v,
+        'a: 'p,
     {
         let held = match &options.snapshot {
             None => self.at,
             Some(snapshot) if Arc::ptr_eq(snapshot.seq.state(), self.state) => Some(&*snapshot.seq),
             Some(_) => return Err(Error::invalid("the snapshot belongs to another database")),
         };
-        let Some(held) = held else { return Ok((current, self.state.visible_seq())) };
-        debug_assert!(
-            held.seq() <= self.state.visible_seq(),
-            "a read of writes that are not visible yet"
-        );
-        Ok((held.view_or(current), held.seq()))
+        Ok(match held {
+            None => ReadPoint::now(self.state, options.blocks),
+            Some(held) => ReadPoint::at(held, options.blocks),
+        })
     }
 
     /// Returns the value of `key`.
     pub(crate) fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
-        let current = self.state.view();
-        let (view, seq) = self.moment(options, &current)?;
-        get::counted_get(self.state, view, seq, key, &options.blocks)
+        get::counted_get(&self.point(options)?, key)
     }
 
     /// Returns the value of `key`, and counts of the work done to find the value.
@@ -79,11 +74,8 @@ impl<'a> Reader<'a> {
         options: &ReadOptions,
         key: &[u8],
     ) -> Result<(Option<Bytes>, ReadTrace)> {
-        let current = self.state.view();
-        let (view, seq) = self.moment(options, &current)?;
         let mut trace = ReadTrace::default();
-        let options = &options.blocks;
-        let value = get::traced_get(self.state, view, seq, key, options, &mut trace)?;
+        let value = get::traced_get(&self.point(options)?, key, &mut trace)?;
         Ok((value, trace))
     }
 
@@ -93,15 +85,12 @@ impl<'a> Reader<'a> {
         options: &ReadOptions,
         keys: &[K],
     ) -> Result<Vec<Option<Bytes>>> {
-        let current = self.state.view();
-        let (view, seq) = self.moment(options, &current)?;
-        get::multi_get(self.state, view, seq, keys, &options.blocks)
+        get::multi_get(&self.point(options)?, keys)
     }
 
     /// Returns a new cursor, which is at no entry.
     pub(crate) fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
-        let (view, seq) = self.read_point(options)?;
-        Cursor::new(self.state.clone(), view, seq, options.blocks, None)
+        Cursor::new(self.point(options)?.into_owned(), None)
     }
 
     /// Returns an iterator over the keys in `range`.
@@ -110,8 +99,7 @@ impl<'a> Reader<'a> {
         options: &ReadOptions,
         range: impl RangeBounds<K>,
     ) -> Result<Iter> {
-        let (view, seq) = self.read_point(options)?;
-        Ok(Iter::new(self.state.clone(), view, seq, options.blocks, range))
+        Ok(Iter::new(self.point(options)?.into_owned(), range))
     }
 
     /// Returns an iterator over the keys that start with `prefix` and are not before the lower
@@ -122,15 +110,7 @@ impl<'a> Reader<'a> {
         prefix: &[u8],
         from: Bound<&[u8]>,
     ) -> Result<Iter> {
-        let (view, seq) = self.read_point(options)?;
-        Iter::with_prefix(self.state.clone(), view, seq, options.blocks, prefix, from)
-    }
-
-    /// Returns the view to read, as an owned reference, and the sequence number to read at.
-    pub(crate) fn read_point(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
-        let current = self.state.view_owned();
-        let (view, seq) = self.moment(options, &current)?;
-        Ok((view.clone(), seq))
+        Iter::with_prefix(self.point(options)?.into_owned(), prefix, from)
     }
 
     /// Returns the approximate number of bytes that the data in `range` takes in table files.

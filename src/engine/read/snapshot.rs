@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::read::view::{ReadSeq, ReadState};
+use crate::engine::read::view::{ReadSeq, ReadState, ReadView};
 
 /// The database as it was at one point in time. It has all the read methods of a [`Db`](crate::Db).
 ///
@@ -32,12 +32,19 @@ pub struct Snapshot {
 impl Snapshot {
     /// Returns a snapshot of the database as it is now.
     pub(crate) fn now(state: &Arc<ReadState>) -> Snapshot {
-        Snapshot { seq: Arc::new(ReadSeq::now(state)) }
+        Snapshot::with_view(state).0
+    }
+
+    /// Returns a snapshot of the database as it is now, and the view that has the last write of the
+    /// snapshot as its own.
+    pub(crate) fn with_view(state: &Arc<ReadState>) -> (Snapshot, Arc<ReadView>) {
+        let (seq, view) = ReadSeq::now(state);
+        (Snapshot { seq: Arc::new(seq) }, view)
     }
 
     /// Returns the sequence number of the last write that the snapshot shows; 0 if it shows no
     /// write.
     pub fn sequence(&self) -> u64 {
-        self.seq.seq()
+        self.seq.sequence()
     }
 }

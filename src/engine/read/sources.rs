@@ -6,24 +6,22 @@ use std::sync::Arc;
 use crate::base::Result;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::Source;
+use crate::engine::read::point::OwnedPoint;
 use crate::engine::read::prefix_scan::PrefixScan;
-use crate::engine::read::view::{ReadState, ReadView};
 use crate::format::edit::NUM_LEVELS;
 use crate::table::counts::LevelTrace;
-use crate::table::reader::BlockReadOptions;
 
-/// Returns the sources of a view, newest first: each memtable, each table of level 0, and each
+/// Returns the sources of a cursor at `point`, newest first: each memtable, each table of level 0, and each
 /// sorted level. Queries of prefix filters in level 0 are counted in `trace`.
 ///
 /// # Errors
 /// Corruption and I/O errors of opening the tables of level 0.
 pub(crate) fn sources(
-    state: &Arc<ReadState>,
-    view: &Arc<ReadView>,
-    options: BlockReadOptions,
+    point: &OwnedPoint,
     scan: Option<&Arc<PrefixScan>>,
     trace: &mut LevelTrace,
 ) -> Result<Vec<Source>> {
+    let (state, view, options) = (point.state(), &point.view, point.options);
     let order = state.order.user();
     let mut sources: Vec<Source> = view.memtables().map(|mem| Source::Mem(mem.cursor())).collect();
     for file in view.version.level(0) {

@@ -1,16 +1,23 @@
 //! The part of the engine that is used by reads. Reads share nothing else with the engine, and
 //! never wait for the rest of the engine.
 //!
-//! A reader loads the current [`ReadView`] (one atomic load, no lock) and *then* the visible
-//! sequence number. With this order, the sequence number may be newer than the view, which is
-//! harmless: the view holds every write up to the time at which it was replaced by the next view,
-//! and that time is after the beginning of the read. With the opposite order, a compaction between
-//! the two loads could have dropped versions that the older sequence number needs.
+//! What a read sees is a view and a sequence number. The number is part of the view
+//! ([`VisibleSeq`]), so one atomic load, without a lock, gives both
+//! ([`ReadPoint`](crate::engine::read::point::ReadPoint)):
+//! - A write advances the number of the current view.
+//! - A flush or a compaction changes no entries, so the next view shares the number of the view
+//!   before.
+//! - A new memtable, a change of the set of tables, or a refresh gives the next view a number of
+//!   its own. The number of the view before is then final.
+//!
+//! A reader of any view therefore sees every write up to the view's number, and no later write. A
+//! compaction reads the current number before it drops versions, and its view has that number or a
+//! higher one, so no reader of the view needs these versions.
 //!
 //! A snapshot also reads the current view, at the snapshot's own sequence number, because
 //! compactions keep what the snapshot shows. A change that drops entries that snapshots show, such
 //! as a range delete that drops whole tables, keeps the view from before the change for those
-//! snapshots ([`ReadState::show_view`]). A reader looks for such an earlier view after it has
+//! snapshots ([`ReadState::show_next`]). A reader looks for such an earlier view after it has
 //! loaded the current view. So if the current view is from after the change, the reader finds the
 //! earlier view.
 
@@ -34,6 +41,52 @@ use crate::fs::FileLock;
 use crate::table::block_cache::BlockCache;
 use crate::table::table_cache::TableCache;
 
+/// The memtables and tables that hold the entries of a database.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    /// The memtable that writes go to.
+    pub mem: Arc<Memtable>,
+    /// Frozen memtables that are not flushed yet, newest first.
+    pub imm: Vec<Arc<Memtable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+}
+
+/// The sequence number of the last visible write, for one view or for several views that follow
+/// each other. Never decreases. Only the commit leader advances it.
+#[derive(Debug)]
+pub(crate) struct VisibleSeq {
+    seq: AtomicU64,
+    /// The number by which `seq` exceeds the sequence number in the files of a followed database;
+    /// 0 for every other database.
+    shift: SeqNo,
+}
+
+impl VisibleSeq {
+    /// Returns the number `seq` of a database whose files have the same number.
+    pub(crate) fn new(seq: SeqNo) -> Arc<VisibleSeq> {
+        VisibleSeq::shifted(seq, 0)
+    }
+
+    /// Returns the number `seq` of a database whose files have the number `seq - shift`.
+    pub(crate) fn shifted(seq: SeqNo, shift: SeqNo) -> Arc<VisibleSeq> {
+        debug_assert!(shift <= seq, "a sequence number in the files is negative");
+        Arc::new(VisibleSeq { seq: AtomicU64::new(seq), shift })
+    }
+
+    /// Makes writes up to `seq` visible to the readers of every view that has this number.
+    #[inline]
+    pub(crate) fn advance(&self, seq: SeqNo) {
+        debug_assert!(seq >= self.get(), "the visible sequence number goes back");
+        self.seq.store(seq, Ordering::Release);
+    }
+
+    #[inline]
+    fn get(&self) -> SeqNo {
+        self.seq.load(Ordering::Acquire)
+    }
+}
+
 /// Everything that can be read at one point in time. A view keeps its memtables and tables alive.
 #[derive(Debug)]
 pub(crate) struct ReadView {
@@ -43,9 +96,28 @@ pub(crate) struct ReadView {
     pub imm: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
+    visible: Arc<VisibleSeq>,
 }
 
 impl ReadView {
+    fn new(layers: Layers, visible: Arc<VisibleSeq>) -> ReadView {
+        let Layers { mem, imm, version } = layers;
+        let view = ReadView { mem, imm, version, visible };
+        debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
+        view
+    }
+
+    /// Returns the sequence number of the last write that the view shows.
+    #[inline]
+    pub(crate) fn seq(&self) -> SeqNo {
+        self.visible.get()
+    }
+
+    /// Returns the number by which sequence numbers of this view exceed those in the files.
+    pub(crate) fn shift(&self) -> SeqNo {
+        self.visible.shift
+    }
+
     /// Returns the memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.mem).chain(&self.imm)
@@ -61,8 +133,8 @@ impl ReadView {
 /// The state needed for reads, shared by the database, its snapshots and its cursors. The directory
 /// stays locked until the last reference to this state is dropped.
 ///
-/// Thread-safe. The engine replaces `view` under its state lock, and the commit leader advances
-/// `visible_seq`. Both are read without a lock.
+/// Thread-safe. The engine replaces `view` under its state lock, and a refresh under the lock of
+/// its progress. The commit leader advances the number of the view. Both are read without a lock.
 pub(crate) struct ReadState {
     /// The order of internal keys.
     pub order: InternalComparator,
@@ -85,8 +157,6 @@ pub(crate) struct ReadState {
     /// Signal that there may be background work.
     pub work: WorkSignal,
     view: ArcSwap<ReadView>,
-    /// Sequence number of the last visible write. Never decreases.
-    visible_seq: AtomicU64,
     /// Sequence numbers that snapshots hold.
     snapshots: Mutex<BTreeMap<SeqNo, Held>>,
     _lock: Option<Arc<dyn FileLock>>,
@@ -105,15 +175,15 @@ struct Held {
 type KeptView = Arc<OnceLock<Arc<ReadView>>>;
 
 impl ReadState {
-    /// Returns a state with the view `view`, in which writes up to `visible_seq` are visible.
-    /// `lock` is the directory's lock; `None` if the directory is not locked.
+    /// Returns a state whose view consists of `layers`, in which writes up to `visible` are
+    /// visible. `lock` is the directory's lock; `None` if the directory is not locked.
     pub(crate) fn new(
         order: InternalComparator,
         tables: Arc<TableCache>,
         block_cache: Option<Arc<BlockCache>>,
         trash: Arc<Trash>,
-        view: ReadView,
-        visible_seq: SeqNo,
+        layers: Layers,
+        visible: Arc<VisibleSeq>,
         lock: Option<Arc<dyn FileLock>>,
     ) -> ReadState {
         ReadState {
@@ -127,8 +197,7 @@ impl ReadState {
             totals: ReadTotals::default(),
             sample: LookupSample::default(),
             scans: ScanSample::default(),
-            view: ArcSwap::from_pointee(view),
-            visible_seq: AtomicU64::new(visible_seq),
+            view: ArcSwap::from_pointee(ReadView::new(layers, visible)),
             snapshots: Mutex::ranked(LockRank::Snapshots, BTreeMap::new()),
             _lock: lock,
         }
@@ -143,15 +212,17 @@ impl ReadState {
     /// cache, and has counters of its own. Used for a database opened for reading only, which holds
     /// no lock.
     pub(crate) fn frozen(&self) -> Arc<ReadState> {
-        let ReadView { mem, imm, version } = &*self.view_owned();
-        let view = ReadView { mem: mem.clone(), imm: imm.clone(), version: version.clone() };
+        let view = self.view_owned();
+        let layers =
+            Layers { mem: view.mem.clone(), imm: view.imm.clone(), version: view.version.clone() };
+        let visible = VisibleSeq::shifted(view.seq(), view.shift());
         let state = ReadState::new(
             self.order.clone(),
             self.tables.clone(),
             self.block_cache.clone(),
             self.trash.clone(),
-            view,
-            self.visible_seq(),
+            layers,
+            visible,
             None,
         );
         Arc::new(state.with_clock(self.clock.clone()))
@@ -168,45 +239,47 @@ impl ReadState {
         self.view.load_full()
     }
 
-    /// Makes `view` the view that is used by all further reads.
-    pub(crate) fn set_view(&self, view: ReadView) {
-        debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
-        self.view.store(Arc::new(view));
-    }
-
-    /// Like [`set_view`](ReadState::set_view), for a change that affects more than the view. Reads
-    /// and snapshots see the whole change or none of it.
+    /// Shows `layers` to all further reads. They must have the same writes as the view before.
     ///
-    /// If `lost_after` is given, the new view lacks entries that are visible to snapshots with
-    /// higher sequence numbers. These snapshots keep the old view. If `seq` is given, writes up to
-    /// this sequence number become visible.
-    pub(crate) fn show_view(&self, view: ReadView, lost_after: Option<SeqNo>, seq: Option<SeqNo>) {
-        // No snapshot is taken while this lock is held. A read without a snapshot sees either the
-        // old view, which has nothing of the change, or the new view and then the new sequence
-        // number.
+    /// If `lost_after` is given, they lack entries that are visible to snapshots with higher
+    /// sequence numbers. These snapshots keep the view before.
+    pub(crate) fn show(&self, layers: Layers, lost_after: Option<SeqNo>) {
+        let visible = self.view().visible.clone();
+        self.show_next(layers, visible, lost_after);
+    }
+
+    /// Shows `layers` to all further reads, with a number of their own. They must have every write
+    /// up to that number.
+    ///
+    /// `lost_after` is the same as for [`show`](ReadState::show).
+    pub(crate) fn show_next(
+        &self,
+        layers: Layers,
+        visible: Arc<VisibleSeq>,
+        lost_after: Option<SeqNo>,
+    ) {
+        let before = self.view_owned();
+        debug_assert!(before.seq() <= visible.get(), "the visible sequence number goes back");
+        let view = Arc::new(ReadView::new(layers, visible));
+        let Some(after) = lost_after else { return self.view.store(view) };
+        // No snapshot is taken while this lock is held, so every snapshot either keeps the view
+        // before or is taken of the new view.
         let snapshots = self.snapshots.lock();
-        if let Some(after) = lost_after {
-            let before = self.view_owned();
-            for (_, held) in snapshots.range((Excluded(after), Unbounded)) {
-                held.kept_view.get_or_init(|| before.clone());
-            }
+        for (_, held) in snapshots.range((Excluded(after), Unbounded)) {
+            held.kept_view.get_or_init(|| before.clone());
         }
-        if let Some(seq) = seq {
-            self.set_visible_seq(seq);
-        }
-        self.set_view(view);
+        self.view.store(view);
     }
 
-    /// Returns the sequence number of the last visible write. Must be loaded after the view.
-    #[inline]
+    /// Returns the sequence number of the last visible write.
     pub(crate) fn visible_seq(&self) -> SeqNo {
-        self.visible_seq.load(Ordering::Acquire)
+        self.view().seq()
     }
 
-    /// Makes writes up to `seq` visible.
-    pub(crate) fn set_visible_seq(&self, seq: SeqNo) {
-        debug_assert!(seq >= self.visible_seq(), "the visible sequence number goes back");
-        self.visible_seq.store(seq, Ordering::Release);
+    /// Returns the sequence number of the last visible write, as it is in the files.
+    pub(crate) fn sequence(&self) -> SeqNo {
+        let view = self.view();
+        view.seq() - view.shift()
     }
 
     /// Returns the sequence numbers at which the database may be read, ascending: the sequence
@@ -219,10 +292,14 @@ impl ReadState {
     /// Returns the sequence number of the newest snapshot (0 if there is no snapshot), and the
     /// sequence numbers that [`ReadState::read_seqs`] returns.
     pub(crate) fn newest_snapshot_and_read_seqs(&self) -> (SeqNo, Vec<SeqNo>) {
-        let snapshots = self.snapshots.lock();
+        // Variables are dropped in reverse order, so the view is released without the lock.
+        let (view, snapshots) = {
+            let snapshots = self.snapshots.lock();
+            (self.view_owned(), snapshots)
+        };
         let mut seqs: Vec<SeqNo> = snapshots.keys().copied().collect();
         let newest = seqs.last().copied().unwrap_or(0);
-        let visible = self.visible_seq();
+        let visible = view.seq();
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
         }
@@ -235,8 +312,10 @@ impl ReadState {
 
     /// Returns the lowest of the sequence numbers that [`ReadState::read_seqs`] returns.
     pub(crate) fn oldest_read_seq(&self) -> SeqNo {
+        // A snapshot that is taken after this load has this number or a higher one.
+        let visible = self.visible_seq();
         let snapshots = self.snapshots.lock();
-        snapshots.keys().next().copied().unwrap_or_else(|| self.visible_seq())
+        snapshots.keys().next().copied().unwrap_or(visible)
     }
 
     /// Returns the number of snapshots, and the sequence number of the oldest one.
@@ -260,7 +339,7 @@ impl fmt::Debug for ReadState {
 /// their declaration, so the view is already dropped when the `Sweep` is dropped, and tables that
 /// only the view kept alive are removed at once. If the `Sweep` came before the view, those tables
 /// would remain until the next sweep.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sweep(pub Arc<ReadState>);
 
 impl Drop for Sweep {
@@ -274,27 +353,32 @@ impl Drop for Sweep {
 #[derive(Debug)]
 pub(crate) struct ReadSeq {
     seq: SeqNo,
+    /// The number by which `seq` exceeds the sequence number in the files.
+    shift: SeqNo,
     kept_view: KeptView,
     // Must stay the last field: the sweep removes the tables that only the kept view kept alive.
     sweep: Sweep,
 }
 
 impl ReadSeq {
-    /// Creates a hold on the current visible sequence number.
-    pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
-        // The sequence number is read under the lock. If a compaction lists the snapshots before
-        // this snapshot is added to them, it keeps everything that is visible at that time, and
-        // this snapshot's sequence number is not lower than the sequence number that is visible at
-        // that time.
+    /// Creates a hold on the current visible sequence number. Also returns the view that has that
+    /// number.
+    pub(crate) fn now(state: &Arc<ReadState>) -> (ReadSeq, Arc<ReadView>) {
+        // The view is loaded under the lock. If a compaction lists the snapshots before this
+        // snapshot is added to them, it keeps everything that is visible at that time, and this
+        // snapshot's sequence number is not lower than the sequence number that is visible at that
+        // time.
         let mut snapshots = state.snapshots.lock();
-        let seq = state.visible_seq();
+        let view = state.view_owned();
+        let seq = view.seq();
         debug_assert!(
             snapshots.keys().next_back().is_none_or(|&newest| newest <= seq),
             "a snapshot is newer than the last visible write"
         );
         let held = snapshots.entry(seq).or_default();
         held.count += 1;
-        ReadSeq { seq, kept_view: held.kept_view.clone(), sweep: Sweep(state.clone()) }
+        let (kept_view, sweep) = (held.kept_view.clone(), Sweep(state.clone()));
+        (ReadSeq { seq, shift: view.shift(), kept_view, sweep }, view)
     }
 
     /// Returns the state of the database.
@@ -307,10 +391,15 @@ impl ReadSeq {
         self.seq
     }
 
-    /// Returns the view to read: the kept view if there is one, otherwise `current`. The caller
-    /// must have loaded `current` before this call: see the [module](self).
-    pub(crate) fn view_or<'a>(&'a self, current: &'a Arc<ReadView>) -> &'a Arc<ReadView> {
-        self.kept_view.get().unwrap_or(current)
+    /// Returns the sequence number, as it is in the files.
+    pub(crate) fn sequence(&self) -> SeqNo {
+        self.seq - self.shift
+    }
+
+    /// Returns the view to read instead of the current view, if there is one. The caller must have
+    /// loaded the current view before this call: see the [module](self).
+    pub(crate) fn kept_view(&self) -> Option<&Arc<ReadView>> {
+        self.kept_view.get()
     }
 }
 

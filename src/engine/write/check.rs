@@ -65,7 +65,7 @@ const ENTRIES_PER_LOOKUP: u64 = 2;
 pub(crate) struct Horizon {
     /// Sequence number of the last write that need not be checked.
     seq: SeqNo,
-    /// A version whose tables need not be checked. The weak reference keeps the version's address
+    /// The version in the view that has this number. Its tables need not be checked. The weak reference keeps the version's address
     /// from being reused, without keeping its tables.
     version: Weak<Version>,
 }
@@ -73,11 +73,8 @@ pub(crate) struct Horizon {
 impl Horizon {
     /// Returns a snapshot of the database as it is now, and the horizon for reads from it.
     pub(crate) fn begin(state: &Arc<ReadState>) -> (Snapshot, Horizon) {
-        // The version is read before the snapshot is taken, so that the snapshot shows every entry
-        // in the version's tables.
-        let version = Arc::downgrade(&state.view().version);
-        let snapshot = Snapshot::now(state);
-        let seq = snapshot.sequence();
+        let (snapshot, view) = Snapshot::with_view(state);
+        let (seq, version) = (snapshot.seq.seq(), Arc::downgrade(&view.version));
         (snapshot, Horizon { seq, version })
     }
 }
@@ -103,10 +100,8 @@ impl Check {
     /// # Errors
     /// [`Error::Conflict`]; corruption and I/O errors of tables.
     pub(crate) fn advance(&mut self, state: &ReadState) -> Result<()> {
-        // The sequence number is read before the view, so that the view has every write up to that
-        // number.
-        let seq = state.visible_seq();
         let view = state.view_owned();
+        let seq = view.seq();
         // A memtable may hold a write that is not visible yet. The check in the write queue covers
         // that write. If this check already refused the transaction because of that write, a retry
         // could begin before the write is visible and would conflict with it again.

@@ -30,6 +30,7 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::options::WriteOptions;
+use crate::engine::read::view::VisibleSeq;
 use crate::engine::write::check::Check;
 use crate::engine::write::queue::{Group, Turn, Waiter, Write, merge_group};
 use crate::engine::write::wal::OutgoingLog;
@@ -70,6 +71,8 @@ pub(crate) struct CommitState {
     pub replayed_log: Option<u64>,
     /// The memtable that holds the log's records.
     pub mem: Arc<Memtable>,
+    /// The last visible write, for the readers of views with the memtable.
+    pub visible: Arc<VisibleSeq>,
     /// Allocator of the memtable's keys and values.
     pub arena: Arena,
     /// Size of the memtable, in bytes, at which the leader next checks whether the memtable is full
@@ -215,7 +218,7 @@ impl Engine {
             commit.mem.last_seq() <= commit.last_seq,
             "an entry is newer than the last write"
         );
-        self.reads.set_visible_seq(commit.last_seq);
+        commit.visible.advance(commit.last_seq);
         let metrics = &self.metrics;
         metrics.groups.fetch_add(1, Relaxed);
         metrics.operations.fetch_add(count, Relaxed);
@@ -248,8 +251,10 @@ mod tests {
             engine.write(&WriteOptions::default(), Write::Batch(batch))
         };
         let last_seq = MAX_SEQ_NO - 2;
-        engine.commit.lock().last_seq = last_seq;
-        engine.reads.set_visible_seq(last_seq);
+        let mut commit = engine.commit.lock();
+        commit.last_seq = last_seq;
+        commit.visible.advance(last_seq);
+        drop(commit);
         for puts in [3, 4, 100] {
             let error = write(puts).unwrap_err().to_string();
             assert!(error.contains("used up its sequence numbers"), "{error}");

@@ -236,7 +236,7 @@ impl Engine {
         self.pace.frozen(bytes);
         self.observe(|| frozen_event(&full, commit.log_number, log_bytes));
         state.frozen.push_back(Frozen { mem: full, first_log, bytes });
-        self.show(&state);
+        commit.visible = self.show_next(&state, commit.last_seq, None);
         drop(state);
         self.reads.work.give();
         commit.log_number = number;

@@ -54,10 +54,10 @@ impl Cursor {
 
     /// Saves the newest version of `key` that the reader sees. `key` must be the seek key.
     fn save_visible_version(&mut self, key: &[u8], kind: &mut KeyKind) -> Result<()> {
-        self.set_seek_key(self.seq, KIND_FOR_SEEK);
+        self.set_seek_key(self.point.seq, KIND_FOR_SEEK);
         if self.merge.seek(&self.seek_key)? {
             let entry = self.merge.parsed_key()?;
-            if self.state.order.user().compare(entry.user_key, key).is_eq() {
+            if self.point.state().order.user().compare(entry.user_key, key).is_eq() {
                 *kind = entry.kind;
                 self.saved_key.clear();
                 self.saved_key.extend_from_slice(entry.user_key);
@@ -98,7 +98,7 @@ mod tests {
         put("hot");
         let reader = Reader::now(&engine.reads);
         let mut cursor = reader.cursor(&ReadOptions::default()).unwrap();
-        let seq = cursor.seq;
+        let seq = cursor.point.seq;
         (0..10 * MAX_STEPS_IN_KEY).for_each(|_| put("hot"));
         // Creating another cursor sorts the new versions into the memtable's sorted order.
         reader.cursor(&ReadOptions::default()).unwrap();
