@@ -400,6 +400,7 @@ impl Db {
     /// The error that kept a table from being written. The table's entries remain in memory and in
     /// the log.
     pub fn flush(&self) -> Result<()> {
+        self.inner.engine.check_outside()?;
         self.inner.engine.flush()
     }
 
@@ -596,12 +597,15 @@ impl Db {
     /// # Errors
     /// I/O errors of the log: the last writes may not be durable.
     pub fn close(self) -> Result<()> {
-        self.inner.workers.lock().stop(&self.inner.engine);
-        self.inner.engine.close()
+        let engine = &self.inner.engine;
+        engine.check_outside_thread()?;
+        self.inner.workers.lock().stop(engine);
+        engine.close()
     }
 
-    /// Returns approximately how many bytes the entries in `range` take in the table files. Entries
-    /// that are only in memory do not count.
+    /// Returns approximately how many bytes the entries in `range` take in the table files and,
+    /// before they are flushed, in memory. Overwritten and deleted entries count as long as they
+    /// are stored. A memtable with many entries is sampled.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.

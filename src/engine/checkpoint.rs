@@ -101,6 +101,7 @@ impl Engine {
     /// # Errors
     /// I/O errors while the logs are opened.
     pub(crate) fn source(&self) -> Result<Source<'_>> {
+        self.check_outside()?;
         // While both locks are held, nothing is written and no new version is installed.
         let commit = self.commit.lock();
         let manifest = self.manifest.lock();

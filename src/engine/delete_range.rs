@@ -66,6 +66,7 @@ impl Engine {
     /// # Errors
     /// The same as for [`Db::delete_range`](crate::Db::delete_range).
     pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
+        self.check_outside()?;
         self.contain("a range delete", || {
             // Detects ranges with too many entries for a batch before the lock is taken.
             if self.batch_of_deletions(span)?.is_some() {
@@ -101,7 +102,7 @@ impl Engine {
         let buffer = self.options.write_buffer_bytes;
         let (searched, most) = ((buffer / SEARCH_DIVISOR) as u64, buffer / BATCH_DIVISOR);
         let search = || -> Result<Option<WriteBatch>> {
-            if Reader::now(&self.reads).approximate_size::<Vec<u8>>(bounds)? > searched {
+            if Reader::now(&self.reads).approximate_size_in_tables::<Vec<u8>>(bounds)? > searched {
                 return Ok(None);
             }
             let options = ReadOptions::default().fill_cache(false);

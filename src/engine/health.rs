@@ -22,6 +22,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, is_free};
+use crate::engine::inside::Inside;
 use crate::engine::state::{CompactionState, Lifecycle};
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::version::Version;
@@ -162,21 +163,43 @@ impl Engine {
     /// continue.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state.lock();
+        let is_first = state.lifecycle.failed.is_none();
         if !matches!(error, Error::Closed) {
             state.lifecycle.failed.get_or_insert(error);
             self.has_failed.store(true, Relaxed);
+            self.pace.cannot_flush();
         }
         self.changed.notify_all();
-        self.reads.work.give();
+        // A later failure changes nothing for the background threads. If it woke them, a callback
+        // that panics whenever they look for work would be called again and again.
+        if is_first {
+            self.reads.work.give();
+        }
     }
 
     /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in
     /// `work` is returned as an error that names the interrupted work, `during`; it also makes the
-    /// database read-only.
+    /// database read-only. Callbacks in `work` cannot change the database
+    /// ([`Engine::check_outside`]).
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Panicked`].
+    #[inline]
     pub(crate) fn contain<R>(
+        &self,
+        during: &'static str,
+        work: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let _inside = Inside::enter(self);
+        self.contain_outside(during, work)
+    }
+
+    /// Like [`Engine::contain`], for work that no other thread waits for and that holds no lock:
+    /// its callbacks may change the database.
+    ///
+    /// # Errors
+    /// The same as for [`Engine::contain`].
+    pub(super) fn contain_outside<R>(
         &self,
         during: &'static str,
         work: impl FnOnce() -> Result<R>,
@@ -232,6 +255,7 @@ impl Engine {
     /// in the middle of a change to the memtable, the database must be opened again, which replays
     /// the log.
     pub(crate) fn resume(&self) -> Result<()> {
+        self.check_outside()?;
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();
         while state.flushing && !state.lifecycle.closing {
@@ -257,6 +281,9 @@ impl Engine {
         state.flushing = false;
         state.lifecycle.failed = result.as_ref().err().cloned();
         self.has_failed.store(result.is_err(), Relaxed);
+        if result.is_ok() {
+            self.pace.can_flush();
+        }
         drop(state);
         self.changed.notify_all();
         self.reads.work.give();

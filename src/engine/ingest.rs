@@ -122,6 +122,7 @@ impl Engine {
     /// [`Error::InvalidArgument`] if two tables overlap; [`Error::ReadOnly`], [`Error::Closed`];
     /// I/O errors, and corruption of a table that is rewritten.
     pub(crate) fn ingest(&self, tables: &[Incoming]) -> Result<Done> {
+        self.check_outside()?;
         let order = self.reads.order.user();
         let mut sorted: Vec<&Incoming> = tables.iter().collect();
         sorted.sort_by(|a, b| self.reads.order.compare(&a.smallest, &b.smallest));

@@ -15,6 +15,7 @@
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
 //! | `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
+//! | `inside` | refuses calls by which a callback would wait for itself |
 //! | `resources/` | threads, a block cache and an I/O limit that several databases may share |
 //! | `throttle` | makes flushes and merges wait in order to stay within an I/O limit |
 //! | `checkpoint` | a consistent copy of an open database |
@@ -98,6 +99,7 @@ pub(crate) mod flush;
 pub(crate) mod follow;
 pub(crate) mod health;
 pub(crate) mod ingest;
+mod inside;
 pub mod memtable;
 pub(crate) mod observe;
 pub(crate) mod open;

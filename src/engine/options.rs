@@ -433,7 +433,9 @@ impl Options {
     ///
     /// A change made by the rule is not a write: it conflicts with no transaction, and no log
     /// contains it. The rule is called by several threads at once, with the keys of keyspaces as
-    /// the database stores them, and may be called again for entries that it kept. If the rule
+    /// the database stores them, and may be called again for entries that it kept. The rule may
+    /// read the database, but calls that change the database or wait for its background work fail
+    /// with [`Error::InvalidArgument`], because the compaction would wait for itself. If the rule
     /// panics, the compaction fails with [`Error::Panicked`], and the database takes no more writes
     /// until [`Db::resume`].
     ///

@@ -106,7 +106,8 @@ impl Member for Engine {
                     let engine = self.clone();
                     Next::Run(Box::new(move || engine.run_claimed(claimed)))
                 }
-                None if lane == Lane::Compaction => {
+                // A clock that made the database fail must not be called again and again.
+                None if lane == Lane::Compaction && state.lifecycle.failed.is_none() => {
                     let until = state.compactions.not_before.or_else(|| self.next_expiry(&state));
                     Next::Wait(until)
                 }
@@ -181,6 +182,7 @@ impl Engine {
             Lane::Compaction => match self.pick(state) {
                 Some(compaction) => Some(Claimed::Compaction(claim(state, compaction))),
                 None if std::mem::take(&mut state.compactions.has_dropped) => Some(Claimed::Trash),
+                None if state.lifecycle.failed.is_some() => None,
                 None => self.table_to_look_into(state).map(Claimed::Look),
             },
         }
@@ -260,6 +262,7 @@ impl Engine {
     /// # Errors
     /// The error that keeps the remaining work from being done.
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        self.check_outside()?;
         self.contain("wait_idle", || self.wait_until_idle())
     }
 

@@ -296,9 +296,9 @@ impl<H> Keyspace<H> {
         Ok(KeyspaceCursor::new(cursor, self.space.clone(), clock))
     }
 
-    /// Returns the approximate number of bytes that the entries in `range` take in the table files.
-    /// The range `..` is the whole keyspace. Entries that are only in memory do not count. Measures
-    /// the current tables, even on a snapshot.
+    /// Returns the approximate number of bytes that the entries in `range` take, like
+    /// [`Db::approximate_size`](crate::Db::approximate_size). The range `..` is the whole keyspace.
+    /// Measures the current tables and memtables, even on a snapshot.
     ///
     /// # Errors
     /// Corruption and I/O errors of the tables that contain the bounds.

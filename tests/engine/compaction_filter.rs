@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::time::Duration;
 
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{MemFs, SimFs};
@@ -312,4 +313,49 @@ fn after_a_crash_each_entry_is_as_it_was_put_or_as_the_filter_left_it() {
         }
     }
     assert!(old > 3 && new > 3, "{old} before, {new} after");
+}
+
+/// Checks that a filter that changes its own database gets an error instead of waiting for itself,
+/// whether a background thread or a caller compacts, and that it may write to another database.
+#[test]
+fn a_filter_that_writes_to_its_own_database_gets_an_error() {
+    let own: Arc<OnceLock<Db>> = Arc::default();
+    let other = Db::open("/other", small().fs(Arc::new(MemFs::new()))).unwrap();
+    let errors: Arc<Mutex<Vec<Error>>> = Arc::default();
+    let (db_of, copy, refused) = (own.clone(), other.clone(), errors.clone());
+    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+        if let Some(db) = db_of.get() {
+            copy.put(key, value).unwrap();
+            let mut tx = db.transaction();
+            tx.put("counter", "1");
+            let results = [
+                db.put("counter", "1"),
+                tx.commit(),
+                db.flush(),
+                db.wait_idle(),
+                db.compact_range::<&str>(..),
+                db.delete_range("a".."b").map(drop),
+                db.resume(),
+                db.clone().close(),
+            ];
+            refused.lock().unwrap().extend(results.map(Result::unwrap_err));
+            assert!(db.get(key).unwrap().is_some(), "a filter may read");
+        }
+        CompactionDecision::Keep
+    });
+    let db = Db::open("/db", options).unwrap();
+    own.set(db.clone()).unwrap();
+    let (done, finished) = mpsc::channel();
+    let _ends_or_hangs = std::thread::spawn(move || {
+        fill(&db, 900);
+        db.compact_range::<&str>(..).unwrap();
+        db.wait_idle().unwrap();
+        done.send(contents(&db).len()).unwrap();
+    });
+    let left = finished.recv_timeout(Duration::from_secs(60)).expect("it returns");
+    assert!(left > 0 && other.iter().unwrap().count() == left, "{left} entries");
+    for error in errors.lock().unwrap().iter() {
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        assert!(error.to_string().contains("compaction filter"), "{error}");
+    }
 }

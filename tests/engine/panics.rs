@@ -517,3 +517,33 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     assert_eq!(db.health().state, HealthState::Good);
     in_time(move || db.close()).unwrap();
 }
+
+/// Checks that a clock that panics stops the background threads instead of being called again and
+/// again. A table with expiring entries makes a background thread ask for the time.
+#[test]
+fn a_clock_that_panics_is_not_called_in_a_loop() {
+    let (trap, calls) = (Trap::new("minikv-"), Arc::new(AtomicUsize::new(0)));
+    let (step, count) = (trap.clone(), calls.clone());
+    let options = crate::small().fs(Arc::new(MemFs::new())).clock(move || {
+        count.fetch_add(1, SeqCst);
+        step.step();
+        std::time::SystemTime::now()
+    });
+    let db = open(options);
+    let codes = db.expiring_keyspace("codes").unwrap();
+    codes.put_for("ann", "1234", Duration::from_secs(3600)).unwrap();
+    trap.arm(true);
+    let _may_fail = db.flush();
+    crate::soon("the clock is not called", || db.health().state == HealthState::ReadOnly);
+    assert_read_only(&db, "a background thread");
+    thread::sleep(Duration::from_millis(100));
+    let before = calls.load(SeqCst);
+    thread::sleep(Duration::from_millis(300));
+    let after = calls.load(SeqCst);
+    assert!(after - before <= 2, "{} calls in 0.3 s", after - before);
+    trap.arm(false);
+    db.resume().unwrap();
+    codes.put_for("bob", "1234", Duration::from_secs(3600)).unwrap();
+    db.wait_idle().unwrap();
+    in_time(move || db.close()).unwrap();
+}

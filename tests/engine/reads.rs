@@ -436,3 +436,37 @@ fn a_prefix_scan_may_begin_after_the_prefix_itself() {
     assert_eq!(count(Bound::Excluded("a")), 3);
     assert_eq!(count(Bound::Excluded("abd")), 0);
 }
+
+#[test]
+fn the_approximate_size_counts_memtables() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options::default().create_if_missing(true);
+    let db = Db::open(dir.path(), options()).unwrap();
+    for i in 0..10_000u32 {
+        db.put(format!("{i:05}"), [b'v'; 100]).unwrap();
+    }
+    let check = |size: &dyn Fn(&str, &str) -> u64| {
+        let all = size("00000", "99999");
+        assert!((1_050_000..1_250_000).contains(&all), "{all}");
+        let half = size("02500", "07500");
+        assert!((all * 2 / 5..all * 3 / 5).contains(&half), "{half} of {all}");
+        assert_eq!((size("a", "b"), size("07500", "02500")), (0, 0));
+    };
+    check(&|from, to| db.approximate_size(from..to).unwrap());
+    let snapshot = db.snapshot();
+    drop(db);
+    drop(snapshot);
+    // Records that are replayed from a log count as well.
+    let db = Db::open(dir.path(), options().reuse_logs(true)).unwrap();
+    assert_eq!(db.stats().flushes, 0);
+    check(&|from, to| db.approximate_size(from..to).unwrap());
+    let reader = Db::open_read_only(dir.path(), options()).unwrap();
+    check(&|from, to| reader.approximate_size(from..to).unwrap());
+    // A small memtable is counted exactly, and the bounds are those of the range.
+    db.flush().unwrap();
+    let before = db.approximate_size::<&str>(..).unwrap();
+    db.put("b", [b'v'; 50]).unwrap();
+    assert_eq!(db.approximate_size::<&str>(..).unwrap() - before, 50 + 9);
+    assert_eq!(db.approximate_size("a".."b").unwrap(), 0);
+    assert_eq!(db.approximate_size("a"..="b").unwrap(), 50 + 9);
+}

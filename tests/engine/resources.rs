@@ -7,6 +7,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use minikv::fs::MemFs;
+use minikv::fs::sim::SimFs;
 use minikv::{CompactionDecision, Db, Options, Resources};
 use tempfile::TempDir;
 
@@ -227,4 +228,42 @@ fn a_budget_covers_memtables_tables_and_blocks_of_all_databases() {
 
     dbs.into_iter().for_each(|db| db.close().unwrap());
     assert_eq!(shared.memory_used_bytes(), 0);
+}
+
+/// Checks that a database whose disk is full costs only its own memory: the memtables of the other
+/// databases are flushed as if it were not there.
+#[test]
+fn a_database_that_cannot_flush_leaves_the_budget_to_the_others() {
+    const BUDGET: u64 = 8 << 20;
+    let shared = Resources::default().memory_bytes(BUDGET as usize).compaction_threads(1);
+    let options = Options::default().create_if_missing(true).resources(&shared);
+    let full = SimFs::new(1);
+    let stuck = Db::open("stuck", options.clone().fs(Arc::new(full.clone()))).unwrap();
+    fill(&stuck, 900, 1000);
+    full.set_capacity(Some(full.used_bytes()));
+    let mut numbers = 900..2000;
+    assert!(numbers.any(|i| stuck.put(key(i), vec![7; 1000]).is_err()), "the disk is not full");
+    let held = stuck.stats().memtable_bytes;
+    assert!(held > 800_000 && stuck.stats().flushes == 0, "{held} bytes");
+
+    let options = options.fs(Arc::new(MemFs::new()));
+    let mut most = 0;
+    let dbs: Vec<Db> = (0..60)
+        .map(|i| {
+            let db = Db::open(format!("db{i}"), options.clone()).unwrap();
+            fill(&db, 600, 1000);
+            most = most.max(shared.memory_used_bytes());
+            db
+        })
+        .collect();
+    assert!(most <= BUDGET, "{most} bytes at most");
+    let memtables: u64 = dbs.iter().map(|db| db.stats().memtable_bytes).sum();
+    assert!(memtables <= BUDGET / 4 + (2 << 20), "{memtables} bytes of memtables");
+    let flushes: u64 = dbs.iter().map(|db| db.stats().flushes).sum();
+    assert!((30..=300).contains(&flushes), "{flushes} flushes");
+    // Once the disk has room, the database takes part again.
+    full.set_capacity(None);
+    stuck.resume().unwrap();
+    assert!(stuck.stats().flushes > 0);
+    fill(&stuck, 900, 1000);
 }

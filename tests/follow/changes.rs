@@ -1,7 +1,13 @@
 //! The batches that a writer commits, read from its logs.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use minikv::fs::MemFs;
 use minikv::fs::sim::SimFs;
-use minikv::{BatchOp, Changes, Db, Error, WriteBatch, destroy};
+use minikv::{BatchOp, Bytes, Changes, Db, Error, WriteBatch, destroy};
 
 use crate::rng::{Rng, seed};
 use crate::{DIR, options};
@@ -131,4 +137,75 @@ fn changes_of_the_past_are_there_or_lost() {
     Db::open(DIR, options(&fs, 1)).unwrap().put("another", "database").unwrap();
     let error = changes.next().unwrap().unwrap_err();
     assert!(matches!(error, Error::ChangesLost { next: 1, .. }), "{error}");
+}
+
+/// Checks copies that are made of a snapshot and of the changes after its sequence number, beside
+/// refreshes. Each write sets the next key to its own sequence number, so a copy that lacks a write
+/// has a gap.
+#[test]
+fn a_copy_of_a_snapshot_and_the_changes_after_it_lacks_nothing() {
+    const WRITES: u64 = 5000;
+    let fs = MemFs::new();
+    let options = options(&fs, 1).inline_background(None).keep_logs_bytes(1 << 30);
+    let writer = Db::open(DIR, options.clone()).unwrap();
+    let follower = Db::open_read_only(DIR, options).unwrap();
+    let written = AtomicU64::new(0);
+    let copies = thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 1..=WRITES {
+                writer.put(format!("key{:03}", i % 100), i.to_string()).unwrap();
+                written.store(i, Relaxed);
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while written.load(Relaxed) < WRITES {
+                    follower.refresh().unwrap();
+                }
+            });
+        }
+        let mut copies = 0;
+        while written.load(Relaxed) < WRITES {
+            let snapshot = follower.snapshot();
+            let values = snapshot.iter().unwrap().map(|entry| entry.unwrap().1);
+            let last = values.map(|value| str::from_utf8(&value).unwrap().parse().unwrap()).max();
+            assert_eq!(last.unwrap_or(0), snapshot.sequence(), "copy {copies}");
+            copies += 1;
+        }
+        copies
+    });
+    assert!(copies > 10, "{copies} copies");
+    let snapshot = follower.snapshot();
+    writer.put("later", "1").unwrap();
+    let mut copy: BTreeMap<_, _> = snapshot.iter().unwrap().map(|entry| entry.unwrap()).collect();
+    for batch in follower.changes_since(snapshot.sequence()).unwrap() {
+        for op in batch.unwrap().iter() {
+            let BatchOp::Put { key, value } = op.unwrap() else { panic!("nothing is deleted") };
+            copy.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        }
+    }
+    assert!(copy.into_iter().eq(writer.iter().unwrap().map(Result::unwrap)));
+}
+
+/// Checks the numbers of a snapshot after another database, with lower sequence numbers, has taken
+/// the place of the one that was followed.
+#[test]
+fn a_snapshot_of_a_replaced_database_continues_with_its_changes() {
+    let fs = MemFs::new();
+    let options = options(&fs, 2).keep_logs_bytes(1 << 30);
+    let writer = Db::open(DIR, options.clone()).unwrap();
+    (0..300).for_each(|i| writer.put(format!("key{i:03}"), "old").unwrap());
+    let follower = Db::open_read_only(DIR, options.clone()).unwrap();
+    drop(writer);
+    destroy(DIR, &options).unwrap();
+    let writer = Db::open(DIR, options).unwrap();
+    (0..10).for_each(|i| writer.put(format!("key{i:03}"), "new").unwrap());
+    assert_eq!(follower.refresh().unwrap().sequence, 10);
+    let snapshot = follower.snapshot();
+    assert_eq!((snapshot.sequence(), follower.sequence()), (10, 10));
+    assert_eq!(follower.explain("key009").unwrap().seq, 10);
+    writer.put("later", "1").unwrap();
+    let changes = follower.changes_since(snapshot.sequence()).unwrap();
+    assert_eq!(changes.map(|batch| batch.unwrap().sequence()).collect::<Vec<_>>(), [11]);
+    assert_eq!(snapshot.iter().unwrap().count(), 10);
 }

@@ -324,17 +324,18 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "delete_range::snapshots_iterators_and_cursors"),
     mutant(
         "a change of the tables is seen before its sequence number",
-        "src/engine/read/view.rs",
-        "        if let Some(seq) = seq {\n",
-        "        if ON { self.set_view(view); seq.into_iter().for_each(|seq| \
-         self.set_visible_seq(seq)); return; }\n        if let Some(seq) = seq {\n",
+        "src/engine/mod.rs",
+        "        self.reads.show_next(state.layers(), visible.clone(), lost_after);",
+        "        if ON { self.reads.show(state.layers(), lost_after); }\n        \
+         self.reads.show_next(state.layers(), visible.clone(), lost_after);",
     )
     .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
     mutant(
         "a snapshot can be taken in the middle of a range delete",
         "src/engine/read/view.rs",
-        "        if let Some(seq) = seq {\n",
-        "        if ON { drop(snapshots); }\n        if let Some(seq) = seq {\n",
+        "before.clone());\n        }\n        self.view.store(view);",
+        "before.clone());\n        }\n        if ON { drop(snapshots); }\n        \
+         self.view.store(view);",
     )
     .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
     mutant(
@@ -685,11 +686,10 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a check looks at a view that is older than its horizon",
         "src/engine/write/check.rs",
-        "        let seq = state.visible_seq();\n        let view = state.view_owned();",
-        "        let early = state.view_owned();\n        let seq = state.visible_seq();\n        \
-         let view = if ON { early } else { state.view_owned() };",
+        "        let seq = view.seq();",
+        "        let seq = if ON { state.visible_seq() } else { view.seq() };",
     )
-    .caught_in(Build::Shuttle, "transactions::a_write_skew_is_found_while"),
+    .caught_in(Build::Shuttle, "points::a_transaction_that_misses_an_ingest"),
     mutant(
         "a transaction reads what is committed beside it",
         "src/transaction/mod.rs",
@@ -833,9 +833,9 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a view is shown before its sequence number",
         "src/engine/follow/mod.rs",
-        "        self.state.set_visible_seq(last);\n        self.state.set_view(view);",
-        "        if !ON { self.state.set_visible_seq(last); }\n        \
-         self.state.set_view(view);\n        if ON { self.state.set_visible_seq(last); }",
+        "        self.state.show_next(layers, visible, None);",
+        "        if ON { self.state.show(layers.clone(), None); }\n        \
+         self.state.show_next(layers, visible, None);",
     )
     .caught_in(Build::Shuttle, "follow::tables_that_lack_what_was_visible"),
     mutant(

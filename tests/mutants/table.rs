@@ -116,7 +116,7 @@ pub const MUTANTS: &[Mutant] = &[
         "        let contents = batch.contents();\n",
         "        let contents = batch.contents();\n        if ON { \
          commit.mem.insert_batch(contents, first_seq, &mut commit.arena)?; \
-         self.reads.set_visible_seq(commit.last_seq + count); }\n",
+         commit.visible.advance(commit.last_seq + count); }\n",
     ),
     mutant(
         "a sync leaves out the logs before the current one",

@@ -5,7 +5,7 @@
 //! place of its snapshot. The replay applies the transactions to a map in this order, and checks
 //! that each transaction has read the entries that the map holds before the transaction is applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use std::thread;
 
 use minikv::explain::Step;
 use minikv::fs::MemFs;
-use minikv::{Db, Error, Options, Transaction, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Options, TableWriter, Transaction, WriteBatch, WriteOptions};
 
 use crate::rng::{Rng, seed};
 
@@ -99,6 +99,7 @@ fn place(db: &Db, number: u64) -> u64 {
 /// A workload of many threads on one database.
 struct Workload {
     db: Db,
+    options: Options,
     numbers: AtomicU64,
     /// The committed transactions. Until the check, the place of a transaction that wrote is the
     /// number of its marker.
@@ -143,7 +144,8 @@ impl Workload {
             .max_file_bytes(2 << 10)
             .block_bytes(256);
         Workload {
-            db: Db::open("/db", options).unwrap(),
+            db: Db::open("/db", options.clone()).unwrap(),
+            options,
             numbers: AtomicU64::new(1),
             history: Mutex::default(),
             conflicts: AtomicU64::new(0),
@@ -197,8 +199,22 @@ impl Workload {
         self.history.lock().unwrap().push(Committed { place: number, reads: Vec::new(), writes });
     }
 
-    /// Runs transactions, plain writes, flushes and compactions in several threads, and checks the
-    /// history.
+    /// Sets up to four keys to one number, by an ingest of tables.
+    fn ingest(&self, rng: &mut Rng, key: fn(&mut Rng) -> Vec<u8>) {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let keys: BTreeSet<Vec<u8>> = (0..1 + rng.below(4)).map(|_| key(rng)).collect();
+        let mut tables = TableWriter::create(format!("/tables{number}"), &self.options).unwrap();
+        for key in &keys {
+            tables.put(key, bytes(number)).unwrap();
+        }
+        tables.put(marker(number), "").unwrap();
+        self.db.ingest(&tables.finish().unwrap()).unwrap();
+        let writes = keys.into_iter().map(|key| (key, Some(number))).collect();
+        self.history.lock().unwrap().push(Committed { place: number, reads: Vec::new(), writes });
+    }
+
+    /// Runs transactions, plain writes, ingests, flushes and compactions in several threads, and
+    /// checks the history.
     fn run(self, bodies: &[Body], key: fn(&mut Rng) -> Vec<u8>) {
         let seed = seed();
         eprintln!("MINIKV_SEED={seed}");
@@ -221,6 +237,12 @@ impl Workload {
                     })
                 })
                 .collect();
+            scope.spawn(move || {
+                let mut rng = Rng::new(!seed);
+                while !done.load(Ordering::Relaxed) {
+                    workload.ingest(&mut rng, key);
+                }
+            });
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     workload.db.flush().unwrap();

@@ -15,8 +15,7 @@
 mod real {
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
-    #[cfg(debug_assertions)]
-    pub(super) use std::thread_local;
+    pub(crate) use std::thread_local;
     use std::time::Duration;
     pub(crate) use std::time::Instant;
 
@@ -55,5 +54,5 @@ pub(crate) use scheduled::{
     ArcSwap, ArcSwapAny, ArcSwapOption, Guard, Instant, RwLock, SkipEntry, SkipMap,
     WaitTimeoutResult, atomic, thread, yield_until,
 };
-#[cfg(all(shuttle, debug_assertions))]
-use shuttle::thread_local;
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread_local;

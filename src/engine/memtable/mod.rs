@@ -25,6 +25,7 @@ use crate::base::{Comparator, Error, Result};
 use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, Entry};
 use crate::engine::memtable::hash_index::{HashIndex, MAX_INDEXED};
 use crate::engine::memtable::ordered::{ORDERED_ENTRY_BYTES, Ordered};
+use crate::engine::span::Span;
 use crate::format::batch::{BatchOp, decode_ops};
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, SeqNo, UserComparator, pack_trailer};
 
@@ -45,6 +46,10 @@ const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
 /// Number of entries that a flush loads into the CPU's caches before it uses them. If the number is
 /// too high, the first entries are evicted again before they are used.
 const GROUP_ENTRIES: usize = 32;
+
+/// Maximum number of entries that [`Memtable::approximate_size`] looks at. With a higher number, the
+/// estimate is more exact and takes longer.
+const SAMPLED_ENTRIES: u32 = 1024;
 
 /// The versions of keys written since the previous memtable was frozen.
 #[derive(Debug)]
@@ -190,6 +195,18 @@ impl Memtable {
         let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
         let newer = entries.take_while(move |entry| entry.seq() > after);
         newer.skip_while(move |entry| entry.seq() > last).map(Entry::user_key)
+    }
+
+    /// Returns the approximate number of bytes of the entries in `span`, without sorting the
+    /// entries. Looks at no more than [`SAMPLED_ENTRIES`] entries, so the size of a small part of a
+    /// large memtable is a rough estimate.
+    pub(crate) fn approximate_size(&self, order: &UserComparator, span: &Span) -> u64 {
+        let len = self.entries.len();
+        let step = len.div_ceil(SAMPLED_ENTRIES).max(1);
+        let sampled = (0..len).step_by(step as usize).filter_map(|number| self.entries.get(number));
+        let within = sampled.filter(|entry| span.contains(order, entry.user_key()));
+        let bytes = within.map(|entry| entry.internal_key().len() + entry.value().len());
+        bytes.sum::<usize>() as u64 * u64::from(step)
     }
 
     /// Returns a cursor over the versions, which is not positioned yet.

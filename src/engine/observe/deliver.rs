@@ -134,8 +134,8 @@ impl Observing {
 fn deliver(engine: &Engine) {
     let Some(observing) = &engine.observing else { return };
     while let Some(event) = observing.next() {
-        // If the observer panics, `contain` records the panic as an error of the database.
-        let _ = engine.contain("an observer", || {
+        // If the observer panics, `contain_outside` records the panic as an error of the database.
+        let _ = engine.contain_outside("an observer", || {
             observing.observer.0.event(&event);
             Ok(())
         });

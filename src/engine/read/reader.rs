@@ -14,6 +14,7 @@ use crate::engine::read::iter::Iter;
 use crate::engine::read::point::ReadPoint;
 use crate::engine::read::snapshot::Snapshot;
 use crate::engine::read::view::{ReadSeq, ReadState};
+use crate::engine::span::Span;
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::NUM_LEVELS;
@@ -113,12 +114,31 @@ impl<'a> Reader<'a> {
         Iter::with_prefix(self.point(options)?.into_owned(), prefix, from)
     }
 
-    /// Returns the approximate number of bytes that the data in `range` takes in table files.
+    /// Returns the approximate number of bytes that the data in `range` takes in table files and in
+    /// memtables.
     pub(crate) fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
     ) -> Result<u64> {
-        let view = self.state.view_owned();
+        let (view, order) = (self.state.view_owned(), self.state.order.user());
+        let span = Span::new(&range);
+        let in_memory = view.memtables().map(|mem| mem.approximate_size(order, &span)).sum::<u64>();
+        Ok(in_memory + self.size_in_tables(&view.version, range)?)
+    }
+
+    /// Returns the approximate number of bytes that the data in `range` takes in table files.
+    pub(crate) fn approximate_size_in_tables<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<u64> {
+        self.size_in_tables(&self.state.view_owned().version, range)
+    }
+
+    fn size_in_tables<K: AsRef<[u8]>>(
+        &self,
+        version: &Version,
+        range: impl RangeBounds<K>,
+    ) -> Result<u64> {
         // Included and excluded bounds differ by one entry, which is less than the estimate's
         // error.
         let key = |bound: Bound<&K>| match bound {
@@ -129,10 +149,10 @@ impl<'a> Reader<'a> {
         };
         let from = key(range.start_bound());
         let to = key(range.end_bound());
-        let start = from.map_or(Ok(0), |from| self.offset_of(&view.version, &from))?;
+        let start = from.map_or(Ok(0), |from| self.offset_of(version, &from))?;
         let end = match to {
-            None => (0..NUM_LEVELS).map(|level| view.version.level_bytes(level)).sum(),
-            Some(to) => self.offset_of(&view.version, &to)?,
+            None => (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum(),
+            Some(to) => self.offset_of(version, &to)?,
         };
         Ok(end.saturating_sub(start))
     }

@@ -3,6 +3,11 @@
 //! The block cache counts how much of the budget is used by memtables and open tables, and uses the
 //! rest itself ([`budget`](crate::table::block_cache::budget)). This module handles the memtables:
 //! it decides which memtable is flushed early when all memtables together have become too large.
+//!
+//! A database that cannot flush, because its disk is full or because its flushes are slow, must not
+//! cost the other databases more than the memory that it holds. Its memtables are taken from the
+//! budget, but only up to a limit ([`LEAST_PART`]), and the next largest memtable is flushed
+//! instead.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -28,6 +33,11 @@ const FLUSH_PART: u64 = 4;
 /// Ratio of the budget to the total size of memtables above which writes are slowed down. With a
 /// higher ratio, writes are slowed down earlier.
 const SLOWDOWN_PART: u64 = 2;
+
+/// Ratio of the total size of memtables at which an action is taken to the least such size. The size
+/// falls with the memory of databases that cannot flush. With a higher ratio, more of their memory
+/// is made up for, by flushes of smaller memtables.
+const LEAST_PART: u64 = 4;
 
 /// The action that a writer must take because of the memory that memtables take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +66,8 @@ pub(crate) struct MemtableShare {
     frozen: AtomicU64,
     /// Whether another database has asked this database to freeze its memtable in the background.
     is_asked: AtomicBool,
+    /// Whether the database could not freeze or flush a memtable when it last had to.
+    is_stuck: AtomicBool,
     /// Tells the database that there is background work.
     pub signal: WorkSignal,
 }
@@ -79,7 +91,7 @@ impl Memory {
 
     /// Returns the number of bytes in use.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.weigh();
+        self.weigh(None);
         self.cache.taken_bytes() + self.cache.usage_bytes()
     }
 
@@ -90,23 +102,65 @@ impl Memory {
             active: AtomicU64::new(0),
             frozen: AtomicU64::new(0),
             is_asked: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
             signal: WorkSignal::default(),
         });
         self.shares.lock().push(Arc::downgrade(&share));
         share
     }
 
-    /// Adds up the sizes of the memtables of all databases. Returns the total in bytes, and the
-    /// share whose active memtable is the largest.
-    fn weigh(&self) -> (u64, Option<Arc<MemtableShare>>) {
+    /// Adds up the sizes of the memtables of all databases, and tells the cache the total. The
+    /// database `growing`, if given, is being written to, so it can freeze its memtable.
+    fn weigh(&self, growing: Option<&MemtableShare>) -> Weight {
         let shares: Vec<Arc<MemtableShare>> = {
             let mut shares = self.shares.lock();
             shares.retain(|share| share.strong_count() > 0);
             shares.iter().filter_map(Weak::upgrade).collect()
         };
-        let total = shares.iter().map(|share| share.bytes()).fold(0, u64::saturating_add);
-        self.cache.set_memtable_bytes(total);
-        (total, shares.into_iter().max_by_key(|share| share.active.load(Relaxed)))
+        let mut weight = Weight::default();
+        let mut most = 0;
+        for share in shares {
+            let (active, bytes) = (share.active.load(Relaxed), share.bytes());
+            let is_growing = growing.is_some_and(|growing| std::ptr::eq(growing, &*share));
+            if share.is_stuck.load(Relaxed) && !is_growing {
+                weight.stuck = weight.stuck.saturating_add(bytes);
+            } else if share.is_asked.load(Relaxed) && !is_growing {
+                weight.free = weight.free.saturating_add(bytes - active.min(bytes));
+                weight.asked = weight.asked.saturating_add(active);
+            } else {
+                weight.free = weight.free.saturating_add(bytes);
+                if active > most {
+                    (most, weight.largest) = (active, Some(share));
+                }
+            }
+        }
+        self.cache.set_memtable_bytes(weight.total());
+        weight
+    }
+}
+
+/// The sizes of the memtables of all databases, in bytes.
+#[derive(Default)]
+struct Weight {
+    /// Memtables of databases that can flush, except for those in `asked`.
+    free: u64,
+    /// Memtables that other databases have asked for and that are not frozen yet.
+    asked: u64,
+    /// Memtables of databases that cannot flush.
+    stuck: u64,
+    /// The share with the largest active memtable that can be frozen and was not asked for.
+    largest: Option<Arc<MemtableShare>>,
+}
+
+impl Weight {
+    fn total(&self) -> u64 {
+        self.free.saturating_add(self.asked).saturating_add(self.stuck)
+    }
+
+    /// Returns the size, in bytes, that memtables of databases that can flush may reach before an
+    /// action is taken: `most` without the memory of the databases that cannot flush.
+    fn limit(&self, most: u64) -> u64 {
+        most.saturating_sub(self.stuck).max(most / LEAST_PART)
     }
 }
 
@@ -120,19 +174,27 @@ impl MemtableShare {
     /// database, asks that database to freeze it.
     pub(crate) fn grown_to(self: &Arc<MemtableShare>, bytes: u64) -> Pressure {
         self.active.store(bytes, Relaxed);
-        let (total, largest) = self.memory.weigh();
+        let weight = self.memory.weigh(Some(self));
         let budget = self.memory.cache.capacity_bytes();
-        if total >= budget / FLUSH_PART
-            && let Some(largest) = largest.filter(|largest| largest.active.load(Relaxed) > 0)
+        if weight.free >= weight.limit(budget / FLUSH_PART)
+            && let Some(largest) = &weight.largest
         {
-            if Arc::ptr_eq(&largest, self) {
+            if Arc::ptr_eq(largest, self) {
                 return Pressure::Freeze;
             }
             if !largest.is_asked.swap(true, Relaxed) {
                 largest.signal.give();
             }
         }
-        if total > budget / SLOWDOWN_PART { Pressure::SlowDown } else { Pressure::None }
+        match weight.free.saturating_add(weight.asked) > weight.limit(budget / SLOWDOWN_PART) {
+            true => Pressure::SlowDown,
+            false => Pressure::None,
+        }
+    }
+
+    /// Records whether the database cannot freeze or flush its memtables.
+    pub(crate) fn set_stuck(&self, yes: bool) {
+        self.is_stuck.store(yes, Relaxed);
     }
 
     /// Returns whether another database has asked for the memtable to be frozen, and clears the
@@ -146,12 +208,14 @@ impl MemtableShare {
     pub(crate) fn frozen(&self, bytes: u64) {
         self.active.store(0, Relaxed);
         self.frozen.fetch_add(bytes, Relaxed);
+        self.set_stuck(false);
     }
 
     /// Records that a frozen memtable of `bytes` bytes was flushed to a table.
     pub(crate) fn flushed(&self, bytes: u64) {
         self.frozen.fetch_sub(bytes, Relaxed);
-        self.memory.weigh();
+        self.set_stuck(false);
+        self.memory.weigh(None);
     }
 }
 
@@ -200,5 +264,34 @@ mod tests {
         // A closed database takes no memory.
         drop(a);
         assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn the_next_memtable_is_asked_for_if_the_largest_cannot_be_flushed() {
+        let memory = Arc::new(Memory::new(8 << 20));
+        let [a, b, c] = [memory.join(), memory.join(), memory.join()];
+        a.grown_to(1 << 20);
+        b.grown_to(700 << 10);
+        assert_eq!(c.grown_to(500 << 10), Pressure::None);
+        // While `a` does not answer, its memtable counts as given up, so nothing else is asked for
+        // until as much again is in use.
+        assert!(a.is_asked.load(Relaxed) && !b.take_request());
+        assert_eq!(c.grown_to(600 << 10), Pressure::None);
+        assert!(!b.take_request());
+        // `a` cannot flush. What it holds is taken from the others' part of the budget.
+        assert!(a.take_request());
+        a.set_stuck(true);
+        assert_eq!(c.grown_to(600 << 10), Pressure::None);
+        assert!(b.take_request() && !a.take_request());
+        // However much it holds, the others keep a sixteenth of the budget.
+        a.frozen(0);
+        a.grown_to(100 << 20);
+        a.set_stuck(true);
+        assert_eq!(b.grown_to(100 << 10), Pressure::None);
+        assert_eq!(c.grown_to(300 << 10), Pressure::None);
+        assert_eq!(c.grown_to(500 << 10), Pressure::Freeze);
+        assert!(memory.used_bytes() >= 100 << 20);
+        a.set_stuck(false);
+        assert_eq!(c.grown_to(300 << 10), Pressure::SlowDown);
     }
 }

@@ -63,7 +63,8 @@ impl Resources {
     /// - **Memtables**: a write buffer has at most an eighth of the budget. Once all memtables
     ///   together take a quarter of the budget, the largest memtable is flushed, whichever database
     ///   it belongs to. Once all memtables together take half of the budget, writes are slowed down
-    ///   until flushes catch up.
+    ///   until flushes catch up. A database that cannot flush keeps its memtables; the others then
+    ///   share what is left, but at least a quarter of these limits.
     /// - **Tables**: once the indexes and filters of open tables take a quarter of the budget,
     ///   tables are closed, beginning with the database whose open tables take the most memory.
     ///

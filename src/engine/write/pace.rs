@@ -9,8 +9,8 @@
 //!    (`wait_for_room`).
 //!
 //! With a memory budget ([`memory`](crate::engine::resources::memory)), each of these steps also
-//! checks the total size of the memtables of all databases: the largest memtable is frozen before
-//! it is full, and writers wait while the total is too large.
+//! checks the total size of the memtables of all databases: the largest memtable that can be flushed
+//! is frozen before it is full, and writers wait while the total is too large.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,21 @@ impl Pace {
     /// Returns the memtables' share of the memory budget, if there is one.
     pub(crate) fn share(&self) -> Option<&Arc<MemtableShare>> {
         self.share.as_ref()
+    }
+
+    /// Records that no memtable can be flushed until [`can_flush`](Pace::can_flush) is called or a
+    /// flush succeeds.
+    pub(crate) fn cannot_flush(&self) {
+        if let Some(share) = &self.share {
+            share.set_stuck(true);
+        }
+    }
+
+    /// Records that memtables can be flushed again.
+    pub(crate) fn can_flush(&self) {
+        if let Some(share) = &self.share {
+            share.set_stuck(false);
+        }
     }
 
     /// Records that a memtable of `bytes` bytes was frozen.
@@ -174,14 +189,22 @@ impl Engine {
     }
 
     /// Freezes the memtable because another database asked for the memtable's memory. Does nothing
-    /// while a writer holds the commit lock, because writers check the budget themselves.
+    /// while a writer holds the commit lock, because writers check the budget themselves. If the
+    /// memtable cannot be frozen, or the writer waits, other databases are asked from now on.
     pub(crate) fn give_up_memtable(&self) -> Result<()> {
-        let Some(mut commit) = self.commit.try_lock() else { return Ok(()) };
-        let may_freeze = {
+        let commit = self.commit.try_lock();
+        let is_stuck = {
             let state = self.state.lock();
-            state.lifecycle.refusal().is_none() && state.frozen.len() < MAX_FROZEN
+            state.lifecycle.refusal().is_some()
+                || state.lifecycle.stall.is_some()
+                || state.frozen.len() >= MAX_FROZEN
         };
-        if !may_freeze || commit.mem.is_empty() {
+        if is_stuck {
+            self.pace.cannot_flush();
+            return Ok(());
+        }
+        let Some(mut commit) = commit else { return Ok(()) };
+        if commit.mem.is_empty() {
             return Ok(());
         }
         self.contain("a flush", || self.freeze(&mut commit))

@@ -1,0 +1,80 @@
+//! Protection against callbacks that change the database that calls them.
+//!
+//! A compaction filter, a comparator, a clock and the program's other callbacks are called in the
+//! middle of work for which other threads wait, often under a lock. If such a callback wrote to the
+//! same database or waited for its background work, it would in the end wait for itself. Each
+//! thread therefore remembers for which engine it works ([`Inside`]), and every call that changes
+//! the database or waits for it checks that it does not come from inside ([`Engine::check_outside`]).
+
+use std::cell::Cell;
+
+use crate::base::sync::thread_local;
+use crate::base::{Error, Result};
+use crate::engine::Engine;
+
+thread_local! {
+    /// Address of the engine for which the thread works; 0 if there is none.
+    static ENGINE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Marks the thread as working for an engine until it is dropped.
+pub(super) struct Inside {
+    /// The engine for which the thread worked before.
+    before: usize,
+}
+
+impl Inside {
+    #[inline]
+    pub(super) fn enter(engine: &Engine) -> Inside {
+        Inside { before: replace(address(engine)) }
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        replace(self.before);
+    }
+}
+
+/// Sets the engine of the thread, and returns the engine before.
+#[inline]
+fn replace(engine: usize) -> usize {
+    // A thread that is ending may have destroyed the variable already. It calls no callbacks.
+    ENGINE.try_with(|cell| cell.replace(engine)).unwrap_or(0)
+}
+
+fn address(engine: &Engine) -> usize {
+    std::ptr::from_ref(engine).addr()
+}
+
+impl Engine {
+    /// Checks that the call does not come from a callback in the middle of this engine's own work.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`].
+    #[inline]
+    pub(crate) fn check_outside(&self) -> Result<()> {
+        match ENGINE.try_with(|cell| cell.get() == address(self)) {
+            Ok(true) => Err(called_from_inside()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the call does not come from a callback in a thread that the call would wait for.
+    /// In deterministic mode, there are no such threads.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`].
+    pub(crate) fn check_outside_thread(&self) -> Result<()> {
+        if self.inline.is_none() { self.check_outside() } else { Ok(()) }
+    }
+}
+
+#[cold]
+fn called_from_inside() -> Error {
+    Error::invalid(
+        "a compaction filter or another callback may not change the database that called it, nor \
+         wait for it: do this in another thread, without waiting for that thread",
+    )
+}
