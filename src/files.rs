@@ -50,7 +50,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
-pub use crate::engine::open::directory::{list as list_files, live_logs};
+pub use crate::engine::open::directory::live_logs;
+pub use crate::engine::open::entries::list as list_files;
 use crate::engine::options::Options;
 pub use crate::engine::version::manifest::{Recovered, recover as recover_manifest};
 pub use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};

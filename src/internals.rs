@@ -71,6 +71,7 @@ pub mod dialect {
 pub mod engine {
     pub use crate::engine::memtable;
     pub use crate::engine::open::directory::{check_files, has_database};
+    pub use crate::engine::version::manifest::read_current;
 }
 
 pub mod filter {

@@ -110,6 +110,11 @@ pub struct Shape {
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration)]
     pub keep_logs_for: Option<Duration>,
 
+    /// Open a database also where the filesystem has no locks: nothing then keeps another process
+    /// from damaging it
+    #[arg(long, global = true, help_heading = "Common options")]
+    pub allow_no_lock: bool,
+
     /// Name of the database's comparator [default: the one in its files, or byte order]
     ///
     /// Known comparators are leveldb.BytewiseComparator and idb_cmp1, which Chromium's IndexedDB
@@ -248,7 +253,10 @@ impl Shape {
     }
 
     fn plain_options(&self) -> Result<Options> {
-        let mut options = self.filters(Options::default()).preallocate_logs(!self.plain_logs);
+        let mut options = self
+            .filters(Options::default())
+            .preallocate_logs(!self.plain_logs)
+            .allow_no_lock(self.allow_no_lock);
         if let Some(kind) = self.compression {
             options = options.compression(kind.to_library()?);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use minikv::files::{FileName, LogReader, VersionEdit, list_files};
 use minikv::fs::{DiskFs, Fs};
-use minikv::internals::format::name::{CURRENT, parse_current};
+use minikv::internals::engine::read_current;
 use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
 
 /// The names of the comparators that this build knows, for messages.
@@ -28,9 +28,8 @@ pub fn name_in(dir: &Path) -> Option<String> {
 }
 
 fn current(dir: &Path) -> Option<PathBuf> {
-    let contents = std::fs::read(dir.join(CURRENT)).ok()?;
-    let manifest = dir.join(parse_current(&contents).ok()?);
-    manifest.is_file().then_some(manifest)
+    let manifest = dir.join(read_current(&DiskFs, dir).ok()?);
+    DiskFs.exists(&manifest).ok()?.then_some(manifest)
 }
 
 fn newest_manifest(dir: &Path) -> Option<PathBuf> {

@@ -72,6 +72,21 @@ fn each_command(mut root: Command, change: impl Fn(Command, &[Arg]) -> Command) 
     root
 }
 
+/// The commands that lock a database or a folder of backups.
+const TAKE_LOCKS: [&str; 11] = [
+    "put",
+    "delete",
+    "load",
+    "batch",
+    "compact",
+    "repair",
+    "checkpoint",
+    "destroy",
+    "backup",
+    "backups",
+    "restore",
+];
+
 /// Returns a common option as the help page of `command` shows it, or `None` if the option has no
 /// effect on `command`.
 fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
@@ -103,6 +118,7 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
         "keep_logs" | "keep_logs_for" => {
             matches!(name, "put" | "delete" | "load" | "batch" | "compact")
         }
+        "allow_no_lock" => TAKE_LOCKS.contains(&name),
         "cache_size" => {
             matches!(name, "get" | "scan" | "dump" | "explain" | "readamp" | "bench" | "demo")
         }
@@ -124,9 +140,10 @@ pub fn command_of(typed: &[OsString]) -> Option<String> {
         if !word.starts_with('-') {
             return root.find_subcommand(word).map(|command| command.get_name().to_string());
         }
-        // All common options take a value.
         let name = word.strip_prefix("--");
-        if name.is_some() && root.get_arguments().any(|option| option.get_long() == name) {
+        let takes_value = |option: &Arg| option.get_action().takes_values();
+        let mut named = root.get_arguments().filter(|option| option.get_long() == name);
+        if name.is_some() && named.any(takes_value) {
             words.next();
         }
     }

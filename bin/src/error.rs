@@ -151,9 +151,18 @@ fn db_message(error: &DbError) -> String {
         DbError::Unsupported { what, name, .. } if *what == "compression" && name == "zstd" => {
             "; build minikv with `--features zstd`"
         }
+        DbError::Unsupported { what: "database", .. } => {
+            "; only that program reads it; if the file is a stray, move it out of the directory"
+        }
+        DbError::Unsupported { what: "level", .. } => {
+            "; compact it with goleveldb into fewer levels, or use a build that has more"
+        }
         DbError::Unsupported { .. } => "; use a build that supports it",
         DbError::InvalidArgument { .. } => "; `minikv help COMMAND` explains the arguments",
         DbError::ReadOnly { .. } => "; remove the cause, then run the command again",
+        DbError::Io { op: "lock", source, .. } if source.kind() == io::ErrorKind::Unsupported => {
+            "; --allow-no-lock takes that risk"
+        }
         DbError::Io { source, .. } => io_hint(source.as_ref()),
         _ => "; `minikv verify` shows whether the files are sound",
     };

@@ -138,9 +138,9 @@ impl Survey {
 
     fn table_path(&self, number: u64) -> PathBuf {
         let path = self.dir.join(table_name(number));
-        match path.exists() {
-            true => path,
-            false => self.dir.join(legacy_table_name(number)),
+        match DiskFs.exists(&path) {
+            Ok(true) => path,
+            _ => self.dir.join(legacy_table_name(number)),
         }
     }
 }
@@ -284,16 +284,13 @@ fn each_in_log(
 /// Returns whether `dir` has files for `destroy` to remove: a database, or the remains of a
 /// database whose removal was interrupted.
 pub fn has_remains(dir: &Path) -> Result<bool> {
-    let names = match std::fs::read_dir(dir) {
-        Ok(names) => names,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(CliError::io("list", dir, error)),
+    let files = match files::list_files(&DiskFs, dir) {
+        Ok(files) => files,
+        Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotFound) => return Ok(false),
+        Err(error) => return Err(error.into()),
     };
-    // Other programs may also use names such as 7.log, so only CURRENT, LOCK and MANIFESTs count.
-    Ok(names.flatten().any(|entry| {
-        matches!(
-            entry.file_name().to_str().and_then(FileName::parse),
-            Some(FileName::Current | FileName::Manifest(_) | FileName::Lock)
-        )
+    // A log or a table alone may be another program's, so only CURRENT, LOCK and MANIFESTs count.
+    Ok(files.iter().any(|(_, name)| {
+        matches!(name, FileName::Current | FileName::Manifest(_) | FileName::Lock)
     }))
 }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use minikv::internals::format::crc;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -233,4 +236,199 @@ fn repair_prints_absolute_paths_of_a_relative_directory() {
     assert!(file.is_absolute(), "{}", file.display());
     let kept = Path::new(json["put_aside"][0]["kept"].as_str().unwrap());
     assert!(kept.is_absolute(), "{}", kept.display());
+}
+
+/// Every command that opens or judges a database, with arguments.
+fn commands<'a>(copy: &'a str, file: &'a str) -> Vec<Vec<&'a str>> {
+    vec![
+        vec!["get", "k"],
+        vec!["scan"],
+        vec!["scan", "--count"],
+        vec!["dump"],
+        vec!["explain", "k"],
+        vec!["stats"],
+        vec!["tree"],
+        vec!["keyspaces"],
+        vec!["verify"],
+        vec!["repair", "--dry-run"],
+        vec!["repair"],
+        vec!["put", "k", "v"],
+        vec!["delete", "k"],
+        vec!["load", file],
+        vec!["batch", file],
+        vec!["compact"],
+        vec!["checkpoint", copy],
+        vec!["backup", copy],
+        vec!["readamp"],
+        vec!["destroy", "--yes"],
+    ]
+}
+
+/// Returns a record as Pebble and RocksDB write it to a recycled log: a log number of four bytes
+/// follows the type, and the checksum covers it.
+fn recycled_record(record_type: u8, payload: &[u8]) -> Vec<u8> {
+    record(record_type, &[&[2, 0, 0, 0], payload].concat(), payload.len())
+}
+
+/// Returns a record with a header of LevelDB's form before `bytes`.
+fn record(record_type: u8, bytes: &[u8], payload_bytes: usize) -> Vec<u8> {
+    let masked = crc::mask(crc::extend(crc::value(&[record_type]), bytes));
+    let mut record = masked.to_le_bytes().to_vec();
+    record.extend_from_slice(&(payload_bytes as u16).to_le_bytes());
+    record.push(record_type);
+    record.extend_from_slice(bytes);
+    record
+}
+
+#[test]
+fn every_command_refuses_the_directory_of_another_engine_and_leaves_it_alone() {
+    let (home, db) = made();
+    let (copy, file) = (home.path().join("copy"), home.path().join("empty"));
+    fs::write(&file, "").unwrap();
+    let of_pebble = |dir: &Path, marks: &[(&str, &str)]| {
+        fs::create_dir(dir).unwrap();
+        fs::copy(named(&db, "MANIFEST"), dir.join("MANIFEST-000001")).unwrap();
+        fs::write(dir.join("LOCK"), "").unwrap();
+        for (name, contents) in marks {
+            fs::write(dir.join(name), contents).unwrap();
+        }
+    };
+    let kinds: [&[(&str, &str)]; 3] = [
+        &[
+            ("marker.manifest.000001.MANIFEST-000001", ""),
+            ("marker.format-version.000001.013", ""),
+            ("OPTIONS-000003", "[Version]\n  pebble_version=0.1\n"),
+        ],
+        &[
+            ("CURRENT", "MANIFEST-000001\n"),
+            ("OPTIONS-000003", "[Version]\n  pebble_version=0.1\n"),
+        ],
+        &[("CURRENT", "MANIFEST-000001\n"), ("IDENTITY", "0f8fad5b-d9cb-469f-a165-70867728950e\n")],
+    ];
+    for (n, marks) in kinds.into_iter().enumerate() {
+        let dir = home.path().join(format!("other-{n}"));
+        of_pebble(&dir, marks);
+        let before = files(&dir);
+        for args in commands(copy.to_str().unwrap(), file.to_str().unwrap()) {
+            let ran = run(&dir, &args);
+            let words = ["unsupported database of", "only that program reads it"];
+            assert_eq!(ran.code, Some(6), "{args:?}: {}", ran.stderr);
+            ran.fails(6, &words);
+            assert!(files(&dir) == before, "{args:?} changed {dir:?}");
+        }
+    }
+}
+
+#[test]
+fn every_command_refuses_a_log_of_another_engine_and_more_than_seven_levels() {
+    let (home, db) = made();
+    let (copy, file) = (home.path().join("copy"), home.path().join("empty"));
+    fs::write(&file, "").unwrap();
+    let log = named(&db, ".log");
+    let manifest = named(&db, "MANIFEST");
+    let sound = (fs::read(&log).unwrap(), fs::read(&manifest).unwrap());
+    // This edit removes table 1 of level 9.
+    let levels = [&sound.1[..], &record(1, &[6, 9, 1], 3)].concat();
+    let batch = [&2u64.to_le_bytes()[..], &1u32.to_le_bytes(), b"\x01\x01k\x01v"].concat();
+    let cases = [
+        ("log record type 5", &log, recycled_record(5, &batch), &sound.0),
+        ("unsupported level 9", &manifest, levels, &sound.1),
+    ];
+    for (what, path, bytes, sound) in cases {
+        fs::write(path, bytes).unwrap();
+        let before = files(&db);
+        for args in commands(copy.to_str().unwrap(), file.to_str().unwrap()) {
+            // A destroy reads nothing.
+            if args[0] == "destroy" {
+                continue;
+            }
+            let ran = run(&db, &args);
+            assert_eq!(ran.code, Some(6), "{args:?}: {}", ran.stderr);
+            ran.fails(6, &[what]);
+            assert!(files(&db) == before, "{args:?} changed files");
+        }
+        fs::write(path, sound).unwrap();
+    }
+    assert_eq!(run(&db, &["scan", "--count"]).ok(), "2001\n");
+}
+
+#[test]
+fn no_command_waits_for_a_pipe_or_reads_a_device_in_place_of_a_file() {
+    let (home, db) = made();
+    let (copy, file) = (home.path().join("copy"), home.path().join("empty"));
+    fs::write(&file, "").unwrap();
+    let log = named(&db, ".log").file_name().unwrap().to_str().unwrap().to_owned();
+    for name in ["CURRENT", "MANIFEST-000099", &log] {
+        let path = db.join(name);
+        let kept = fs::read(&path).ok();
+        for kind in ["device", "pipe"] {
+            let _ = fs::remove_file(&path);
+            match kind {
+                "device" => symlink("/dev/zero", &path).unwrap(),
+                _ => {
+                    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+                    assert!(made.success());
+                }
+            }
+            for args in commands(copy.to_str().unwrap(), file.to_str().unwrap()) {
+                if args[0] == "destroy" {
+                    continue;
+                }
+                let ran = run_within(&db, &args, Duration::from_secs(60));
+                assert_ne!(ran.code, Some(0), "{name} is a {kind}: {args:?}");
+                let said = ran.stdout + &ran.stderr;
+                assert!(said.contains(name), "{name} is a {kind}: {args:?}: {said}");
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        kept.into_iter().for_each(|bytes| fs::write(&path, bytes).unwrap());
+    }
+    assert_eq!(run(&db, &["scan", "--count"]).ok(), "2001\n");
+}
+
+/// Runs a command that must end in this time, with at most 4 GiB of memory.
+fn run_within(db: &Path, args: &[&str], limit: Duration) -> Ran {
+    let began = Instant::now();
+    let script = format!("ulimit -v 4194304; exec timeout {} \"$0\" \"$@\"", limit.as_secs());
+    let output = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_minikv"), "--db"])
+        .arg(db)
+        .args(args)
+        .env_remove("MINIKV_DB")
+        .output()
+        .unwrap();
+    assert!(began.elapsed() < limit, "{args:?} took {:?}", began.elapsed());
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn a_log_or_manifest_with_a_hole_of_a_tebibyte_is_read_at_once() {
+    const TIB: u64 = 1 << 40;
+    let (home, db) = made();
+    let (copy, file) = (home.path().join("copy"), home.path().join("empty"));
+    fs::write(&file, "").unwrap();
+    let manifest = named(&db, "MANIFEST");
+    for (part, path) in [(".log", named(&db, ".log")), ("MANIFEST", manifest)] {
+        let grown = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        if grown.set_len(TIB).is_err() {
+            return; // the filesystem has no files of that length
+        }
+        let said = run_within(&db, &["verify"], Duration::from_secs(60)).ok();
+        assert!(part == "MANIFEST" || said.contains(&format!(" to {TIB}")), "{said}");
+        for args in [
+            &["get", "last"][..],
+            &["scan", "--count"],
+            &["stats"],
+            &["inspect", path.to_str().unwrap()],
+            &["repair", "--dry-run"],
+            &["readamp"],
+            &["checkpoint", copy.to_str().unwrap()],
+            &["put", "last", "1"],
+        ] {
+            run_within(&db, args, Duration::from_secs(60)).ok();
+        }
+        fs::remove_dir_all(&copy).unwrap();
+    }
+    assert_eq!(run(&db, &["scan", "--count"]).ok(), "2001\n");
 }

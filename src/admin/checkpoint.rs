@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::admin::findings::Findings;
+use crate::admin::logs::{self};
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{Moment, OpenLog, Source, check_empty, link_or_copy};
 use crate::engine::open::directory;
@@ -40,13 +42,17 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
     if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
-    let lock: Arc<dyn FileLock> = directory::lock(fs, dir)?.into();
+    let lock: Arc<dyn FileLock> = directory::lock(fs, dir, options.allow_no_lock)?.into();
     let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock);
     let recovered = manifest::recover(fs, dir, options.comparator.name())?;
     let files = directory::list(fs, dir)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     let mut logs = Vec::new();
+    let mut unheard = |_| {};
+    let mut findings = Findings::new(&mut unheard);
     for number in directory::live_logs(&files, &recovered) {
+        // Damage is copied, but not what this build does not know.
+        logs::examine(fs, dir, number, recovered.last_seq, &mut findings)?;
         logs.push(OpenLog::open(fs, dir, number, None)?);
     }
     directory::check_numbers(dir, &files, recovered.next_number())?;
@@ -64,5 +70,6 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
         trash.check_directory()
     };
     let moment = Moment { edit, logs, next_file_number };
-    Ok(Source { fs, dir, moment, check_dir: Box::new(check_dir) })
+    let allow_no_lock = options.allow_no_lock;
+    Ok(Source { fs, dir, allow_no_lock, moment, check_dir: Box::new(check_dir) })
 }

@@ -21,7 +21,7 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     if !exists || directory::list(fs, dir)?.is_empty() {
         return Ok(());
     }
-    let lock = directory::lock(fs, dir)?;
+    let lock = directory::lock(fs, dir, options.allow_no_lock)?;
     let remove = |path: &Path| fs.remove(path).map_err(|error| Error::io("remove", path, error));
     if let Some(lost) = directory::find_lost(fs, dir)? {
         for (file, _) in directory::list(fs, &lost)? {

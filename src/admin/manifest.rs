@@ -18,13 +18,14 @@ pub(crate) struct Manifest {
     pub path: PathBuf,
     /// The tables of each level, according to the records before the first bad record.
     pub levels: [BTreeMap<u64, NewFile>; NUM_LEVELS],
-    /// The highest log number in any readable record. (Log numbers only grow.)
+    /// The log number in the last record before the first bad one, or the highest in any readable
+    /// record after it.
     pub log_number: Option<u64>,
     /// The previous log number, according to the records before the first bad record.
     pub prev_log_number: u64,
-    /// The highest next file number in any readable record.
+    /// The next file number, chosen as `log_number` is.
     pub next_file_number: Option<u64>,
-    /// The highest sequence number in any readable record.
+    /// The last sequence number, chosen as `log_number` is.
     pub last_seq: Option<SeqNo>,
     /// Number of records before the first bad record.
     pub records: u64,
@@ -40,6 +41,17 @@ impl Manifest {
     /// Returns all tables, starting at level 0.
     pub(crate) fn files(&self) -> impl Iterator<Item = &NewFile> {
         self.levels.iter().flat_map(|level| level.values())
+    }
+
+    /// Returns the first file number that may be handed out, as
+    /// [`Recovered::next_number`](crate::engine::version::manifest::Recovered::next_number) does.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_file_number.unwrap_or(0).max(self.above_logs())
+    }
+
+    /// Returns the first number above those of the logs that the MANIFEST names.
+    pub(crate) fn above_logs(&self) -> u64 {
+        self.log_number.unwrap_or(0).max(self.prev_log_number).saturating_add(1)
     }
 
     fn apply(&mut self, edit: VersionEdit) {
@@ -58,6 +70,11 @@ impl Manifest {
         if self.damage.is_none() {
             self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
             self.records += 1;
+            // The last edit counts, as in an open.
+            self.log_number = edit.log_number.or(self.log_number);
+            self.next_file_number = edit.next_file_number.or(self.next_file_number);
+            self.last_seq = edit.last_seq.or(self.last_seq);
+            return;
         }
         self.log_number = self.log_number.max(edit.log_number);
         self.next_file_number = self.next_file_number.max(edit.next_file_number);

@@ -17,6 +17,7 @@ use crate::admin::tables::{
 };
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
+use crate::engine::open::entries::Entries;
 use crate::engine::options::Options;
 use crate::engine::version::manifest::read_current;
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
@@ -33,6 +34,8 @@ use crate::table::reader::TableContext;
 pub(crate) struct Survey {
     /// The names of the database's files in its directory.
     pub files: Vec<(String, FileName)>,
+    /// The file numbers that new files must not get.
+    pub taken: Vec<(String, FileName)>,
     /// Whether `CURRENT` names the MANIFEST in `manifest`.
     pub has_current: bool,
     /// The MANIFEST to use, if there is one.
@@ -78,15 +81,18 @@ pub(crate) fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>)
         Err(error) if error.is_corruption() => {}
         Err(error) => return Err(error),
     }
-    let mut survey = Survey { files: directory::list(fs, dir)?, ..Survey::default() };
-    survey.files.sort_by(|a, b| a.0.cmp(&b.0));
-    if let Err(error) = directory::check_numbers(dir, &survey.files, 0) {
+    let Entries { mut files, directories } = directory::entries(fs, dir)?;
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let taken = [&files[..], &directories].concat();
+    let mut survey = Survey { files, taken, ..Survey::default() };
+    survey.choose_manifest(fs, dir, options.comparator.name(), findings)?;
+    let next_number = survey.manifest.as_ref().map_or(0, Manifest::next_number);
+    if let Err(error) = directory::check_numbers(dir, &survey.taken, next_number) {
         findings.fault(error, dir);
     }
-    survey.choose_manifest(fs, dir, options.comparator.name(), findings)?;
     survey.weigh_manifest(dir, &InternalComparator::new(options.comparator.clone()), findings);
     survey.read_tables(fs, dir, &table_context(options), findings);
-    survey.read_logs(fs, dir, findings);
+    survey.read_logs(fs, dir, findings)?;
     Ok(survey)
 }
 
@@ -303,7 +309,7 @@ impl Survey {
         }
     }
 
-    fn read_logs(&mut self, fs: &dyn Fs, dir: &Path, findings: &mut Findings<'_>) {
+    fn read_logs(&mut self, fs: &dyn Fs, dir: &Path, findings: &mut Findings<'_>) -> Result<()> {
         let (first, prev, last_seq) = match &self.manifest {
             Some(manifest) => (
                 manifest.log_number.unwrap_or(0),
@@ -327,24 +333,17 @@ impl Survey {
         }
         let mut end = last_seq;
         for number in live {
-            let facts = logs::examine(fs, dir, number, findings);
-            if let Some(next_seq) = facts.begins_at
-                && next_seq > end + 1
+            let facts = logs::examine(fs, dir, number, end, findings)?;
+            if let Some((offset, what)) = &facts.gap
                 && self.distrust.is_none()
-                && facts.batches > 0
             {
                 self.has_gap = true;
-                findings.fault(
-                    Error::corruption(format!(
-                        "begins at sequence number {next_seq}, but the previous log ends at {end}"
-                    ))
-                    .at(0),
-                    &facts.path,
-                );
+                findings.fault(Error::corruption(what.clone()).at(*offset), &facts.path);
             }
             end = end.max(facts.max_seq);
             self.logs.push(facts);
         }
+        Ok(())
     }
 }
 

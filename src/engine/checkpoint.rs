@@ -30,6 +30,8 @@ pub(crate) struct Source<'a> {
     pub fs: &'a dyn Fs,
     /// The directory of the database, as an absolute path.
     pub dir: &'a Path,
+    /// Whether the copy may be made on a filesystem that has no locks.
+    pub allow_no_lock: bool,
     /// The files to copy.
     pub moment: Moment,
     /// Fails if `dir` now holds another database. The closure may own the objects that keep the
@@ -76,10 +78,25 @@ impl OpenLog {
         let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let bytes = match bytes {
             Some(bytes) => bytes,
-            None => file.len().map_err(|error| Error::io("read", &path, error))?,
+            None => bytes_before_hole(&*file).map_err(|error| Error::io("read", &path, error))?,
         };
         Ok(OpenLog { number, file, bytes })
     }
+}
+
+/// Returns the length of a file without the hole at its end, if it has one. Such a hole can be of
+/// any size, and a copy would write it out.
+fn bytes_before_hole(file: &dyn ReadFile) -> std::io::Result<u64> {
+    let bytes = file.len()?;
+    let (mut start, mut end) = (0, bytes);
+    while start < end {
+        let middle = start + (end - start) / 2;
+        match file.skip_hole(middle)? {
+            Some(data) if data < bytes => start = middle + 1,
+            _ => end = middle,
+        }
+    }
+    Ok(start)
 }
 
 impl Engine {
@@ -141,6 +158,7 @@ impl Engine {
         Ok(Source {
             fs: &*self.fs,
             dir: &self.dir,
+            allow_no_lock: self.options.allow_no_lock,
             moment: Moment { edit, logs, next_file_number },
             check_dir: Box::new(check_dir),
         })
@@ -178,8 +196,8 @@ impl Source<'_> {
     /// # Errors
     /// Errors of [`Engine::checkpoint`] and of `place`.
     pub(crate) fn write_copy(self, dest: &Path, place: PlaceTable<'_>) -> Result<()> {
-        let Source { fs, dir, moment, check_dir } = self;
-        fill_directory(fs, dest, |made| {
+        let Source { fs, dir, allow_no_lock, moment, check_dir } = self;
+        fill_directory(fs, dest, allow_no_lock, |made| {
             Copy { fs, dir, dest, place, made }.write(moment, &*check_dir)
         })
     }
@@ -197,13 +215,14 @@ impl Source<'_> {
 pub(crate) fn fill_directory(
     fs: &dyn Fs,
     dest: &Path,
+    allow_no_lock: bool,
     fill: impl FnOnce(&mut Vec<PathBuf>) -> Result<()>,
 ) -> Result<()> {
     let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
     let mut made = Vec::new();
     let mut lock = None;
     let result = create_dir(fs, dest).and_then(|()| {
-        lock = Some(directory::lock(fs, dest)?);
+        lock = Some(directory::lock(fs, dest, allow_no_lock)?);
         check_contents(fs, dest, &[name::LOCK])?;
         made.push(dest.join(name::LOCK));
         fill(&mut made)
@@ -404,8 +423,8 @@ mod tests {
     fn a_directory_that_another_fills_meanwhile_is_left_as_it_is() {
         let (fs, _) = database();
         let dest = Path::new("/copy");
-        fill_directory(&fs, dest, |made| {
-            let second = fill_directory(&fs, dest, |_| panic!("filled twice"));
+        fill_directory(&fs, dest, false, |made| {
+            let second = fill_directory(&fs, dest, false, |_| panic!("filled twice"));
             assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
             made.push(dest.join(name::CURRENT));
             fs.create(&dest.join(name::CURRENT))
@@ -414,7 +433,7 @@ mod tests {
         })
         .unwrap();
         // Calls `fill_directory` as if the caller had just found the directory empty.
-        let third = fill_directory(&fs, dest, |_| panic!("filled again"));
+        let third = fill_directory(&fs, dest, false, |_| panic!("filled again"));
         assert!(matches!(third, Err(Error::DatabaseExists { .. })), "{third:?}");
         assert_eq!(fs.list(dest).unwrap(), [name::CURRENT, name::LOCK]);
     }

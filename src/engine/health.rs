@@ -68,6 +68,12 @@ pub struct Health {
     pub damaged_tables: Vec<(PathBuf, Error)>,
     /// Cause of the current write stall; `None` if no write waits.
     pub stall: Option<StallCause>,
+    /// Whether the directory is locked against other processes. False only with
+    /// [`Options::allow_no_lock`](crate::Options::allow_no_lock) on a filesystem without locks.
+    pub has_lock: bool,
+    /// Whether the filesystem can sync directories. If not, it alone decides when the names of new
+    /// files are durable: if it loses them in a crash, synced writes may be lost.
+    pub syncs_names: bool,
 }
 
 impl CompactionState {
@@ -241,6 +247,8 @@ impl Engine {
             compaction_failures: compactions.failures,
             damaged_tables: damaged.collect(),
             stall: state.lifecycle.stall,
+            has_lock: self.surroundings.has_lock,
+            syncs_names: self.surroundings.syncs_names,
         }
     }
 

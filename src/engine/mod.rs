@@ -120,6 +120,15 @@ pub(crate) mod write;
 
 pub(crate) use state::{Frozen, State};
 
+/// What the filesystem of a database has.
+#[derive(Clone, Copy, Debug)]
+struct Surroundings {
+    /// Whether the directory is locked against other processes.
+    has_lock: bool,
+    /// Whether directories can be synced.
+    syncs_names: bool,
+}
+
 /// A database open for writing. Thread-safe; the module's documentation lists the locks.
 pub(crate) struct Engine {
     /// The database's directory.
@@ -154,6 +163,8 @@ pub(crate) struct Engine {
     /// deterministic mode for tests (`Options::inline_background`). `None` if there are background
     /// threads.
     inline: Option<Mutex<u64>>,
+    /// What the filesystem has, found out when the database was opened.
+    surroundings: Surroundings,
     /// Events for the observer, if there is one.
     observing: Option<Observing>,
     /// State for reads, which snapshots and cursors keep alive after the engine is dropped. Must be

@@ -35,6 +35,7 @@ pub struct Options {
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
     pub(crate) paranoid_checks: bool,
+    pub(crate) allow_no_lock: bool,
     pub(crate) write_buffer_bytes: usize,
     pub(crate) max_open_files: usize,
     pub(crate) block_cache_bytes: usize,
@@ -111,6 +112,7 @@ impl Default for Options {
             create_if_missing: false,
             error_if_exists: false,
             paranoid_checks: false,
+            allow_no_lock: false,
             write_buffer_bytes: 4 << 20,
             max_open_files: 10_000,
             block_cache_bytes: 8 << 20,
@@ -165,6 +167,17 @@ impl Options {
     #[must_use]
     pub fn paranoid_checks(mut self, yes: bool) -> Options {
         self.paranoid_checks = yes;
+        self
+    }
+
+    /// Opens a database also on a filesystem that has no locks, such as some network filesystems
+    /// and shared folders. There, nothing keeps another process from writing to the same database,
+    /// which damages it beyond repair: set this only if the program makes sure of it by other
+    /// means. Within this process, and on every filesystem that has locks, the database is locked
+    /// as always. [`Health::has_lock`](crate::Health::has_lock) tells which it is. Default: false.
+    #[must_use]
+    pub fn allow_no_lock(mut self, yes: bool) -> Options {
+        self.allow_no_lock = yes;
         self
     }
 

@@ -112,9 +112,9 @@ impl VersionEdit {
     /// LevelDB.
     ///
     /// # Errors
-    /// Unsupported, for an unknown tag. Corruption, for a truncated field, a level out of range, a
-    /// sequence number over 56 bits, or a key too short to be an internal key (LevelDB accepts any
-    /// non-empty key). Offsets are relative to `src`.
+    /// Unsupported, for an unknown tag or level. Corruption, for a truncated field, a sequence
+    /// number over 56 bits, or a key too short to be an internal key (LevelDB accepts any non-empty
+    /// key). Offsets are relative to `src`.
     pub fn decode(src: &[u8]) -> Result<VersionEdit> {
         let mut edit = VersionEdit::default();
         let mut fields = Decoder::new(src);
@@ -162,11 +162,11 @@ fn put_tag_and_level(dst: &mut Vec<u8>, tag: u32, level: usize) {
 }
 
 fn decode_level(fields: &mut Decoder<'_>) -> Result<usize> {
-    let offset = fields.position() as u64;
     let level = fields.varint32("level")?;
     if level as usize >= NUM_LEVELS {
-        let limit = format!("less than {NUM_LEVELS}");
-        return Err(Error::mismatch("level out of range", limit, level).at(offset));
+        let last = NUM_LEVELS - 1;
+        let name = format!("{level}: LevelDB has 0 to {last}, goleveldb can be set to more,");
+        return Err(Error::unsupported("level", name));
     }
     Ok(level as usize)
 }
@@ -256,9 +256,7 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        let cases: [(&[u8], &str); 7] = [
-            (&[7, 7], "level out of range"),
-            (&[6, 7, 1], "level out of range"),
+        let cases: [(&[u8], &str); 5] = [
             (b"\x05\0\x071234567", "compaction pointer is too short"),
             (b"\x07\0\x01\x01\x08\x01\0\0\0\0\0\0\0\0", "largest key of a new file is too short"),
             (&[4, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], "out of range"),
@@ -277,6 +275,16 @@ mod tests {
             let error = VersionEdit::decode(&[2, 3, tag]).unwrap_err();
             let Error::Unsupported { what, name, .. } = error else { panic!("{error}") };
             assert_eq!((what, name), ("version edit tag", tag.to_string()));
+        }
+    }
+
+    /// goleveldb adds levels as a database grows, without a limit.
+    #[test]
+    fn a_level_past_the_seventh_is_unsupported_and_no_damage() {
+        for bytes in [&[7, 7][..], &[6, 7, 1], b"\x05\x0c\x0812345678"] {
+            let error = VersionEdit::decode(bytes).unwrap_err();
+            assert!(matches!(error, Error::Unsupported { what: "level", .. }), "{error}");
+            assert!(error.to_string().contains("goleveldb"), "{error}");
         }
     }
 

@@ -21,6 +21,15 @@ use crate::format::crc;
 /// Magic number in the last eight bytes of every table.
 pub const TABLE_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
+/// Magic numbers of tables that other engines write, with the engines. RocksDB's are in its
+/// `table/block_based/block_based_table_builder.cc` and `table/plain`, Pebble's in its
+/// `sstable/table.go`.
+const OTHER_MAGICS: [(u64, &str); 3] = [
+    (0x88e2_41b7_85f4_cff7, "RocksDB"),
+    (0x8242_2296_63bf_9564, "RocksDB"),
+    (u64::from_le_bytes([0xf0, 0x9f, 0xaa, 0xb3, 0xf0, 0x9f, 0xaa, 0xb3]), "Pebble"),
+];
+
 /// Size of a footer, in bytes.
 pub const FOOTER_BYTES: usize = 4 * MAX_VARINT64_BYTES + 8;
 
@@ -101,12 +110,16 @@ impl Footer {
     /// Decodes a footer. The padding between the handles and the magic number is not checked.
     ///
     /// # Errors
-    /// Corruption, if the length or the magic number is wrong or a handle is malformed.
+    /// Unsupported, for the magic number of another engine. Corruption, if the length or the magic
+    /// number is wrong or a handle is malformed.
     pub fn decode(footer: &[u8]) -> Result<Footer> {
         if footer.len() != FOOTER_BYTES {
             return Err(Error::mismatch("table footer length", FOOTER_BYTES, footer.len()));
         }
         let magic = get_fixed64(footer, FOOTER_BYTES - 8).unwrap_or(0);
+        if let Some((_, engine)) = OTHER_MAGICS.iter().find(|(other, _)| *other == magic) {
+            return Err(Error::unsupported("table format", format!("of {engine}")));
+        }
         if magic != TABLE_MAGIC {
             return Err(Error::mismatch(
                 "not a table: bad magic number",
@@ -197,6 +210,17 @@ mod tests {
             block[bit / 8] ^= 1 << (bit % 8);
         }
         assert!(verify_block(b"abc").unwrap_err().is_corruption());
+    }
+
+    #[test]
+    fn a_footer_of_another_engine_is_unsupported() {
+        for (magic, engine) in OTHER_MAGICS {
+            let mut footer = [0; FOOTER_BYTES];
+            footer[FOOTER_BYTES - 8..].copy_from_slice(&magic.to_le_bytes());
+            let error = Footer::decode(&footer).unwrap_err();
+            assert!(matches!(error, Error::Unsupported { what: "table format", .. }), "{error}");
+            assert!(error.to_string().contains(engine), "{error}");
+        }
     }
 
     #[test]

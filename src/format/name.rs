@@ -10,7 +10,10 @@
 //! 000007.dbtmp       a file being written, to be renamed
 //! ```
 //!
-//! Numbers have six digits or more. Defined by LevelDB's `db/filename.cc`.
+//! A number has at least six digits, and leading zeros only to fill up six: every engine writes
+//! `%06llu`. Other spellings of a number (`3.log`) are not names of a database's files. LevelDB
+//! reads such names as numbers, but then opens the file with six digits. Defined by LevelDB's
+//! `db/filename.cc`.
 
 use std::fmt;
 
@@ -26,6 +29,9 @@ pub(crate) const INFO_LOG: &str = "LOG";
 pub(crate) const OLD_INFO_LOG: &str = "LOG.old";
 
 const MANIFEST_PREFIX: &str = "MANIFEST-";
+
+/// Least number of digits of a number in a name. Do not change: on disk.
+const MIN_DIGITS: usize = 6;
 
 /// A parsed file name. `Display` writes the name with a file number of at least six digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,11 +61,8 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// Parses a file name without its directory. Returns `None` if it is not the name of a database
-    /// file.
-    ///
-    /// File numbers may have any number of digits, as in LevelDB. `Display` writes at least six
-    /// digits.
+    /// Parses a file name without its directory. Returns `None` if it is not exactly the name that
+    /// `Display` writes for a file of a database.
     pub fn parse(name: &str) -> Option<FileName> {
         match name {
             CURRENT => return Some(FileName::Current),
@@ -159,13 +162,16 @@ pub fn parse_current(contents: &[u8]) -> Result<&str> {
 fn bad_current(what: &str, contents: &[u8]) -> Error {
     const SHOWN_BYTES: usize = 64;
     let shown = contents[..contents.len().min(SHOWN_BYTES)].escape_ascii();
-    Error::mismatch(what, "MANIFEST-<number> and a newline", format!("\"{shown}\""))
+    Error::mismatch(what, "MANIFEST-<six digits or more> and a newline", format!("\"{shown}\""))
 }
 
-/// Parses decimal digits only. `u64::from_str` would also accept a leading `+`.
-fn parse_number(digits: &str) -> Option<u64> {
+/// Parses a number as it is written in names: decimal digits, and leading zeros only to fill up
+/// [`MIN_DIGITS`].
+pub(crate) fn parse_number(digits: &str) -> Option<u64> {
+    let is_filled = digits.len() == MIN_DIGITS;
+    let is_long = digits.len() > MIN_DIGITS && !digits.starts_with('0');
     let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
-    if all_digits { digits.parse().ok() } else { None }
+    ((is_filled || is_long) && all_digits).then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]
@@ -173,18 +179,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_apart_as_leveldb_does() {
-        // These cases are from LevelDB's db/filename_test.cc and its list of file types.
+    fn names_are_taken_apart() {
         let table = |number, legacy_sst| FileName::Table { number, legacy_sst };
         for (name, expected) in [
-            ("100.log", FileName::Log(100)),
-            ("0.log", FileName::Log(0)),
-            ("0.sst", table(0, true)),
-            ("0.ldb", table(0, false)),
+            ("000100.log", FileName::Log(100)),
+            ("000000.log", FileName::Log(0)),
+            ("000000.sst", table(0, true)),
+            ("000000.ldb", table(0, false)),
+            ("1000000.ldb", table(1_000_000, false)),
             ("CURRENT", FileName::Current),
             ("LOCK", FileName::Lock),
-            ("MANIFEST-2", FileName::Manifest(2)),
-            ("MANIFEST-7", FileName::Manifest(7)),
+            ("MANIFEST-000002", FileName::Manifest(2)),
+            ("MANIFEST-1234567", FileName::Manifest(1_234_567)),
             ("LOG", FileName::InfoLog { old: false }),
             ("LOG.old", FileName::InfoLog { old: true }),
             ("18446744073709551615.log", FileName::Log(u64::MAX)),
@@ -218,6 +224,16 @@ mod tests {
             "100",
             "100.",
             "100.lop",
+            // Without six digits, or with more zeros than fill up six.
+            "100.log",
+            "0.sst",
+            "99999.ldb",
+            "0000007.log",
+            "0100000.log",
+            "00018446744073709551615.log",
+            "MANIFEST-2",
+            "MANIFEST-0000002",
+            "7.dbtmp",
             "+1.log",
             "-1.log",
             "1 .log",
@@ -267,6 +283,7 @@ mod tests {
             b"../MANIFEST-000002\n",
             b"MANIFEST-000002/x\n",
             b"MANIFEST-\n",
+            b"MANIFEST-2\n",
             b"MANIFEST-\xff\n",
             b"000002.log\n",
             b"MANIFEST-18446744073709551616\n",

@@ -111,6 +111,22 @@ impl RecordHeader {
         })
     }
 
+    /// Returns whether `bytes`, which this header begins, are an undamaged record of a type that
+    /// only other engines write. Their headers may be longer: a log number of 4 bytes follows the
+    /// type in a recycled log, and an offset of 8 more in Pebble's newer logs. The checksum covers
+    /// these fields.
+    pub(crate) fn is_foreign(&self, bytes: &[u8]) -> bool {
+        let checked = |header_bytes| {
+            let end = header_bytes + usize::from(self.payload_bytes);
+            bytes.get(HEADER_BYTES..end)
+        };
+        self.type_number > RecordType::Last as u8
+            && [HEADER_BYTES, HEADER_BYTES + 4, HEADER_BYTES + 12]
+                .into_iter()
+                .filter_map(checked)
+                .any(|checked| self.actual_crc(checked) == self.stored_crc())
+    }
+
     /// Returns the checksum stored in the header, unmasked.
     pub fn stored_crc(&self) -> u32 {
         crc::unmask(self.masked_crc)

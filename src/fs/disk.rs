@@ -16,9 +16,9 @@ use std::time::SystemTime;
 use rustix::fs::OFlags;
 
 use super::mapped::MappedLog;
-use super::open::{file_id, not_through_links, require_regular_file};
+use super::open::{file_id, not_through_links, require_regular_file, skip_hole};
 use super::retry::{read_fully_at, write_fully_at};
-use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, table_file};
+use super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, table_file};
 
 /// The filesystem on disk. Files have mode 0600, directories have mode 0700.
 #[derive(Debug, Default, Clone, Copy)]
@@ -91,6 +91,21 @@ impl Fs for DiskFs {
         Ok(names)
     }
 
+    fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.file_type() {
+                Ok(kind) => entries.push((name, kind_of(kind))),
+                // The file was removed after it was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(entries)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let directory = OpenOptions::new()
             .read(true)
@@ -128,6 +143,15 @@ impl Fs for DiskFs {
     }
 }
 
+fn kind_of(kind: fs::FileType) -> EntryKind {
+    match kind {
+        kind if kind.is_file() => EntryKind::File,
+        kind if kind.is_dir() => EntryKind::Directory,
+        kind if kind.is_symlink() => EntryKind::Link,
+        _ => EntryKind::Special,
+    }
+}
+
 /// Creates a file, or truncates an existing one. If the existing file has another name, perhaps in
 /// another database, it is not truncated: a new file takes over the name `path`.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
@@ -152,6 +176,10 @@ impl ReadFile for DiskReadFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn skip_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        skip_hole(&self.file, offset)
     }
 
     fn identity(&self) -> io::Result<Option<(u64, u64)>> {

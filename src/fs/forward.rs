@@ -58,6 +58,11 @@ macro_rules! forward_to {
             self.$inner.list(path)
         }
     };
+    (@method $inner:tt entries) => {
+        fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
+            self.$inner.entries(path)
+        }
+    };
     (@method $inner:tt len) => {
         fn len(&self, path: &Path) -> io::Result<u64> {
             self.$inner.len(path)

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::open::{FileId, file_id, not_through_links, require_regular_file};
@@ -31,6 +32,18 @@ static LOCKED: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 /// delay the error.
 const MAX_ATTEMPTS: usize = 100;
 
+/// A call that takes or releases one kind of lock.
+type LockCall = fn(&File, FlockOperation) -> rustix::io::Result<()>;
+
+/// The kinds of locks to take.
+#[cfg(target_os = "linux")]
+const KINDS: &[LockCall] = &[
+    |file, operation| rustix::fs::fcntl_lock(file, operation),
+    |file, operation| rustix::fs::flock(file, operation),
+];
+#[cfg(not(target_os = "linux"))]
+const KINDS: &[LockCall] = &[|file, operation| rustix::fs::fcntl_lock(file, operation)];
+
 /// A locked file. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct DiskLock {
@@ -38,9 +51,15 @@ pub(super) struct DiskLock {
     file: Option<File>,
     id: FileId,
     path: PathBuf,
+    /// Whether the filesystem has locks of any kind.
+    is_locked: bool,
 }
 
 impl FileLock for DiskLock {
+    fn excludes_processes(&self) -> bool {
+        self.is_locked
+    }
+
     fn is_replaced(&self) -> io::Result<bool> {
         match fs::symlink_metadata(&self.path) {
             Ok(metadata) => Ok(file_id(&metadata) != self.id),
@@ -68,7 +87,14 @@ impl Drop for DiskLock {
 
 /// Locks `path`. Creates the file if it is missing, but never truncates or removes it. Returns the
 /// lock, or the holder of the lock as the inner error.
+///
+/// On a filesystem that has only one of the two kinds of locks, that one is enough: an engine that
+/// uses the other kind cannot open the database there.
 pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
+    lock_by(path, KINDS)
+}
+
+fn lock_by(path: &Path, kinds: &[LockCall]) -> io::Result<Result<DiskLock, LockHolder>> {
     let mut locked = LOCKED.lock();
     for _ in 0..MAX_ATTEMPTS {
         match require_regular_file(path) {
@@ -78,7 +104,7 @@ pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        if let Some(outcome) = try_lock(path, &mut locked)? {
+        if let Some(outcome) = try_lock(path, kinds, &mut locked)? {
             return Ok(outcome);
         }
     }
@@ -89,20 +115,19 @@ pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
 /// locked, which makes the lock worthless.
 fn try_lock(
     path: &Path,
+    kinds: &[LockCall],
     locked: &mut MutexGuard<'_, Vec<FileId>>,
 ) -> io::Result<Option<Result<DiskLock, LockHolder>>> {
     let file =
         not_through_links().read(true).write(true).create(true).truncate(false).open(path)?;
     let id = file_id(&file.metadata()?);
-    #[cfg(target_os = "linux")]
-    let kinds = [rustix::fs::fcntl_lock::<&File>, rustix::fs::flock::<&File>];
-    #[cfg(not(target_os = "linux"))]
-    let kinds = [rustix::fs::fcntl_lock::<&File>];
+    let mut is_locked = false;
     for take in kinds {
         match take(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
+            Ok(()) => is_locked = true,
+            Err(error) if is_lack(error) => {}
             // POSIX allows either error for a refused fcntl lock.
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
+            Err(Errno::AGAIN | Errno::ACCESS) => {
                 return Ok(Some(Err(holder(&file, id))));
             }
             Err(error) => return Err(error.into()),
@@ -117,7 +142,12 @@ fn try_lock(
     debug_assert!(!locked.contains(&id), "a file is locked twice");
     locked.push(id);
     let path = path.to_path_buf();
-    Ok(Some(Ok(DiskLock { file: Some(file), id, path })))
+    Ok(Some(Ok(DiskLock { file: Some(file), id, path, is_locked })))
+}
+
+/// Returns whether an error means that the filesystem lacks a kind of lock.
+fn is_lack(error: Errno) -> bool {
+    [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOTSUP, Errno::NOSYS, Errno::INVAL].contains(&error)
 }
 
 /// Returns the holder of the lock on `file`, as far as the system reports it.
@@ -209,6 +239,35 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let _new = DiskFs.lock(&path).unwrap().unwrap();
         assert_eq!(DiskFs.lock(&path).unwrap().unwrap_err(), LockHolder::ThisProcess);
+    }
+
+    #[test]
+    fn one_kind_of_lock_is_enough_and_none_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let lacking: [LockCall; 4] = [
+            |_, _| Err(Errno::NOLCK),
+            |_, _| Err(Errno::OPNOTSUPP),
+            |_, _| Err(Errno::NOSYS),
+            |_, _| Err(Errno::INVAL),
+        ];
+        let works: LockCall = |_, _| Ok(());
+        for lack in lacking {
+            for (kinds, excludes) in [([lack, works], true), ([works, lack], true)] {
+                let lock = lock_by(&path, &kinds).unwrap().unwrap();
+                assert_eq!(lock.excludes_processes(), excludes);
+            }
+            let lock = lock_by(&path, &[lack, lack]).unwrap().unwrap();
+            assert!(!lock.excludes_processes());
+            // This process is kept out all the same.
+            let second = lock_by(&path, &[lack, lack]).unwrap();
+            assert_eq!(second.unwrap_err(), LockHolder::ThisProcess);
+        }
+        let held: LockCall = |_, _| Err(Errno::AGAIN);
+        assert!(lock_by(&path, &[lacking[0], held]).unwrap().is_err());
+        let broken: LockCall = |_, _| Err(Errno::IO);
+        assert!(lock_by(&path, &[works, broken]).is_err());
+        assert!(DiskFs.lock(&path).unwrap().unwrap().excludes_processes());
     }
 
     #[test]

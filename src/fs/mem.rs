@@ -7,7 +7,7 @@ use std::{fmt, io};
 use rustix::io::Errno;
 
 use super::namespace::{NameOp, Namespace, Node};
-use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
+use super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::{Mutex, RwLock};
 
@@ -138,6 +138,10 @@ impl Fs for MemFs {
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         self.names.lock().list(path)
+    }
+
+    fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
+        self.names.lock().entries(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

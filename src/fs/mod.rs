@@ -38,7 +38,7 @@ use std::time::SystemTime;
 pub use disk::DiskFs;
 pub(crate) use mapped::MAX_STORED_BYTES;
 pub use mem::MemFs;
-pub(crate) use named::{absolute, has_other_names, replace_file, sync_dir};
+pub(crate) use named::{absolute, has_other_names, replace_file, sync_dir, try_sync_dir};
 #[cfg(any(test, feature = "sim"))]
 pub use sim::SimFs;
 
@@ -94,7 +94,20 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// out: the engine never writes any.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
+    /// Returns the names in a directory, as [`Fs::list`] does, each with what it names.
+    ///
+    /// By default, every name is that of a file. An implementation whose directories can hold
+    /// directories, links or special files should say which they are, because the engine takes
+    /// only files for a database's.
+    fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
+        Ok(self.list(path)?.into_iter().map(|name| (name, EntryKind::File)).collect())
+    }
+
     /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// `Unsupported` or `InvalidInput` if the filesystem cannot sync directories. The engine then
+    /// relies on the filesystem to keep names in the order in which they were made.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Returns whether a file or directory of this name exists.
@@ -135,6 +148,19 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>>;
 }
 
+/// What a name in a directory names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A named pipe, a socket or a device.
+    Special,
+}
+
 /// A file opened for reading. Thread-safe.
 pub trait ReadFile: Send + Sync + Debug {
     /// Reads at `offset` until `buf` is full or the file ends. Returns the number of bytes read.
@@ -143,6 +169,13 @@ pub trait ReadFile: Send + Sync + Debug {
 
     /// Returns the length of the file, in bytes.
     fn len(&self) -> io::Result<u64>;
+
+    /// Returns an offset, `offset` or later, before which all bytes from `offset` on are zeros
+    /// that take no space on the disk (a hole in a sparse file); `None` if that is true up to the
+    /// end of the file. By default, returns `offset`: no hole is known.
+    fn skip_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok(Some(offset))
+    }
 
     /// Returns whether the file stays readable after its name is removed.
     fn is_held(&self) -> bool {
@@ -188,6 +221,12 @@ pub trait FileLock: Send + Sync + Debug {
     /// a lock on that file, and the whole directory may have been replaced.
     fn is_replaced(&self) -> io::Result<bool> {
         Ok(false)
+    }
+
+    /// Returns whether the lock keeps other processes out. Returns false on a filesystem without
+    /// locks, where the guard keeps out only this process.
+    fn excludes_processes(&self) -> bool {
+        true
     }
 }
 

@@ -1,13 +1,27 @@
 //! Filesystem calls whose errors name the operation and the path.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Fs;
 use crate::base::{Error, Result};
 
-/// Makes the names in `dir` durable.
+/// Makes the names in `dir` durable, if the filesystem can.
 pub(crate) fn sync_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
+    try_sync_dir(fs, dir).map(drop)
+}
+
+/// Makes the names in `dir` durable. Returns false if the filesystem says that it cannot sync
+/// directories: network filesystems and shared folders of virtual machines leave names to the
+/// server, and no other call would make them more durable.
+pub(crate) fn try_sync_dir(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+    match fs.sync_dir(dir) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput) => {
+            Ok(false)
+        }
+        Err(error) => Err(Error::io("sync", dir, error)),
+    }
 }
 
 /// Replaces the contents of the file `name` in `dir` durably, by way of the file `temp`. After a

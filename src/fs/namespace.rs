@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::EntryKind;
+
 /// Identity of a directory, which does not depend on its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DirId(u64);
@@ -145,6 +147,19 @@ impl<F: Clone + PartialEq> Namespace<F> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    pub(super) fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
+        let dir = self.dir(path)?;
+        let entries = self.dirs.get(&dir).into_iter().flat_map(|entries| entries.iter());
+        let entries = entries.filter_map(|(name, node)| {
+            let kind = match node {
+                Node::Dir(_) => EntryKind::Directory,
+                Node::File(_) => EntryKind::File,
+            };
+            Some((name.to_str()?.to_owned(), kind))
+        });
+        Ok(entries.collect())
     }
 
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<String>> {

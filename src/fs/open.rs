@@ -1,7 +1,7 @@
 //! Rules for opening files on the disk, and the identity of files.
 
 use std::fs::{
-    OpenOptions, {self},
+    File, OpenOptions, {self},
 };
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -42,4 +42,26 @@ pub(super) fn require_regular_file(path: &Path) -> io::Result<fs::Metadata> {
         "is not a regular file"
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// Returns the offset of the first byte from `offset` on that is not in a hole of a sparse file, or
+/// `None` if a hole reaches from `offset` to the end of the file. Returns `offset` if the system or
+/// the filesystem knows no holes.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+pub(super) fn skip_hole(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    use rustix::fs::SeekFrom;
+    use rustix::io::Errno;
+    // This moves the position of the file, which no read depends on.
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => Ok(Some(data.max(offset))),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Some(offset)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns `offset`: holes are unknown on this system.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+pub(super) fn skip_hole(_: &File, offset: u64) -> io::Result<Option<u64>> {
+    Ok(Some(offset))
 }

@@ -5,6 +5,9 @@
 //! Any other bytes that do not form a record are an error. LevelDB does the same, except that it
 //! skips damage and continues.
 //!
+//! A record of a type that LevelDB does not write, with a correct checksum, is not damage but the
+//! log of another engine: [`Error::Unsupported`].
+//!
 //! Two things that LevelDB ignores are errors here:
 //! - Zeros that are followed by other bytes: a page was lost, and nothing after it can be trusted.
 //!   In a log of batches, such zeros are an error only if a batch is missing. If LevelDB continues
@@ -299,7 +302,12 @@ impl LogReader {
                 }
                 break;
             }
+            let is_zero = bytes[..HEADER_BYTES] == [0; HEADER_BYTES];
             offset += block;
+            if is_zero {
+                let Some(data) = self.data_from(offset)? else { break };
+                offset = offset.max(data - data % block);
+            }
         }
         // Search only once: a file full of damage must not be read again for each of its blocks.
         self.continuing = Some(Continuing { next_seq: Some(next_seq), is_over: true });
@@ -409,12 +417,14 @@ impl LogReader {
             return Ok(None);
         }
         if header.type_number == 0 && header.payload_bytes == 0 {
-            return match self.ends_in_zeros(offset)? {
-                true => Ok(None),
-                false => self.damage(Error::corruption("zeros inside the log"), offset, end),
-            };
+            return self.zeros(offset, end);
         }
-        let start = (offset - self.chunk_offset) as usize + HEADER_BYTES;
+        let at = (offset - self.chunk_offset) as usize;
+        let in_block = &self.chunk[at..self.chunk.len().min(at + (block_end - offset) as usize)];
+        if header.is_foreign(in_block) {
+            return Err(unknown_type(header.type_number).in_file(&self.path));
+        }
+        let start = at + HEADER_BYTES;
         let payload = start..start + usize::from(header.payload_bytes);
         let crc = header.actual_crc(&self.chunk[payload.clone()]);
         if crc != header.stored_crc() {
@@ -423,14 +433,25 @@ impl LogReader {
             let error = Error::mismatch(what, hex(header.stored_crc()), hex(crc));
             return self.damage(error, offset, end);
         }
-        let Some(record_type) = RecordType::from_u8(header.type_number) else {
-            let error = Error::mismatch("unknown log record type", "1 to 4", header.type_number);
-            return Err(self.corruption(error, offset));
-        };
+        let unknown = || unknown_type(header.type_number).in_file(&self.path);
+        let record_type = RecordType::from_u8(header.type_number).ok_or_else(unknown)?;
         debug_assert!(end > self.offset, "the reader does not move");
         debug_assert!(payload.end <= self.chunk.len(), "the payload passes the chunk");
         self.offset = end;
         Ok(Some(Fragment { offset, record_type, payload }))
+    }
+
+    /// Returns `None` (the end of the log) if the log ends at `offset`, where there are zeros
+    /// instead of a header. Otherwise returns an error, after which the next record is looked for
+    /// in the block of the bytes that follow the zeros: these may be a hole of any size.
+    fn zeros(&mut self, offset: u64, end: u64) -> Result<Option<Fragment>> {
+        if self.ends_in_zeros(offset)? {
+            return Ok(None);
+        }
+        let Some(data) = self.data_from(offset)? else { return Ok(None) };
+        self.resume_offset = self.resume_offset.max(data - data % BLOCK_BYTES as u64);
+        let what = format!("zeros inside the log, from {offset} to {data}");
+        self.damage(Error::corruption(what), offset, end)
     }
 
     /// Returns whether the log ends at `offset`, where there are zeros instead of a header.
@@ -518,22 +539,38 @@ impl LogReader {
 
     /// Returns whether the file contains only zeros from `offset` on.
     fn is_zero_from(&self, offset: u64) -> Result<bool> {
+        Ok(self.data_from(offset)?.is_none())
+    }
+
+    /// Returns the offset of the first byte from `offset` on that is not zero, or `None` if only
+    /// zeros follow. Holes are not read: a sparse file may be as long as its filesystem allows.
+    fn data_from(&self, offset: u64) -> Result<Option<u64>> {
         let mut buf = [0; 16 << 10];
         let mut offset = offset;
+        let mut zero_reads: u32 = 0;
         while offset < self.file_bytes {
             let wanted = (self.file_bytes - offset).min(buf.len() as u64) as usize;
             let read = self.file.read_at(&mut buf[..wanted], offset);
             let read = read.map_err(|error| self.io_error(error))?;
-            if buf[..read].iter().any(|&byte| byte != 0) {
-                return Ok(false);
+            if let Some(at) = buf[..read].iter().position(|&byte| byte != 0) {
+                return Ok(Some(offset + at as u64));
             }
             if read < wanted {
                 self.shorter_by_now()?;
                 break;
             }
             offset += read as u64;
+            zero_reads += 1;
+            // Zeros that were written are as common as holes, so holes are asked for less and less.
+            if zero_reads.is_power_of_two() {
+                let data = self.file.skip_hole(offset).map_err(|error| self.io_error(error))?;
+                let Some(data) = data else { break };
+                if data > offset {
+                    (offset, zero_reads) = (data, 0);
+                }
+            }
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Returns the new length of the file after a read ended early. This happens when a writer
@@ -601,6 +638,14 @@ impl LogReader {
     fn corruption(&self, error: Error, offset: u64) -> Error {
         error.in_file(&self.path).at(offset)
     }
+}
+
+fn unknown_type(number: u8) -> Error {
+    let name = match number {
+        5..=12 => format!("{number}, which RocksDB and Pebble write,"),
+        _ => number.to_string(),
+    };
+    Error::unsupported("log record type", name)
 }
 
 /// Returns whether an undamaged record starts anywhere in `bytes`.

@@ -44,7 +44,8 @@ pub(crate) fn read_loose_block(
 ) -> Result<Block> {
     let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
     if handle.end().is_none_or(|end| end > file_bytes) {
-        let error = Error::mismatch("the file ends inside a block", handle.size, file_bytes);
+        let end = handle.end().map_or("fewer than 2^64".into(), |end| format!("at least {end}"));
+        let error = Error::mismatch("the file ends inside a block", end + " bytes", file_bytes);
         return Err(error.at(handle.offset).in_file(path));
     }
     read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
@@ -138,18 +139,30 @@ fn read_exactly(file: &dyn ReadFile, path: &Path, buf: &mut [u8], offset: u64) -
         return Ok(());
     }
     let end = offset.saturating_add(buf.len() as u64);
-    Err(Error::mismatch(
-        "the file ends inside a block or the footer",
-        format_args!("{end} bytes"),
-        offset.saturating_add(read as u64),
-    )
-    .at(offset))
+    let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+    if file_bytes >= end {
+        return Err(Error::io("read", path, std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    let what = "the file ends inside a block or the footer";
+    Err(Error::mismatch(what, format_args!("at least {end} bytes"), file_bytes).at(offset))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fs::bytes_file::BytesFile;
+
+    #[test]
+    fn a_table_that_was_cut_is_told_with_the_length_that_it_has() {
+        let table = [0; 300];
+        let path = Path::new("5.ldb");
+        for left in [0, 10, table.len() - 1] {
+            let file = BytesFile(table[..left].to_vec());
+            let error = read_footer(&file, table.len() as u64, path).unwrap_err().to_string();
+            let lengths = format!("(expected at least {} bytes, found {left})", table.len());
+            assert!(error.contains(&lengths), "{error}");
+        }
+    }
 
     #[test]
     fn a_loose_block_lies_within_its_file() {

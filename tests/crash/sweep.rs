@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::fs::sim::{CrashPlan, Holes, SimFs};
+use minikv::fs::sim::{CrashPlan, Holes, Lack, SimFs};
 use minikv::{Db, Options};
 
 use crate::model::{Model, Op};
@@ -163,9 +163,12 @@ fn find(model: &Model, state: u64, least: usize, most: usize) -> Result<usize, S
     })
 }
 
-/// Sweeps one workload: every crash point, or only the crash point to replay.
-fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
-    let run = Run::new(seed).finish();
+/// Sweeps one workload on a filesystem that may lack something: every crash point, or only the
+/// crash point to replay.
+fn sweep(seed: u64, lack: Option<Lack>, tally: &Tally) -> Result<(), String> {
+    let run = Run::new(seed);
+    lack.into_iter().for_each(|lack| run.fs.set_lack(lack));
+    let run = run.finish();
     let only_op = std::env::var("MINIKV_CRASH_OP").ok().map(|op| op.parse::<u64>().unwrap());
     check::check_numbers(&run.fs, &Default::default())?;
     let mut sweep = Sweep { run: &run, tally, seen: BTreeMap::new() };
@@ -218,7 +221,7 @@ fn sweep_of_crash_points() {
                     if is_done || failures.lock().unwrap().len() >= 3 {
                         break;
                     }
-                    if let Err(failure) = sweep(seed, &tally) {
+                    if let Err(failure) = sweep(seed, None, &tally) {
                         failures.lock().unwrap().push(failure);
                     }
                 }
@@ -244,4 +247,14 @@ fn sweep_of_crash_points() {
     );
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+/// Where directories cannot be synced, a server makes names durable. Nothing may be lost there that
+/// is kept elsewhere.
+#[test]
+fn crashes_lose_nothing_where_directories_cannot_be_synced() {
+    let tally = Tally::default();
+    let seed = setting("MINIKV_SEED", 1);
+    sweep(seed, Some(Lack::DirectorySync), &tally).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(tally.points.load(Relaxed) > 0);
 }

@@ -2,6 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
+//! | `agreement` | what `open`, `verify` and `repair` call sound, damaged or unsupported |
 //! | `database` | a small database with all kinds of content, its files and its expected contents |
 //! | `sweep` | changes of every byte of the database, truncation of files to every length |
 //! | `hostile` | tables and logs that no engine wrote |
@@ -12,6 +13,7 @@
 //! `MINIKV_SWEEP_STRIDE` is the distance in bytes from one changed byte to the next. With a
 //! distance of 1, the tests take several minutes.
 
+mod agreement;
 mod checkpoint;
 mod crashes;
 mod database;

@@ -1,12 +1,13 @@
 //! The batches that a writer commits, read from its logs.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use minikv::fs::MemFs;
 use minikv::fs::sim::SimFs;
+use minikv::fs::{Fs, MemFs};
 use minikv::{BatchOp, Bytes, Changes, Db, Error, WriteBatch, destroy};
 
 use crate::rng::{Rng, seed};
@@ -208,4 +209,34 @@ fn a_snapshot_of_a_replaced_database_continues_with_its_changes() {
     let changes = follower.changes_since(snapshot.sequence()).unwrap();
     assert_eq!(changes.map(|batch| batch.unwrap().sequence()).collect::<Vec<_>>(), [11]);
     assert_eq!(snapshot.iter().unwrap().count(), 10);
+}
+
+/// The name `99.log` was read as the number of a log, and that log was looked for without end.
+#[test]
+fn entries_that_only_look_like_logs_are_no_logs_to_a_reader_of_changes() {
+    let fs = MemFs::new();
+    let db = Db::open(DIR, options(&fs, 1)).unwrap();
+    db.put("a", "1").unwrap();
+    let dir = Path::new(DIR);
+    fs.create(&dir.join("99.log")).unwrap().write(b"a note").unwrap();
+    fs.create_dir(&dir.join("98.log")).unwrap();
+    fs.create_dir(&dir.join("000097.log")).unwrap();
+    let changes = || db.changes_since(0).unwrap().map(|batch| batch.unwrap().len()).sum::<usize>();
+    assert_eq!(changes(), 1);
+    let follower = Db::open_read_only(DIR, options(&fs, 1)).unwrap();
+    db.put("b", "2").unwrap();
+    follower.refresh().unwrap();
+    assert_eq!(follower.get("b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!((changes(), follower.changes_since(0).unwrap().count()), (2, 2));
+    // No new file gets the number of the directory.
+    db.close().unwrap();
+    let db = Db::open(DIR, options(&fs, 1)).unwrap();
+    for n in 0..300 {
+        db.put(format!("{n}"), vec![0; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    assert!(minikv::verify(DIR, &options(&fs, 1)).unwrap().is_sound());
+    let kept = ["99.log", "98.log", "000097.log"].map(|name| dir.join(name));
+    assert!(kept.iter().all(|path| fs.exists(path).unwrap()));
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::verify::one_line;
 use super::{count, size};
+use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::output::{Progress, Stdout, Table};
 
@@ -28,8 +29,9 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: Args) -> Result<()> {
-    let backups = Backups::open(&args.folder, &Options::default())?;
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    let options = Options::default().allow_no_lock(global.shape.allow_no_lock);
+    let backups = Backups::open(&args.folder, &options)?;
     let faults = match args.verify {
         true => verify(&backups)?,
         false => Vec::new(),

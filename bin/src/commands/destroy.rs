@@ -31,7 +31,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if !args.yes {
         confirm(&dir)?;
     }
-    Ok(minikv::destroy(dir, &Options::default())?)
+    let options = Options::default().allow_no_lock(global.shape.allow_no_lock);
+    Ok(minikv::destroy(dir, &options)?)
 }
 
 fn confirm(dir: &Path) -> Result<()> {

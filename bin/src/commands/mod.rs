@@ -99,7 +99,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Repair(args) => repair::run(global, args),
         Command::Checkpoint(args) => checkpoint::run(global, args),
         Command::Backup(args) => backup::run(global, args),
-        Command::Backups(args) => backups::run(args),
+        Command::Backups(args) => backups::run(global, args),
         Command::Restore(args) => restore::run(global, args),
         Command::Destroy(args) => destroy::run(global, args),
         Command::Inspect(args) => inspect::run(global, args),

@@ -27,7 +27,7 @@ pub struct Args {
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
     super::check_parent(&dir)?;
-    let restored = restore_to(&dir, &args)?;
+    let restored = restore_to(global, &dir, &args)?;
     output::say(format!(
         "restored backup {}: {}, {}",
         restored.number,
@@ -37,8 +37,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-fn restore_to(dir: &Path, args: &Args) -> Result<Backup> {
-    let backups = Backups::open(&args.folder, &Options::default())?;
+fn restore_to(global: &Global, dir: &Path, args: &Args) -> Result<Backup> {
+    let options = Options::default().allow_no_lock(global.shape.allow_no_lock);
+    let backups = Backups::open(&args.folder, &options)?;
     let bar = Progress::bytes("restoring", Some(0));
     let restored = backups.restore(args.backup, dir, |progress| {
         bar.total(progress.total_bytes);

@@ -3,13 +3,14 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
-use minikv::files::{FileName, NewFile, ParsedKey};
+use minikv::files::{FileName, NewFile, ParsedKey, list_files};
+use minikv::fs::{DiskFs, Fs};
 use serde::Serialize;
 
 use super::{count, size, thousands};
 use crate::args::Global;
 use crate::codec::{Format, JsonBytes};
-use crate::error::{CliError, Result};
+use crate::error::Result;
 use crate::files::Survey;
 use crate::output::{Stdout, Table};
 use crate::writer::Writer;
@@ -85,14 +86,11 @@ pub struct Files {
 impl Files {
     /// Returns the number and total size of the logs in `dir`.
     pub fn logs(dir: &Path) -> Result<Files> {
-        let failed = |error| CliError::io("read", dir, error);
         let mut logs = Files::default();
-        for entry in std::fs::read_dir(dir).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name().to_str().and_then(FileName::parse);
+        for (file, name) in list_files(&DiskFs, dir)? {
             // A writer may have removed the log since it was listed.
-            if let (Some(FileName::Log(_)), Ok(metadata)) = (name, entry.metadata()) {
-                logs.add(metadata.len());
+            if let (FileName::Log(_), Ok(bytes)) = (name, DiskFs.len(&dir.join(file))) {
+                logs.add(bytes);
             }
         }
         Ok(logs)

@@ -171,7 +171,9 @@ impl Backups {
         let listing = self.listing(number)?;
         let dest = &absolute(fs, dest.as_ref())?;
         check_empty(fs, dest)?;
-        fill_directory(fs, dest, |made| self.copy_files(number, &listing, dest, made, &mut tell))?;
+        fill_directory(fs, dest, self.options.allow_no_lock, |made| {
+            self.copy_files(number, &listing, dest, made, &mut tell)
+        })?;
         Ok(Backup::new(number, &listing))
     }
 
@@ -251,7 +253,7 @@ impl Backups {
         if n == 0 {
             return Err(Error::invalid("at least one backup must be kept"));
         }
-        let _lock = directory::lock(&*self.options.fs, &self.dir)?;
+        let _lock = directory::lock(&*self.options.fs, &self.dir, self.options.allow_no_lock)?;
         let numbers = self.numbers()?;
         let removed = numbers.len().saturating_sub(n);
         for &number in &numbers[..removed] {

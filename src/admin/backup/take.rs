@@ -48,7 +48,7 @@ pub(crate) fn take(
     let backups = Backups { options: options.clone(), dir: absolute(fs, folder)? };
     backups.check_folder()?;
     create_dir(fs, &backups.dir)?;
-    let _lock = directory::lock(fs, &backups.dir)?;
+    let _lock = directory::lock(fs, &backups.dir, options.allow_no_lock)?;
     backups.mark()?;
     let number = backups.make_room()?;
     let bytes = source.moment.edit.new_files.iter().map(|file| file.file_bytes);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::fs::forward::forward_to;
-use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
+use crate::fs::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 /// Reads from another filesystem and discards all changes.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl WriteFile for Nothing {
 impl FileLock for Nothing {}
 
 impl Fs for DryFs {
-    forward_to!(0: open, open_table, list, len, exists, absolute, is_real_dir);
+    forward_to!(0: open, open_table, list, entries, len, exists, absolute, is_real_dir);
     forward_to!(changes: Ok(Box::new(Nothing)), Ok(()));
 
     /// Takes the lock if the lock file exists. Does not create a missing lock file: without that

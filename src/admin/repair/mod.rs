@@ -51,7 +51,7 @@ use crate::engine::open::directory;
 use crate::engine::open::replay::LogReplay;
 use crate::engine::options::Options;
 use crate::engine::version::manifest::{set_current, write_manifest};
-use crate::engine::version::numbers::FileNumbers;
+use crate::engine::version::numbers::{FileNumbers, MAX_FILE_NUMBER};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo, user_key};
 use crate::format::name::{
@@ -122,9 +122,11 @@ pub fn repair_with(
     if !exists(dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
+    // The directory of another engine is refused before a lock file is made in it.
+    directory::list(&*fs, dir)?;
     let lock_path = dir.join(name::LOCK);
     let had_lock = exists(&lock_path)?;
-    let lock = directory::lock(&*fs, dir)?;
+    let lock = directory::lock(&*fs, dir, options.allow_no_lock)?;
     let mut findings = Findings::new(&mut progress);
     let result = look(dir, &options, &mut findings);
     let mut report = RepairReport {
@@ -147,8 +149,7 @@ pub fn repair_with(
             return Ok(report);
         }
     };
-    let next = survey.manifest.as_ref().and_then(|manifest| manifest.next_file_number);
-    directory::check_numbers(dir, &survey.files, next.unwrap_or(1))?;
+    directory::check_numbers(dir, &survey.taken, next_number(&survey))?;
     let report = Repair::new(dir, &options, &survey, report).run()?;
     drop(lock);
     Ok(report)
@@ -160,6 +161,15 @@ fn look(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Su
         Some(error) => Err(error),
         None => Ok(survey),
     }
+}
+
+/// Returns the first number for new files, apart from the numbers of existing files. A next file
+/// number in the MANIFEST that leaves no numbers for new files is a fault, and is left out.
+fn next_number(survey: &Survey) -> u64 {
+    let Some(manifest) = &survey.manifest else { return 1 };
+    let next = manifest.next_file_number.filter(|next| *next <= MAX_FILE_NUMBER);
+    let named = manifest.files().map(|file| file.number.saturating_add(1)).max();
+    manifest.above_logs().max(next.or(named).unwrap_or(1))
 }
 
 struct Repair<'a> {
@@ -182,9 +192,8 @@ impl<'a> Repair<'a> {
         survey: &'a Survey,
         mut report: RepairReport,
     ) -> Repair<'a> {
-        let next = survey.manifest.as_ref().and_then(|manifest| manifest.next_file_number);
-        let numbers = FileNumbers::new(next.unwrap_or(1).max(1));
-        for number in survey.files.iter().filter_map(|(_, name)| name.number()) {
+        let numbers = FileNumbers::new(next_number(survey));
+        for number in survey.taken.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);
         }
         report.manifest = survey.manifest.as_ref().map(|manifest| manifest.path.clone());

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
+pub(crate) use crate::engine::open::entries::{entries, list};
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::MAX_FILE_NUMBER;
@@ -18,25 +19,17 @@ use crate::fs::{FileLock, Fs, sync_dir};
 /// out of the database.
 pub(crate) const LOST: &str = "lost";
 
-/// Returns the names of the files in `dir` that belong to a database, with their parsed form.
-pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
-    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    Ok(names
-        .into_iter()
-        .filter_map(|name| FileName::parse(&name).map(|parsed| (name, parsed)))
-        .collect())
-}
-
 /// Returns whether `dir` contains a database.
 ///
 /// # Errors
 /// Corruption, if there is no `CURRENT` but there are tables, logs or MANIFESTs, because creating a
-/// new database would lose their data. I/O errors.
+/// new database would lose their data. The errors of [`list`], so that a directory of another
+/// engine is refused before anything in it is read or made.
 pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
     let current = dir.join(name::CURRENT);
     if exists(&current)? {
-        return Ok(true);
+        return list(fs, dir).map(|_| true);
     }
     if !exists(dir)? {
         return Ok(false);
@@ -110,8 +103,8 @@ pub(crate) fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether an error means that a directory can never be synced, as opposed to a temporary
-/// failure.
+/// Returns whether an error means that this process can never sync a directory, as opposed to a
+/// temporary failure.
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -283,14 +276,20 @@ pub(crate) fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
     Ok(lost)
 }
 
-/// Takes and returns the lock of the database in `dir`.
+/// Takes and returns the lock of the database in `dir`. If `allow_no_lock` is set and the
+/// filesystem has no locks, the lock keeps out only this process.
 ///
 /// # Errors
 /// [`Error::Locked`], with the holder if it is known; I/O errors.
-pub(crate) fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
+pub(crate) fn lock(fs: &dyn Fs, dir: &Path, allow_no_lock: bool) -> Result<Box<dyn FileLock>> {
     let path = dir.join(name::LOCK);
     match fs.lock(&path) {
-        Ok(Ok(lock)) => Ok(lock),
+        Ok(Ok(lock)) if lock.excludes_processes() || allow_no_lock => Ok(lock),
+        Ok(Ok(_)) => {
+            let what = "the filesystem has no locks, so another process could write to the \
+                        database at the same time, unless Options::allow_no_lock accepts that";
+            Err(Error::io("lock", path, std::io::Error::new(ErrorKind::Unsupported, what)))
+        }
         Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
         Err(error) => Err(Error::io("lock", path, error)),
     }

@@ -18,7 +18,7 @@ use crate::format::name::{
 };
 use crate::fs::bytes_file::BytesFile;
 use crate::fs::forward::forward_to;
-use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
+use crate::fs::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 /// Open files by their paths.
 pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
@@ -111,7 +111,7 @@ impl HeldFs {
     ) -> Result<Option<HeldFs>> {
         let fs = &options.fs;
         let mut names: BTreeSet<String> =
-            fs.list(dir).map_err(|error| Error::io("list", dir, error))?.into_iter().collect();
+            directory::list(&**fs, dir)?.into_iter().map(|(name, _)| name).collect();
         let (manifest, file) = manifest::open_manifest(&**fs, dir)?;
         let comparator = options.comparator.name();
         let recovered = manifest::read_manifest(&manifest, file.clone(), dir, comparator, true)?;
@@ -183,6 +183,10 @@ impl ReadFile for Beginning {
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.len()?.min(self.bytes))
     }
+
+    fn skip_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.file.skip_hole(offset)
+    }
 }
 
 /// A table that is reopened for each read, and that may have been removed by the time of a read.
@@ -250,6 +254,16 @@ impl Fs for HeldFs {
         match &self.names {
             Some((dir, names)) if dir == path => Ok(names.clone()),
             _ => self.inner.list(path),
+        }
+    }
+
+    fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
+        match &self.names {
+            // Only files of the database are held.
+            Some((dir, names)) if dir == path => {
+                Ok(names.iter().map(|name| (name.clone(), EntryKind::File)).collect())
+            }
+            _ => self.inner.entries(path),
         }
     }
 

@@ -32,8 +32,9 @@ use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::observe::Observing;
 use crate::engine::open::directory::{
-    check_files, check_numbers, create_dir, has_database, list, live_logs, lock, make_lost,
+    check_files, check_numbers, create_dir, entries, has_database, live_logs, lock, make_lost,
 };
+use crate::engine::open::entries::Entries;
 use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::{ReadState, VisibleSeq};
@@ -48,7 +49,7 @@ use crate::engine::write::CommitState;
 use crate::engine::write::kept::{KeepLimits, KeptLogs};
 use crate::engine::write::pace::Pace;
 use crate::engine::write::wal::SpareLog;
-use crate::engine::{Engine, Frozen, State};
+use crate::engine::{Engine, Frozen, State, Surroundings};
 use crate::format::batch::WriteBatch;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
@@ -62,6 +63,7 @@ use crate::table::block_cache::budget::OpenTables;
 use crate::table::table_cache::TableCache;
 
 pub(crate) mod directory;
+pub(crate) mod entries;
 pub(crate) mod held;
 pub(crate) mod read_only;
 pub(crate) mod replay;
@@ -104,7 +106,7 @@ impl Engine {
         if !options.allows(dir, has_database(&*fs, dir)?)? {
             create_dir(&*fs, dir)?;
         }
-        let lock = lock(&*fs, dir)?;
+        let lock = lock(&*fs, dir, options.allow_no_lock)?;
         // Another process may have created or removed the database before this process took the
         // lock.
         if !options.allows(dir, has_database(&*fs, dir)?)? {
@@ -156,13 +158,14 @@ impl Opening {
     fn new(dir: &Path, options: Options) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
-        let files = list(&*fs, dir)?;
+        let Entries { files, directories } = entries(&*fs, dir)?;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
-        check_numbers(dir, &files, recovered.next_number())?;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
         // not be assigned again.
+        let taken = [&files[..], &directories].concat();
+        check_numbers(dir, &taken, recovered.next_number())?;
         let numbers = FileNumbers::new(recovered.next_number());
-        for number in files.iter().filter_map(|(_, name)| name.number()) {
+        for number in taken.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);
         }
         debug_assert!(
@@ -185,13 +188,13 @@ impl Opening {
     fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
         let logs = live_logs(&self.files, &self.recovered);
         let (mut replayed, flushed) = self.replay(&logs)?;
+        let has_lock = lock.excludes_processes();
         let lock: Arc<dyn FileLock> = lock.into();
         let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
         let mut manifest = self.version_set(&trash)?;
         let mut commit = self.start_log(&mut replayed)?;
         let frozen = replayed.memtables;
         let first_log = frozen.front().map_or(commit.log_number, |frozen| frozen.first_log);
-        debug_assert!(first_log <= commit.log_number, "a replayed log is newer than the new one");
         debug_assert!(
             flushed.last_seq <= commit.last_seq,
             "a flushed entry has a sequence number that will be used again"
@@ -202,7 +205,7 @@ impl Opening {
         live.remove(&commit.log_number);
         commit.replayed_log = live.last().copied();
         let (mem, log) = (commit.mem.clone(), commit.log_number);
-        let is_older = commit.replayed_log.is_none_or(|replayed| replayed < log);
+        let is_older = first_log <= log && commit.replayed_log.is_none_or(|older| older < log);
         debug_assert!(is_older, "a replayed log is newer than the new one");
         live.insert(log);
         self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
@@ -212,6 +215,7 @@ impl Opening {
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
+            surroundings: Surroundings { has_lock, syncs_names: manifest.syncs_names() },
             inline: self.options.inline_background.map(|seed| Mutex::ranked(LockRank::Leaf, seed)),
             observing: self.options.observer.clone().map(Observing::new),
             pace: Pace::new(self.options.resources.memory.as_ref()),

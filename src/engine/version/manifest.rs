@@ -188,7 +188,7 @@ pub(super) const FAILED_MARK: &[u8] = &[];
 ///
 /// # Errors
 /// Corruption, and I/O errors.
-pub(crate) fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
+pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
     let path = dir.join(name::CURRENT);
     let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
     // A valid CURRENT is a name and a newline, so the rest of a longer file need not be read.

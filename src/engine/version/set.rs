@@ -22,7 +22,7 @@ use crate::engine::version::obsolete::Trash;
 use crate::format::edit::VersionEdit;
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::format::name::{self};
-use crate::fs::{Fs, has_other_names, sync_dir};
+use crate::fs::{Fs, has_other_names, try_sync_dir};
 use crate::log::LogWriter;
 
 /// The current version and the MANIFEST. Guarded by the manifest lock, so edits are made one at a
@@ -51,6 +51,8 @@ pub(crate) struct VersionSet {
     /// Size in bytes above which a MANIFEST is replaced, if it is also more than twice its initial
     /// length.
     rotate_bytes: u64,
+    /// Whether the filesystem could sync the directory when it was last asked to.
+    syncs_names: bool,
 }
 
 impl VersionSet {
@@ -84,6 +86,7 @@ impl VersionSet {
             failed: None,
             in_doubt: false,
             rotate_bytes,
+            syncs_names: true,
         })
     }
 
@@ -99,7 +102,7 @@ impl VersionSet {
         }
         // The next edit may declare all logs before a new log obsolete, so the new log's directory
         // entry must be durable.
-        sync_dir(&*self.fs, &self.dir)?;
+        self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?;
         let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
         self.manifest = Some(Manifest {
             number: recovered.manifest_number,
@@ -108,6 +111,11 @@ impl VersionSet {
             version_bytes: recovered.valid_end,
         });
         Ok(())
+    }
+
+    /// Returns whether the filesystem can sync directories, as far as it was asked to.
+    pub(crate) fn syncs_names(&self) -> bool {
+        self.syncs_names
     }
 
     /// Returns the current version.
@@ -247,7 +255,7 @@ impl VersionSet {
         manifest.add(edit)?;
         manifest.sync()?;
         manifest.version_bytes = manifest.log.len();
-        sync_dir(&*self.fs, &self.dir)?;
+        self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?;
         set_current(&*self.fs, &self.dir, number)?;
         if let Some(old) = self.manifest.replace(manifest) {
             self.old_manifests.push(old.path);

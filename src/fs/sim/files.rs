@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::super::namespace::{NameOp, Node};
 use super::super::retry::{read_fully_at, write_fully_at};
-use super::super::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
+use super::super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 use super::fault::{Action, os_error};
 use super::state::Effect;
-use super::{FileId, Inner, OpKind, Operation, SimFs};
+use super::{FileId, Inner, Lack, OpKind, Operation, SimFs};
 
 /// Largest length of a file, in bytes. This limits the size of the page table; a higher limit lets
 /// a faulty test take more memory.
@@ -197,9 +197,16 @@ impl Fs for SimFs {
         self.run(Operation::new(OpKind::List, path), |inner, _| inner.state.names.list(path))
     }
 
+    fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
+        self.run(Operation::new(OpKind::List, path), |inner, _| inner.state.names.entries(path))
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.run(Operation::new(OpKind::SyncDir, path), |inner, _| {
             let dir = inner.state.names.dir(path)?;
+            if inner.lacks.contains(&Lack::DirectorySync) {
+                return Err(Errno::INVAL.into());
+            }
             inner.commit(Effect::SyncDir { dir });
             Ok(())
         })
@@ -220,7 +227,9 @@ impl Fs for SimFs {
         let lock = self.run(Operation::new(OpKind::Lock, path), |inner, _| {
             let (file, _) = inner.file_or_new(path)?;
             let is_free = inner.locked.insert(file);
-            Ok(is_free.then(|| SimLock(self.handle(inner.open_file(file), path))))
+            let excludes = !inner.lacks.contains(&Lack::Locks);
+            Ok(is_free
+                .then(|| SimLock { handle: self.handle(inner.open_file(file), path), excludes }))
         })?;
         let Some(lock) = lock else { return Ok(Err(LockHolder::ThisProcess)) };
         Ok(Ok(Box::new(lock)))
@@ -330,12 +339,20 @@ impl WriteFile for SimWriteFile {
 }
 
 #[derive(Debug)]
-struct SimLock(Handle);
+struct SimLock {
+    handle: Handle,
+    excludes: bool,
+}
 
-impl FileLock for SimLock {}
+impl FileLock for SimLock {
+    fn excludes_processes(&self) -> bool {
+        self.excludes
+    }
+}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.0.fs.shared.inner.lock().locked.remove(&self.0.file);
+        let Handle { fs, file, .. } = &self.handle;
+        fs.shared.inner.lock().locked.remove(file);
     }
 }

@@ -108,6 +108,18 @@ pub struct SimFs {
     shared: Arc<Shared>,
 }
 
+/// Something that a filesystem may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Lack {
+    /// Directories cannot be synced: [`Fs::sync_dir`](crate::fs::Fs::sync_dir) fails with
+    /// `EINVAL`, as on CIFS. Names are durable as soon as they are made, because a server makes
+    /// them.
+    DirectorySync,
+    /// There are no locks: a lock keeps out nobody outside of the filesystem's own process.
+    Locks,
+}
+
 type Hook = Arc<dyn Fn(&Operation<'_>) + Send + Sync>;
 
 struct Shared {
@@ -126,6 +138,7 @@ struct Inner {
     counts: journal::OpCounts,
     faults: Faults,
     capacity_bytes: Option<u64>,
+    lacks: BTreeSet<Lack>,
     /// Number of handles to each open file.
     open: BTreeMap<FileId, u64>,
     locked: BTreeSet<FileId>,
@@ -149,6 +162,7 @@ impl SimFs {
             counts: journal::OpCounts::default(),
             faults: Faults::default(),
             capacity_bytes: None,
+            lacks: BTreeSet::new(),
             open: BTreeMap::new(),
             locked: BTreeSet::new(),
             history: None,
@@ -175,8 +189,8 @@ impl SimFs {
 
     /// Returns the filesystem that a crash would leave. This filesystem is not affected.
     ///
-    /// The image has no open files, locks, faults, hook, capacity or history, and counts its
-    /// operations from 1.
+    /// The image has no open files, locks, faults, hook, capacity or history, lacks what this
+    /// filesystem lacks, and counts its operations from 1.
     ///
     /// # Panics
     ///
@@ -195,7 +209,14 @@ impl SimFs {
             }
         };
         let seed = inner.rng.clone().next_u64();
-        SimFs::with_state(image, inner.seq, inner.next_file, seed)
+        let image = SimFs::with_state(image, inner.seq, inner.next_file, seed);
+        image.shared.inner.lock().lacks.clone_from(&inner.lacks);
+        image
+    }
+
+    /// Makes the filesystem, and the images that crashes leave of it, lack something from now on.
+    pub fn set_lack(&self, lack: Lack) {
+        self.shared.inner.lock().lacks.insert(lack);
     }
 
     /// Makes everything durable, as if the system had been idle for a long time.
@@ -351,6 +372,18 @@ impl Inner {
     }
 
     fn commit(&mut self, effect: Effect) {
+        if let Effect::Name(op) = &effect
+            && self.lacks.contains(&Lack::DirectorySync)
+        {
+            let dirs: Vec<_> = op.locations().map(|location| location.dir).collect();
+            self.apply(effect);
+            dirs.into_iter().for_each(|dir| self.apply(Effect::SyncDir { dir }));
+            return;
+        }
+        self.apply(effect);
+    }
+
+    fn apply(&mut self, effect: Effect) {
         self.state.apply(self.seq, &effect);
         if matches!(effect, Effect::SyncDir { .. } | Effect::SyncAll) {
             let open = &self.open;

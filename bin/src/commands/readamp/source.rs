@@ -61,6 +61,26 @@ pub struct Candidate {
     overlay: Arc<Overlay>,
 }
 
+/// Returns the bytes of a log up to the end of its last record, which an open would replay. The
+/// zeros after it may be a hole of any size.
+fn records_of(path: &Path) -> Result<Vec<u8>> {
+    let failed = |error| CliError::io("read", path, error);
+    let file = DiskFs.open(path).map_err(failed)?;
+    let mut log = minikv::internals::log::of_batches(file.clone(), path)?;
+    while let Some(end) = log.next().transpose() {
+        match end {
+            Ok(_) => {}
+            Err(error) if error.is_corruption() => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let too_long = || failed(std::io::ErrorKind::FileTooLarge.into());
+    let mut bytes = vec![0; usize::try_from(log.valid_end()).map_err(|_| too_long())?];
+    let read = file.read_at(&mut bytes, 0).map_err(failed)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 impl Source {
     /// Takes a snapshot of the files of the database in `dir`.
     pub fn of(dir: &Path, options: Options, cache_bytes: u64) -> Result<Source> {
@@ -111,8 +131,7 @@ impl Source {
         for number in files::live_logs(&files, &recovered) {
             let name = log_name(number);
             let path = dir.join(&name);
-            let bytes = std::fs::read(&path).map_err(|error| CliError::io("read", &path, error))?;
-            logs.push((name, Arc::new(bytes)));
+            logs.push((name, Arc::new(records_of(&path)?)));
         }
         let (dir, options) = (dir.to_path_buf(), options.clone());
         Ok(Source { dir, options, cache_bytes, recovered, tables, logs, stats: None })
