@@ -19,6 +19,7 @@ use crate::bulk::sorted::{
     Ingested, SortedTable, {self},
 };
 use crate::engine::Engine;
+use crate::engine::compression::TableCompression;
 use crate::engine::delete_range::DeletedRange;
 use crate::engine::follow::changes::Changes;
 use crate::engine::follow::poll::Follow;
@@ -588,6 +589,13 @@ impl Db {
     /// Returns the report on the logs that were replayed when the database was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.inner.engine.recovery
+    }
+
+    /// Returns the compression of new tables, and that of the tables which the database had when it
+    /// was opened. [`TableCompression::warning`] tells whether programs that read those cannot read
+    /// the new ones.
+    pub fn compression(&self) -> &TableCompression {
+        &self.inner.engine.compression
     }
 
     /// Ends background work and syncs the log. Afterwards, writes through other clones fail with

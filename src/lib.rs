@@ -133,6 +133,7 @@ pub use db::{Db, ReadOnlyDb};
 pub use dialect::indexed_db::IndexedDbComparator;
 pub use engine::compact::filter::CompactionDecision;
 pub use engine::compact::plan::CompactionKind;
+pub use engine::compression::TableCompression;
 pub use engine::delete_range::DeletedRange;
 pub use engine::follow::Refreshed;
 pub use engine::follow::changes::Changes;

@@ -77,7 +77,7 @@ pub struct Shape {
     #[arg(long, global = true, value_enum, value_name = "LAYOUT")]
     pub filter_layout: Option<FilterLayout>,
 
-    /// Compression of blocks [default: snappy]
+    /// Compression of blocks [default: that of the newest table, or snappy]
     #[arg(long, global = true, value_enum, value_name = "KIND")]
     pub compression: Option<CompressionKind>,
 
@@ -315,18 +315,14 @@ impl Shape {
 
 impl CompressionKind {
     fn to_library(self) -> Result<Compression> {
-        match self {
-            CompressionKind::None => Ok(Compression::None),
-            CompressionKind::Snappy => Ok(Compression::Snappy),
-            CompressionKind::Deflate => Ok(Compression::Deflate(6)),
-            CompressionKind::Zlib => Ok(Compression::Zlib(6)),
-            #[cfg(feature = "zstd")]
-            CompressionKind::Zstd => Ok(Compression::Zstd(3)),
-            #[cfg(not(feature = "zstd"))]
-            CompressionKind::Zstd => Err(CliError::Unsupported(
-                "this build has no zstd; build minikv with `--features zstd`".to_string(),
-            )),
-        }
+        let name = match self {
+            CompressionKind::None => "none",
+            CompressionKind::Snappy => "snappy",
+            CompressionKind::Deflate => "deflate",
+            CompressionKind::Zlib => "zlib",
+            CompressionKind::Zstd => "zstd",
+        };
+        Ok(name.parse()?)
     }
 }
 

@@ -10,6 +10,10 @@ use crate::error::{CliError, Result};
 
 const BUFFER_BYTES: usize = 128 << 10;
 
+/// Bytes that some editors and spreadsheets put at the start of a text in UTF-8. `dump` escapes a
+/// key that begins with them.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Reads a file, or stdin, line by line.
 pub struct Lines {
     reader: Box<dyn BufRead>,
@@ -47,7 +51,7 @@ impl Lines {
     }
 
     /// Returns the next line without its line end, or `None` after the last line. The last line of
-    /// the input need not have a line end.
+    /// the input need not have a line end. A byte-order mark at the start of the input is left out.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let read = self
@@ -61,6 +65,9 @@ impl Lines {
         self.line_number += 1;
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
+        }
+        if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+            self.line.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(Some(&self.line))
     }
@@ -84,6 +91,14 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_byte_order_mark_at_the_start_is_left_out() {
+        let mut lines = Lines::of(b"\xef\xbb\xbfa\n\xef\xbb\xbfb", "x");
+        assert_eq!(lines.next_line().unwrap(), Some(&b"a"[..]));
+        assert_eq!(lines.next_line().unwrap(), Some(&b"\xef\xbb\xbfb"[..]));
+        assert_eq!(lines.bytes_read(), 9);
+    }
 
     #[test]
     fn lines_are_numbered_and_a_last_end_may_lack() {

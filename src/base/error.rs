@@ -214,6 +214,45 @@ impl Error {
     }
 }
 
+/// Returns the Cargo feature that includes an unsupported compression, if there is one.
+fn feature_for(what: &str, name: &str) -> Option<&'static str> {
+    match (what, name) {
+        ("compression", "zlib" | "deflate") => Some("zlib"),
+        ("compression", "zstd") => Some("zstd"),
+        _ => None,
+    }
+}
+
+/// Keeps the kind of an I/O error, so that `?` works in functions that return [`io::Error`]. Other
+/// errors get the kind that fits best, or [`io::ErrorKind::Other`].
+///
+/// ```
+/// fn count(path: &std::path::Path) -> std::io::Result<usize> {
+///     let db = minikv::Db::open(path, minikv::Options::default())?;
+///     Ok(db.iter()?.count())
+/// }
+/// # let home = tempfile::tempdir()?;
+/// let missing = count(&home.path().join("missing")).unwrap_err();
+/// assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Io { source, .. } => source.kind(),
+            Error::Corruption(_) => io::ErrorKind::InvalidData,
+            Error::Locked { .. } => io::ErrorKind::WouldBlock,
+            Error::DatabaseMissing { .. } => io::ErrorKind::NotFound,
+            Error::DatabaseExists { .. } => io::ErrorKind::AlreadyExists,
+            Error::Unsupported { .. } => io::ErrorKind::Unsupported,
+            Error::InvalidArgument { .. } => io::ErrorKind::InvalidInput,
+            Error::ReadOnly { reason } => reason.io_kind().unwrap_or(io::ErrorKind::Other),
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -232,8 +271,11 @@ impl fmt::Display for Error {
             }
             Error::Unsupported { what, name, path } => {
                 write!(f, "unsupported {what} {name}")?;
-                match path {
-                    Some(path) => write!(f, " in {}", path.display()),
+                if let Some(path) = path {
+                    write!(f, " in {}", path.display())?;
+                }
+                match feature_for(what, name) {
+                    Some(feature) => write!(f, " (it needs minikv's Cargo feature `{feature}`)"),
                     None => Ok(()),
                 }
             }

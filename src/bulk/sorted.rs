@@ -10,11 +10,13 @@ use crate::engine::Engine;
 use crate::engine::ingest::Incoming;
 use crate::engine::options::Options;
 use crate::engine::version::tombstones::EntryCounts;
+use crate::format::compress::Method;
 use crate::format::expiry::NEVER;
 use crate::format::key::{InternalComparator, KeyKind, ParsedKey, user_key};
 use crate::format::keyspace::expiry_of;
 use crate::fs::absolute;
 use crate::table::Table;
+use crate::table::compression::compression_of;
 
 /// A finished table outside of any database: entries in ascending order, one per key, and no
 /// deletions. [`TableWriter::finish`](crate::TableWriter::finish) returns such tables;
@@ -54,6 +56,7 @@ impl SortedTable {
         let Some(facts) = facts.filter(|facts| facts.entries > 0) else {
             return Err(Error::invalid(format!("{} has no entries", path.display())));
         };
+        let method = compression_of(&*file, path)?.filter(|method| *method != Method::None);
         let table = Arc::new(Table::open(file, facts.file_bytes, path.clone(), &context)?);
         let counts = count_entries(&table, path, &order)?;
         Ok(SortedTable {
@@ -64,6 +67,7 @@ impl SortedTable {
                 largest: facts.largest,
                 oldest: facts.min_seq,
                 counts,
+                method,
             },
         })
     }
@@ -139,7 +143,7 @@ pub struct Ingested {
     /// Total length of the tables before they were added, in bytes.
     pub file_bytes: u64,
     /// Number of tables that had to be rewritten with new sequence numbers. The usual reason is
-    /// that the database held newer writes.
+    /// that the database held newer writes; the other is that its tables have another compression.
     pub rewritten_tables: u64,
 }
 

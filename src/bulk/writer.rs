@@ -10,6 +10,7 @@ use crate::engine::ingest::{INGEST_LEVEL, Incoming, fresh_seq};
 use crate::engine::open::directory::create_dir;
 use crate::engine::options::Options;
 use crate::engine::table_writer::{TableRun, Target};
+use crate::format::compress::Compression;
 use crate::format::key::{InternalComparator, KeyKind, SeqNo, pack_trailer, user_key};
 use crate::format::name;
 use crate::fs::{absolute, sync_dir};
@@ -19,7 +20,9 @@ use crate::fs::{absolute, sync_dir};
 /// them.
 ///
 /// The tables are written with the options of the database: its comparator, compression, block and
-/// table sizes, and filters. A writer that is dropped before [`finish`](TableWriter::finish)
+/// table sizes, and filters. If they name no compression, the tables get snappy, and an ingest
+/// rewrites them if the database's tables have another one: for such a database, give
+/// [`Db::compression`](crate::Db::compression) to the options. A writer that is dropped before [`finish`](TableWriter::finish)
 /// removes all files that it wrote.
 ///
 /// ```
@@ -122,6 +125,10 @@ impl TableWriter {
         self.run.end()?;
         sync_dir(&*self.options.fs, &self.dir)?;
         self.is_finished = true;
+        let method = match self.options.compression {
+            Some(_) => None,
+            None => Some(Compression::default().method()),
+        };
         let done = std::mem::take(&mut self.run.done);
         let tables = done.into_iter().map(|(file, counts)| SortedTable {
             table: Incoming {
@@ -131,6 +138,7 @@ impl TableWriter {
                 largest: file.largest,
                 oldest: self.seq,
                 counts,
+                method,
             },
         });
         Ok(tables.collect())

@@ -4,7 +4,7 @@
 //! snapshots do not show the entry, and the entry hides older entries with the same key. The
 //! table's sequence numbers must therefore all be above the last sequence number of the database.
 //! Most tables already have such numbers ([`fresh_seq`]); the other tables are rewritten with new
-//! numbers. The next write to the database gets a sequence number above those of the tables.
+//! numbers, and so are tables with another compression than the database's. The next write to the database gets a sequence number above those of the tables.
 //!
 //! First, each file is linked, copied or rewritten into the database's directory; then the tables
 //! are added with the commit lock held ([`table_change`](crate::engine::table_change)).
@@ -20,6 +20,7 @@ use crate::engine::table_change::{NewTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::write::CommitState;
+use crate::format::compress::Method;
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo, internal_key, user_key};
 use crate::format::name;
@@ -88,13 +89,20 @@ pub(crate) struct Incoming {
     pub oldest: SeqNo,
     /// Counts of the entries.
     pub counts: EntryCounts,
+    /// Method of the compressed blocks; `None` if there are none, or if the caller chose the method
+    /// for the programs that will read the database.
+    pub method: Option<Method>,
 }
 
 impl Incoming {
-    /// Returns whether the table can be linked into a database whose last sequence number is
-    /// `last_seq`: the entries must be newer than the database, but not so far ahead that sequence
-    /// numbers would run out.
-    fn is_linkable(&self, last_seq: SeqNo) -> bool {
+    /// Returns whether the table can be linked into a database whose new tables have the method
+    /// `method`, and whose last sequence number is `last_seq`: programs that read the database must
+    /// be able to read the table, and the entries must be newer than the database, but not so far
+    /// ahead that sequence numbers would run out.
+    fn is_linkable(&self, method: Method, last_seq: SeqNo) -> bool {
+        if self.method.is_some_and(|own| own != method) {
+            return false;
+        }
         let highest = fresh_seq().max(last_seq).saturating_add(MAX_LEAD);
         self.oldest > last_seq && self.counts.newest <= highest
     }
@@ -158,8 +166,9 @@ impl Engine {
     ) -> Result<Done> {
         let mut done = Done::default();
         let last_seq = self.reads.visible_seq();
+        let method = self.compression.new.method();
         let (new, mut old): (Vec<_>, _) =
-            tables.iter().copied().partition(|table| table.is_linkable(last_seq));
+            tables.iter().copied().partition(|table| table.is_linkable(method, last_seq));
         for table in new {
             self.stage_link(table, staged)?;
         }

@@ -76,6 +76,7 @@ use std::sync::Arc;
 
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
+use crate::engine::compression::TableCompression;
 use crate::engine::observe::Observing;
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
@@ -93,6 +94,7 @@ use crate::fs::Fs;
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
+pub(crate) mod compression;
 pub(crate) mod delete_range;
 pub(crate) mod expiry;
 pub(crate) mod flush;
@@ -135,7 +137,7 @@ pub(crate) struct Engine {
     pub dir: PathBuf,
     /// The filesystem that the directory is on.
     pub fs: Arc<dyn Fs>,
-    /// The options given at open.
+    /// The options given at open, with the compression that was decided on.
     pub options: Options,
     /// Allocates file numbers.
     pub numbers: Arc<FileNumbers>,
@@ -145,6 +147,8 @@ pub(crate) struct Engine {
     pub metrics: Metrics,
     /// Measures how far writes are ahead of flushes.
     pace: Pace,
+    /// Compression of new tables, and of the tables at open.
+    pub compression: TableCompression,
     /// Report of the recovery when the database was opened.
     pub recovery: Recovery,
     /// Held during an ingest, so that ingests take turns.

@@ -42,7 +42,8 @@ pub struct Options {
     pub(crate) block_bytes: usize,
     pub(crate) block_restart_interval: usize,
     pub(crate) max_file_bytes: u64,
-    pub(crate) compression: Compression,
+    /// The compression of new tables; `None` for that of the database's tables.
+    pub(crate) compression: Option<Compression>,
     /// The policy of block filters; `None` if no filter of any kind is written or used.
     pub(crate) filter_policy: Option<Arc<dyn FilterPolicy>>,
     pub(crate) filter: LevelFilter,
@@ -119,7 +120,7 @@ impl Default for Options {
             block_bytes: 4 << 10,
             block_restart_interval: 16,
             max_file_bytes: 2 << 20,
-            compression: Compression::Snappy,
+            compression: None,
             filter_policy: Some(Arc::new(BloomFilterPolicy::new(10))),
             filter: LevelFilter { layout: FilterLayout::Block, bits_per_key: 10 },
             level_filters: Vec::new(),
@@ -239,10 +240,16 @@ impl Options {
         self
     }
 
-    /// Compression of the blocks of new tables. Existing tables stay readable. Default: snappy.
+    /// Compression of the blocks of new tables. Existing tables stay readable.
+    ///
+    /// By default, new tables have the compression of the database's newest table, so that programs
+    /// that read the database can still read it: a world of Minecraft keeps deflate, and a database
+    /// without compression keeps none. New databases get snappy, like LevelDB's. A compression
+    /// given here is used whatever the tables have; [`Db::compression`](crate::Db::compression)
+    /// tells who cannot read them.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Options {
-        self.compression = compression;
+        self.compression = Some(compression);
         self
     }
 
@@ -663,7 +670,7 @@ impl Options {
             prefix_filter: self.prefix_extractor.clone().zip(bits),
             block_bytes: self.block_bytes,
             block_restart_interval: self.block_restart_interval,
-            compression: self.compression,
+            compression: self.compression.unwrap_or_default(),
         }
     }
 }

@@ -13,9 +13,32 @@
 //! methods of id 2 was used ([`is_zlib`]). Other engines use the ids above 1 for other methods (in
 //! RocksDB, zstd has the id 7).
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::base::{Error, Result};
 
+/// Level of zstd that is used if none is given, zstd's own default.
+#[cfg(feature = "zstd")]
+const DEFAULT_ZSTD_LEVEL: i32 = 3;
+/// Level of zlib and deflate that is used if none is given, zlib's own default.
+#[cfg(feature = "zlib")]
+const DEFAULT_DEFLATE_LEVEL: u32 = 6;
+
 /// The method for compressing the blocks of a table.
+///
+/// A compression can be parsed from its name, `none`, `snappy`, `zstd`, `zlib` or `deflate`, and
+/// displayed. The last three may be followed by a colon and a level.
+///
+/// ```
+/// use minikv::Compression;
+///
+/// assert_eq!("snappy".parse::<Compression>()?, Compression::Snappy);
+/// assert_eq!(Compression::None.to_string(), "none");
+/// # #[cfg(feature = "zlib")]
+/// assert_eq!("deflate:9".parse::<Compression>()?, Compression::Deflate(9));
+/// # Ok::<(), minikv::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
@@ -35,6 +58,89 @@ pub enum Compression {
     /// tables.
     #[cfg(feature = "zlib")]
     Deflate(u32),
+}
+
+impl Compression {
+    /// Returns the method, which does not state a level.
+    pub(crate) fn method(self) -> Method {
+        match self {
+            Compression::None => Method::None,
+            Compression::Snappy => Method::Snappy,
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => Method::Zstd,
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => Method::Zlib,
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => Method::Deflate,
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.method().name())?;
+        match self {
+            Compression::None | Compression::Snappy => Ok(()),
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(level) => write!(f, ":{level}"),
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(level) | Compression::Deflate(level) => write!(f, ":{level}"),
+        }
+    }
+}
+
+impl FromStr for Compression {
+    type Err = Error;
+
+    /// Parses a name, with or without a level.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if this build does not include the method;
+    /// [`Error::InvalidArgument`] for any other text.
+    fn from_str(text: &str) -> Result<Compression> {
+        let (name, level) = match text.split_once(':') {
+            Some((name, level)) => (name, Some(level)),
+            None => (text, None),
+        };
+        let invalid = || {
+            Error::invalid(format!(
+                "{text:?} is no compression: none, snappy, zstd, zlib or deflate, the last three \
+                 with or without a level, as in zlib:9"
+            ))
+        };
+        let method = Method::ALL.into_iter().find(|method| method.name() == name);
+        let compression = method.ok_or_else(invalid)?.compression()?;
+        match (compression, level) {
+            (compression, None) => Ok(compression),
+            (Compression::None | Compression::Snappy, Some(_)) => Err(invalid()),
+            #[cfg(feature = "zstd")]
+            (Compression::Zstd(_), Some(level)) => zstd_level(level).map(Compression::Zstd),
+            #[cfg(feature = "zlib")]
+            (Compression::Zlib(_), Some(level)) => deflate_level(level).map(Compression::Zlib),
+            #[cfg(feature = "zlib")]
+            (Compression::Deflate(_), Some(level)) => {
+                deflate_level(level).map(Compression::Deflate)
+            }
+        }
+    }
+}
+
+/// Parses a level of zstd.
+#[cfg(feature = "zstd")]
+fn zstd_level(text: &str) -> Result<i32> {
+    let range = zstd::compression_level_range();
+    let level = text.parse().ok().filter(|level| range.contains(level));
+    level.ok_or_else(|| {
+        let (least, most) = (range.start(), range.end());
+        Error::invalid(format!("{text:?} is no level of zstd: {least} to {most}"))
+    })
+}
+
+/// Parses a level of zlib or deflate.
+#[cfg(feature = "zlib")]
+fn deflate_level(text: &str) -> Result<u32> {
+    let level = text.parse().ok().filter(|level| *level <= 9);
+    level.ok_or_else(|| Error::invalid(format!("{text:?} is no level of zlib: 0 to 9")))
 }
 
 /// Id of an uncompressed block.
@@ -62,6 +168,10 @@ pub enum Method {
 }
 
 impl Method {
+    /// All methods.
+    const ALL: [Method; 5] =
+        [Method::None, Method::Snappy, Method::Zstd, Method::Zlib, Method::Deflate];
+
     /// Returns the method of a block that was stored with the compression `id`.
     ///
     /// # Errors
@@ -86,6 +196,25 @@ impl Method {
             Method::Zstd => "zstd",
             Method::Zlib => "zlib",
             Method::Deflate => "deflate",
+        }
+    }
+
+    /// Returns the compression that writes blocks of this method, at the default level.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if this build does not include the method.
+    pub(crate) fn compression(self) -> Result<Compression> {
+        match self {
+            Method::None => Ok(Compression::None),
+            Method::Snappy => Ok(Compression::Snappy),
+            #[cfg(feature = "zstd")]
+            Method::Zstd => Ok(Compression::Zstd(DEFAULT_ZSTD_LEVEL)),
+            #[cfg(feature = "zlib")]
+            Method::Zlib => Ok(Compression::Zlib(DEFAULT_DEFLATE_LEVEL)),
+            #[cfg(feature = "zlib")]
+            Method::Deflate => Ok(Compression::Deflate(DEFAULT_DEFLATE_LEVEL)),
+            #[cfg(not(all(feature = "zlib", feature = "zstd")))]
+            _ => Err(Error::unsupported("compression", self.name())),
         }
     }
 }
@@ -329,6 +458,31 @@ mod tests {
         let len = decompress_into(Method::of(id, stored)?, stored, &mut raw)?;
         raw.truncate(len);
         Ok(raw)
+    }
+
+    #[test]
+    fn names_and_levels_are_read_as_they_are_shown() {
+        for kind in kinds().into_iter().chain([Compression::None]) {
+            assert_eq!(kind.to_string().parse::<Compression>().unwrap(), kind);
+            let method = kind.method();
+            let default = method.name().parse::<Compression>().unwrap();
+            assert_eq!(default, method.compression().unwrap());
+            assert_eq!(default.method(), method);
+        }
+        for wrong in ["", "Snappy", "lz4", "snappy:1", "none:", "snappy "] {
+            let error = wrong.parse::<Compression>().unwrap_err().to_string();
+            assert!(error.contains("is no compression"), "{wrong}: {error}");
+        }
+        #[cfg(feature = "zlib")]
+        for wrong in ["zlib:10", "deflate:", "deflate:-1"] {
+            let error = wrong.parse::<Compression>().unwrap_err().to_string();
+            assert!(error.contains("is no level of zlib: 0 to 9"), "{wrong}: {error}");
+        }
+        #[cfg(not(feature = "zstd"))]
+        assert_eq!(
+            "zstd:3".parse::<Compression>().unwrap_err().to_string(),
+            "unsupported compression zstd (it needs minikv's Cargo feature `zstd`)"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod answers;
 pub mod block_cache;
 pub(crate) mod builder;
+pub(crate) mod compression;
 pub mod counts;
 #[cfg(test)]
 mod filter_tests;

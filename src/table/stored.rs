@@ -109,10 +109,33 @@ fn read_into<'a, S: TableSink>(
     verify: bool,
     sink: &mut S,
 ) -> Result<Stored<'a>> {
+    let Buffers { stored, raw, other: buffer } = buffers;
+    let (method, stored) = read_compressed(stored, file, path, handle, verify, sink)?;
+    if method == Method::None {
+        return Ok(Stored { method, contents: stored, buffer });
+    }
+    let len = decompress_into(method, stored, raw).map_err(|error| error.at(handle.offset))?;
+    sink.bytes_decompressed(len as u64);
+    Ok(Stored { method, contents: &raw[..len], buffer })
+}
+
+/// Reads a block inside the file into `stored`, without decompressing it. Returns its compression
+/// method and its stored bytes.
+///
+/// # Errors
+/// Corruption, if the block is damaged; [`Error::Unsupported`], if its method is unknown; an I/O
+/// error.
+pub(super) fn read_compressed<'a, S: TableSink>(
+    stored: &'a mut Vec<u8>,
+    file: &dyn ReadFile,
+    path: &Path,
+    handle: BlockHandle,
+    verify: bool,
+    sink: &mut S,
+) -> Result<(Method, &'a [u8])> {
     let too_long = || Error::corruption("block too long for this machine").at(handle.offset);
     let size = usize::try_from(handle.size).map_err(|_| too_long())?;
     let len = size.checked_add(BLOCK_TRAILER_BYTES).ok_or_else(too_long)?;
-    let Buffers { stored, raw, other: buffer } = buffers;
     if stored.len() < len {
         stored.resize(len, 0);
     }
@@ -125,12 +148,7 @@ fn read_into<'a, S: TableSink>(
     }
     let (id, stored) = (stored[size], &stored[..size]);
     let method = Method::of(id, stored).map_err(|error| error.at(handle.offset))?;
-    if method == Method::None {
-        return Ok(Stored { method, contents: stored, buffer });
-    }
-    let len = decompress_into(method, stored, raw).map_err(|error| error.at(handle.offset))?;
-    sink.bytes_decompressed(len as u64);
-    Ok(Stored { method, contents: &raw[..len], buffer })
+    Ok((method, stored))
 }
 
 fn read_exactly(file: &dyn ReadFile, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {

@@ -30,16 +30,18 @@ fn size(number: f64, least: u32, most: u32) -> usize {
 impl OpenOptions {
     /// Converts these options to the library's options.
     pub fn to_options(&self) -> Options {
-        let options = Options::default()
+        let mut options = Options::default()
             .create_if_missing(self.create_if_missing)
             .error_if_exists(self.error_if_exists)
-            .compression(if self.compression { Compression::Snappy } else { Compression::None })
             .block_cache_bytes(self.cache_size as usize)
             .write_buffer_bytes(size(self.write_buffer_size, 64 << 10, 1 << 30))
             .block_bytes(size(self.block_size, 1 << 10, 4 << 20))
             .max_open_files(size(self.max_open_files, 74, 50_000))
             .block_restart_interval(size(self.block_restart_interval, 1, u32::MAX))
             .max_file_bytes(size(self.max_file_size, 1 << 20, 1 << 30) as u64);
+        if !self.compression {
+            options = options.compression(Compression::None);
+        }
         let layout = match self.filter_layout.as_str() {
             "table" => FilterLayout::Table,
             "both" => FilterLayout::Both,

@@ -38,7 +38,7 @@ pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result
     }
     let db = super::open(global, true)?;
     let target = name.of_writer(&db)?;
-    let options = global.options(db.path())?;
+    let options = global.options(db.path())?.compression(db.compression().new);
     let folder = Folder::create(db.path())?;
     let path = folder.0.clone();
     let guard = interrupt::on_interrupt(move || {

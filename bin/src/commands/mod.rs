@@ -121,8 +121,11 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     // In a shell script, each put runs in its own process. If each process continues the last log,
     // the database does not write a new table after every few puts.
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
-    let db = Db::open(dir, options)?;
+    let db = Db::open(&dir, options)?;
     report_lost_logs(db.recovery());
+    if let Some(warning) = db.compression().warning() {
+        output::say(format!("minikv: {}: {warning}", dir.display()));
+    }
     Ok(db)
 }
 

@@ -46,6 +46,7 @@ use crate::admin::logs::LogFacts;
 use crate::admin::survey::{Survey, survey, table_context};
 use crate::admin::tables::{SoundEntries, TableFacts};
 use crate::base::{Error, Result};
+use crate::engine::compression::TableCompression;
 use crate::engine::flush::write_table;
 use crate::engine::open::directory;
 use crate::engine::open::replay::LogReplay;
@@ -150,6 +151,10 @@ pub fn repair_with(
         }
     };
     directory::check_numbers(dir, &survey.taken, next_number(&survey))?;
+    let tables = survey.tables.keys().copied();
+    let compression = TableCompression::decide(&*fs, dir, &options, tables)?;
+    options.compression = Some(compression.new);
+    report.notes.extend(compression.warning());
     let report = Repair::new(dir, &options, &survey, report).run()?;
     drop(lock);
     Ok(report)

@@ -28,6 +28,7 @@ use std::time::{Duration, SystemTime};
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
+use crate::engine::compression::TableCompression;
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::observe::Observing;
@@ -139,6 +140,7 @@ struct Opening {
     dir: PathBuf,
     fs: Arc<dyn Fs>,
     options: Options,
+    compression: TableCompression,
     order: InternalComparator,
     numbers: Arc<FileNumbers>,
     /// Files of the database before the open changes anything.
@@ -155,7 +157,7 @@ struct Flushed {
 }
 
 impl Opening {
-    fn new(dir: &Path, options: Options) -> Result<Opening> {
+    fn new(dir: &Path, mut options: Options) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
         let Entries { files, directories } = entries(&*fs, dir)?;
@@ -172,9 +174,13 @@ impl Opening {
             files.iter().filter_map(|(_, name)| name.number()).all(|taken| taken < numbers.next()),
             "the number of a file is handed out again"
         );
+        let tables = recovered.edit.new_files.iter().map(|file| file.number);
+        let compression = TableCompression::decide(&*fs, dir, &options, tables)?;
+        options.compression = Some(compression.new);
         Ok(Opening {
             dir: dir.to_path_buf(),
             fs,
+            compression,
             order: InternalComparator::new(options.comparator.clone()),
             options,
             numbers: Arc::new(numbers),
@@ -220,6 +226,7 @@ impl Opening {
             observing: self.options.observer.clone().map(Observing::new),
             pace: Pace::new(self.options.resources.memory.as_ref()),
             options: self.options,
+            compression: self.compression,
             reads: Arc::new(reads),
             numbers: self.numbers,
             trash,
