@@ -1,6 +1,7 @@
 //! The handles that a program uses: [`Db`], [`ReadOnlyDb`] and [`Snapshot`]. They have no logic of
 //! their own; the work is done in `engine` and `transaction`.
 
+use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::admin::backup::take::take;
 use crate::advice::{
     FilterAdvice, {self},
 };
-use crate::base::Result;
+use crate::base::{Error, Result};
 use crate::base::sync::{LockRank, Mutex};
 use crate::bulk::sorted::{
     Ingested, SortedTable, {self},
@@ -30,6 +31,7 @@ use crate::engine::open::replay::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
 pub(crate) use crate::engine::read::cursor::Cursor;
 pub(crate) use crate::engine::read::iter::Iter;
+use crate::engine::read::iter::prefix_bounds;
 use crate::engine::read::reader::{Reader, key_range};
 pub(crate) use crate::engine::read::snapshot::Snapshot;
 use crate::engine::span::Span;
@@ -65,12 +67,11 @@ use crate::transaction::{Transaction, retry};
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     engine: Arc<Engine>,
     workers: Mutex<Workers>,
@@ -92,7 +93,7 @@ impl Drop for Inner {
 /// a writer removes them. At most half of the file descriptors that the process may have
 /// (`RLIMIT_NOFILE`) are used for this; [`ReadOnlyDb::unheld_tables`] returns the number of tables
 /// beyond this limit.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReadOnlyDb {
     opened: Arc<Followed>,
 }
@@ -277,6 +278,58 @@ impl Db {
         retry::transact(|| self.transaction(), options, work)
     }
 
+    /// Does the same as [`Db::transact`], for `work` that fails with an error type of the program's
+    /// own. It is a method of its own because the compiler could not infer the error type of a
+    /// closure that only uses `?`.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// #[derive(Debug)]
+    /// enum PayError {
+    ///     TooPoor,
+    ///     Db(minikv::Error),
+    /// }
+    ///
+    /// impl From<minikv::Error> for PayError {
+    ///     fn from(error: minikv::Error) -> PayError {
+    ///         PayError::Db(error)
+    ///     }
+    /// }
+    ///
+    /// let paid = db.try_transact(|tx| match tx.get("alice")? {
+    ///     Some(_) => Ok(tx.put("alice", "0")),
+    ///     None => Err(PayError::TooPoor),
+    /// });
+    /// assert!(matches!(paid, Err(PayError::TooPoor)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error that `work` returned, in which case nothing is written; errors of
+    /// [`Transaction::commit`] other than a conflict, after which `work` runs again. If `work`
+    /// returns another transaction's conflict, it runs again only if its error is an
+    /// [`Error`](crate::Error) or a box of one.
+    pub fn try_transact<T, E: From<Error> + 'static>(
+        &self,
+        work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.try_transact_with(&WriteOptions::default(), work)
+    }
+
+    /// Like [`Db::try_transact`], with options for the commit.
+    ///
+    /// # Errors
+    /// The same as for [`Db::try_transact`].
+    pub fn try_transact_with<T, E: From<Error> + 'static>(
+        &self,
+        options: &WriteOptions,
+        work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        retry::transact(|| self.transaction(), options, work)
+    }
+
     /// Replaces the value of `key` with the result of `change`, which is called with the current
     /// value. `None` stands for no value, both as argument and as result. The update is atomic: if
     /// another write changes the value in the meantime, `change` is called again with the new
@@ -315,7 +368,49 @@ impl Db {
         key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Bytes>> {
-        let change = |old: Option<&[u8]>| change(old).map(Into::into);
+        let change = |old: Option<&[u8]>| Ok(change(old).map(Into::into));
+        retry::update(|| self.transaction(), options, key.as_ref(), change)
+    }
+
+    /// Does the same as [`Db::update`], for a `change` that can fail. If it does, nothing is
+    /// written.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// type AnyError = Box<dyn std::error::Error + Send + Sync>;
+    /// let add_one = |old: Option<&[u8]>| -> Result<Option<String>, AnyError> {
+    ///     let old: u64 = old.map_or(Ok(0), |old| std::str::from_utf8(old).unwrap().parse())?;
+    ///     Ok(Some((old + 1).to_string()))
+    /// };
+    /// assert_eq!(db.try_update("visits", add_one).unwrap().as_deref(), Some(&b"1"[..]));
+    /// db.put("visits", "many")?;
+    /// assert!(db.try_update("visits", add_one).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error that `change` returned; errors of [`Db::put`] and of [`Db::get`].
+    pub fn try_update<V: Into<Bytes>, E: From<Error> + 'static>(
+        &self,
+        key: impl AsRef<[u8]>,
+        change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
+    ) -> Result<Option<Bytes>, E> {
+        self.try_update_with(&WriteOptions::default(), key, change)
+    }
+
+    /// Like [`Db::try_update`], with options for the write.
+    ///
+    /// # Errors
+    /// The same as for [`Db::try_update`].
+    pub fn try_update_with<V: Into<Bytes>, E: From<Error> + 'static>(
+        &self,
+        options: &WriteOptions,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
+    ) -> Result<Option<Bytes>, E> {
+        let change = |old: Option<&[u8]>| Ok(change(old)?.map(Into::into));
         retry::update(|| self.transaction(), options, key.as_ref(), change)
     }
 
@@ -554,6 +649,42 @@ impl Db {
         self.inner.engine.delete_range(options, &Span::new(&range))
     }
 
+    /// Deletes all entries whose keys start with `prefix`, like [`delete_range`](Db::delete_range).
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// for name in ["user/ann", "user/bob", "visit/1"] {
+    ///     db.put(name, "")?;
+    /// }
+    /// db.delete_prefix("user/")?;
+    /// assert_eq!(db.count::<&str>(..)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`delete_range`](Db::delete_range);
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator is not byte
+    /// order.
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<DeletedRange> {
+        self.delete_prefix_with(&WriteOptions::default(), prefix)
+    }
+
+    /// Like [`delete_prefix`](Db::delete_prefix), with options.
+    ///
+    /// # Errors
+    /// The same as for [`delete_prefix`](Db::delete_prefix).
+    pub fn delete_prefix_with(
+        &self,
+        options: &WriteOptions,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<DeletedRange> {
+        let order = self.inner.engine.reads.order.user();
+        let range = prefix_bounds(order, prefix.as_ref(), Bound::Unbounded)?;
+        self.delete_range_with(options, range)
+    }
+
     /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
@@ -788,6 +919,18 @@ impl ReadOnlyDb {
 impl Snapshot {
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::at(self)
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("path", &self.path()).finish()
+    }
+}
+
+impl fmt::Debug for ReadOnlyDb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadOnlyDb").field("path", &self.opened.dir()).finish()
     }
 }
 
@@ -1096,6 +1239,27 @@ macro_rules! reads {
             /// The same as for [`get`](Self::get).
             pub fn is_empty(&self) -> Result<bool> {
                 Ok(self.first_key_value()?.is_none())
+            }
+
+            /// Returns the number of entries whose keys are in `range`. Walks over the entries, but
+            /// copies neither keys nor values. The range `..` counts everything; its type is that
+            /// of the missing bounds, as in `count::<&str>(..)`.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// for day in ["01", "02", "03"] {
+            ///     db.put(day, "")?;
+            /// }
+            /// assert_eq!(db.count("02"..)?, 2);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// Corruption and I/O errors.
+            pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+                self.range(range)?.count_entries()
             }
 
             /// Returns a cursor, which is at no entry until it is first moved.

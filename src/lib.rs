@@ -143,7 +143,7 @@ pub use engine::observe::{Event, EventKind, Observer, TableInfo};
 pub use engine::open::replay::{LostLog, Recovery};
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
 pub use engine::read::cursor::Cursor;
-pub use engine::read::iter::Iter;
+pub use engine::read::iter::{Iter, Keys};
 pub use engine::read::snapshot::Snapshot;
 pub use engine::resources::Resources;
 pub use engine::stats::metrics::StallCause;

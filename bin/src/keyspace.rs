@@ -74,6 +74,15 @@ impl Name {
         })
     }
 
+    /// Returns the keyspace of the same name and the other kind, ordinary or expiring, and the
+    /// option that selects it; `None` without a keyspace.
+    pub fn other_kind(&self) -> Option<(Name, &'static str)> {
+        let Keys { name, is_expiring } = self.0.as_ref()?;
+        let other = Keys { name: name.clone(), is_expiring: !is_expiring };
+        let advice = if *is_expiring { "leave --expiring out" } else { "give --expiring" };
+        Some((Name(Some(other)), advice))
+    }
+
     /// Returns the keys of `db` that a command may write.
     pub fn of_writer(&self, db: &Db) -> Result<Target> {
         Ok(match &self.0 {

@@ -210,6 +210,30 @@ impl fmt::Debug for WriteBatch {
     }
 }
 
+/// Adds a put for each pair of a key and a value.
+///
+/// ```
+/// use minikv::WriteBatch;
+///
+/// let mut batch: WriteBatch = [("alice", "70"), ("bob", "30")].into_iter().collect();
+/// batch.extend((0..10u32).map(|i| (i.to_be_bytes(), "")));
+/// assert_eq!(batch.len(), 12);
+/// ```
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> Extend<(K, V)> for WriteBatch {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        entries.into_iter().for_each(|(key, value)| self.put(key, value));
+    }
+}
+
+/// Creates a batch with a put for each pair of a key and a value.
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(K, V)> for WriteBatch {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        batch.extend(entries);
+        batch
+    }
+}
+
 impl<'a> IntoIterator for &'a WriteBatch {
     type Item = Result<BatchOp<'a>>;
     type IntoIter = BatchOps<'a>;

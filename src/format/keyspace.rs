@@ -172,6 +172,23 @@ impl Space {
         Ok(Some((Bytes::copy_from_slice(key_within), bytes)))
     }
 
+    /// Returns the key within the keyspace for a key of the database; `None` if its entry has
+    /// expired.
+    ///
+    /// # Errors
+    /// The same as for [`entry`](Self::entry).
+    #[inline]
+    pub(crate) fn live_key(
+        &self,
+        key: &[u8],
+        stored: &[u8],
+        now: impl FnOnce() -> u64,
+    ) -> Result<Option<Bytes>> {
+        let Some(key_within) = self.strip(key) else { return Err(self.out_of_order()) };
+        let live = self.live(key, stored, now)?;
+        Ok(live.map(|_| Bytes::copy_from_slice(key_within)))
+    }
+
     #[cold]
     fn out_of_order(&self) -> Error {
         let name = self.name().escape_ascii();

@@ -148,19 +148,19 @@ impl Keyspace<Db> {
 
     /// Replaces the value of `key` in an expiring keyspace with the result of `change`. The entry
     /// keeps its expiry.
-    pub(super) fn update_expiring(
+    pub(super) fn update_expiring<E: From<Error> + 'static>(
         &self,
         options: &WriteOptions,
         key: &[u8],
-        mut change: impl FnMut(Option<&[u8]>) -> Option<Bytes>,
-    ) -> Result<Option<Bytes>> {
+        mut change: impl FnMut(Option<&[u8]>) -> Result<Option<Bytes>, E>,
+    ) -> Result<Option<Bytes>, E> {
         let key = self.space.key(key);
-        self.handle.transact_with(options, |tx| {
+        self.handle.try_transact_with(options, |tx| {
             let stored = tx.get(&key)?;
             let now = || self.clock().now_millis();
             let live = stored.as_deref().map(|stored| self.space.live(&key, stored, now));
             let live = live.transpose()?.flatten();
-            let new = change(live.map(|(value, _)| value));
+            let new = change(live.map(|(value, _)| value))?;
             match (&new, live) {
                 (Some(new), live) => {
                     let expiry = live.map_or(NEVER, |(_, expiry)| expiry);

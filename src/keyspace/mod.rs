@@ -100,6 +100,27 @@ impl<H> fmt::Debug for Keyspace<H> {
     }
 }
 
+/// Two handles are equal if they have the same name and kind, and read the same database at the same
+/// moment: two handles of one open [`Db`] are, those of different snapshots are not.
+///
+/// ```
+/// # use minikv::{Db, Options};
+/// # let dir = tempfile::tempdir()?;
+/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// assert_eq!(db.keyspace("users")?, db.clone().keyspace("users")?);
+/// assert_ne!(db.keyspace("users")?, db.keyspace("emails")?);
+/// assert_ne!(db.keyspace("users")?, db.expiring_keyspace("users")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl<H> PartialEq for Keyspace<H> {
+    fn eq(&self, other: &Keyspace<H>) -> bool {
+        let is_same_space = self.name() == other.name() && self.is_expiring() == other.is_expiring();
+        is_same_space && self.reader().reads_the_same(&other.reader())
+    }
+}
+
+impl<H> Eq for Keyspace<H> {}
+
 /// Fails if the order of the database is not byte order.
 fn require_byte_order(reader: Reader<'_>) -> Result<()> {
     match reader.state().order.user().custom() {

@@ -279,6 +279,15 @@ impl<H> Keyspace<H> {
         Ok(self.first_key_value()?.is_none())
     }
 
+    /// Returns the number of entries whose keys are in `range`, like [`Db::count`](crate::Db::count).
+    /// Expired entries do not count.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors.
+    pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.range(range)?.count_entries()
+    }
+
     /// Returns a cursor. It is at no entry until it is first moved.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::ops::RangeBounds;
 
 use bytes::Bytes;
 
-use crate::base::Result;
+use crate::base::{Error, Result};
 use crate::bulk::writer::TableWriter;
 use crate::db::Db;
 use crate::engine::delete_range::DeletedRange;
@@ -80,10 +80,40 @@ impl Keyspace<Db> {
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Bytes>> {
         if self.space.expires() {
-            let change = |old: Option<&[u8]>| change(old).map(Into::into);
+            let change = |old: Option<&[u8]>| Ok(change(old).map(Into::into));
             return self.update_expiring(options, key.as_ref(), change);
         }
         self.handle.update_with(options, self.space.key(key.as_ref()), change)
+    }
+
+    /// Does the same as [`update`](Self::update), for a `change` that can fail, like
+    /// [`Db::try_update`].
+    ///
+    /// # Errors
+    /// As [`Db::try_update`].
+    pub fn try_update<V: Into<Bytes>, E: From<Error> + 'static>(
+        &self,
+        key: impl AsRef<[u8]>,
+        change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
+    ) -> Result<Option<Bytes>, E> {
+        self.try_update_with(&WriteOptions::default(), key, change)
+    }
+
+    /// Like [`try_update`](Self::try_update), with options for the write.
+    ///
+    /// # Errors
+    /// As [`Db::try_update`].
+    pub fn try_update_with<V: Into<Bytes>, E: From<Error> + 'static>(
+        &self,
+        options: &WriteOptions,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
+    ) -> Result<Option<Bytes>, E> {
+        if self.space.expires() {
+            let change = |old: Option<&[u8]>| Ok(change(old)?.map(Into::into));
+            return self.update_expiring(options, key.as_ref(), change);
+        }
+        self.handle.try_update_with(options, self.space.key(key.as_ref()), change)
     }
 
     /// Compacts everything in `range` into one level, like [`Db::compact_range`].
@@ -112,6 +142,26 @@ impl Keyspace<Db> {
         range: impl RangeBounds<K>,
     ) -> Result<DeletedRange> {
         self.handle.delete_range_with(options, range_in(&self.space, &range))
+    }
+
+    /// Deletes all entries whose keys start with `prefix`, like [`Db::delete_prefix`].
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`].
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<DeletedRange> {
+        self.delete_prefix_with(&WriteOptions::default(), prefix)
+    }
+
+    /// Like [`delete_prefix`](Self::delete_prefix), with options.
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`].
+    pub fn delete_prefix_with(
+        &self,
+        options: &WriteOptions,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<DeletedRange> {
+        self.handle.delete_prefix_with(options, self.space.key(prefix.as_ref()))
     }
 
     /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) over all of

@@ -1,10 +1,11 @@
 //! Running a transaction until it does not conflict.
 
+use std::any::Any;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::base::Result;
+use crate::base::{Error, Result};
 use crate::base::random::Rng;
 use crate::base::sync::thread;
 use crate::engine::options::WriteOptions;
@@ -24,36 +25,49 @@ const MAX_PAUSE_MICROS: u64 = 10_000;
 ///
 /// # Errors
 /// Errors of `work` and of the commit, other than conflicts.
-pub(crate) fn transact<T>(
+pub(crate) fn transact<T, E: From<Error> + 'static>(
     begin: impl Fn() -> Transaction,
     options: &WriteOptions,
-    mut work: impl FnMut(&mut Transaction) -> Result<T>,
-) -> Result<T> {
+    mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
+) -> Result<T, E> {
     let mut pauses = None;
     loop {
         let mut transaction = begin();
-        let result = work(&mut transaction)
-            .and_then(|value| transaction.commit_with(options).map(|()| value));
-        match result {
-            Err(error) if error.is_conflict() => pauses.get_or_insert_with(Pauses::new).pause(),
-            result => return result,
+        match work(&mut transaction) {
+            Err(error) if is_conflict(&error) => {}
+            Err(error) => return Err(error),
+            Ok(value) => match transaction.commit_with(options) {
+                Err(error) if error.is_conflict() => {}
+                Err(error) => return Err(error.into()),
+                Ok(()) => return Ok(value),
+            },
         }
+        pauses.get_or_insert_with(Pauses::new).pause();
     }
+}
+
+/// Returns whether an error is a conflict, or a box of one.
+fn is_conflict<E: 'static>(error: &E) -> bool {
+    let error: &dyn Any = error;
+    let own = error.downcast_ref::<Error>();
+    let boxed = || error.downcast_ref::<Box<dyn std::error::Error>>()?.downcast_ref();
+    let shared = || error.downcast_ref::<Box<dyn std::error::Error + Send + Sync>>()?.downcast_ref();
+    own.or_else(boxed).or_else(shared).is_some_and(Error::is_conflict)
 }
 
 /// Replaces the value of `key` with the result of `change`. Returns the new value.
 ///
 /// # Errors
 /// As [`transact`].
-pub(crate) fn update(
+pub(crate) fn update<E: From<Error> + 'static>(
     begin: impl Fn() -> Transaction,
     options: &WriteOptions,
     key: &[u8],
-    mut change: impl FnMut(Option<&[u8]>) -> Option<Bytes>,
-) -> Result<Option<Bytes>> {
+    mut change: impl FnMut(Option<&[u8]>) -> Result<Option<Bytes>, E>,
+) -> Result<Option<Bytes>, E> {
     transact(begin, options, |transaction| {
         let old = transaction.get(key)?;
-        let new = change(old.as_deref());
+        let new = change(old.as_deref())?;
         if old.is_some() || new.is_some() {
             transaction.write(key, new.clone());
         }
@@ -90,6 +104,16 @@ impl Pauses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_conflict_is_found_in_a_box() {
+        let conflict = || Error::Conflict { key: Bytes::new(), keyspace: None };
+        assert!(is_conflict(&conflict()) && !is_conflict(&Error::Closed));
+        assert!(is_conflict::<Box<dyn std::error::Error>>(&conflict().into()));
+        assert!(is_conflict::<Box<dyn std::error::Error + Send + Sync>>(&conflict().into()));
+        assert!(!is_conflict::<Box<dyn std::error::Error>>(&Error::Closed.into()));
+        assert!(!is_conflict(&"conflict"));
+    }
 
     #[test]
     fn pauses_grow_up_to_a_limit_and_differ() {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::count;
 use crate::args::Global;
 use crate::codec::Format;
+use crate::comparator::KeyCheck;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::keyspace::{InKeyspace, Target};
@@ -42,6 +43,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let mut committer = Committer {
         db: &db,
         target: name.of_writer(&db)?,
+        check: KeyCheck::new(global.comparator(db.path())?),
         options: WriteOptions::default().sync(args.sync),
         batch: WriteBatch::new(),
         batches: 0,
@@ -101,6 +103,7 @@ impl Line {
 struct Committer<'a> {
     db: &'a Db,
     target: Target,
+    check: KeyCheck,
     options: WriteOptions,
     batch: WriteBatch,
     /// Number of batches applied.
@@ -113,7 +116,10 @@ impl Committer<'_> {
     fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
         while let Some(line) = lines.next_line()? {
             match Line::parse(line, format) {
-                Ok(Line::Put(key, value)) => self.target.put(&mut self.batch, &key, &value),
+                Ok(Line::Put(key, value)) => {
+                    self.check.check(&key, || lines.place());
+                    self.target.put(&mut self.batch, &key, &value);
+                }
                 Ok(Line::Delete(key)) => self.target.delete(&mut self.batch, &key),
                 Ok(Line::Commit) => self.commit()?,
                 Err(what) => {

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 
+use minikv::ReadOnlyDb;
+
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
-use crate::keyspace::InKeyspace;
+use crate::keyspace::{InKeyspace, Name};
 use crate::output::{
     Stdout, {self},
 };
@@ -33,7 +35,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let keys = args.keys.iter().map(|key| global.key_in(key_format, key));
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let name = args.keyspace.name(global)?;
-    let db = name.of_reader(super::open_read_only(global)?)?;
+    let handle = super::open_read_only(global)?;
+    let db = name.of_reader(handle.clone())?;
     let mut stdout = Stdout::open()?;
     let style = Style::of(global, keys.len());
     let mut missing = false;
@@ -43,7 +46,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             missing = true;
             stdout.flush()?;
             let shown = key_format.show(key);
-            output::say(format!("minikv: key not found: {shown}; {}", next_step(global)));
+            let next = match elsewhere(&name, &handle, key)? {
+                Some(hint) => hint,
+                None => next_step(global),
+            };
+            output::say(format!("minikv: key not found: {shown}; {next}"));
             continue;
         };
         text.clear();
@@ -78,6 +85,15 @@ impl Style {
             (None, false) => Style::Bytes,
         }
     }
+}
+
+/// Returns advice if the keyspace of the same name and the other kind has the key. Both kinds are
+/// easily taken for one keyspace.
+fn elsewhere(name: &Name, db: &ReadOnlyDb, key: &[u8]) -> Result<Option<String>> {
+    let Some((other, advice)) = name.other_kind() else { return Ok(None) };
+    let is_there = other.of_reader(db.clone())?.get(key)?.is_some();
+    let which = if advice.starts_with("give") { "expiring" } else { "ordinary" };
+    Ok(is_there.then(|| format!("the {which} keyspace of that name has it: {advice}")))
 }
 
 /// Returns advice for a user whose key was not found.

@@ -7,6 +7,7 @@ use minikv::{Db, WriteBatch, WriteOptions};
 use super::{bulk, count};
 use crate::args::Global;
 use crate::codec::Format;
+use crate::comparator::KeyCheck;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::keyspace::{InKeyspace, Target};
@@ -50,7 +51,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = super::open(global, true)?;
     let target = name.of_writer(&db)?;
     let (batch, loaded) = (WriteBatch::new(), Tally::default());
-    let mut loader = Loader { db: &db, target, batch, loaded };
+    let check = KeyCheck::new(global.comparator(db.path())?);
+    let mut loader = Loader { db: &db, target, check, batch, loaded };
     let entries = |n| count(n, "entry", "entries");
     let guard =
         loader.loaded.say_on_interrupt(move |n| format!("{} loaded; they stay", entries(n)));
@@ -73,6 +75,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 struct Loader<'a> {
     db: &'a Db,
     target: Target,
+    check: KeyCheck,
     batch: WriteBatch,
     /// Number of entries loaded.
     loaded: Tally,
@@ -90,7 +93,10 @@ impl Loader<'_> {
     fn read_lines(&mut self, lines: &mut Lines, format: Format, progress: &Progress) -> Result<()> {
         while let Some(line) = lines.next_line()? {
             match format.decode_entry(line) {
-                Ok((key, value)) => self.target.put(&mut self.batch, &key, &value),
+                Ok((key, value)) => {
+                    self.check.check(&key, || lines.place());
+                    self.target.put(&mut self.batch, &key, &value);
+                }
                 Err(what) => {
                     let place = lines.place();
                     return Err(CliError::Usage(format!("{place}: {what}")));

@@ -14,6 +14,7 @@ use minikv::{WriteBatch, WriteOptions};
 use super::condition::Condition;
 use crate::args::{Global, parse_duration};
 use crate::codec::Format;
+use crate::comparator;
 use crate::error::{CliError, Result};
 use crate::keyspace::InKeyspace;
 
@@ -103,6 +104,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Some(old) => Some(Condition::Value(args.value_format.decode(read_value(old)?)?)),
         None => args.if_absent.then_some(Condition::Absent),
     };
+    if let Err(what) = comparator::check_key(&*global.comparator(&global.db()?)?, &key) {
+        let how = "give a key of it, in --key-format hex; `load` and `batch` write any bytes";
+        return Err(CliError::Usage(format!("{what}; {how}")));
+    }
     // `--if-value` needs an existing value, so it never creates a database.
     let db = super::open(global, !args.no_create && args.if_value.is_none())?;
     let options = WriteOptions::default().sync(args.sync);

@@ -29,7 +29,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::Result;
@@ -107,6 +107,11 @@ impl fmt::Debug for Followed {
 }
 
 impl Followed {
+    /// Returns the directory of the database.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Creates the state for following a database that was just opened.
     ///
     /// # Errors

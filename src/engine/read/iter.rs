@@ -43,6 +43,13 @@ pub(crate) struct IterSource {
     point: OwnedPoint,
 }
 
+/// An iterator over the keys of a range, from [`Iter::keys`]. It can be used from both ends.
+///
+/// Items are `Result<key>`, with copies of the keys. Values are neither copied nor shared. The
+/// iterator ends after an error.
+#[derive(Debug)]
+pub struct Keys(Iter);
+
 /// One end of an iterator. The first step creates the cursor, which stays at the entry that was
 /// last yielded from this end.
 #[derive(Debug, Default)]
@@ -90,6 +97,40 @@ impl Iter {
     ) -> Result<Iter> {
         let (lower, upper) = prefix_bounds(point.state().order.user(), prefix, from)?;
         Ok(Iter::within(point, lower, upper, prefix))
+    }
+
+    /// Returns an iterator over the keys that this iterator has not yielded yet.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// for name in ["user/ann", "user/bob", "visit/1"] {
+    ///     db.put(name, "a long value")?;
+    /// }
+    /// let users: Result<Vec<_>, _> = db.prefix("user/")?.keys().collect();
+    /// assert_eq!(users?, ["user/ann", "user/bob"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keys(self) -> Keys {
+        Keys(self)
+    }
+
+    /// Returns the number of entries that this iterator has not yielded yet.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors.
+    pub(crate) fn count_entries(mut self) -> Result<u64> {
+        let is_live = |iter: &Iter, cursor: &Cursor| {
+            let now = || iter.source.clock().now_millis();
+            Ok(iter.space.live(cursor.key(), cursor.value(), now)?.map(drop))
+        };
+        let mut count = 0;
+        while let Some(entry) = self.advance(Iter::step_front, |iter| &iter.front, is_live) {
+            entry?;
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Moves the front to the next entry. Returns whether that entry is in the range and before the
@@ -166,20 +207,23 @@ impl Iter {
         }
     }
 
-    /// Moves one end to the next entry that has not expired, and returns that entry. `step` moves
-    /// the end by one entry, and `end` returns the end.
-    fn advance(
+    /// Moves one end to the next entry that has not expired, and returns what `yielded` makes of it.
+    /// `step` moves the end by one entry, and `end` returns the end. `yielded` returns `None` if
+    /// the entry has expired.
+    #[inline]
+    fn advance<T>(
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,
         end: fn(&Iter) -> &End,
-    ) -> Option<Result<(Bytes, Bytes)>> {
+        yielded: impl Fn(&Iter, &Cursor) -> Result<Option<T>>,
+    ) -> Option<Result<T>> {
         if self.done {
             return None;
         }
         loop {
             let found = step(self).and_then(|within| {
                 let cursor = end(self).cursor.as_ref().filter(|_| within);
-                cursor.map(|cursor| self.entry(cursor)).transpose()
+                cursor.map(|cursor| yielded(self, cursor)).transpose()
             });
             match found {
                 Ok(Some(Some(entry))) => return Some(Ok(entry)),
@@ -205,6 +249,31 @@ impl Iter {
         self.space.entry(cursor.key(), cursor.value(), || cursor.value_bytes(), now)
     }
 }
+
+impl Keys {
+    /// Returns the key of the entry that `cursor` is at; `None` if the entry has expired.
+    #[inline]
+    fn key(iter: &Iter, cursor: &Cursor) -> Result<Option<Bytes>> {
+        let now = || iter.source.clock().now_millis();
+        iter.space.live_key(cursor.key(), cursor.value(), now)
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.advance(Iter::step_front, |iter| &iter.front, Keys::key)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.advance(Iter::step_back, |iter| &iter.back, Keys::key)
+    }
+}
+
+impl std::iter::FusedIterator for Keys {}
 
 impl IterSource {
     /// Returns the parameters of cursors over the keys within the bounds `range`. All of these keys
@@ -242,13 +311,13 @@ impl Iterator for Iter {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.advance(Iter::step_front, |iter| &iter.front)
+        self.advance(Iter::step_front, |iter| &iter.front, Iter::entry)
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.advance(Iter::step_back, |iter| &iter.back)
+        self.advance(Iter::step_back, |iter| &iter.back, Iter::entry)
     }
 }
 

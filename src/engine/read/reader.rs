@@ -39,6 +39,12 @@ impl<'a> Reader<'a> {
         Reader { state: snapshot.seq.state(), at: Some(&snapshot.seq) }
     }
 
+    /// Returns whether both readers read the same database at the same moment.
+    pub(crate) fn reads_the_same(&self, other: &Reader<'_>) -> bool {
+        let seq = |reader: &Reader<'_>| reader.at.map(ReadSeq::seq);
+        Arc::ptr_eq(self.state, other.state) && seq(self) == seq(other)
+    }
+
     /// Returns the state of the database.
     pub(crate) fn state(&self) -> &'a Arc<ReadState> {
         self.state

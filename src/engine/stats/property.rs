@@ -26,6 +26,7 @@ use crate::format::edit::NUM_LEVELS;
 /// let stats = db.stats();
 /// assert_eq!((stats.operations, stats.gets, stats.gets_found), (1, 1, 1));
 /// assert_eq!((stats.flushes, stats.levels.len()), (1, 7));
+/// println!("{stats}"); // the tables by level, and a summary of the work
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
