@@ -14,8 +14,8 @@ use crate::admin::backup::take::take;
 use crate::advice::{
     FilterAdvice, {self},
 };
-use crate::base::{Error, Result};
 use crate::base::sync::{LockRank, Mutex};
+use crate::base::{Error, Result};
 use crate::bulk::sorted::{
     Ingested, SortedTable, {self},
 };

@@ -77,7 +77,7 @@ pub struct Shape {
     #[arg(long, global = true, value_enum, value_name = "LAYOUT")]
     pub filter_layout: Option<FilterLayout>,
 
-    /// Compression of blocks [default: that of the newest table, or snappy]
+    /// Compression of blocks [default: that of the tables, or snappy]
     #[arg(long, global = true, value_enum, value_name = "KIND")]
     pub compression: Option<CompressionKind>,
 

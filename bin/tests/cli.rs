@@ -18,6 +18,8 @@ mod browser;
 mod commands;
 #[path = "cli/indexed_db.rs"]
 mod indexed_db;
+#[path = "cli/minecraft.rs"]
+mod minecraft;
 #[path = "cli/readamp.rs"]
 mod readamp;
 #[path = "cli/terminal.rs"]
@@ -682,6 +684,41 @@ fn databases_of_other_programs_are_read_and_left_as_they_are() {
         place.ok(&["stats"]);
         assert_eq!(contents(&place.db()), before, "{name}");
     }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_key() {
+    let inputs =
+        [("escaped", "a\tb\n"), ("hex", "61\t62\n"), ("json", "{\"key\":\"a\",\"value\":\"b\"}\n")];
+    for (format, input) in inputs {
+        for sorted in [None, Some("--sorted"), Some("--sort")] {
+            let place = Place::new();
+            let args: Vec<&str> = ["load", "--format", format].into_iter().chain(sorted).collect();
+            place.feed(&args, ["\u{feff}", input].concat().as_bytes()).ok();
+            assert_eq!(place.text(&["dump"]), "a\tb\n", "{format} {sorted:?}");
+        }
+    }
+    let place = Place::new();
+    place.feed(&["batch"], "\u{feff}put\ta\tb\n".as_bytes()).ok();
+    assert_eq!(place.text(&["dump"]), "a\tb\n");
+    // A key that begins with the mark is kept.
+    place.ok(&["put", "\u{feff}", "c"]);
+    let dumped = place.text(&["dump"]);
+    let copy = Place::new();
+    copy.feed(&["load"], dumped.as_bytes()).ok();
+    assert_eq!(copy.text(&["dump"]), dumped);
+}
+
+#[test]
+fn get_names_the_keyspace_of_the_other_kind() {
+    let place = Place::new();
+    place.ok(&["put", "--keyspace", "u", "--ttl", "1h", "bob", "2"]);
+    place.ok(&["put", "--keyspace", "u", "ann", "3"]);
+    let get = |args: &[&str]| place.run(&[&["get", "--keyspace", "u"], args].concat());
+    get(&["bob"]).fails(1, &["the expiring keyspace of that name has it: give --expiring"]);
+    let ordinary = "the ordinary keyspace of that name has it: leave --expiring out";
+    get(&["ann", "--expiring"]).fails(1, &[ordinary]);
+    get(&["cid"]).fails(1, &["minikv explain"]);
 }
 
 #[test]

@@ -10,9 +10,9 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::table::compression::compression_of;
 
-/// Number of tables that are examined to find one that shows its compression. Only tables with a
-/// few small or incompressible entries show none.
-const MAX_TABLES: usize = 16;
+/// Number of tables that are examined to find a compressed one. A higher number makes it slower to
+/// open a database without compression.
+const MAX_TABLES: usize = 8;
 
 /// The compression of a database's new tables, and of the tables that it had when it was opened.
 /// [`Db::compression`](crate::Db::compression) returns it.
@@ -30,9 +30,10 @@ const MAX_TABLES: usize = 16;
 pub struct TableCompression {
     /// The compression of new tables.
     pub new: Compression,
-    /// Names of the compressions of the newest and of the oldest table, as far as the tables show
-    /// them: `none`, `snappy`, `zstd`, `zlib` or `deflate`. One name if both are the same; empty if
-    /// there are no tables.
+    /// Names of the compressions of the newest and of the oldest compressed table: `snappy`, `zstd`,
+    /// `zlib` or `deflate`. One name if both are the same; `none` if the tables are not compressed,
+    /// although they could be. Empty if the tables are too small to show a compression, or if there
+    /// are none.
     pub found: Vec<&'static str>,
     /// The methods in `found`.
     methods: Vec<Method>,
@@ -40,11 +41,11 @@ pub struct TableCompression {
 
 impl TableCompression {
     /// Decides on the compression of new tables: the one that the options name, or else the one of
-    /// the newest of the tables, or else snappy. `tables` are the numbers of all tables.
+    /// the newest compressed table, or else none if the tables are not compressed, or else snappy.
+    /// `tables` are the numbers of all tables.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the options name no compression, and that of the newest table is
-    /// not included in this build; an I/O error that prevents the decision. Damaged tables are left
+    /// [`Error::Unsupported`] if the options name no compression, and that of the tables is not included in this build; an I/O error that prevents the decision. Damaged tables are left
     /// out.
     pub(crate) fn decide(
         fs: &dyn Fs,
@@ -56,9 +57,9 @@ impl TableCompression {
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         let newest = numbers.iter().take(MAX_TABLES).copied();
         let oldest = numbers.iter().rev().take(MAX_TABLES).copied();
-        let found = first_shown(fs, dir, newest).and_then(|newest| {
+        let found = first_compressed(fs, dir, newest).and_then(|newest| {
             let more = newest.is_some() && numbers.len() > 1;
-            let oldest = more.then(|| first_shown(fs, dir, oldest)).transpose()?;
+            let oldest = more.then(|| first_compressed(fs, dir, oldest)).transpose()?;
             Ok((newest, oldest.flatten()))
         });
         let (newest, oldest) = match (found, options.compression) {
@@ -73,7 +74,8 @@ impl TableCompression {
                 method.compression().map_err(|error| error.in_file(path))?
             }
         };
-        let mut methods: Vec<Method> = [newest, oldest].into_iter().flatten().map(|f| f.0).collect();
+        let mut methods: Vec<Method> =
+            [newest, oldest].into_iter().flatten().map(|f| f.0).collect();
         methods.dedup();
         let found = methods.iter().map(|method| method.name()).collect();
         Ok(TableCompression { new, found, methods })
@@ -89,7 +91,9 @@ impl TableCompression {
             let new = new.name();
             let text = match old {
                 None => format!("new tables are compressed with {new}"),
-                Some(_) => format!("the tables so far are compressed with {tables}, new ones with {new}"),
+                Some(_) => {
+                    format!("the tables so far are compressed with {tables}, new ones with {new}")
+                }
             };
             return Some(format!("{text}, which {who} cannot read"));
         }
@@ -107,13 +111,14 @@ impl TableCompression {
     }
 }
 
-/// Returns the method and the path of the first of the tables that shows its compression.
-fn first_shown(
+/// Returns the method and the path of the first of the tables that is compressed. If there is none,
+/// returns the first table that shows that it is not.
+fn first_compressed(
     fs: &dyn Fs,
     dir: &Path,
     tables: impl Iterator<Item = u64>,
 ) -> Result<Option<(Method, PathBuf)>> {
-    let mut failed = None;
+    let (mut failed, mut plain) = (None, None);
     for number in tables {
         let mut path = dir.join(name::table_name(number));
         let file = fs.open(&path).or_else(|error| {
@@ -125,6 +130,7 @@ fn first_shown(
         });
         let file = file.map_err(|error| Error::io("open", &path, error));
         match file.and_then(|file| compression_of(&*file, &path)) {
+            Ok(Some(Method::None)) => plain = plain.or(Some((Method::None, path))),
             Ok(Some(method)) => return Ok(Some((method, path))),
             Ok(None) | Err(Error::Corruption(_)) => {}
             Err(error @ Error::Unsupported { .. }) => return Err(error),
@@ -132,7 +138,7 @@ fn first_shown(
         }
     }
     // Without this error, a disk that fails to read for a moment would change the compression.
-    failed.map_or(Ok(None), Err)
+    failed.map_or(Ok(plain), Err)
 }
 
 fn is_leveldb(method: Method) -> bool {
@@ -280,14 +286,15 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_table_decides_in_a_mixture() {
+    fn the_newest_compressed_table_decides_in_a_mixture() {
         for (first, _) in every() {
             for (second, method) in every() {
                 let fs = MemFs::new();
                 write_table(on(&fs).compression(first), "a");
                 write_table(on(&fs).compression(second), "b");
                 write_table(on(&fs), "c");
-                assert_eq!(methods(&fs)[1..], [method, method], "{first} and {second}");
+                let kept = if method == Method::None { first.method() } else { method };
+                assert_eq!(methods(&fs)[1..], [method, kept], "{first} and {second}");
             }
         }
     }

@@ -242,9 +242,9 @@ impl Options {
 
     /// Compression of the blocks of new tables. Existing tables stay readable.
     ///
-    /// By default, new tables have the compression of the database's newest table, so that programs
-    /// that read the database can still read it: a world of Minecraft keeps deflate, and a database
-    /// without compression keeps none. New databases get snappy, like LevelDB's. A compression
+    /// By default, new tables have the compression of the newest compressed table, so that programs
+    /// that read the database can still read it: a world of Minecraft keeps deflate. If the tables
+    /// are not compressed, neither are new ones. New databases get snappy, like LevelDB's. A compression
     /// given here is used whatever the tables have; [`Db::compression`](crate::Db::compression)
     /// tells who cannot read them.
     #[must_use]

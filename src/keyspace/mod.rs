@@ -114,7 +114,8 @@ impl<H> fmt::Debug for Keyspace<H> {
 /// ```
 impl<H> PartialEq for Keyspace<H> {
     fn eq(&self, other: &Keyspace<H>) -> bool {
-        let is_same_space = self.name() == other.name() && self.is_expiring() == other.is_expiring();
+        let is_same_space =
+            self.name() == other.name() && self.is_expiring() == other.is_expiring();
         is_same_space && self.reader().reads_the_same(&other.reader())
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::base::{Error, Result};
 use crate::base::random::Rng;
 use crate::base::sync::thread;
+use crate::base::{Error, Result};
 use crate::engine::options::WriteOptions;
 use crate::transaction::Transaction;
 
@@ -51,7 +51,8 @@ fn is_conflict<E: 'static>(error: &E) -> bool {
     let error: &dyn Any = error;
     let own = error.downcast_ref::<Error>();
     let boxed = || error.downcast_ref::<Box<dyn std::error::Error>>()?.downcast_ref();
-    let shared = || error.downcast_ref::<Box<dyn std::error::Error + Send + Sync>>()?.downcast_ref();
+    let shared =
+        || error.downcast_ref::<Box<dyn std::error::Error + Send + Sync>>()?.downcast_ref();
     own.or_else(boxed).or_else(shared).is_some_and(Error::is_conflict)
 }
 

@@ -1,7 +1,6 @@
 //! Checks the documentation against the code: hex dumps, figures, names and links.
 
 mod figures;
-mod listing;
 mod names;
 mod public;
 mod tour;

@@ -1,23 +1,24 @@
 //! Lists the public API of the library and compares the listing with the committed one.
 //!
-//! The listing is made from the source in rustfmt's layout. It has the public modules, the items
-//! that they define or re-export, and the public methods, fields, variants and associated constants
-//! of each type, whether rustdoc shows them or not. Items that need the feature `internals` are
-//! left out.
+//! The listing is made from the source in rustfmt's layout, and has one line per item: the items that
+//! the public modules define or re-export, and the public methods, fields, variants and associated
+//! constants of each type, in full, whether rustdoc shows them or not. Items that need the feature
+//! `internals` are left out, and so are implementations of traits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use super::listing::{Module, Types, listing, read};
 
 const LISTING: &str = "docs/public-api.txt";
 
 /// Environment variable: if it is set to `write`, the test rewrites the committed listing.
 const REWRITE: &str = "MINIKV_PUBLIC_API";
 
-/// Maximum number of lines of the listing: two screens.
-const MAX_LINES: usize = 120;
+/// Maximum number of lines of a declaration, without comments.
+const MAX_DECLARATION_LINES: usize = 50;
+
+/// The public members of a type: their names, each with its declaration.
+type Members = BTreeMap<String, String>;
 
 struct Sources(BTreeMap<PathBuf, String>);
 
@@ -117,7 +118,7 @@ fn public_item(line: &str) -> Option<&str> {
 }
 
 /// Returns the public members of the type `name`, which `file` defines.
-fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<String> {
+fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> Members {
     let layer = file.strip_prefix(src).unwrap().iter().next().unwrap();
     let near = |path: &Path| path.strip_prefix(src).unwrap().iter().next() == Some(layer);
     // A file of a higher layer can add methods to a type that it imports, so files that import the
@@ -127,11 +128,12 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
     let import = format!("use crate::{}::{name};\n", path.collect::<Vec<_>>().join("::"));
     let imports =
         |text: &str| ["\n", "\npub "].iter().any(|at| text.contains(&(at.to_string() + &import)));
-    let mut members = BTreeSet::new();
+    let mut members = Members::new();
     for (path, text) in &sources.0 {
         for (call, body) in macro_bodies(text) {
             if text.contains(&format!("\n{call}!({name});")) {
-                members.extend(public_members(body, false));
+                let found = public_members(body, false).into_iter();
+                members.extend(found.map(|(own, text)| (own, text.replace("$handle", name))));
             }
         }
         if path == file {
@@ -192,25 +194,69 @@ fn is_inherent(header: &str, name: &str) -> bool {
     rest.split('<').next() == Some(name)
 }
 
-/// Returns the names of the public members of a block, or of all its members if `all` is set.
-fn public_members(body: &str, all: bool) -> BTreeSet<String> {
+/// Returns the public members of a block, or all its members if `all` is set.
+fn public_members(body: &str, all: bool) -> Members {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
     let mut gated = false;
-    let mut members = BTreeSet::new();
-    for line in body.lines() {
-        let code = line.trim_start();
-        if line.len() - code.len() != indent || code.starts_with(['/', '}', ')']) {
+    let mut members = Members::new();
+    let mut at = 0;
+    for line in body.split_inclusive('\n') {
+        let code = line.trim();
+        let begins = at + line.len() - line.trim_start().len();
+        at += line.len();
+        if line.len() - line.trim_start().len() != indent || code.starts_with(['/', '}', ')']) {
             continue;
         }
         if code.starts_with('#') {
             gated |= is_gate(code);
             continue;
         }
-        let name = member(code, all).filter(|_| !gated);
-        members.extend(name.map(str::to_string));
+        if let Some(name) = member(code, all).filter(|_| !gated) {
+            members.insert(name.to_string(), declaration(&body[begins..]));
+        }
         gated = false;
     }
     members
+}
+
+/// Returns the declaration at the start of `code`, on one line and without its body, value or
+/// documentation. A variant keeps its fields.
+fn declaration(code: &str) -> String {
+    let is_code = |line: &&str| !line.trim_start().starts_with(['/', '#']);
+    let first = code.lines().next().unwrap_or_default();
+    let keeps_fields = first.ends_with(" {") && !first.starts_with("pub ") && !first.contains('(');
+    let keeps_fields = keeps_fields && first.starts_with(|c: char| c.is_ascii_uppercase());
+    let has_value = first.contains("const ") && !first.contains("fn ");
+    let is_fn = first.contains("fn ");
+    let code = code.lines().filter(is_code).take(MAX_DECLARATION_LINES);
+    let code = code.collect::<Vec<_>>().join("\n");
+    let (mut depth, mut last, mut end) = (0i32, ' ', code.len());
+    for (at, c) in code.char_indices() {
+        let is_end = match c {
+            '{' => !keeps_fields,
+            ',' => !is_fn,
+            '=' => has_value,
+            ';' => true,
+            '}' => depth == 0,
+            _ => false,
+        };
+        if is_end && depth == 0 {
+            end = at;
+            break;
+        }
+        match c {
+            '(' | '[' | '<' | '{' => depth += 1,
+            '>' if last == '-' || last == '=' => {}
+            ')' | ']' | '>' | '}' => depth -= 1,
+            _ => {}
+        }
+        last = c;
+    }
+    let text = code[..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.replace("( ", "(").replace(", )", ")").replace(", }", " }");
+    // Whether a parameter is changed is the function's own business.
+    let text = text.replace("(mut ", "(").replace(", mut ", ", ");
+    text.trim_end_matches(',').to_string()
 }
 
 /// Returns the name of the member whose definition begins with the line `code`, if the member is
@@ -229,8 +275,8 @@ fn member(code: &str, all: bool) -> Option<&str> {
 
 /// Returns the public members of the type `name`, if a macro of this file declares the type from a
 /// list of names, one per line.
-fn declared_by_macro(text: &str, name: &str) -> BTreeSet<String> {
-    let mut members = BTreeSet::new();
+fn declared_by_macro(text: &str, name: &str) -> Members {
+    let mut members = Members::new();
     for (call, body) in macro_bodies(text) {
         for block in body.split("\n        }\n") {
             let heads =
@@ -242,7 +288,7 @@ fn declared_by_macro(text: &str, name: &str) -> BTreeSet<String> {
             {
                 let names = list.split("\n}\n").next().unwrap().lines();
                 let names = names.filter_map(|line| line.trim().strip_suffix(','));
-                members.extend(names.map(str::to_string));
+                members.extend(names.map(|name| (name.to_string(), format!("pub {name}: u64"))));
             }
         }
     }
@@ -267,47 +313,68 @@ fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     found
 }
 
-/// Returns the public modules, each with its types and functions. Types and functions that an
-/// earlier module already lists are left out.
-pub fn surface(src: &Path) -> Vec<Module> {
+/// Returns the declaration of the item `name`, which `file` defines or re-exports from another
+/// package.
+fn item(sources: &Sources, file: &Path, name: &str) -> String {
+    let text = &sources.0[file];
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if public_item(line) == Some(name) {
+            let declared = declaration(&text[at..]);
+            let is_fn = line.contains("fn ");
+            let end =
+                if is_fn { declared.len() } else { declared.find('(').unwrap_or(declared.len()) };
+            return declared[..end].to_string();
+        }
+        at += line.len();
+    }
+    format!("pub {name}")
+}
+
+/// Returns the line for an item: its declaration, with its whole path in place of its name.
+fn line(path: &str, name: &str, declared: &str) -> String {
+    let declared = declared.strip_prefix("pub ").unwrap_or(declared);
+    let is_name = |at: &usize| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !declared[..*at].ends_with(is_part) && !declared[at + name.len()..].starts_with(is_part)
+    };
+    let at = declared.match_indices(name).map(|(at, _)| at).find(is_name).unwrap_or(0);
+    format!("pub {}{path}::{}\n", &declared[..at], &declared[at..])
+}
+
+/// Returns the listing of the library with these source files.
+fn listing(src: &Path) -> String {
     let sources = Sources::read(src);
     // An item that several modules re-export is listed once.
     let mut listed = BTreeSet::new();
     let mut modules = modules(&sources, src, &[]);
     // Modules that need a feature come last.
     modules.sort_by_key(|module| module.ends_with(&["sim".to_string()]));
-    let mut found = Vec::new();
+    let mut text = String::new();
     for module in modules {
         let path: Vec<&str> = module.iter().map(String::as_str).collect();
         let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, &path) };
-        let mut types = Types::new();
+        let path = [&["minikv"], &path[..]].concat().join("::");
         for (name, file) in items(&sources, src, &file) {
             if listed.insert((name.clone(), file.clone())) {
-                let members = members(&sources, src, &file, &name);
-                types.insert(name, members);
+                text += &line(&path, &name, &item(&sources, &file, &name));
+                let path = format!("{path}::{name}");
+                for (name, declared) in members(&sources, src, &file, &name) {
+                    text += &line(&path, &name, &declared);
+                }
             }
         }
-        if !types.is_empty() {
-            found.push(Module { path: [&["minikv"], &path[..]].concat().join("::"), types });
-        }
     }
-    found
-}
-
-#[test]
-fn a_listing_names_exactly_the_members_that_there_are() {
-    let now = surface(&super::root().join("src"));
-    assert_eq!(read(&listing(&now)), now);
+    text
 }
 
 #[test]
 fn the_public_surface_is_the_one_that_is_listed() {
     let root = super::root();
-    let now = listing(&surface(&root.join("src")));
+    let now = listing(&root.join("src"));
     if std::env::var(REWRITE).is_ok_and(|value| value == "write") {
         fs::write(root.join(LISTING), &now).unwrap();
     }
-    assert!(now.lines().count() <= MAX_LINES, "{} lines", now.lines().count());
     let kept = fs::read_to_string(root.join(LISTING)).unwrap_or_default();
     let gone: Vec<&str> = kept.lines().filter(|line| !now.lines().any(|l| l == *line)).collect();
     let new: Vec<&str> = now.lines().filter(|line| !kept.lines().any(|l| l == *line)).collect();
@@ -318,6 +385,52 @@ fn the_public_surface_is_the_one_that_is_listed() {
         gone.join("\n"),
         new.join("\n"),
     );
+}
+
+#[test]
+fn declarations_are_listed_in_full() {
+    let text = "
+pub enum Shape {
+    /// Nothing.
+    Empty,
+    Pair(u64, Vec<(u8, u8)>),
+    Io {
+        /// The operation.
+        op: &'static str,
+        #[serde(skip)]
+        path: PathBuf,
+    },
+}
+
+impl<H> Shape {
+    pub const MAX: u32 = 7;
+
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        range: impl Fn(&K) -> bool,
+    ) -> Result<Iter>
+    where
+        K: Copy,
+    {
+        panic!();
+    }
+
+    fn hidden(&self) {}
+}
+";
+    let lines: Vec<String> = blocks(text)
+        .flat_map(|(header, body)| public_members(body, header.contains("enum")))
+        .map(|(name, declared)| line("minikv::Shape", &name, &declared))
+        .collect();
+    let expected = [
+        "pub minikv::Shape::Empty\n",
+        "pub minikv::Shape::Io { op: &'static str, path: PathBuf }\n",
+        "pub minikv::Shape::Pair(u64, Vec<(u8, u8)>)\n",
+        "pub const minikv::Shape::MAX: u32\n",
+        "pub fn minikv::Shape::range<K: AsRef<[u8]>>(&self, range: impl Fn(&K) -> bool) -> \
+         Result<Iter> where K: Copy\n",
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[test]
@@ -346,7 +459,6 @@ impl Disk {
     pub fn sync(&self) {}
 }
 ";
-    let members: BTreeSet<String> =
-        blocks(text).flat_map(|(_, body)| public_members(body, false)).collect();
-    assert_eq!(members, ["name", "sync"].map(str::to_string).into());
+    let members: Members = blocks(text).flat_map(|(_, body)| public_members(body, false)).collect();
+    assert!(members.keys().eq(["name", "sync"]), "{members:?}");
 }

@@ -81,6 +81,27 @@ fn keys_of_an_indexed_db_are_shown_decoded() {
 }
 
 #[test]
+fn put_refuses_keys_that_indexed_db_does_not_have() {
+    let place = fixture("chromium/indexeddb");
+    let before = contents(&place.db());
+    place.run(&["put", "a", "b"]).fails(2, &["\"a\" is no key of IndexedDB", "--key-format hex"]);
+    assert_eq!(contents(&place.db()), before);
+    // A copy must have all keys, so `load` and `batch` only warn, once.
+    for (args, input) in [(["load"], "a\tb\nc\td\n"), (["batch"], "put\ta\tb\nput\tc\td\n")] {
+        let ran = place.feed(&args, input.as_bytes());
+        let warning = "minikv: stdin line 1: \"a\" is no key of IndexedDB";
+        assert_eq!(ran.stderr.matches("no key of IndexedDB").count(), 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains(warning), "{}", ran.stderr);
+        ran.ok();
+    }
+    let dumped = place.text(&["dump"]);
+    assert!(dumped.contains("a\tb\n") && dumped.contains("c\td\n"));
+    // Other databases take any key.
+    let place = Place::new();
+    assert_eq!(place.run(&["put", "a", "b"]).stderr, "");
+}
+
+#[test]
 fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
     let place = fixture("chromium/indexeddb");
     let all = place.text(&["dump", "--format", "hex"]);
