@@ -16,13 +16,18 @@ use crate::commands::Command;
 use crate::commands::trace::observed;
 use crate::comparator;
 use crate::error::{CliError, Result};
+use crate::session::Session;
+use crate::writer::is_same_dir;
 
 const AFTER_HELP: &str = "\
 Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value must each be shorter than 3 GiB.
 Data goes to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 key not found, condition of a write not met, or damage found (verify, backups
---verify), 2 usage, 3 locked by another process, 4 corruption, 5 I/O, 6 a format or feature this
+Commands that take neither keys nor files take the directory of the database as an argument, too:
+`minikv stats DIR` is `minikv --db DIR stats`.
+
+Exit codes: 0 done, 1 key not found, condition of a write not met, damage found (verify, backups
+--verify), or a difference found (diff), 2 usage, 3 locked by another process, 4 corruption, 5 I/O, 6 a format or feature this
 build cannot read, 130 interrupted.
 
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
@@ -62,10 +67,22 @@ pub struct Global {
 
     #[command(flatten)]
     pub shape: Shape,
+
+    /// The open database of `minikv shell`, if the command concerns it.
+    #[arg(skip)]
+    pub session: Option<Session>,
+}
+
+/// The directory of the database as an argument, for commands that take no key and no file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Dir {
+    /// Directory of the database [default: --db, or MINIKV_DB]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
 }
 
 /// Options that shape new files and limit memory.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Options that shape new files")]
 pub struct Shape {
     /// Filter bits per key, up to 64; 0 neither writes nor uses filters [default: 10]
@@ -163,6 +180,21 @@ impl Global {
         })
     }
 
+    /// Returns the options for a command with the argument DIR, which names the database. Returns
+    /// an error if `--db` names another database.
+    pub fn with_dir(mut self, dir: Option<&Path>) -> Result<Global> {
+        let Some(dir) = dir else { return Ok(self) };
+        if let Some(db) = self.db.as_deref().filter(|db| !is_same_dir(db, dir)) {
+            return Err(CliError::Usage(format!(
+                "DIR is {}, but --db is {}; give one of them",
+                dir.display(),
+                db.display()
+            )));
+        }
+        self.db = Some(dir.to_path_buf());
+        Ok(self)
+    }
+
     /// Returns the format of entries.
     pub fn format(&self) -> Format {
         self.format.unwrap_or_default()
@@ -170,7 +202,10 @@ impl Global {
 
     /// Returns the format of keys given as arguments.
     pub fn key_format(&self) -> Format {
-        self.key_format.unwrap_or(self.format())
+        match self.key_format.unwrap_or(self.format()) {
+            Format::Csv => Format::Escaped,
+            format => format,
+        }
     }
 
     /// Returns the bytes of a key given as an argument.
@@ -247,6 +282,27 @@ impl Global {
 }
 
 impl Shape {
+    /// Returns whether no option was given.
+    pub fn is_default(&self) -> bool {
+        *self == Shape::default()
+    }
+
+    /// Returns the options with those of `base` where none is given.
+    pub fn or(self, base: &Shape) -> Shape {
+        Shape {
+            bloom_bits: self.bloom_bits.or(base.bloom_bits),
+            filter_layout: self.filter_layout.or(base.filter_layout),
+            compression: self.compression.or(base.compression),
+            block_size: self.block_size.or(base.block_size),
+            write_buffer: self.write_buffer.or(base.write_buffer),
+            cache_size: self.cache_size.or(base.cache_size),
+            plain_logs: self.plain_logs || base.plain_logs,
+            keep_logs: self.keep_logs.or(base.keep_logs),
+            keep_logs_for: self.keep_logs_for.or(base.keep_logs_for),
+            comparator: self.comparator.or_else(|| base.comparator.clone()),
+        }
+    }
+
     /// Returns the library's options for a new database.
     pub fn options(&self) -> Result<Options> {
         Ok(observed(self.plain_options()?, Arc::new(BytewiseComparator)))

@@ -1,17 +1,22 @@
-//! Text formats of keys, values and entries: one line each, which can be read back.
+//! Text formats of keys, values and entries, which can be read back.
 //!
 //! ```text
-//! format    a line of `dump`                       the bytes 63 61 66 c3 a9, 00
+//! format    an entry of `dump`                     the bytes 63 61 66 c3 a9, 00
 //! escaped   KEY<TAB>VALUE                          caf\xc3\xa9<TAB>\x00
 //! hex       KEY<TAB>VALUE                          636166c3a9<TAB>00
 //! json      {"key":…,"value":…}                    {"key":"café","value":"\u0000"}
+//! csv       KEY,VALUE                              café,base64:AA==
 //! ```
 //!
 //! Every format can represent every byte string, and reading the text gives the same bytes. In
 //! `escaped`, printable ASCII stands for itself, a backslash is `\\`, and every other byte is
 //! `\xHH`; when read, bytes above ASCII stand for themselves, too, so that UTF-8 can be typed. In
-//! `json`, bytes that are not UTF-8 are `{"base64":"…"}`.
+//! `json`, bytes that are not UTF-8 are `{"base64":"…"}`; when read, a value may also be any other
+//! JSON, and is then its text. In `csv`, UTF-8 stands for itself, in quotes if it contains a comma,
+//! a quote or a line end; bytes that are not UTF-8 text, and text that begins with `base64:`, are
+//! `base64:…`. An entry is one line, except that text in `csv` may contain line ends.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use base64::Engine;
@@ -19,6 +24,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::ValueEnum;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -34,7 +40,15 @@ pub enum Format {
     Hex,
     /// JSON Lines, with base64 for bytes that are not UTF-8
     Json,
+    /// CSV with a header, and base64 behind base64: for bytes that are not text
+    Csv,
 }
+
+/// Beginning of a field in CSV whose bytes are not text.
+const CSV_BASE64: &str = "base64:";
+
+/// Header of entries in CSV.
+pub const CSV_HEADER: &str = "key,value";
 
 impl Format {
     /// Appends the text for `bytes`, without a newline.
@@ -45,6 +59,7 @@ impl Format {
             Format::Json => {
                 serde_json::to_writer(text, &JsonBytes(bytes)).expect("a Vec takes every write");
             }
+            Format::Csv => push_csv(bytes, text),
         }
     }
 
@@ -61,7 +76,24 @@ impl Format {
             Format::Escaped => unescape(text),
             Format::Hex => decode_hex(text),
             Format::Json => parse_json::<Datum>(text).map(|datum| datum.0),
+            Format::Csv => decode_csv(text),
         }
+    }
+
+    /// Returns the bytes for which the text of a value stands. In JSON, unlike a key, a value may
+    /// be any JSON: its text is the value, except for a string and an object with the only field
+    /// `base64`.
+    pub fn decode_value(self, text: &[u8]) -> Result<Vec<u8>, String> {
+        match self {
+            Format::Json => parse_json::<&RawValue>(text).and_then(json_value),
+            _ => self.decode(text),
+        }
+    }
+
+    /// Returns the header line of entries, if the format has one.
+    pub fn header(self, keys_only: bool) -> Option<&'static str> {
+        let header = if keys_only { "key" } else { CSV_HEADER };
+        (self == Format::Csv).then_some(header)
     }
 
     /// Appends an entry and a newline.
@@ -74,7 +106,7 @@ impl Format {
             text.extend_from_slice(b"}\n");
         } else {
             self.encode(key, text);
-            text.push(b'\t');
+            text.push(if self == Format::Csv { b',' } else { b'\t' });
             self.encode(value, text);
             text.push(b'\n');
         }
@@ -86,6 +118,9 @@ impl Format {
             text.extend_from_slice(b"{\"key\":");
             self.encode(key, text);
             text.extend_from_slice(b"}\n");
+        } else if self == Format::Csv && key.is_empty() {
+            // Readers of CSV skip empty lines.
+            text.extend_from_slice(b"\"\"\n");
         } else {
             self.encode(key, text);
             text.push(b'\n');
@@ -93,8 +128,10 @@ impl Format {
     }
 
     /// Returns the key and the value in `line`, which must not end with a newline. If the line is
-    /// invalid, returns a description of the error.
+    /// invalid, returns a description of the error. Entries in CSV may span lines: see
+    /// `EntryReader`.
     pub fn decode_entry(self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+        debug_assert!(self != Format::Csv, "a line need not be a record");
         if self == Format::Json {
             return parse_json::<Entry>(line).map(|entry| (entry.key, entry.value));
         }
@@ -105,7 +142,7 @@ impl Format {
             return Err("more than one TAB".to_string());
         }
         let key = self.decode(key).map_err(|what| format!("key: {what}"))?;
-        let value = self.decode(value).map_err(|what| format!("value: {what}"))?;
+        let value = self.decode_value(value).map_err(|what| format!("value: {what}"))?;
         Ok((key, value))
     }
 }
@@ -120,6 +157,53 @@ fn escape(bytes: &[u8], text: &mut Vec<u8>) {
                 push_hex(byte, text);
             }
         }
+    }
+}
+
+/// Appends the text for `bytes` as a person reads it: printable Unicode stands for itself, and every
+/// other byte is as in `escaped`, which also reads this text.
+pub fn push_readable(bytes: &[u8], text: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let mut utf8 = [0; 4];
+            let utf8 = c.encode_utf8(&mut utf8).as_bytes();
+            match !c.is_ascii() && is_printable(c) {
+                true => text.extend_from_slice(utf8),
+                false => escape(utf8, text),
+            }
+        }
+        escape(chunk.invalid(), text);
+    }
+}
+
+/// Returns whether a character that is not ASCII is visible, or combines with the one before it.
+fn is_printable(c: char) -> bool {
+    // `escape_debug` escapes a mark that combines only at the beginning of a string.
+    ['a', c].iter().collect::<String>().escape_debug().nth(1) == Some(c)
+}
+
+fn push_csv(bytes: &[u8], text: &mut Vec<u8>) {
+    let is_control = |byte: &u8| *byte < b' ' && !b"\t\n\r".contains(byte);
+    let is_text = std::str::from_utf8(bytes).is_ok_and(|text| !text.starts_with(CSV_BASE64));
+    if !is_text || bytes.iter().any(is_control) {
+        text.extend_from_slice(CSV_BASE64.as_bytes());
+        text.extend_from_slice(BASE64.encode(bytes).as_bytes());
+    } else if bytes.iter().any(|byte| b",\"\r\n".contains(byte)) {
+        text.push(b'"');
+        for &byte in bytes {
+            text.extend(std::iter::repeat_n(byte, if byte == b'"' { 2 } else { 1 }));
+        }
+        text.push(b'"');
+    } else {
+        text.extend_from_slice(bytes);
+    }
+}
+
+/// Returns the bytes for which a field of CSV stands, without its quotes.
+fn decode_csv(field: &[u8]) -> Result<Vec<u8>, String> {
+    match field.strip_prefix(CSV_BASE64.as_bytes()) {
+        Some(text) => BASE64.decode(text).map_err(|error| format!("base64: {error}")),
+        None => Ok(field.to_vec()),
     }
 }
 
@@ -194,6 +278,32 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(text).map_err(|error| error.to_string().replace("line 1 ", ""))
 }
 
+fn json_value(json: &RawValue) -> Result<Vec<u8>, String> {
+    let text = json.get();
+    match text.as_bytes().first() {
+        Some(b'"') => parse_json::<Datum>(text.as_bytes()).map(|datum| datum.0),
+        Some(b'{') if is_base64_object(text) => {
+            parse_json::<Datum>(text.as_bytes()).map(|datum| datum.0)
+        }
+        _ => Ok(text.as_bytes().to_vec()),
+    }
+}
+
+/// Returns whether a JSON object has the field `base64` and no other.
+fn is_base64_object(text: &str) -> bool {
+    let fields = serde_json::from_str::<HashMap<String, &RawValue>>(text);
+    fields.is_ok_and(|fields| fields.len() == 1 && fields.contains_key("base64"))
+}
+
+/// Returns `value` if it is JSON that `json` may contain as it is: [`Format::decode_value`] reads
+/// the same bytes from it.
+pub fn embeddable_json(value: &[u8]) -> Option<&[u8]> {
+    let is_line = !value.contains(&b'\n') && !value.contains(&b'\r');
+    let is_json = is_line && !matches!(value.first(), None | Some(b'"' | b' ' | b'\t'));
+    let is_same = || Format::Json.decode_value(value).is_ok_and(|read| read == value);
+    (is_json && is_same()).then_some(value)
+}
+
 /// A key or value in JSON: a string, or `{"base64":"…"}`.
 struct Datum(Vec<u8>);
 
@@ -256,12 +366,15 @@ impl<'de> Visitor<'de> for EntryVisitor {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entry, M::Error> {
         let (mut key, mut value) = (None, None);
         while let Some(name) = map.next_key::<String>()? {
-            let (slot, name) = match name.as_str() {
-                "key" => (&mut key, "key"),
-                "value" => (&mut value, "value"),
+            let (known, name) = match name.as_str() {
+                "key" => (key.replace(map.next_value::<Datum>()?.0), "key"),
+                "value" => {
+                    let json = map.next_value::<&RawValue>()?;
+                    (value.replace(json_value(json).map_err(M::Error::custom)?), "value")
+                }
                 other => return Err(M::Error::unknown_field(other, &["key", "value"])),
             };
-            if slot.replace(map.next_value::<Datum>()?.0).is_some() {
+            if known.is_some() {
                 return Err(M::Error::duplicate_field(name));
             }
         }
@@ -334,6 +447,33 @@ mod tests {
     }
 
     #[test]
+    fn a_value_may_be_any_json_and_is_its_text() {
+        for json in [
+            "5",
+            "1e400",
+            "12345678901234567890123",
+            "null",
+            "[1, {\"a\":[]}]",
+            "{}",
+            "{\"base64\":\"AA==\",\"b\":1}",
+        ] {
+            let line = format!("{{\"key\":\"a\",\"value\": {json} }}");
+            let entry = Format::Json.decode_entry(line.as_bytes());
+            assert_eq!(entry, Ok((b"a".to_vec(), json.as_bytes().to_vec())));
+            assert_eq!(Format::Json.decode_value(json.as_bytes()).unwrap(), json.as_bytes());
+            assert!(Format::Json.decode(json.as_bytes()).is_err(), "a key is not any JSON: {json}");
+        }
+        assert_eq!(Format::Json.decode_value(b"{\"base64\":\"AA==\"}").unwrap(), b"\0");
+        for bad in ["{\"base64\":5}", "{\"base64\":\"?\"}", "nul", "[1", "1 2", ""] {
+            assert!(Format::Json.decode_value(bad.as_bytes()).is_err(), "{bad}");
+        }
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        let line = format!("{{\"key\":\"a\",\"value\":{deep}}}");
+        let entry = Format::Json.decode_entry(line.as_bytes());
+        assert!(entry.is_err() || entry.is_ok_and(|(_, value)| value == deep.as_bytes()));
+    }
+
+    #[test]
     fn what_is_not_the_format_is_refused_and_said() {
         let refusals: [(Format, &[u8], &str); 20] = [
             (Format::Escaped, b"", "no TAB"),
@@ -349,7 +489,7 @@ mod tests {
             (Format::Hex, b"zz\t", "\"zz\" is not hexadecimal"),
             (Format::Json, b"", "EOF"),
             (Format::Json, b"{\"key\":\"a\"}", "missing field `value`"),
-            (Format::Json, b"{\"key\":\"a\",\"value\":1}", "expected a string or {\"base64\""),
+            (Format::Json, b"{\"key\":1,\"value\":\"\"}", "expected a string or {\"base64\""),
             (Format::Json, b"{\"key\":\"a\",\"value\":\"b\"} x", "trailing characters"),
             (
                 Format::Json,

@@ -5,10 +5,11 @@
 
 use std::ffi::OsString;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, CommandFactory, FromArgMatches};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, ValueEnum};
 
 use crate::args::Cli;
+use crate::codec::Format;
 use crate::error::{CliError, Result, usage};
 
 /// Parses the command line. If the user asked for help or the version, prints it and ends the
@@ -26,6 +27,13 @@ pub fn parse() -> Result<Cli> {
     })?;
     cli.global.shape.check_filters()?;
     Ok(cli)
+}
+
+/// Parses the words of a command line after `minikv`.
+pub fn parse_words(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
+    let name = OsString::from("minikv");
+    let matches = parsed().try_get_matches_from([&name].into_iter().chain(words))?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// Returns the definition for the parser. Every command has all common options; the options that
@@ -94,33 +102,59 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
     let option = option.clone();
     let writes = matches!(
         name,
-        "put" | "delete" | "load" | "batch" | "compact" | "repair" | "bench" | "demo" | "readamp"
+        "put"
+            | "delete"
+            | "load"
+            | "batch"
+            | "shell"
+            | "compact"
+            | "repair"
+            | "bench"
+            | "demo"
+            | "readamp"
     );
     match id {
-        "db" => !matches!(name, "inspect" | "completions" | "man"),
+        "db" => !matches!(name, "diff" | "inspect" | "completions" | "man"),
         "comparator" => !matches!(
             name,
             "destroy" | "bench" | "demo" | "readamp" | "trace" | "inspect" | "completions" | "man"
         ),
         "format" if name == "get" => {
             let help = "Print one value per line in this format, even if stdout is not a terminal";
-            return Some(option.help(help));
+            return Some(without_csv_value(option.help(help)));
         }
         "format" => {
-            matches!(name, "scan" | "load" | "batch" | "dump" | "inspect" | "repair" | "readamp")
+            let without_csv = matches!(name, "inspect" | "repair");
+            let with_csv =
+                matches!(name, "scan" | "load" | "batch" | "dump" | "diff" | "shell" | "readamp");
+            if without_csv {
+                return Some(without_csv_value(option));
+            }
+            with_csv
         }
         "key_format" if matches!(name, "put" | "get" | "delete" | "explain" | "compact") => {
             let help = "Format of keys given as arguments [default: escaped]";
             return Some(option.help(help).hide_possible_values(name == "get"));
         }
-        "key_format" => matches!(name, "scan" | "readamp"),
+        "key_format" => matches!(name, "scan" | "shell" | "readamp"),
         // The other commands that write either create a database of their own or repair one.
         "keep_logs" | "keep_logs_for" => {
-            matches!(name, "put" | "delete" | "load" | "batch" | "compact")
+            matches!(name, "put" | "delete" | "load" | "batch" | "shell" | "compact")
         }
         "allow_no_lock" => TAKE_LOCKS.contains(&name),
         "cache_size" => {
-            matches!(name, "get" | "scan" | "dump" | "explain" | "readamp" | "bench" | "demo")
+            matches!(
+                name,
+                "get"
+                    | "scan"
+                    | "dump"
+                    | "diff"
+                    | "shell"
+                    | "explain"
+                    | "readamp"
+                    | "bench"
+                    | "demo"
+            )
         }
         "bloom_bits" if name == "explain" => {
             let help = "0 shows the get without filters";
@@ -129,6 +163,13 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
         _ => writes,
     }
     .then_some(option)
+}
+
+/// Returns the option `--format` of a command that has no entries to print as CSV.
+fn without_csv_value(option: Arg) -> Arg {
+    let formats = Format::value_variants().iter().filter(|format| **format != Format::Csv);
+    let names = PossibleValuesParser::new(formats.filter_map(ValueEnum::to_possible_value));
+    option.value_parser(names.map(|name| Format::from_str(&name, false).unwrap_or_default()))
 }
 
 /// Returns the command named in `typed`, if any.

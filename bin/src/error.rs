@@ -4,7 +4,8 @@
 //! 0 done                 3 the database is locked by another process
 //! 1 key not found,       4 corruption
 //!   condition not met,
-//!   or damage found      5 I/O
+//!   damage found, or a
+//!   difference (diff)    5 I/O
 //! 2 usage                6 a format or feature this build cannot read
 //! ```
 //!
@@ -12,7 +13,9 @@
 
 pub mod usage;
 
-use std::io;
+use std::io::{
+    Write, {self},
+};
 use std::path::Path;
 
 use minikv::Error as DbError;
@@ -59,6 +62,13 @@ pub enum CliError {
         /// Description of the work done before the error, such as `kept 6 entries before it`.
         done: String,
     },
+    /// An error of a line of a script that `minikv shell` runs.
+    InLine {
+        /// The number of the line.
+        line: u64,
+        /// The error.
+        error: Box<CliError>,
+    },
     /// Stdout is a pipe that was closed. The command ends without a message.
     ClosedPipe,
 }
@@ -85,7 +95,7 @@ impl CliError {
             CliError::Io { .. } => 5,
             CliError::Unsupported(_) => 6,
             CliError::Db(error) => db_exit_code(error),
-            CliError::After { error, .. } => error.exit_code(),
+            CliError::After { error, .. } | CliError::InLine { error, .. } => error.exit_code(),
         }
     }
 
@@ -103,8 +113,19 @@ impl CliError {
             }
             CliError::Db(error) => db_message(error),
             CliError::After { error, done } => format!("{}; {done}", error.message()?),
+            CliError::InLine { line, error } => match error.message() {
+                Some(message) => format!("stdin line {line}: {message}"),
+                None => format!("stdin line {line} ended with exit code {}", error.exit_code()),
+            },
         };
         Some(one_line(&message))
+    }
+
+    /// Prints the error to stderr, if there is something left to report.
+    pub fn say(&self) {
+        if let Some(message) = self.message() {
+            let _ = writeln!(io::stderr(), "minikv: {message}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{
-    BufRead, BufReader, {self},
+    BufRead, BufReader, Read, {self},
 };
 use std::path::{Path, PathBuf};
 
@@ -48,6 +48,12 @@ impl Lines {
 
     fn new(reader: Box<dyn BufRead>, name: String, total_bytes: Option<u64>) -> Lines {
         Lines { reader, name, line: Vec::new(), line_number: 0, bytes_read: 0, total_bytes }
+    }
+
+    /// Returns the input, its name and the total number of bytes, if it is known. No line must have
+    /// been read.
+    pub fn into_parts(self) -> (Box<dyn Read>, String, Option<u64>) {
+        (Box::new(self.reader), self.name, self.total_bytes)
     }
 
     /// Returns the next line without its line end, or `None` after the last line. The last line of

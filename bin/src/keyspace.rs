@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use minikv::{
-    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, ReadOnlyDb, TableWriter, Transaction,
+    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, Snapshot, TableWriter, Transaction,
     WriteBatch, WriteOptions,
 };
 
@@ -66,7 +66,7 @@ impl InKeyspace {
 
 impl Name {
     /// Returns the keys of `db` that a command may read.
-    pub fn of_reader(&self, db: ReadOnlyDb) -> Result<Source> {
+    pub fn of_reader(&self, db: Snapshot) -> Result<Source> {
         Ok(match &self.0 {
             None => Source::All(db),
             Some(keys) if keys.is_expiring => Source::Keyspace(db.expiring_keyspace(&keys.name)?),
@@ -95,8 +95,8 @@ impl Name {
 
 /// The keys to read: all keys of a database, or the keys of a keyspace.
 pub enum Source {
-    All(ReadOnlyDb),
-    Keyspace(Keyspace<ReadOnlyDb>),
+    All(Snapshot),
+    Keyspace(Keyspace<Snapshot>),
 }
 
 impl Source {

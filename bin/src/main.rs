@@ -7,6 +7,7 @@ mod codec;
 mod commands;
 mod comparator;
 mod definition;
+mod entry_reader;
 mod error;
 mod files;
 mod input;
@@ -15,6 +16,8 @@ mod keyspace;
 mod output;
 mod runs;
 mod scratch;
+mod session;
+mod style;
 mod table_file;
 mod tally;
 mod workload;
@@ -26,9 +29,7 @@ fn main() -> ExitCode {
     match definition::parse().and_then(commands::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if let Some(message) = error.message() {
-                output::say(format!("minikv: {message}"));
-            }
+            error.say();
             ExitCode::from(error.exit_code())
         }
     }

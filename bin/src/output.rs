@@ -23,6 +23,13 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Returns whether stdout is a terminal on which the user wants colours.
+pub fn stdout_has_colours() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    stdout_is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
 /// Returns the width of the terminal that shows stdout, or `None` if stdout is not a terminal.
 pub fn stdout_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;

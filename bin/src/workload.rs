@@ -8,6 +8,7 @@ use minikv::{Db, Options, WriteBatch};
 use minikv_workloads::{Profile, mix};
 
 use crate::codec::Format;
+use crate::entry_reader::EntryReader;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::output::Progress;
@@ -82,20 +83,25 @@ impl Data {
     /// `None`, a line is `KEY` or `KEY<TAB>VALUE` in plain bytes, and a key without a value gets a
     /// value of `value_bytes` bytes.
     pub fn file(path: &Path, format: Option<Format>, value_bytes: usize) -> Result<Data> {
-        let mut lines = Lines::open(Some(&path.to_path_buf()))?;
+        let path = path.to_path_buf();
         let mut entries = BTreeMap::new();
-        while let Some(line) = lines.next_line()? {
-            let (key, value) = match format {
-                Some(format) => match format.decode_entry(line) {
-                    Ok(entry) => entry,
-                    Err(what) => return Err(CliError::Usage(format!("{}: {what}", lines.place()))),
-                },
-                None => match line.iter().position(|&byte| byte == b'\t') {
-                    Some(tab) => (line[..tab].to_vec(), line[tab + 1..].to_vec()),
-                    None => (line.to_vec(), make_value(entries.len() as u64, value_bytes)),
-                },
-            };
-            entries.insert(key, value);
+        match format {
+            Some(format) => {
+                let mut reader = EntryReader::open(Some(&path), format)?;
+                while let Some((key, value)) = reader.next()? {
+                    entries.insert(key, value);
+                }
+            }
+            None => {
+                let mut lines = Lines::open(Some(&path))?;
+                while let Some(line) = lines.next_line()? {
+                    let (key, value) = match line.iter().position(|&byte| byte == b'\t') {
+                        Some(tab) => (line[..tab].to_vec(), line[tab + 1..].to_vec()),
+                        None => (line.to_vec(), make_value(entries.len() as u64, value_bytes)),
+                    };
+                    entries.insert(key, value);
+                }
+            }
         }
         if entries.is_empty() {
             return Err(CliError::Usage(format!("{} has no entries", path.display())));

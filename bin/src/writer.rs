@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
@@ -21,10 +22,13 @@ impl Writer {
     /// Returns the holder of the lock of the database in `dir`.
     ///
     /// This function only queries the lock. It locks, creates and changes nothing, so it does not
-    /// disturb a writer. A process that holds the lock must not call this function: closing a
-    /// descriptor of the lock file would release an `fcntl` lock. A `flock` lock, the only lock
-    /// that goleveldb takes, is detected only on Linux.
+    /// disturb a writer. A `flock` lock, the only lock that goleveldb takes, is detected only on
+    /// Linux. If this process holds the lock ([`hold`]), returns `None` without opening the lock
+    /// file, because closing a descriptor of it would release an `fcntl` lock.
     pub fn of(dir: &Path) -> Option<Writer> {
+        if is_held_here(dir) {
+            return None;
+        }
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::options()
             .read(true)
@@ -54,6 +58,25 @@ impl Writer {
             dir.display()
         ));
     }
+}
+
+/// The database that this process has open for writing while it runs other commands.
+static HELD: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Registers `dir` as the database that this process has open for writing, or `None` after it was
+/// closed.
+pub fn hold(dir: Option<&Path>) {
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = dir.map(Path::to_path_buf);
+}
+
+/// Returns whether two paths lead to the same directory.
+pub fn is_same_dir(a: &Path, b: &Path) -> bool {
+    a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn is_held_here(dir: &Path) -> bool {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.as_deref().is_some_and(|held| is_same_dir(held, dir))
 }
 
 /// Returns the process that holds a `flock` lock on the file, according to Linux's list of locks. A

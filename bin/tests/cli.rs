@@ -16,12 +16,16 @@ use tempfile::TempDir;
 mod browser;
 #[path = "cli/commands.rs"]
 mod commands;
+#[path = "cli/entries.rs"]
+mod entries;
 #[path = "cli/indexed_db.rs"]
 mod indexed_db;
 #[path = "cli/minecraft.rs"]
 mod minecraft;
 #[path = "cli/readamp.rs"]
 mod readamp;
+#[path = "cli/shell.rs"]
+mod shell;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/trace.rs"]
@@ -29,7 +33,9 @@ mod trace;
 #[path = "cli/tree.rs"]
 mod tree;
 
+/// The formats of keys and values, and with the last the formats of entries.
 const FORMATS: [&str; 3] = ["escaped", "hex", "json"];
+const ENTRY_FORMATS: [&str; 4] = ["escaped", "hex", "json", "csv"];
 
 /// A directory for one test, in which a database can be created.
 struct Place {

@@ -1,7 +1,7 @@
-//! Runs the `minikv` commands shown on the pages README.md, docs/filters.md, docs/backup.md,
-//! docs/bulk-load.md, docs/expiry.md, docs/keyspaces.md and docs/range-deletes.md, and compares
-//! their output with the pages. With `MINIKV_PAGES=1`, also runs the commands shown in
-//! docs/read-amplification.md.
+//! Runs the `minikv` commands shown on the pages README.md, docs/command.md, docs/filters.md,
+//! docs/backup.md, docs/bulk-load.md, docs/expiry.md, docs/keyspaces.md, docs/range-deletes.md and
+//! docs/resources.md, and compares their output with the pages. With `MINIKV_PAGES=1`, also runs the
+//! commands shown in docs/read-amplification.md.
 //!
 //! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
 //! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into the
@@ -137,6 +137,7 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
         "docs/range-deletes.md",
         "docs/expiry.md",
         "docs/resources.md",
+        "docs/command.md",
     ];
     for page in ["README.md"].into_iter().chain(pages) {
         for mut steps in blocks(page, "console") {

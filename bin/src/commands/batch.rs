@@ -1,14 +1,16 @@
 //! `minikv batch [FILE]`
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use minikv::{Db, WriteBatch, WriteOptions};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use super::count;
 use crate::args::Global;
 use crate::codec::Format;
 use crate::comparator::KeyCheck;
+use crate::entry_reader::CsvReader;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::keyspace::{InKeyspace, Target};
@@ -19,7 +21,7 @@ use crate::output::Stdout;
 /// Reads one operation per line, its fields separated by one TAB, its key and value in --format:
 /// `put KEY VALUE`, `delete KEY`, or `commit`, which ends a batch. The end of the input also ends a
 /// batch. With --format json, lines can also be {"put":KEY,"value":VALUE}, {"delete":KEY} and
-/// {"commit":true}.
+/// {"commit":true}; VALUE may be any JSON. CSV begins with the line operation,key,value.
 ///
 /// A batch is applied whole or not at all. After each batch, prints `committed N`, where N is its
 /// number of operations. An invalid line stops the command (exit code 2): earlier batches stay, and
@@ -38,7 +40,7 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let name = args.keyspace.name(global)?;
-    let mut lines = Lines::open(args.file.as_ref())?;
+    let mut operations = Operations::open(&args, global.format())?;
     let db = super::open(global, true)?;
     let mut committer = Committer {
         db: &db,
@@ -49,8 +51,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         batches: 0,
         stdout: Some(Stdout::open()?),
     };
-    match committer.read(&mut lines, global.format()) {
-        Ok(()) => Ok(db.close()?),
+    match committer.read(&mut operations) {
+        Ok(()) => db.close(),
         Err(error) => {
             let batches = count(committer.batches, "batch", "batches");
             Err(error.after(format!("kept {batches} before it")))
@@ -75,7 +77,7 @@ impl Line {
         let key = |text| format.decode(text).map_err(|what| format!("key: {what}"));
         match fields[..] {
             [b"put", k, v] => {
-                let value = format.decode(v).map_err(|what| format!("value: {what}"))?;
+                let value = format.decode_value(v).map_err(|what| format!("value: {what}"))?;
                 Ok(Line::Put(key(k)?, value))
             }
             [b"delete", k] => Ok(Line::Delete(key(k)?)),
@@ -86,16 +88,74 @@ impl Line {
 
     /// Parses a JSON object in the format that `inspect --json --entries` prints for operations.
     fn parse_object(line: &[u8]) -> Result<Line, String> {
-        let object: Map<String, Value> =
+        let object: HashMap<String, &RawValue> =
             serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        let bytes = |value: &Value| Format::Json.decode(value.to_string().as_bytes());
-        let field = |name| object.get(name);
+        let field = |name| object.get(name).map(|json| json.get().as_bytes());
+        let key = |text| Format::Json.decode(text);
         match (object.len(), field("put"), field("value"), field("delete"), field("commit")) {
-            (2, Some(key), Some(value), _, _) => Ok(Line::Put(bytes(key)?, bytes(value)?)),
-            (1, _, _, Some(key), _) => Ok(Line::Delete(bytes(key)?)),
-            (1, _, _, _, Some(Value::Bool(true))) => Ok(Line::Commit),
+            (2, Some(k), Some(v), _, _) => Ok(Line::Put(key(k)?, Format::Json.decode_value(v)?)),
+            (1, _, _, Some(k), _) => Ok(Line::Delete(key(k)?)),
+            (1, _, _, _, Some(b"true")) => Ok(Line::Commit),
             _ => Err("not {\"put\":KEY,\"value\":VALUE}, {\"delete\":KEY} or {\"commit\":true}"
                 .to_string()),
+        }
+    }
+}
+
+impl Line {
+    /// Returns the operation in the fields `operation`, `key` and `value` of CSV.
+    fn of_fields(fields: Vec<Option<Vec<u8>>>) -> Result<Line, String> {
+        let mut fields = fields.into_iter();
+        let mut field = || fields.next().flatten();
+        let (operation, key, value) = (field(), field(), field());
+        let is_empty = |field: &Option<Vec<u8>>| field.as_ref().is_none_or(Vec::is_empty);
+        match (operation.as_deref(), key, value) {
+            (Some(b"put"), Some(key), Some(value)) => Ok(Line::Put(key, value)),
+            (Some(b"delete"), Some(key), value) if is_empty(&value) => Ok(Line::Delete(key)),
+            (Some(b"commit"), key, value) if is_empty(&key) && is_empty(&value) => Ok(Line::Commit),
+            _ => Err("not put,KEY,VALUE or delete,KEY or commit".to_string()),
+        }
+    }
+}
+
+/// Reads operations.
+enum Operations {
+    Lines(Lines, Format),
+    Csv(CsvReader),
+}
+
+impl Operations {
+    fn open(args: &Args, format: Format) -> Result<Operations> {
+        let lines = Lines::open(args.file.as_ref())?;
+        Ok(match format {
+            Format::Csv => Operations::Csv(CsvReader::new(lines, &["operation", "key", "value"])?),
+            format => Operations::Lines(lines, format),
+        })
+    }
+
+    /// Returns the place of the last operation in the input.
+    fn place(&self) -> String {
+        match self {
+            Operations::Lines(lines, _) => lines.place(),
+            Operations::Csv(records) => records.place(),
+        }
+    }
+
+    /// Returns the next operation, or `None` at the end.
+    fn next(&mut self) -> Result<Option<Line>> {
+        let refused = |what: &String| format!("{what}; its batch is not applied");
+        match self {
+            Operations::Lines(lines, format) => {
+                let Some(line) = lines.next_line()? else { return Ok(None) };
+                Line::parse(line, *format).map(Some).map_err(|what| {
+                    CliError::Usage(format!("{}: {}", lines.place(), refused(&what)))
+                })
+            }
+            Operations::Csv(records) => {
+                let Some(fields) = records.next()? else { return Ok(None) };
+                let line = Line::of_fields(fields).map(Some);
+                line.map_err(|what| records.refuse(refused(&what)))
+            }
         }
     }
 }
@@ -113,21 +173,15 @@ struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
-        while let Some(line) = lines.next_line()? {
-            match Line::parse(line, format) {
-                Ok(Line::Put(key, value)) => {
-                    self.check.check(&key, || lines.place());
+    fn read(&mut self, operations: &mut Operations) -> Result<()> {
+        while let Some(operation) = operations.next()? {
+            match operation {
+                Line::Put(key, value) => {
+                    self.check.check(&key, || operations.place());
                     self.target.put(&mut self.batch, &key, &value);
                 }
-                Ok(Line::Delete(key)) => self.target.delete(&mut self.batch, &key),
-                Ok(Line::Commit) => self.commit()?,
-                Err(what) => {
-                    return Err(CliError::Usage(format!(
-                        "{}: {what}; its batch is not applied",
-                        lines.place()
-                    )));
-                }
+                Line::Delete(key) => self.target.delete(&mut self.batch, &key),
+                Line::Commit => self.commit()?,
             }
         }
         if self.batch.is_empty() { Ok(()) } else { self.commit() }

@@ -8,9 +8,8 @@ use minikv::{Error, Options, SortedTable, TableWriter};
 
 use super::count;
 use crate::args::Global;
-use crate::codec::Format;
+use crate::entry_reader::EntryReader;
 use crate::error::{CliError, Result};
-use crate::input::Lines;
 use crate::interrupt;
 use crate::keyspace::{Name, Target};
 use crate::output::{self, Progress};
@@ -32,7 +31,7 @@ const ENTRY_OVERHEAD_BYTES: usize = 80;
 
 /// Loads the entries of all lines, or none of them if an error occurs. If `sort` is true, the lines
 /// may be in any order.
-pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result<()> {
+pub fn run(global: &Global, name: &Name, mut entries: EntryReader, sort: bool) -> Result<()> {
     if sort {
         global.needs_byte_order("--sort")?;
     }
@@ -45,7 +44,7 @@ pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result
         let _ = fs::remove_dir_all(&path);
         output::say("minikv: interrupted; nothing was loaded");
     });
-    let mut source = Source { lines: &mut lines, format: global.format(), target };
+    let mut source = Source { entries: &mut entries, target };
     let written = match sort {
         true => source.sort(&folder.0, &options, CHUNK_BYTES),
         false => source.write_tables(&folder.0, &options),
@@ -83,37 +82,23 @@ impl Drop for Folder {
 }
 
 struct Source<'a> {
-    lines: &'a mut Lines,
-    format: Format,
+    entries: &'a mut EntryReader,
     target: Target,
 }
 
 impl Source<'_> {
-    /// Returns the next entry, or `None` at the end.
-    fn next(&mut self) -> Result<Option<Entry>> {
-        let Some(line) = self.lines.next_line()? else { return Ok(None) };
-        match self.format.decode_entry(line) {
-            Ok(entry) => Ok(Some(entry)),
-            Err(what) => Err(self.refuse(what)),
-        }
-    }
-
-    fn refuse(&self, what: impl std::fmt::Display) -> CliError {
-        CliError::Usage(format!("{}: {what}", self.lines.place()))
-    }
-
     /// Writes the entries, which must be in ascending order, to tables.
     fn write_tables(&mut self, folder: &Path, options: &Options) -> Result<Vec<SortedTable>> {
-        let progress = Progress::bytes("loading", self.lines.total_bytes());
+        let progress = Progress::bytes("loading", self.entries.total_bytes());
         let mut writer = TableWriter::create(folder.join("tables"), options)?;
-        while let Some((key, value)) = self.next()? {
+        while let Some((key, value)) = self.entries.next()? {
             match self.target.put_in_table(&mut writer, &key, &value) {
                 Err(Error::InvalidArgument { what }) => {
-                    return Err(self.refuse(format!("{what}; --sort accepts any order")));
+                    return Err(self.entries.refuse(format!("{what}; --sort accepts any order")));
                 }
                 added => added?,
             }
-            progress.set(self.lines.bytes_read());
+            progress.set(self.entries.bytes_read());
         }
         Ok(writer.finish()?)
     }
@@ -126,7 +111,7 @@ impl Source<'_> {
         options: &Options,
         chunk_bytes: usize,
     ) -> Result<Vec<SortedTable>> {
-        let progress = Progress::bytes("sorting", self.lines.total_bytes());
+        let progress = Progress::bytes("sorting", self.entries.total_bytes());
         let mut runs = Vec::new();
         loop {
             let chunk = self.next_chunk(chunk_bytes, &progress)?;
@@ -151,11 +136,11 @@ impl Source<'_> {
     fn next_chunk(&mut self, chunk_bytes: usize, progress: &Progress) -> Result<Vec<Entry>> {
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         while bytes < chunk_bytes
-            && let Some((key, value)) = self.next()?
+            && let Some((key, value)) = self.entries.next()?
         {
             bytes += key.len() + value.len() + ENTRY_OVERHEAD_BYTES;
             chunk.push((key, value));
-            progress.set(self.lines.bytes_read());
+            progress.set(self.entries.bytes_read());
         }
         chunk.reverse();
         chunk.sort_by(|a, b| a.0.cmp(&b.0));
@@ -171,6 +156,7 @@ mod tests {
     use minikv::Db;
 
     use super::*;
+    use crate::codec::Format;
 
     #[test]
     fn entries_are_sorted_in_chunks() {
@@ -178,11 +164,11 @@ mod tests {
         // Each key occurs twice, and the two occurrences are in distant chunks.
         let line = |i: u32| format!("k{:05}\t{i}\n", i * 7919 % 5000);
         let text: String = (0..10_000).map(line).collect();
-        let mut lines = Lines::of(text.leak().as_bytes(), "text");
+        let mut entries = EntryReader::of(text.leak().as_bytes(), Format::Escaped);
         let options = Options::default().create_if_missing(true);
         let db = Db::open(home.path().join("db"), options.clone()).unwrap();
         let target = Target::All(db.clone());
-        let mut source = Source { lines: &mut lines, format: Format::Escaped, target };
+        let mut source = Source { entries: &mut entries, target };
         let tables = source.sort(home.path(), &options, 8000).unwrap();
         let runs = fs::read_dir(home.path()).unwrap().count();
         assert!((3..=MERGE_WIDTH + 2).contains(&runs), "{runs} files");

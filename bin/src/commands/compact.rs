@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::range::{Bounds, Range};
 use super::{count, size};
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::error::Result;
 use crate::interrupt;
 use crate::output::{
@@ -24,6 +24,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// nothing: run the command again to continue.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub(super) dir: Dir,
     #[command(flatten)]
     bounds: Bounds,
     /// Print the result as JSON, on stdout

@@ -58,7 +58,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let mut batch = WriteBatch::new();
     keys.iter().for_each(|key| target.delete(&mut batch, key));
     db.write_with(&WriteOptions::default().sync(args.sync), batch)?;
-    Ok(db.close()?)
+    db.close()
 }
 
 fn delete_if(global: &Global, args: &Args, old: &OsStr) -> Result<()> {
@@ -71,8 +71,8 @@ fn delete_if(global: &Global, args: &Args, old: &OsStr) -> Result<()> {
     let condition = Condition::Value(args.value_format.decode(read_value(old)?)?);
     let db = super::open(global, false)?;
     let options = WriteOptions::default().sync(args.sync);
-    condition.write((&db, &name.of_writer(&db)?, global), &options, &key, None)?;
-    Ok(db.close()?)
+    condition.write((&*db, &name.of_writer(&db)?, global), &options, &key, None)?;
+    db.close()
 }
 
 fn delete_range(global: &Global, args: &Args) -> Result<()> {

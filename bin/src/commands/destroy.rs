@@ -7,7 +7,7 @@ use std::path::Path;
 
 use minikv::Options;
 
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::error::{CliError, Result};
 use crate::files;
 
@@ -18,6 +18,8 @@ use crate::files;
 /// error.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,

@@ -10,15 +10,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::count;
-use super::entries::Entries;
+use super::entries::{Entries, JsonValues};
 use crate::args::Global;
-use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::interrupt;
 use crate::keyspace::InKeyspace;
 use crate::output::{
     Progress, Stdout, {self},
 };
+use crate::style::Style;
 
 const BUFFER_BYTES: usize = 128 << 10;
 const ENTRIES_PER_PROGRESS: u64 = 4096;
@@ -34,19 +34,24 @@ pub struct Args {
     file: Option<PathBuf>,
     #[command(flatten)]
     keyspace: InKeyspace,
+    #[command(flatten)]
+    json_values: JsonValues,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
+    let json_values = args.json_values.check(global)?;
     let db = Entries::open(global, &args.keyspace)?;
     let file = args.file.filter(|path| path.as_os_str() != "-");
     let Some(path) = file else {
         let mut stdout = Stdout::open()?;
-        write_entries(&db, global.format(), |line| stdout.write(line))?;
+        let style = Style::of_stdout(global).with_json_values(json_values);
+        write_entries(&db, style, |line| stdout.write(line))?;
         return stdout.finish();
     };
+    let style = Style::plain(global.format()).with_json_values(json_values);
     let entries = match replaceable(&path)? {
-        Some(target) => write_whole(&db, global.format(), &target)?,
-        None => write_in_place(&db, global.format(), &path)?,
+        Some(target) => write_whole(&db, style, &target)?,
+        None => write_in_place(&db, style, &path)?,
     };
     output::say(format!("dumped {}", count(entries, "entry", "entries")));
     Ok(())
@@ -70,7 +75,12 @@ fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
     Ok(fs::canonicalize(path).ok().filter(|_| is_file))
 }
 
-fn write_in_place(db: &Entries, format: Format, path: &Path) -> Result<u64> {
+fn write_in_place(db: &Entries, style: Style, path: &Path) -> Result<u64> {
+    if path.is_dir() {
+        let given = path.display();
+        let what = format!("{given} is a directory, not a file to write; `--db {given}` dumps it");
+        return Err(CliError::Usage(what));
+    }
     let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
     let file = file.map_err(|error| CliError::io("open", path, error))?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -78,14 +88,14 @@ fn write_in_place(db: &Entries, format: Format, path: &Path) -> Result<u64> {
         io::ErrorKind::BrokenPipe => CliError::ClosedPipe,
         _ => CliError::io("write", path, error),
     };
-    let entries = write_entries(db, format, |line| writer.write_all(line).map_err(closed))?;
+    let entries = write_entries(db, style, |line| writer.write_all(line).map_err(closed))?;
     writer.flush().map_err(closed)?;
     Ok(entries)
 }
 
 /// Writes entries to a temporary file beside `path`, and renames the complete file to `path`.
 /// Returns the number of entries.
-fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
+fn write_whole(db: &Entries, style: Style, path: &Path) -> Result<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);
     let (file, _guard) = interrupt::make(|| {
@@ -103,7 +113,7 @@ fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     })?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
     let write = |line: &[u8]| writer.write_all(line).map_err(failed("write"));
-    let entries = write_entries(db, format, write)?;
+    let entries = write_entries(db, style, write)?;
     let file = writer.into_inner().map_err(|error| failed("write")(error.into_error()))?;
     file.as_file().sync_all().map_err(failed("sync"))?;
     file.persist(path).map_err(|error| failed("create")(error.error))?;
@@ -112,15 +122,18 @@ fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
 
 fn write_entries(
     db: &Entries,
-    format: Format,
+    style: Style,
     mut write: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<u64> {
     let progress = Progress::counter("dumping");
     let mut line = Vec::new();
+    if let Some(header) = style.format.header(false) {
+        write(format!("{header}\n").as_bytes())?;
+    }
     let mut entries = 0;
     db.each(|key, value| {
         line.clear();
-        format.encode_entry(key, value, &mut line);
+        style.entry(key, value, &mut line);
         write(&line)?;
         entries += 1;
         if entries % ENTRIES_PER_PROGRESS == 0 {

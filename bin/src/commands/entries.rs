@@ -2,10 +2,32 @@
 //! which they are in the files.
 
 use crate::args::Global;
-use crate::error::Result;
+use crate::codec::Format;
+use crate::error::{CliError, Result};
 use crate::files::Survey;
 use crate::keyspace::{InKeyspace, Source};
 use crate::writer::Writer;
+
+/// The option to print JSON values as JSON.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct JsonValues {
+    /// With --format json, print values that are JSON as such, and not as strings
+    ///
+    /// `load` reads the same bytes from them. JSON strings are printed like other text, and so are
+    /// values with line ends or blanks around them.
+    #[arg(long)]
+    json_values: bool,
+}
+
+impl JsonValues {
+    /// Returns whether the option was given. Returns an error if the format is not JSON.
+    pub fn check(&self, global: &Global) -> Result<bool> {
+        if self.json_values && global.format() != Format::Json {
+            return Err(CliError::Usage("--json-values needs --format json".to_string()));
+        }
+        Ok(self.json_values)
+    }
+}
 
 pub enum Entries {
     InOrder(Source),
@@ -16,7 +38,7 @@ impl Entries {
     pub fn open(global: &Global, keyspace: &InKeyspace) -> Result<Entries> {
         let name = keyspace.name(global)?;
         if !global.ignores_comparator() {
-            return Ok(Entries::InOrder(name.of_reader(super::open_read_only(global)?)?));
+            return Ok(Entries::InOrder(name.of_reader(super::open_for_reads(global)?)?));
         }
         let dir = global.db()?;
         let survey = Survey::of(&dir, true)?;

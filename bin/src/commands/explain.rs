@@ -28,7 +28,7 @@ pub struct Args {
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = global.key(&args.key)?;
     let name = args.keyspace.name(global)?;
-    let explanation = name.of_reader(super::open_read_only(global)?)?.explain(&key)?;
+    let explanation = name.of_reader(super::open_for_reads(global)?)?.explain(&key)?;
     let mut stdout = Stdout::open()?;
     if args.json {
         stdout.json(&explanation)?;

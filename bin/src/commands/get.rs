@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use minikv::ReadOnlyDb;
+use minikv::Snapshot;
 
 use crate::args::Global;
 use crate::codec::Format;
@@ -11,12 +11,13 @@ use crate::keyspace::{InKeyspace, Name};
 use crate::output::{
     Stdout, {self},
 };
+use crate::style::Style;
 
 /// Print the values of keys
 ///
 /// If stdout is not a terminal and --format is not given, writes the exact bytes of the values and
 /// nothing else, not even between the values of several keys. On a terminal, or with --format, each
-/// value is a line. With --format and several keys, each line is an entry as printed by `scan`:
+/// value is a line, on a terminal with printable Unicode as text. With --format and several keys, each line is an entry as printed by `scan`:
 /// KEY<TAB>VALUE, or a JSON object.
 ///
 /// --format does not change how the keys are read; --key-format does. An absent key is named on
@@ -35,10 +36,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let keys = args.keys.iter().map(|key| global.key_in(key_format, key));
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let name = args.keyspace.name(global)?;
-    let handle = super::open_read_only(global)?;
-    let db = name.of_reader(handle.clone())?;
+    let snapshot = super::open_for_reads(global)?;
+    let db = name.of_reader(snapshot.clone())?;
     let mut stdout = Stdout::open()?;
-    let style = Style::of(global, keys.len());
+    let shape = Shape::of(global, keys.len());
+    let style = Style::of_stdout(global);
     let mut missing = false;
     let mut text = Vec::new();
     for key in &keys {
@@ -46,7 +48,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             missing = true;
             stdout.flush()?;
             let shown = key_format.show(key);
-            let next = match elsewhere(&name, &handle, key)? {
+            let next = match elsewhere(&name, &snapshot, key)? {
                 Some(hint) => hint,
                 None => next_step(global),
             };
@@ -54,11 +56,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             continue;
         };
         text.clear();
-        match style {
-            Style::Bytes => text.extend_from_slice(&value),
-            Style::Entry(format) => format.encode_entry(key, &value, &mut text),
-            Style::Line(format) => {
-                format.encode(&value, &mut text);
+        match shape {
+            Shape::Bytes => text.extend_from_slice(&value),
+            Shape::Entry => style.entry(key, &value, &mut text),
+            Shape::Line => {
+                style.value(&value, &mut text);
                 text.push(b'\n');
             }
         }
@@ -68,28 +70,27 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if missing { Err(CliError::NotFound) } else { Ok(()) }
 }
 
-/// The output format of a value.
+/// Part of an entry to print.
 #[derive(Clone, Copy)]
-enum Style {
+enum Shape {
     Bytes,
-    Line(Format),
-    Entry(Format),
+    Line,
+    Entry,
 }
 
-impl Style {
-    fn of(global: &Global, keys: usize) -> Style {
+impl Shape {
+    fn of(global: &Global, keys: usize) -> Shape {
         match (global.format, output::stdout_is_terminal()) {
-            (Some(format), _) if keys > 1 => Style::Entry(format),
-            (Some(format), _) => Style::Line(format),
-            (None, true) => Style::Line(Format::default()),
-            (None, false) => Style::Bytes,
+            (Some(_), _) if keys > 1 => Shape::Entry,
+            (None, false) => Shape::Bytes,
+            _ => Shape::Line,
         }
     }
 }
 
 /// Returns advice if the keyspace of the same name and the other kind has the key. Both kinds are
 /// easily taken for one keyspace.
-fn elsewhere(name: &Name, db: &ReadOnlyDb, key: &[u8]) -> Result<Option<String>> {
+fn elsewhere(name: &Name, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
     let Some((other, advice)) = name.other_kind() else { return Ok(None) };
     let is_there = other.of_reader(db.clone())?.get(key)?.is_some();
     let which = if advice.starts_with("give") { "expiring" } else { "ordinary" };

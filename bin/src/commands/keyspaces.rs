@@ -4,10 +4,11 @@ use minikv::Bytes;
 use serde_json::{Value, json};
 
 use super::size;
-use crate::args::Global;
-use crate::codec::{Format, JsonBytes};
+use crate::args::{Dir, Global};
+use crate::codec::JsonBytes;
 use crate::error::Result;
 use crate::output::{Stdout, Table};
+use crate::style::shown;
 
 /// List the keyspaces that have entries
 ///
@@ -17,6 +18,8 @@ use crate::output::{Stdout, Table};
 /// removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -33,7 +36,7 @@ struct Listed {
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let db = super::open_read_only(global)?;
+    let db = super::open_for_reads(global)?;
     let mut list: Vec<Listed> = Vec::new();
     for name in db.keyspaces()? {
         let bytes = db.keyspace(&name)?.approximate_size::<&[u8]>(..)?;
@@ -61,16 +64,15 @@ fn json_of(list: &[Listed]) -> Vec<Value> {
 }
 
 fn text_of(list: &[Listed]) -> String {
-    let show = |name| Format::Escaped.show(name);
     if list.iter().all(|listed| !listed.is_expiring) {
         let mut table = Table::new(["keyspace", "size"]);
-        list.iter().for_each(|listed| table.row([&show(&listed.name), &size(listed.bytes)]));
+        list.iter().for_each(|listed| table.row([&shown(&listed.name), &size(listed.bytes)]));
         return table.to_string();
     }
     let mut table = Table::new(["keyspace", "kind", "size"]);
     for Listed { name, is_expiring, bytes } in list {
         let kind = if *is_expiring { "expiring" } else { "ordinary" };
-        table.row([&show(name), kind, &size(*bytes)]);
+        table.row([&shown(name), kind, &size(*bytes)]);
     }
     table.to_string()
 }

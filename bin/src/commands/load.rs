@@ -6,10 +6,9 @@ use minikv::{Db, WriteBatch, WriteOptions};
 
 use super::{bulk, count};
 use crate::args::Global;
-use crate::codec::Format;
 use crate::comparator::KeyCheck;
-use crate::error::{CliError, Result};
-use crate::input::Lines;
+use crate::entry_reader::EntryReader;
+use crate::error::Result;
 use crate::keyspace::{InKeyspace, Target};
 use crate::output::{
     Progress, {self},
@@ -21,7 +20,9 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// Load entries into the database
 ///
-/// Reads one entry per line, in --format, as written by `dump`. Entries are put in batches of up to
+/// Reads one entry per line, in --format, as written by `dump`. In JSON, a value may be any JSON: a
+/// number, an array or an object is stored as its text. CSV begins with a line that names the columns
+/// key and value. Entries are put in batches of up to
 /// 1000, of which the last is synced, so that all loaded entries survive a loss of power. An
 /// invalid line stops the command (exit code 2), and so does an interrupt (exit code 130); entries
 /// that are already loaded stay. Creates the database if there is none.
@@ -44,21 +45,21 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let name = args.keyspace.name(global)?;
-    let mut lines = Lines::open(args.file.as_ref())?;
+    let mut entries = EntryReader::open(args.file.as_ref(), global.format())?;
     if args.sorted || args.sort {
-        return bulk::run(global, &name, lines, args.sort);
+        return bulk::run(global, &name, entries, args.sort);
     }
     let db = super::open(global, true)?;
     let target = name.of_writer(&db)?;
     let (batch, loaded) = (WriteBatch::new(), Tally::default());
     let check = KeyCheck::new(global.comparator(db.path())?);
     let mut loader = Loader { db: &db, target, check, batch, loaded };
-    let entries = |n| count(n, "entry", "entries");
+    let counted = |n| count(n, "entry", "entries");
     let guard =
-        loader.loaded.say_on_interrupt(move |n| format!("{} loaded; they stay", entries(n)));
-    let outcome = loader.read(&mut lines, global.format());
+        loader.loaded.say_on_interrupt(move |n| format!("{} loaded; they stay", counted(n)));
+    let outcome = loader.read(&mut entries);
     drop(guard);
-    let loaded = entries(loader.loaded.count());
+    let loaded = counted(loader.loaded.count());
     match outcome {
         Ok(()) => {
             // Flushes the memtable. Otherwise, the timing of background work would determine which
@@ -82,30 +83,22 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
-        let progress = Progress::bytes("loading", lines.total_bytes());
-        let outcome = self.read_lines(lines, format, &progress);
+    fn read(&mut self, entries: &mut EntryReader) -> Result<()> {
+        let progress = Progress::bytes("loading", entries.total_bytes());
+        let outcome = self.read_entries(entries, &progress);
         // The entries before an invalid line are written, too.
         self.write_batch(true)?;
         outcome
     }
 
-    fn read_lines(&mut self, lines: &mut Lines, format: Format, progress: &Progress) -> Result<()> {
-        while let Some(line) = lines.next_line()? {
-            match format.decode_entry(line) {
-                Ok((key, value)) => {
-                    self.check.check(&key, || lines.place());
-                    self.target.put(&mut self.batch, &key, &value);
-                }
-                Err(what) => {
-                    let place = lines.place();
-                    return Err(CliError::Usage(format!("{place}: {what}")));
-                }
-            }
+    fn read_entries(&mut self, entries: &mut EntryReader, progress: &Progress) -> Result<()> {
+        while let Some((key, value)) = entries.next()? {
+            self.check.check(&key, || entries.place());
+            self.target.put(&mut self.batch, &key, &value);
             let full = self.batch.len() >= BATCH_ENTRIES;
             if full || self.batch.approximate_bytes() >= BATCH_BYTES {
                 self.write_batch(false)?;
-                progress.set(lines.bytes_read());
+                progress.set(entries.bytes_read());
                 progress.message(count(self.loaded.count(), "entry", "entries"));
             }
         }

@@ -20,8 +20,8 @@ const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
 Done.
 .TP
 .B 1
-A key was not found (get, explain), the condition of a write was not met (put, delete), or damage
-was found (verify, backups \-\-verify).
+A key was not found (get, explain), the condition of a write was not met (put, delete), damage was
+found (verify, backups \-\-verify), or a difference was found (diff).
 .TP
 .B 2
 Usage: the command line, or a line of the input, is wrong.
@@ -45,10 +45,13 @@ Interrupted.
 const ENVIRONMENT: &str = r#".SH ENVIRONMENT
 .TP
 .B MINIKV_DB
-Directory of the database, if \-\-db is not given.
+Directory of the database, if neither \-\-db nor the argument DIR is given.
+.TP
+.B MINIKV_HISTORY
+File of the lines typed to shell; empty to keep none.
 .TP
 .B NO_COLOR
-If set, help pages and messages have no colors.
+If set, help pages, messages and entries have no colors.
 .TP
 .B TMPDIR
 Directory for the temporary databases of demo, bench and readamp.

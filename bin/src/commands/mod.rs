@@ -12,6 +12,7 @@ mod condition;
 mod delete;
 mod demo;
 mod destroy;
+mod diff;
 mod dump;
 mod entries;
 mod explain;
@@ -20,12 +21,14 @@ mod inspect;
 mod keyspaces;
 mod load;
 mod man;
+mod prefixes;
 mod put;
 mod range;
 mod readamp;
 mod repair;
 mod restore;
 mod scan;
+mod shell;
 mod stats;
 mod top;
 pub mod trace;
@@ -33,13 +36,15 @@ mod tree;
 mod verify;
 mod watch;
 
+use std::ops::Deref;
 use std::path::Path;
 
 use clap::Subcommand;
 use minikv::internals::base::Size;
-use minikv::{Db, ReadOnlyDb, Recovery};
+use minikv::{Db, ReadOnlyDb, Recovery, Snapshot};
 
 use crate::args::{Cli, Global};
+use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::writer::Writer;
@@ -55,6 +60,8 @@ pub enum Command {
     Batch(batch::Args),
     Watch(watch::Args),
     Dump(dump::Args),
+    Diff(diff::Args),
+    Shell(shell::Args),
     Explain(explain::Args),
     Keyspaces(keyspaces::Args),
     Stats(stats::Args),
@@ -79,8 +86,10 @@ pub enum Command {
 
 /// Runs the command.
 pub fn run(cli: Cli) -> Result<()> {
-    let global = &cli.global;
-    match cli.command {
+    let Cli { global, command } = cli;
+    let global = &global.with_dir(command.dir())?;
+    check_csv(global, &command)?;
+    match command {
         Command::Put(args) => put::run(global, args),
         Command::Get(args) => get::run(global, args),
         Command::Delete(args) => delete::run(global, args),
@@ -89,6 +98,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Batch(args) => batch::run(global, args),
         Command::Watch(args) => watch::run(global, args),
         Command::Dump(args) => dump::run(global, args),
+        Command::Diff(args) => diff::run(global, args),
+        Command::Shell(args) => shell::run(global, args),
         Command::Explain(args) => explain::run(global, args),
         Command::Keyspaces(args) => keyspaces::run(global, args),
         Command::Stats(args) => stats::run(global, args),
@@ -112,8 +123,92 @@ pub fn run(cli: Cli) -> Result<()> {
     }
 }
 
+/// Returns an error if CSV is given as the format of something other than entries.
+fn check_csv(global: &Global, command: &Command) -> Result<()> {
+    let lacks_csv = matches!(
+        command,
+        Command::Get(_) | Command::Watch(_) | Command::Inspect(_) | Command::Repair(_)
+    );
+    let refused = |what: &str| Err(CliError::Usage(what.to_string()));
+    match (global.format, global.key_format) {
+        (_, Some(Format::Csv)) => refused("CSV is a format of entries; give another --key-format"),
+        (Some(Format::Csv), _) if lacks_csv => {
+            refused("--format csv works with scan, load, batch, dump, diff and readamp")
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Command {
+    /// Returns the directory of the database that was given as an argument, if any.
+    fn dir(&self) -> Option<&Path> {
+        let dir = match self {
+            Command::Scan(args) => &args.dir,
+            Command::Shell(args) => &args.dir,
+            Command::Watch(args) => &args.dir,
+            Command::Keyspaces(args) => &args.dir,
+            Command::Stats(args) => &args.dir,
+            Command::Tree(args) => &args.dir,
+            Command::Top(args) => &args.dir,
+            Command::Compact(args) => &args.dir,
+            Command::Verify(args) => &args.dir,
+            Command::Repair(args) => &args.dir,
+            Command::Destroy(args) => &args.dir,
+            Command::Readamp(args) => return args.dir(),
+            _ => return None,
+        };
+        dir.dir.as_deref()
+    }
+
+    /// Returns whether the command opens and locks the database itself, so that no other part of
+    /// this process may have it open.
+    fn locks_by_itself(&self) -> bool {
+        matches!(
+            self,
+            Command::Repair(_)
+                | Command::Checkpoint(_)
+                | Command::Backup(_)
+                | Command::Restore(_)
+                | Command::Destroy(_)
+                | Command::Trace(_)
+        )
+    }
+}
+
+/// A database that is open for writing.
+struct Writable {
+    db: Db,
+    /// Whether the database stays open for later commands of `minikv shell`.
+    stays_open: bool,
+}
+
+impl Deref for Writable {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        &self.db
+    }
+}
+
+impl Writable {
+    /// Syncs and closes the database, unless it stays open.
+    fn close(self) -> Result<()> {
+        if self.stays_open { Ok(()) } else { Ok(self.db.close()?) }
+    }
+}
+
 /// Opens the database for writing.
-fn open(global: &Global, create: bool) -> Result<Db> {
+fn open(global: &Global, create: bool) -> Result<Writable> {
+    let open = || open_new(global, create);
+    match &global.session {
+        Some(session) => {
+            Ok(Writable { db: session.writer(&global.db()?, open)?, stays_open: true })
+        }
+        None => Ok(Writable { db: open()?, stays_open: false }),
+    }
+}
+
+fn open_new(global: &Global, create: bool) -> Result<Db> {
     let dir = global.db()?;
     if create {
         check_parent(&dir)?;
@@ -143,6 +238,14 @@ fn check_parent(dir: &Path) -> Result<()> {
             ),
         }),
         _ => Ok(()),
+    }
+}
+
+/// Returns the state of the database at this moment. Takes no lock and changes no file.
+fn open_for_reads(global: &Global) -> Result<Snapshot> {
+    match &global.session {
+        Some(session) => session.snapshot(|| open_read_only(global)),
+        None => Ok(open_read_only(global)?.snapshot()),
     }
 }
 

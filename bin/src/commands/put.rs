@@ -84,7 +84,7 @@ impl ValueFormat {
         };
         // Files and pipes usually end with a newline that is not part of the value.
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
-        format.decode(text).map_err(|what| {
+        format.decode_value(text).map_err(|what| {
             CliError::Usage(format!("value: {what}; --value-format sets its format"))
         })
     }
@@ -119,10 +119,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             db.write_with(&options, batch)?;
         }
         Some(condition) => {
-            condition.write((&db, &target, global), &options, &key, Some((&value, args.ttl)))?;
+            condition.write((&*db, &target, global), &options, &key, Some((&value, args.ttl)))?;
         }
     }
-    Ok(db.close()?)
+    db.close()
 }
 
 /// Returns the value that an argument denotes: the bytes of the argument itself, of stdin, or of a

@@ -6,7 +6,7 @@ use minikv::{LostRange, RepairOptions, RepairReport, repair_with};
 
 use super::verify::one_line;
 use super::{count, size};
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::codec::Format;
 use crate::error::Result;
 use crate::output::{Progress, Stdout};
@@ -18,6 +18,8 @@ use crate::output::{Progress, Stdout};
 /// moved to its directory `lost`. A healthy database is not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,

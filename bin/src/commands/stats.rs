@@ -7,12 +7,14 @@ use minikv::files::{FileName, NewFile, ParsedKey, list_files};
 use minikv::fs::{DiskFs, Fs};
 use serde::Serialize;
 
+use super::prefixes::Prefixes;
 use super::{count, size, thousands};
-use crate::args::Global;
-use crate::codec::{Format, JsonBytes};
-use crate::error::Result;
+use crate::args::{Dir, Global};
+use crate::codec::JsonBytes;
+use crate::error::{CliError, Result};
 use crate::files::Survey;
 use crate::output::{Stdout, Table};
+use crate::style::shown;
 use crate::writer::Writer;
 
 const SHOWN_KEY_CHARS: usize = 24;
@@ -25,6 +27,8 @@ const SHOWN_KEY_CHARS: usize = 24;
 /// tables.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// List every table with its first and last key
     #[arg(long)]
     tables: bool,
@@ -34,11 +38,22 @@ pub struct Args {
     /// Print metrics in Prometheus's text format
     #[arg(long, conflicts_with_all = ["tables", "json"])]
     prometheus: bool,
+    /// Read every entry, and sum them up by the prefixes of their keys
+    ///
+    /// Prints the number of entries with each prefix and the sizes of their keys and values, which
+    /// do not include compression, and the largest keys and values of all.
+    #[arg(long, conflicts_with_all = ["tables", "prometheus"])]
+    by_prefix: bool,
+    #[command(flatten)]
+    prefixes: Prefixes,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     if args.prometheus {
         return print_metrics(global);
+    }
+    if args.by_prefix {
+        return args.prefixes.run(global, args.json);
     }
     let dir = global.db()?;
     let any_order = global.ignores_comparator();
@@ -69,10 +84,13 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 
 /// Opens the database read-only and prints its metrics, for a scraper that reads a file or a pipe.
 fn print_metrics(global: &Global) -> Result<()> {
-    let db = super::open_read_only(global)?;
+    let stats = match &global.session {
+        Some(session) => session.stats(|| super::open_read_only(global))?,
+        None => super::open_read_only(global)?.stats(),
+    };
     let name = global.db()?.display().to_string();
     let mut stdout = Stdout::open()?;
-    stdout.line(db.stats().prometheus(&[("db", &name)]).trim_end())?;
+    stdout.line(stats.prometheus(&[("db", &name)]).trim_end())?;
     stdout.finish()
 }
 
@@ -165,7 +183,7 @@ fn table_list(tables: &[NewFile]) -> String {
 /// Returns the first and last key of a table, as `"first" .. "last"`. Long keys are shortened.
 fn keys_of(table: &NewFile) -> String {
     let show = |key: &[u8]| {
-        let text = Format::Escaped.show(user_key(key));
+        let text = shown(user_key(key));
         match text.char_indices().nth(SHOWN_KEY_CHARS) {
             Some((end, _)) => format!("\"{}…\"", &text[..end]),
             None => format!("\"{text}\""),

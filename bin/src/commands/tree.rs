@@ -2,20 +2,19 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use clap::ValueHint;
 use minikv::files::{FileName, NUM_LEVELS, NewFile};
 use minikv::internals::format::key::user_key;
 
 use super::{count, size};
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::codec::Format;
 use crate::error::Result;
 use crate::files::Survey;
 use crate::output::{
     Stdout, {self},
 };
+use crate::style::shown;
 use crate::writer::Writer;
 
 /// Minimum width of the drawing of a level, in columns.
@@ -37,9 +36,8 @@ const SHOWN_KEY_CHARS: usize = 24;
 /// separated by tabs; and a line for each log: `log`, number, bytes and batches.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directory of the database [default: --db]
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// Draw this many columns wide, even if stdout is a pipe
     #[arg(long, value_name = "N", conflicts_with = "plain")]
     #[arg(value_parser = clap::value_parser!(u64).range(40..=1000))]
@@ -50,7 +48,7 @@ pub struct Args {
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let dir = args.dir.map_or_else(|| global.db(), Ok)?;
+    let dir = global.db()?;
     let any_order = global.ignores_comparator();
     let order = if any_order { None } else { Some(global.comparator(&dir)?) };
     let compare = |a: &[u8], b: &[u8]| match &order {
@@ -187,9 +185,9 @@ fn ends(
     let last = survey.tables.iter().map(|table| user_key(&table.largest)).max_by(by_key);
     let most = SHOWN_KEY_CHARS.min(width / 2 - 1);
     let show = |key: Option<&[u8]>| {
-        let text = Format::Escaped.show(key.unwrap_or_default());
+        let text = shown(key.unwrap_or_default());
         match text.char_indices().nth(most - 1) {
-            Some((end, _)) if text.len() > most => format!("{}…", &text[..end]),
+            Some((end, _)) if text.chars().count() > most => format!("{}…", &text[..end]),
             _ => text,
         }
     };

@@ -6,10 +6,11 @@ use minikv::{Corruption, VerifyReport, verify_with};
 use serde::Serialize;
 
 use super::{count, size};
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::error::{CliError, Result};
 use crate::files::Survey;
 use crate::output::{Progress, Stdout};
+use crate::style::{Colour, coloured};
 use crate::writer::Writer;
 
 /// Check every file and report all damage; read-only
@@ -19,6 +20,8 @@ use crate::writer::Writer;
 /// blocks and records, but not the order of keys.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -65,7 +68,7 @@ fn check(global: &Global, dir: &Path) -> Result<VerifyReport> {
 
 fn print(report: &VerifyReport, stdout: &mut Stdout) -> Result<()> {
     for fault in &report.faults {
-        stdout.line(format!("fault: {}", one_line(fault)))?;
+        stdout.line(format!("{}: {}", coloured(Colour::Red, "fault"), one_line(fault)))?;
     }
     for note in &report.notes {
         stdout.line(format!("note: {}", one_line(note)))?;
@@ -81,7 +84,7 @@ fn print(report: &VerifyReport, stdout: &mut Stdout) -> Result<()> {
         count(report.batches, "batch", "batches"),
         size(report.bytes),
         match report.fault_count {
-            0 => "no fault".to_owned(),
+            0 => coloured(Colour::Green, "no fault"),
             faults => count(faults, "fault", "faults"),
         },
     ))

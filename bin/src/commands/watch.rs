@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use minikv::{BatchOp, Db, WriteBatch};
 
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::interrupt;
@@ -28,6 +28,8 @@ use crate::output::{
 /// be printed as one batch.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// Begin after this sequence number
     #[arg(long, value_name = "SEQUENCE")]
     since: Option<u64>,

@@ -267,7 +267,7 @@ fn manual_pages_have_their_sections_and_can_be_installed() {
     for name in page.split("minikv\\-").skip(1).filter_map(|rest| rest.split_once("(1)")) {
         assert!(installed.contains_key(&format!("minikv-{}.1", name.0)), "{name:?}");
     }
-    assert_eq!(installed.len(), 29, "{:?}", installed.keys());
+    assert_eq!(installed.len(), 31, "{:?}", installed.keys());
     let put = String::from_utf8(installed["minikv-put.1"].0.clone()).unwrap();
     assert!(put.contains(".TH minikv-put 1") && put.contains("<KEY> <VALUE>"), "{put}");
     assert_eq!(help(&["man", "put"]), put);

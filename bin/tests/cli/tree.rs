@@ -92,7 +92,7 @@ fn tree_draws_overlapping_tables_below_each_other_and_the_rest_in_a_row() {
 
     let (code, shown) = run_on_terminal(&mut place.command(&["tree"]), "");
     assert!(code == Some(0) && shown.contains('█'), "{shown}");
-    place.run(&["tree", "/no/such"]).fails(5, &["/no/such"]);
+    run(minikv().args(["tree", "/no/such"]), b"").fails(5, &["/no/such"]);
     place.run(&["tree", "--width", "3"]).fails(2, &["--width"]);
 }
 
@@ -154,7 +154,7 @@ fn top_on_a_terminal_begins_at_its_first_line_each_time() {
     let lines = place.text(&["top", "--count", "3", "--interval", "1"]);
     assert_eq!(lines.lines().count(), 4, "{lines}");
     place.run(&["top", "--count", "0"]).fails(2, &["--count"]);
-    place.run(&["top", "/no/such"]).fails(5, &["/no/such"]);
+    run(minikv().args(["top", "/no/such"]), b"").fails(5, &["/no/such"]);
 }
 
 /// Serves `body` over HTTP on a local port, one request after the other. Returns the address.

@@ -59,16 +59,16 @@ const LOOKUPS: u64 = 40_000;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File of entries to load, one per line: KEY or KEY<TAB>VALUE as plain bytes, or entries in
-    /// --format if that is given
-    #[arg(value_name = "DATAFILE")]
+    /// --format if that is given; or the directory of a database, as with --db
+    #[arg(value_name = "DATAFILE|DIR")]
     data: Option<PathBuf>,
     /// Generate this many entries instead of reading a file
     #[arg(long, value_name = "N", conflicts_with = "data")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     entries: Option<u64>,
-    /// Size in bytes of the values for keys that have none in the data
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    value_bytes: usize,
+    /// Size in bytes of the values for keys that have none in the data [default: 100]
+    #[arg(long, value_name = "N")]
+    value_bytes: Option<usize>,
     /// Configurations to compare: none; block, table or both with bits per key, as in table:10, or
     /// with a range, as in block:4..16; with --db also as-is (the files' own filters) and ignored
     /// (the files as they are, without using their filters) [default: none,block:10,table:10; with
@@ -179,6 +179,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             ));
         }
         Input::Db(dir) => {
+            args.check_shape(global, dir)?;
             global.needs_byte_order("readamp")?;
             let source =
                 Source::of(dir, readable(global.options(dir)?), global.shape.cache_bytes())?;
@@ -241,18 +242,19 @@ enum Input {
 
 impl Input {
     fn of(global: &Global, args: &Args) -> Result<Input> {
-        let named = args.data.is_some() || args.entries.is_some();
-        if named && global.db.is_some() {
+        let is_dir = args.dir().is_some();
+        if args.has_data() && global.db.is_some() {
             return Err(CliError::Usage(
                 "give either --db or other data; readamp does not change databases".to_string(),
             ));
         }
         Ok(match (&args.data, args.entries) {
-            (Some(path), _) => Input::Data(Data::file(path, global.format, args.value_bytes)?),
+            (Some(path), _) if is_dir => Input::Db(path.clone()),
+            (Some(path), _) => Input::Data(Data::file(path, global.format, args.value_bytes())?),
             (None, Some(entries)) => Input::Data(match args.like {
                 Some(profile) => Data::Like { entries, profile },
                 None => {
-                    let (value_bytes, seed) = (args.value_bytes, args.seed);
+                    let (value_bytes, seed) = (args.value_bytes(), args.seed);
                     Data::Generated { entries, value_bytes, seed }
                 }
             }),
@@ -265,6 +267,48 @@ impl Input {
 }
 
 impl Args {
+    /// Returns the argument DATAFILE if it is a directory.
+    pub(super) fn dir(&self) -> Option<&Path> {
+        self.data.as_deref().filter(|path| path.is_dir())
+    }
+
+    /// Returns whether the data is named, and is not a database.
+    pub(super) fn has_data(&self) -> bool {
+        self.theory || self.entries.is_some() || self.data.is_some() && self.dir().is_none()
+    }
+
+    fn value_bytes(&self) -> usize {
+        self.value_bytes.unwrap_or(100)
+    }
+
+    /// Returns an error if there are options that shape new data: the database in `dir` has its
+    /// shape already.
+    fn check_shape(&self, global: &Global, dir: &Path) -> Result<()> {
+        let Shape { compression, block_size, write_buffer, filter_layout, plain_logs, .. } =
+            &global.shape;
+        let given = [
+            (self.value_bytes.is_some(), "--value-bytes"),
+            (compression.is_some(), "--compression"),
+            (block_size.is_some(), "--block-size"),
+            (write_buffer.is_some(), "--write-buffer"),
+            (filter_layout.is_some(), "--filter-layout"),
+            (*plain_logs, "--plain-logs"),
+        ];
+        let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given) else {
+            return Ok(());
+        };
+        let (dir, hint) = (
+            dir.display(),
+            match (self.dir(), &global.db) {
+                (None, None) => "`MINIKV_DB= minikv readamp` measures new data",
+                _ => "without a database, readamp measures new data",
+            },
+        );
+        Err(CliError::Usage(format!(
+            "{option} shapes new data, but readamp reads the database {dir} as it is; {hint}"
+        )))
+    }
+
     fn print_memory(&self, source: &Source, lookups: &[Lookup], budget: u64) -> Result<()> {
         let memory = Memory::divide(source, lookups, budget)?;
         let mut stdout = Stdout::open()?;

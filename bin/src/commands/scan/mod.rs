@@ -5,17 +5,19 @@ mod threads;
 
 use clap::ValueEnum;
 use minikv::internals::dialect::indexed_db;
+use regex::bytes::Regex;
 
 use pieces::Pieces;
 use threads::{Chunk, Sender, each_chunk};
 
-use super::entries::Entries;
+use super::entries::{Entries, JsonValues};
 use super::range::{Bounds, PrefixBounds, Range};
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::keyspace::{InKeyspace, Source};
 use crate::output::Stdout;
+use crate::style::Style;
 
 /// Print entries in key order
 ///
@@ -24,15 +26,27 @@ use crate::output::Stdout;
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     #[command(flatten)]
+    pub(super) dir: Dir,
+    #[command(flatten)]
     range: PrefixBounds,
     #[command(flatten)]
     keyspace: InKeyspace,
     /// Print from the last key to the first
-    #[arg(long)]
+    #[arg(short, long)]
     reverse: bool,
     /// Print at most this many entries
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     limit: Option<u64>,
+    /// Only entries that match this regular expression
+    ///
+    /// The syntax is that of Rust's crate regex: (?i) at the beginning ignores case, and (?-u)
+    /// matches bytes that are not UTF-8, as in (?-u)\xff. The pattern is compared with the bytes in
+    /// the database, whatever the --format is.
+    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern, allow_hyphen_values = true)]
+    grep: Option<Regex>,
+    /// Part of an entry that must match
+    #[arg(long, value_enum, value_name = "PART", default_value = "both", requires = "grep")]
+    grep_in: Part,
     /// Print keys without values
     #[arg(long)]
     keys_only: bool,
@@ -52,6 +66,26 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "keyspace")]
     threads: u8,
+    #[command(flatten)]
+    json_values: JsonValues,
+}
+
+/// Part of an entry to which a pattern is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The key or the value
+    #[default]
+    Both,
+    /// The key
+    Keys,
+    /// The value
+    Values,
+}
+
+fn parse_pattern(text: &str) -> std::result::Result<Regex, String> {
+    // The first lines of an error only repeat the pattern.
+    let last = |error: String| error.lines().last().unwrap_or_default().to_string();
+    Regex::new(text).map_err(|error| last(error.to_string()))
 }
 
 /// Program whose keys can be printed decoded.
@@ -79,11 +113,16 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         true => args.range.range(global)?,
         false => args.range.bounds.range(global)?,
     };
-    let scan = Scan { args, format: global.format(), prefix: (!by_bytes).then_some(prefix) };
+    let json_values = args.json_values.check(global)?;
+    let style = Style::of_stdout(global).with_json_values(json_values);
+    let scan = Scan { args, style, prefix: (!by_bytes).then_some(prefix) };
     let db = Entries::open(global, &scan.args.keyspace)?;
     let mut printer = Printer::open(scan.args.limit)?;
+    if let Some(header) = style.format.header(scan.args.keys_only).filter(|_| !scan.args.count) {
+        printer.stdout.line(header)?;
+    }
     match &db {
-        Entries::InOrder(db) if scan.args.threads > 1 => {
+        Entries::InOrder(db) if scan.has_threads() => {
             let order = global.comparator(&global.db()?)?;
             let pieces = Pieces::of(global.db()?, order, range, scan.args.reverse);
             let threads = usize::from(scan.args.threads);
@@ -104,7 +143,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 /// Options of a scan.
 struct Scan {
     args: Args,
-    format: Format,
+    style: Style,
     /// Prefix of the keys to print, if the keys of the database are not in byte order.
     prefix: Option<Vec<u8>>,
 }
@@ -126,7 +165,7 @@ impl Printer {
 
     /// Prints an entry, if the scan includes it. Returns whether more entries may follow.
     fn entry(&mut self, scan: &Scan, key: &[u8], value: &[u8]) -> Result<bool> {
-        if self.left > 0 && scan.wants(key) {
+        if self.left > 0 && scan.wants(key, value) {
             self.left -= 1;
             self.printed += 1;
             self.line.clear();
@@ -153,8 +192,21 @@ impl Printer {
 
 impl Scan {
     /// Returns whether to print the entry of a key in the range.
-    fn wants(&self, key: &[u8]) -> bool {
-        self.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix))
+    fn wants(&self, key: &[u8], value: &[u8]) -> bool {
+        let has_prefix = self.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix));
+        has_prefix
+            && self.args.grep.as_ref().is_none_or(|pattern| match self.args.grep_in {
+                Part::Keys => pattern.is_match(key),
+                Part::Values => pattern.is_match(value),
+                Part::Both => pattern.is_match(key) || pattern.is_match(value),
+            })
+    }
+
+    /// Returns whether to read with several threads. Lines of CSV that are counted for a limit are
+    /// read by one, because an entry may be several lines.
+    fn has_threads(&self) -> bool {
+        let is_cut = self.args.limit.is_some() && self.style.format == Format::Csv;
+        self.args.threads > 1 && !is_cut
     }
 
     /// Visits the entries in a range until `visit` returns false.
@@ -180,7 +232,7 @@ impl Scan {
     fn read(&self, db: &Source, piece: Range, sender: &Sender) -> Result<()> {
         let mut chunk = Chunk::new();
         let done = self.each(db, piece, |key, value| {
-            if self.wants(key) {
+            if self.wants(key, value) {
                 chunk.entries += 1;
                 self.encode(key, value, &mut chunk.lines);
             }
@@ -195,22 +247,23 @@ impl Scan {
         if self.args.count {
             return;
         }
-        let (format, keys_only) = (self.format, self.args.keys_only);
+        let (style, keys_only) = (self.style, self.args.keys_only);
+        let format = style.format;
         let text = self.args.keys.map(|keys| keys.show(key, format));
         match &text {
-            Some(text) if format != Format::Json => {
+            Some(text) if !matches!(format, Format::Json | Format::Csv) => {
                 line.extend_from_slice(text.as_bytes());
                 if !keys_only {
                     line.push(b'\t');
-                    format.encode(value, line);
+                    style.value(value, line);
                 }
                 line.push(b'\n');
             }
             _ => {
                 let key = text.as_ref().map_or(key, |text| text.as_bytes());
                 match keys_only {
-                    true => format.encode_key_line(key, line),
-                    false => format.encode_entry(key, value, line),
+                    true => style.key_line(key, line),
+                    false => style.entry(key, value, line),
                 }
             }
         }
@@ -221,8 +274,11 @@ impl Keys {
     /// Returns a key as one line of text.
     fn show(self, key: &[u8], format: Format) -> String {
         let Keys::IndexedDb = self;
-        // In JSON, the description is printed as a string, so it must not contain JSON.
-        let format = if format == Format::Json { Format::Escaped } else { format };
+        // In JSON and CSV, the description is printed as text, so it must not contain either.
+        let format = match format {
+            Format::Json | Format::Csv => Format::Escaped,
+            format => format,
+        };
         indexed_db::describe(key).unwrap_or_else(|| format!("damaged: {}", format.show(key)))
     }
 }

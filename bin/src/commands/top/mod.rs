@@ -1,6 +1,6 @@
 //! `minikv top`: shows the state of a database while another process writes to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use self::metrics::{Metrics, Since, Source};
 use super::readamp::show_levels;
 use super::stats::Files;
 use super::{count, size, thousands};
-use crate::args::Global;
+use crate::args::{Dir, Global};
 use crate::error::{CliError, Result};
 use crate::interrupt;
 use crate::output::{
@@ -43,9 +43,8 @@ const BAR_COLUMNS: u64 = 30;
 /// by the first poll.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directory of the database [default: --db]
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) dir: Dir,
     /// Milliseconds between two polls of the files
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
@@ -69,7 +68,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if global.ignores_comparator() {
         return Err(CliError::Usage("top cannot be used with --comparator ignore".to_string()));
     }
-    let dir = args.dir.clone().map_or_else(|| global.db(), Ok)?;
+    let dir = global.db()?;
     let place = args.metrics.as_deref();
     let source = place.map(|place| Source::new(place, args.label.as_deref())).transpose()?;
     // Only this first read must succeed. Later, a writer that is not running is not an error.

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use clap::FromArgMatches;
 use minikv::{Comparator, Options};
 
 use super::Command;
@@ -83,13 +82,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 /// Parses the command to trace. If the command does not name a database, the command uses the
 /// database of `global`.
 fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
-    let name = OsString::from("minikv");
-    let matches = definition::parsed().try_get_matches_from([&name].into_iter().chain(words));
-    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    let mut cli =
-        cli.map_err(|error| CliError::Usage(usage::message(error, definition::command_of(words))))?;
-    if matches!(cli.command, Command::Trace(_)) {
-        return Err(CliError::Usage("trace cannot trace itself".to_string()));
+    let mut cli = definition::parse_words(words)
+        .map_err(|error| CliError::Usage(usage::message(error, definition::command_of(words))))?;
+    if matches!(cli.command, Command::Trace(_) | Command::Shell(_)) {
+        return Err(CliError::Usage("trace cannot trace itself or the shell".to_string()));
     }
     cli.global.db = cli.global.db.or_else(|| global.db.clone());
     cli.global.shape.check_filters()?;

@@ -1,0 +1,89 @@
+//! The database that `minikv shell` keeps open between its commands.
+//!
+//! The first command that reads opens the database for reading, and the first command that writes
+//! opens it for writing. It then stays open until the session is closed.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use minikv::{Db, ReadOnlyDb, Snapshot, Stats};
+
+use crate::error::Result;
+use crate::writer;
+
+/// An open database, shared by the commands of a shell.
+#[derive(Clone, Default)]
+pub struct Session(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    writer: Option<Db>,
+    reader: Option<ReadOnlyDb>,
+}
+
+impl Session {
+    /// Returns the database for writing. If it is not open, opens it with `open`.
+    pub fn writer(&self, dir: &Path, open: impl FnOnce() -> Result<Db>) -> Result<Db> {
+        let mut state = self.state();
+        if let Some(db) = &state.writer {
+            return Ok(db.clone());
+        }
+        let db = open()?;
+        // From here on, the lock file must not be opened again.
+        writer::hold(Some(dir));
+        *state = State { writer: Some(db.clone()), reader: None };
+        Ok(db)
+    }
+
+    /// Returns the current state of the database. If it is not open, opens it with `open`.
+    pub fn snapshot(&self, open: impl FnOnce() -> Result<ReadOnlyDb>) -> Result<Snapshot> {
+        let mut state = self.state();
+        if let Some(db) = &state.writer {
+            return Ok(db.snapshot());
+        }
+        Ok(state.reader(open)?.snapshot())
+    }
+
+    /// Returns the counters of the database. If it is not open, opens it with `open`.
+    pub fn stats(&self, open: impl FnOnce() -> Result<ReadOnlyDb>) -> Result<Stats> {
+        let mut state = self.state();
+        if let Some(db) = &state.writer {
+            return Ok(db.stats());
+        }
+        Ok(state.reader(open)?.stats())
+    }
+
+    /// Syncs and closes the database. A later command opens it again.
+    pub fn close(&self) -> Result<()> {
+        let State { writer, .. } = std::mem::take(&mut *self.state());
+        let Some(db) = writer else { return Ok(()) };
+        let closed = db.close();
+        writer::hold(None);
+        Ok(closed?)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns the database for reading, with what other processes have written meanwhile.
+    fn reader(&mut self, open: impl FnOnce() -> Result<ReadOnlyDb>) -> Result<&ReadOnlyDb> {
+        // If another process has replaced the files, they are opened again.
+        if self.reader.as_ref().is_some_and(|db| db.refresh().is_err()) {
+            self.reader = None;
+        }
+        if self.reader.is_none() {
+            self.reader = Some(open()?);
+        }
+        Ok(self.reader.as_ref().expect("just opened"))
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Session")
+    }
+}

@@ -1,0 +1,202 @@
+//! Tests of `minikv shell`.
+
+use super::*;
+
+/// Runs `minikv shell` with a script.
+fn script(place: &Place, lines: &str) -> Ran {
+    place.feed(&["shell"], lines.as_bytes())
+}
+
+#[test]
+fn a_script_runs_the_same_commands_with_one_open_database() {
+    let place = Place::new();
+    let puts: String = (0..20).map(|i| format!("put k{i:02} 'value {i}'\n")).collect();
+    let lines = format!(
+        "# a comment, and an empty line\n\n{puts}get k07 --format escaped\ndelete k00 k01\n\
+         scan --count\nscan -r -n 1\n"
+    );
+    let ran = script(&place, &lines);
+    assert_eq!(ran.stderr, "");
+    assert_eq!(String::from_utf8(ran.ok()).unwrap(), "value 7\n18\nk19\tvalue 19\n");
+    assert_eq!(place.ok(&["get", "k19"]), b"value 19");
+}
+
+#[test]
+fn the_database_is_locked_from_the_first_write_to_the_end() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    let mut child = place
+        .command(&["shell"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut answer = |line: &str| {
+        writeln!(stdin, "{line}").unwrap();
+        let mut answer = String::new();
+        stdout.read_line(&mut answer).unwrap();
+        answer
+    };
+    assert_eq!(answer("get a --format escaped"), "1\n");
+    // A shell that has only read sees what others write.
+    place.ok(&["put", "a", "2"]);
+    assert_eq!(answer("get a --format escaped"), "2\n");
+    assert_eq!(answer("batch /dev/null\nput a 3\nget a --format escaped"), "3\n");
+    for reader in ["stats --json", "scan --count", "verify --json", "tree", "keyspaces --json"] {
+        assert!(!answer(reader).is_empty(), "{reader}");
+        // A reader in the shell must not release the lock.
+        let refused = place.run(&["put", "b", "1"]);
+        refused.fails(3, &["process"]);
+    }
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(0));
+    place.ok(&["put", "b", "1"]);
+}
+
+#[test]
+fn a_script_stops_at_its_first_error_with_its_line_and_exit_code() {
+    let place = Place::new();
+    script(&place, "put a 1\n\nput b\nput c 3\n").fails(2, &["stdin line 3: ", "VALUE"]);
+    assert_eq!(place.text(&["scan"]), "a\t1\n", "what came before stays, what comes after is not");
+    let ran = script(&place, "get nothing\nput c 3\n");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("key not found: nothing"), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("stdin line 1 ended with exit code 1\n"), "{}", ran.stderr);
+    script(&place, "put 'c 3\n").fails(2, &["stdin line 1: ", "quote"]);
+    script(&place, "frobnicate\n").fails(2, &["stdin line 1: ", "frobnicate"]);
+    script(&place, "shell\n").fails(2, &["stdin line 1: ", "this is the shell"]);
+    script(&place, "put c 3\nexit\nfrobnicate\n").ok();
+    assert_eq!(place.ok(&["get", "c"]), b"3");
+    let held = place.hold();
+    let ran = script(&place, "scan --count\nput a 2\n");
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains("minikv: stdin line 2: "), "{}", ran.stderr);
+    assert_eq!(ran.stdout, b"3\n");
+    held.wait_with_output().unwrap();
+}
+
+#[test]
+fn commands_that_lock_the_database_work_between_writes() {
+    let place = Place::new();
+    let [copy, backups] = ["copy", "backups"].map(|name| place.path(name).display().to_string());
+    let lines = format!(
+        "put a 1\ncheckpoint {copy}\nput b 2\nbackup {backups}\nput c 3\nrepair\n\
+         put d 4 --write-buffer 64KiB\ncompact\nscan --count\ninspect {}\nhelp\ndiff {copy} {}\n",
+        place.db().join("CURRENT").display(),
+        place.db().display(),
+    );
+    let ran = script(&place, &lines);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.ends_with("stdin line 12 ended with exit code 1\n"), "{}", ran.stderr);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.contains("\n4\n") && text.contains("Usage: minikv"), "{text}");
+    assert!(text.ends_with("+\tb\t2\n+\tc\t3\n+\td\t4\n"), "{text}");
+    let of_copy = run(minikv().args(["--db", &copy, "scan"]), b"").ok();
+    assert_eq!(of_copy, b"a\t1\n");
+    script(&place, "put e 5\ndestroy --yes\n").ok();
+    assert!(!place.db().exists());
+}
+
+#[test]
+fn options_of_the_shell_hold_for_its_lines_and_other_databases_can_be_named() {
+    let (place, other) = (Place::new(), Place::new());
+    other.ok(&["put", "o", "1"]);
+    let lines = format!(
+        "put 61 x\nscan\nscan --format escaped\nscan {0}\n--db {0} put 62 y\nscan {0} --count\n",
+        other.db().display()
+    );
+    let ran = place.feed(&["shell", "--format", "hex"], lines.as_bytes());
+    assert_eq!(String::from_utf8(ran.ok()).unwrap(), "61\t78\na\tx\n6f\t31\n2\n");
+    let by_argument = run(minikv().arg("shell").arg(place.db()), b"scan\nbench --entries 10\n");
+    assert!(by_argument.ok().starts_with(b"a\tx\n"));
+    assert_eq!(place.text(&["scan"]), "a\tx\n", "bench has a database of its own");
+}
+
+#[test]
+fn a_terminal_edits_completes_and_keeps_lines() {
+    let place = Place::new();
+    place.feed(&["load"], b"user:1\tann\nuser:2\tbob\n").ok();
+    let history = place.path("state/history");
+    let shell = |steps: &[(&str, &str)]| {
+        let mut command = place.command(&["shell"]);
+        command.env("MINIKV_HISTORY", &history).env("TERM", "xterm");
+        converse(&mut command, steps)
+    };
+    let (code, shown) = shell(&[
+        // A tab completes `ge` to `get`, and `us` to `user:`.
+        ("ge\t us\t2\r", "bob"),
+        // Ctrl-C cancels a line.
+        ("put x\x03", "put x"),
+        ("get none\r", "key not found: none"),
+        ("put user:3 cy\r", "put user:3 cy"),
+        ("get user:3\r", "cy"),
+        // Ctrl-D.
+        ("\x04", ""),
+    ]);
+    assert_eq!(code, Some(0), "{shown}");
+    for part in ["bob\r\n", "key not found: none", "cy\r\n"] {
+        assert!(shown.contains(part), "{part:?} in {shown}");
+    }
+    assert_eq!(place.text(&["scan", "--keys-only"]), "user:1\nuser:2\nuser:3\n");
+    let kept = fs::read_to_string(&history).unwrap();
+    assert!(kept.contains("get user:2") && kept.contains("put user:3 cy"), "{kept}");
+    assert!(!kept.contains("put x"), "a cancelled line: {kept}");
+    place.ok(&["delete", "user:3"]);
+    // The line before the last one, again.
+    let (code, shown) = shell(&[("\x1b[A\x1b[A\r", "put user:3 cy"), ("exit\r", "")]);
+    assert_eq!(code, Some(0), "{shown}");
+    assert_eq!(place.text(&["scan", "--count"]), "3\n");
+}
+
+/// Runs a command on a terminal. Types the first element of each step, and waits until the command
+/// has shown the second element and then, on a later line, its prompt.
+fn converse(command: &mut Command, steps: &[(&str, &str)]) -> (Option<i32>, String) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = File::options().read(true).write(true).open(name).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    drop(terminal);
+    let mut master = File::from(master);
+    let (sender, output) = std::sync::mpsc::channel();
+    let mut reader = master.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = reader.read(&mut buffer) {
+            let _ = sender.send(buffer[..read].to_vec());
+        }
+    });
+    let (mut shown, mut seen) = (Vec::new(), 0);
+    let (mut steps, mut awaited) = (steps.iter(), "Ctrl-D ends");
+    loop {
+        use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        match output.recv_timeout(std::time::Duration::from_secs(60)) {
+            Ok(bytes) => shown.extend(bytes),
+            Err(Disconnected) => break,
+            Err(Timeout) => {
+                child.kill().unwrap();
+                panic!("no {awaited:?} in {:?}", String::from_utf8_lossy(&shown));
+            }
+        }
+        let text = String::from_utf8_lossy(&shown[seen..]).into_owned();
+        let lines = text.split_once(awaited).and_then(|(_, rest)| rest.split_once('\n'));
+        if lines.is_some_and(|(_, rest)| rest.contains("minikv> "))
+            && let Some((typed, next)) = steps.next()
+        {
+            (seen, awaited) = (shown.len(), next);
+            master.write_all(typed.as_bytes()).unwrap();
+        }
+    }
+    (child.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
+}
