@@ -1,7 +1,9 @@
-//! Tests of `minikv readamp`: budgets, filters by level, profiles and scans, as text and as JSON.
+//! Tests of `minikv readamp`: budgets, filters by level, profiles, scans and sweeps, as text, as
+//! JSON and as a page.
 
 use serde_json::Value;
 
+use super::browser::Browser;
 use super::{Place, Ran, minikv, number, run};
 
 /// Runs `readamp` on a few thousand generated entries in several levels.
@@ -383,4 +385,101 @@ fn options_of_scans_are_checked() {
     readamp(&["--scans", "5", "--scan-prefix", "ab"])
         .fails(2, &["--scan-prefix", "byte that ends"]);
     readamp(&["--scans", "5", "--csv"]).fails(2, &["--scans", "--csv"]);
+}
+
+/// Returns the page of `readamp` for a list of filters.
+fn page_of(place: &Place, filters: &str) -> std::path::PathBuf {
+    let page = place.path(&format!("{}.html", filters.replace([':', ',', '/'], "-")));
+    let file = page.display().to_string();
+    let args = ["readamp", "--entries", "20000", "--lookups", "4000", "--write-buffer", "256KiB"];
+    run(minikv().args(args).args(["--filters", filters, "--html", &file]), b"").ok();
+    page
+}
+
+/// Returns the charts of a page for wide windows.
+fn wide_charts(html: &str) -> Vec<&str> {
+    let charts = html.split("<div class=\"wide\">").skip(1);
+    charts.map(|chart| chart.split("</div>").next().unwrap()).collect()
+}
+
+#[test]
+fn a_sweep_is_drawn_as_lines_over_bits_from_none_on() {
+    let place = Place::new();
+    let page = page_of(&place, "block:0..20:2,table:0..20:4,both:8,block:12/8");
+    let html = std::fs::read_to_string(page).unwrap();
+    let wide = wide_charts(&html);
+    let titles: Vec<_> = wide
+        .iter()
+        .map(|chart| chart.split("<title>").nth(1).unwrap().split('<').next().unwrap())
+        .collect();
+    let sweep = [
+        "Data blocks per get of absent keys against bits per key",
+        "Data blocks per get of present keys against bits per key",
+        "False-positive rate against bits per key",
+        "Time of a get of absent keys against bits per key",
+        "Time of a get of present keys against bits per key",
+    ];
+    assert_eq!(titles[..5], sweep);
+    // Only the configuration without bits per key is left for bars.
+    assert_eq!(wide.len(), 9, "{titles:?}");
+    for (at, chart) in wide[..5].iter().enumerate() {
+        let dots = if titles[at].starts_with("False") { 16 } else { 17 };
+        assert_eq!(chart.matches("<circle").count(), dots, "{}", titles[at]);
+        let count = |class: &str| chart.matches(&format!("class=\"{class}\"")).count();
+        let curves = ["predicted bloom", "predicted fuse", "predicted both", "textbook"];
+        let of_times = ["bloom", "fuse", "both"];
+        let is_time = titles[at].starts_with("Time");
+        assert_eq!(curves.map(count), [usize::from(!is_time); 4], "{}", titles[at]);
+        assert_eq!(of_times.map(count), [usize::from(is_time); 3], "{}", titles[at]);
+        assert!(!chart.contains("<rect"), "no bars");
+    }
+    for chart in &wide[5..] {
+        assert!(chart.contains("block:12/8") && !chart.contains("block:10"), "{chart}");
+    }
+}
+
+#[test]
+fn the_predicted_blocks_of_a_sweep_are_near_to_the_counted_ones() {
+    let place = Place::new();
+    let html = std::fs::read_to_string(page_of(&place, "block:0..8:2")).unwrap();
+    let chart = wide_charts(&html)[0];
+    assert!(chart.contains("<title>Data blocks per get of absent keys"), "{chart}");
+    let mut compared = 0;
+    for tooltip in chart.split("<title>block:").skip(1) {
+        let (_, figures) = tooltip.split_once(": ").unwrap();
+        let (counted, predicted) = figures.split('<').next().unwrap().split_once(", ").unwrap();
+        let predicted = predicted.strip_prefix("predicted ").unwrap();
+        let [counted, predicted] = [counted, predicted].map(|n| n.parse::<f64>().unwrap());
+        assert!((0.8..1.25).contains(&(counted / predicted)), "{tooltip}");
+        compared += 1;
+    }
+    assert_eq!(compared, 4);
+}
+
+/// Returns the pairs of labels on the page that overlap, and the labels that leave their chart.
+const COLLISIONS: &str = "[...document.querySelectorAll('svg')].flatMap((svg) => {
+    const frame = svg.getBoundingClientRect();
+    if (!frame.width) return [];
+    const labels = [...svg.querySelectorAll('text')].map((text) =>
+        [text.textContent, text.getBoundingClientRect()]);
+    const out = labels.filter(([, at]) => at.left < frame.left - 1 || at.right > frame.right + 1);
+    const pairs = labels.flatMap((a, i) => labels.slice(i + 1).filter(([, at]) =>
+        at.left < a[1].right && a[1].left < at.right && at.top < a[1].bottom - 1
+        && a[1].top < at.bottom - 1).map((b) => `${a[0]} | ${b[0]}`));
+    return [...pairs, ...out.map(([text]) => `${text} leaves the chart`)];
+})";
+
+#[test]
+fn no_label_of_a_chart_collides_with_another() {
+    let place = Place::new();
+    let Some(mut browser) = Browser::start(&place.path("profile")) else { return };
+    for filters in ["none,block:10,table:10", "none,block:0..24:2,table:0..24:2"] {
+        let page = page_of(&place, filters);
+        for width in [360, 400, 700, 1000] {
+            browser.show(width, 800, false);
+            browser.open(&page, "");
+            assert_eq!(browser.value(COLLISIONS), serde_json::json!([]), "{filters} at {width}");
+        }
+    }
+    assert_eq!(browser.said, [""; 0], "on the console");
 }

@@ -7,13 +7,15 @@ const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
 /// Height in pixels of a line of text. In a row of several spans, each span has this height.
 const TEXT: f64 = 15.0;
-const AXIS: f64 = 36.0;
-/// Space for a label of a horizontal axis, in pixels.
-const TICK: f64 = 34.0;
+pub const AXIS: f64 = 36.0;
+/// Width of a character of a label, in pixels, at most.
+const CHARACTER: f64 = 7.5;
+/// Least space between two labels of an axis, in pixels.
+const BETWEEN: f64 = 6.0;
 
 /// Width of a chart and of its margins, in pixels.
 pub struct Frame {
-    width: f64,
+    pub width: f64,
     /// Space for the names of rows.
     left: f64,
     /// Space for the figures to the right of the longest row.
@@ -33,21 +35,39 @@ impl Frame {
 
     /// Draws vertical lines and labels at the `ticks` of a horizontal axis, and the name of the
     /// unit.
+    ///
+    /// Labels that would collide are left out: then each second tick has a label, or each third.
     fn axis(&self, out: &mut String, height: f64, unit: &str, ticks: &[(f64, String)]) {
-        for (x, label) in ticks {
+        let step = labels_apart(ticks);
+        for (i, (x, label)) in ticks.iter().enumerate() {
             line(out, "grid", (*x, 0.0), (*x, height));
-            text(out, *x, height + 16.0, "tick middle", label);
+            if i % step == 0 {
+                text(out, *x, height + 16.0, "tick middle", label);
+            }
         }
         text(out, self.left, height + 32.0, "axis", unit);
     }
 
-    fn svg(&self, title: &str, height: f64, body: &str) -> String {
+    pub fn svg(&self, title: &str, height: f64, body: &str) -> String {
         let (title, width) = (escape(title), self.width);
         format!(
             "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{title}\">\n\
              <title>{title}</title>\n{body}</svg>\n"
         )
     }
+}
+
+/// Returns the least `n` for which the labels of each `n`-th tick do not collide.
+pub fn labels_apart(ticks: &[(f64, String)]) -> usize {
+    let half = |label: &str| label.chars().count() as f64 * CHARACTER / 2.0;
+    let collide = |a: &(f64, String), b: &(f64, String)| {
+        (b.0 - a.0).abs() < half(&a.1) + half(&b.1) + BETWEEN
+    };
+    let is_free = |n: &usize| {
+        let labelled: Vec<_> = ticks.iter().step_by(*n).collect();
+        !labelled.windows(2).any(|pair| collide(pair[0], pair[1]))
+    };
+    (1..ticks.len()).find(is_free).unwrap_or(ticks.len().max(1))
 }
 
 /// Returns text escaped for use inside an element or attribute.
@@ -66,12 +86,12 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-fn text(out: &mut String, x: f64, y: f64, class: &str, label: &str) {
+pub fn text(out: &mut String, x: f64, y: f64, class: &str, label: &str) {
     let label = escape(label);
     let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{label}</text>");
 }
 
-fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+pub fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
     let ((x1, y1), (x2, y2)) = (from, to);
     let _ = writeln!(
         out,
@@ -218,95 +238,12 @@ pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> S
     frame.svg(title, height + AXIS, &out)
 }
 
-/// A measured point and its confidence interval.
-pub struct Point {
-    pub x: f64,
-    pub y: f64,
-    pub low: f64,
-    pub high: f64,
-    pub class: &'static str,
-    pub tooltip: String,
-}
-
-/// A theoretical curve.
-pub struct Curve {
-    pub class: &'static str,
-    pub points: Vec<(f64, f64)>,
-}
-
-/// Names of the axes of a chart of rates.
-pub struct Axes {
-    pub across: &'static str,
-    pub upwards: &'static str,
-}
-
-/// Returns a chart of points and curves. The vertical scale, for rates, is logarithmic.
-pub fn rates(
-    frame: &Frame,
-    title: &str,
-    axes: &Axes,
-    points: &[Point],
-    curves: &[Curve],
-) -> String {
-    const TOP: f64 = 26.0;
-    const HEIGHT: f64 = 340.0;
-    const INDENT: f64 = 66.0;
-    const RIGHT: f64 = 12.0;
-    let (least, most) = extent(points, curves);
-    let scale = Log::new(least, most, HEIGHT, TOP);
-    let xs = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0));
-    let last = xs().fold(1.0, f64::max);
-    let first = xs().fold(last, f64::min);
-    let across = (frame.width - INDENT - RIGHT) / (last - first).max(1.0);
-    let at = |x: f64| INDENT + (x - first) * across;
-    let mut out = String::new();
-    for tick in scale.ticks() {
-        let y = scale.at(tick);
-        line(&mut out, "grid", (INDENT, y), (frame.width - RIGHT, y));
-        text(&mut out, INDENT - 8.0, y + 4.0, "tick end", &format!("{} %", round(tick * 100.0)));
-    }
-    let step = ((TICK / 1.5) / across).ceil().max(1.0) as usize;
-    for tick in (first as u32..=last as u32).step_by(step) {
-        text(&mut out, at(f64::from(tick)), HEIGHT + 16.0, "tick middle", &tick.to_string());
-    }
-    text(&mut out, INDENT, HEIGHT + 32.0, "axis", axes.across);
-    text(&mut out, 0.0, 12.0, "axis", axes.upwards);
-    for curve in curves {
-        let point = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", at(*x), scale.at(*y));
-        let path: Vec<_> = curve.points.iter().map(point).collect();
-        let _ =
-            writeln!(out, "<polyline points=\"{}\" class=\"{}\"/>", path.join(" "), curve.class);
-    }
-    for point in points {
-        let x = at(point.x);
-        let (low, high) = (scale.at(point.low.max(least)), scale.at(point.high));
-        let y = scale.at(point.y.max(least));
-        let (tooltip, class) = (escape(&point.tooltip), point.class);
-        let _ = writeln!(
-            out,
-            "<g class=\"measured {class}\"><title>{tooltip}</title>\
-             <line x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>\
-             <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
-        );
-    }
-    frame.svg(title, HEIGHT + AXIS, &out)
-}
-
-/// Returns the smallest rate above 0 and the largest rate of all points and curves.
-fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
-    let ys = points.iter().flat_map(|p| [p.low, p.high, p.y]);
-    let ys = ys.chain(curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)));
-    let ys: Vec<_> = ys.filter(|y| *y > 0.0).collect();
-    let least = ys.iter().copied().fold(1.0, f64::min);
-    (least, ys.iter().copied().fold(least, f64::max))
-}
-
 /// Maximum number of decades with ticks at 1, 2 and 5. On a scale with more decades, only powers of
 /// ten have ticks.
 const MOST_DECADES: f64 = 2.4;
 
 /// A logarithmic scale that maps values to a range of coordinates.
-struct Log {
+pub struct Log {
     least: f64,
     most: f64,
     start: f64,
@@ -316,7 +253,7 @@ struct Log {
 impl Log {
     /// Creates a scale that begins at a round number, `least` or lower, and ends a little above
     /// `most`.
-    fn new(least: f64, most: f64, start: f64, end: f64) -> Log {
+    pub fn new(least: f64, most: f64, start: f64, end: f64) -> Log {
         let usable = least.is_finite() && least > 0.0 && most >= least;
         let (least, most) = if usable { (least, most) } else { (0.1, 1.0) };
         let below = 10f64.powf(least.log10().floor());
@@ -324,13 +261,14 @@ impl Log {
         Log { least: least.unwrap_or(below), most: most * 1.05, start, end }
     }
 
-    fn at(&self, value: f64) -> f64 {
+    /// Returns the coordinate of a value. Values beyond the scale are at its ends.
+    pub fn at(&self, value: f64) -> f64 {
         let part = (value / self.least).log10() / (self.most / self.least).log10();
         self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
     /// Returns ticks at 1, 2 and 5 in each decade or, if there are many decades, only at 1.
-    fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         let (first, last) = (self.least.log10().floor() as i32, self.most.log10().floor() as i32);
         let (least, most) = (self.least * 0.999, self.most);
         let digits: &[i32] = if (most / least).log10() > MOST_DECADES { &[1] } else { &[1, 2, 5] };
@@ -345,7 +283,7 @@ impl Log {
 }
 
 /// Returns evenly spaced round numbers from 0 to the first one that is at least `most`.
-fn ticks(most: f64) -> Vec<f64> {
+pub fn ticks(most: f64) -> Vec<f64> {
     if most.is_nan() || most <= 0.0 {
         return vec![0.0, 1.0];
     }
@@ -355,11 +293,6 @@ fn ticks(most: f64) -> Vec<f64> {
     let last = (most / step).ceil() as u32;
     // The numbers are rounded, because a multiple of 0.2 could be shown as 0.6000000000000001.
     (0..=last).map(|i| (f64::from(i) * step * 1e6).round() / 1e6).collect()
-}
-
-/// Returns `n` without the rounding errors of binary fractions.
-fn round(n: f64) -> f64 {
-    (n * 1e9).round() / 1e9
 }
 
 /// Formats a number with up to four decimals. The larger the number, the fewer decimals it gets.
@@ -396,6 +329,20 @@ mod tests {
         assert_eq!((scale.at(0.2), scale.at(0.0), scale.at(1e9)), (0.0, 0.0, 100.0));
         let empty = Log::new(f64::INFINITY, 0.0, 0.0, 1.0);
         assert!(empty.at(0.5).is_finite());
+    }
+
+    #[test]
+    fn labels_of_an_axis_do_not_collide() {
+        let ticks = |gap: f64| -> Vec<_> {
+            (0..12).map(|i| (f64::from(i) * gap, format!("0.{i:02}"))).collect()
+        };
+        assert_eq!(labels_apart(&ticks(40.0)), 1);
+        assert_eq!(labels_apart(&ticks(20.0)), 2);
+        assert_eq!(labels_apart(&ticks(9.0)), 4);
+        assert_eq!((labels_apart(&ticks(0.0)), labels_apart(&[])), (12, 1));
+        let mut out = String::new();
+        NARROW.axis(&mut out, 10.0, "unit", &ticks(20.0));
+        assert_eq!((out.matches("<line").count(), out.matches("tick middle").count()), (12, 6));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Lists of filters to compare: `none,block:10,table:10,both:10`, or ranges such as `block:4..16`.
+//! Lists of filters to compare: `none,block:10,table:10,both:10`, or ranges such as `block:4..16`
+//! and `block:0..20:2`.
 
 use std::fmt;
 
@@ -71,11 +72,12 @@ impl Filters {
             _ => {
                 return Err(format!(
                     "{part:?} is not a configuration: give none, as-is, ignored, or block, table \
-                     or both with bits per key, as in block:10 or block:4..16"
+                     or both with bits per key, as in block:10, block:4..16 or block:0..20:2"
                 ));
             }
         };
-        Ok(range_of(part, bits)?.into_iter().map(of).collect())
+        let sized = |bits| if bits == 0 { Filters::None } else { of(bits) };
+        Ok(range_of(part, bits)?.into_iter().map(sized).collect())
     }
 
     /// Parses a list such as `14/10/4`: the bits per key at each level, from level 0 on. The last
@@ -168,21 +170,21 @@ impl fmt::Display for Filters {
     }
 }
 
-/// Parses a number such as `10`, or a range such as `4..16`, which includes both ends.
+/// Parses a number such as `10`; a range such as `4..16`, which includes both ends; or a range with
+/// a step, such as `0..20:2`.
 fn range_of(part: &str, bits: &str) -> Result<Vec<u32>, String> {
     let number = |text: &str| match text.parse::<u32>() {
-        Ok(bits) if (1..=MAX_BITS_PER_KEY).contains(&bits) => Ok(bits),
-        _ => Err(format!("{part:?}: bits per key are a whole number from 1 to {MAX_BITS_PER_KEY}")),
+        Ok(bits) if bits <= MAX_BITS_PER_KEY => Ok(bits),
+        _ => Err(format!("{part:?}: bits per key are a whole number from 0 to {MAX_BITS_PER_KEY}")),
     };
-    match bits.split_once("..") {
-        None => Ok(vec![number(bits)?]),
-        Some((from, to)) => {
-            let (from, to) = (number(from)?, number(to.trim_start_matches('='))?);
-            if from > to {
-                return Err(format!("{part:?}: a range must ascend"));
-            }
-            Ok((from..=to).collect())
-        }
+    let Some((from, rest)) = bits.split_once("..") else { return Ok(vec![number(bits)?]) };
+    let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let (from, to) = (number(from)?, number(to.trim_start_matches('='))?);
+    let step = step.parse().ok().filter(|step| (1..=MAX_BITS_PER_KEY).contains(step));
+    match step {
+        None => Err(format!("{part:?}: a step is a whole number from 1 to {MAX_BITS_PER_KEY}")),
+        Some(_) if from > to => Err(format!("{part:?}: a range must ascend")),
+        Some(step) => Ok((from..=to).step_by(step as usize).collect()),
     }
 }
 
@@ -206,7 +208,15 @@ mod tests {
         for bad in ["block:9/", "none:1/2", "block:1/2/3/4/5/6/7/8", "block:65/1"] {
             assert!(Filters::list(bad).is_err(), "{bad:?}");
         }
-        for bad in ["", ",", "block", "block:0", "block:65", "block:4..2", "block:x", "bloom:10"] {
+        let names = |text| -> Vec<String> {
+            Filters::list(text).unwrap().iter().map(Filters::to_string).collect()
+        };
+        assert_eq!(names("block:0..7:3,table:0..4:4"), ["none", "block:3", "block:6", "table:4"]);
+        assert_eq!(names("table:0"), ["none"], "no bits are no filter");
+        for bad in ["", ",", "block", "block:65", "block:4..2", "block:x", "bloom:10"] {
+            assert!(Filters::list(bad).is_err(), "{bad:?}");
+        }
+        for bad in ["block:0..8:0", "block:0..8:", "block:0..8:x", "block:8:2", "block:0..65:2"] {
             assert!(Filters::list(bad).is_err(), "{bad:?}");
         }
     }

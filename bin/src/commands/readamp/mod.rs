@@ -6,6 +6,7 @@
 mod advise;
 pub mod chart;
 mod control;
+mod curve;
 mod export;
 mod filters;
 mod lookups;
@@ -20,6 +21,7 @@ mod rewritten;
 mod scans;
 mod source;
 mod space;
+mod sweep;
 mod text;
 mod theory;
 
@@ -70,7 +72,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     value_bytes: Option<usize>,
     /// Configurations to compare: none; block, table or both with bits per key, as in table:10, or
-    /// with a range, as in block:4..16; with --db also as-is (the files' own filters) and ignored
+    /// with a range, as in block:4..16, or a range with a step, as in block:0..20:2 (0 bits are the
+    /// same as none); with --db also as-is (the files' own filters) and ignored
     /// (the files as they are, without using their filters) [default: none,block:10,table:10; with
     /// --db as-is,ignored,block:10,table:10]
     #[arg(long, value_name = "LIST", value_parser = filter_list)]

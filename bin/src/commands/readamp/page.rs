@@ -3,13 +3,11 @@
 
 use std::fmt::Write;
 
-use minikv::BloomFilterPolicy;
 use minikv::files::NUM_LEVELS;
-use minikv::filter::math::false_positive_probability;
 
 use super::advise::Advised;
 use super::chart::{
-    Axes, Bar, Curve, Frame, NARROW, Point, Row, Span, WIDE, escape, {self},
+    Bar, Frame, NARROW, Row, Span, WIDE, escape, {self},
 };
 use super::filters::Filters;
 use super::measure::{Class, Measured, Pass};
@@ -22,13 +20,6 @@ const STYLE: &str = include_str!("page.css");
 
 /// Content security policy, which allows only the page's own style sheet and its empty icon.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-
-/// Number of keys for the theoretical curve. The number is so large that rounding is not visible.
-const CURVE_KEYS: u64 = 1_000_000;
-
-/// Minimum number of sizes of one kind of filter for which a curve is drawn. With fewer sizes, the
-/// rates are shown in rows.
-const CURVE_SIZES: usize = 3;
 
 impl Report {
     /// Returns the page. It includes the advice if `advised` is not `None`.
@@ -55,9 +46,15 @@ impl Report {
         if let Some(advised) = advised {
             advice(&mut page, advised);
         }
-        self.blocks_charts(&mut page);
-        self.rates_chart(&mut page);
-        self.times_chart(&mut page);
+        let in_rows = match self.is_sweep() {
+            true => self.sweep_charts(&mut page),
+            false => self.measured.iter().collect(),
+        };
+        if !in_rows.is_empty() {
+            self.blocks_charts(&mut page, &in_rows);
+            rates_chart(&mut page, &in_rows);
+            times_chart(&mut page, &in_rows);
+        }
         self.tables(&mut page);
         footer(&mut page, provenance);
         page.push_str("</body>\n</html>\n");
@@ -65,7 +62,7 @@ impl Report {
     }
 
     /// Adds a chart for absent keys and a chart for present keys, with the same scale.
-    fn blocks_charts(&self, page: &mut String) {
+    fn blocks_charts(&self, page: &mut String, measured: &[&Measured]) {
         page.push_str("<h2>Data blocks per get, by level</h2>\n");
         let levels: Vec<_> = (0..NUM_LEVELS).filter(|&l| self.tables_per_level[l] > 0).collect();
         let keys = levels
@@ -81,9 +78,9 @@ impl Report {
                 };
                 Bar { name: m.filters.to_string(), parts: levels.iter().map(part).collect() }
             };
-            self.measured.iter().map(bar).collect()
+            measured.iter().copied().map(bar).collect()
         };
-        let kinds = self.measured.first().into_iter().flat_map(|m| m.cold.classes());
+        let kinds = measured.first().into_iter().flat_map(|m| m.cold.classes());
         let charts: Vec<_> = kinds.map(|(kind, _)| (kind, bars(kind))).collect();
         let most = charts.iter().flat_map(|(_, bars)| bars.iter().map(Bar::sum));
         let most = most.fold(0.0, f64::max);
@@ -95,143 +92,6 @@ impl Report {
         }
     }
 
-    /// Adds a chart of rates. If a kind of filter has enough sizes, the chart shows the rates
-    /// against bits per key; otherwise, it shows them in rows.
-    fn rates_chart(&self, page: &mut String) {
-        let sizes = |of: &str| {
-            let of_family = self.measured.iter().filter(|m| family(m) == of && m.rate.is_some());
-            of_family.filter(|m| m.filters.bits().is_some()).count()
-        };
-        if ["bloom", "fuse"].iter().any(|family| sizes(family) >= CURVE_SIZES) {
-            self.rates_by_bits(page);
-        } else if self.measured.iter().any(|m| m.rate.is_some()) {
-            self.rates_in_rows(page);
-        }
-    }
-
-    fn rates_in_rows(&self, page: &mut String) {
-        let row = |m: &Measured| {
-            let rate = m.rate?;
-            let (low, high) = rate.interval();
-            Some(chart::Measured {
-                name: m.filters.to_string(),
-                class: family(m),
-                rate: rate.measured(),
-                low,
-                high,
-                predicted: rate.predicted,
-                value: percent(rate.measured()),
-                tooltip: rate_in_words(m)?,
-            })
-        };
-        let rows: Vec<_> = self.measured.iter().filter_map(row).collect();
-        page.push_str(
-            "<h2>False-positive rates</h2>\n<p class=\"key\">\
-             <span>dot: measured, with 95 % interval</span><span>stroke: predicted</span></p>\n",
-        );
-        let unit = "absent keys for which a filter says \"maybe\"";
-        let title = "False-positive rate of each configuration";
-        page.push_str(&both(|frame| chart::intervals(frame, title, unit, &rows)));
-    }
-
-    fn rates_by_bits(&self, page: &mut String) {
-        let point = |m: &Measured| {
-            let (rate, bits) = (m.rate?, m.filters.bits()?);
-            let (low, high) = rate.interval();
-            let (x, y, class) = (f64::from(bits), rate.measured(), family(m));
-            Some(Point { x, y, low, high, class, tooltip: rate_in_words(m)? })
-        };
-        let points: Vec<_> = self.measured.iter().filter_map(point).collect();
-        let (curves, keys) = self.curves(&points);
-        let _ = writeln!(
-            page,
-            "<h2>False-positive rate against bits per key</h2>\n<p class=\"key\">{keys}\
-             <span><i class=\"line\" style=\"color:var(--soft)\"></i>theory of large bloom \
-             filters</span></p>"
-        );
-        let title = "False-positive rate against bits per key";
-        let axes = Axes { across: "bits per key", upwards: "false-positive rate" };
-        page.push_str(&both(|frame| chart::rates(frame, title, &axes, &points, &curves)));
-    }
-
-    /// Returns theoretical curves for the range of filter sizes in `points`, and the legend of the
-    /// curves.
-    fn curves(&self, points: &[Point]) -> (Vec<Curve>, String) {
-        let sizes = || points.iter().map(|point| point.x as u32);
-        let least = sizes().min().unwrap_or(1).saturating_sub(2).max(1);
-        let most = (sizes().max().unwrap_or(1) + 2).max(12);
-        let textbook = |bits: u32| {
-            let probes = BloomFilterPolicy::new(bits).probes();
-            let rate = false_positive_probability(u64::from(bits) * CURVE_KEYS, CURVE_KEYS, probes);
-            (f64::from(bits), rate)
-        };
-        let predicted = |of: &'static str| {
-            let point = |m: &Measured| Some((f64::from(m.filters.bits()?), m.rate?.predicted));
-            let of_family = self.measured.iter().filter(|m| family(m) == of);
-            let mut points: Vec<_> = of_family.filter_map(point).collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            points
-        };
-        let textbook = (least..=most).map(textbook).collect();
-        let mut curves = vec![Curve { class: "textbook", points: textbook }];
-        let mut keys = String::new();
-        for (class, curve, name) in [
-            ("bloom", "predicted bloom", "LevelDB's block filters"),
-            ("fuse", "predicted fuse", "table filters"),
-        ] {
-            let points = predicted(class);
-            if points.is_empty() {
-                continue;
-            }
-            let _ = write!(
-                keys,
-                "<span><i style=\"background:var(--{class})\"></i>{name}, measured, with 95 % \
-                 interval</span>"
-            );
-            if points.len() > 1 {
-                let _ = write!(
-                    keys,
-                    "<span><i class=\"line dashed\" style=\"color:var(--{class})\"></i>predicted \
-                     for these filters</span>"
-                );
-            }
-            curves.push(Curve { class: curve, points });
-        }
-        (curves, keys)
-    }
-
-    fn times_chart(&self, page: &mut String) {
-        let mut keys = String::new();
-        for (kind, _) in self.measured.first().into_iter().flat_map(|m| m.warm.classes()) {
-            let _ =
-                write!(keys, "<span><i style=\"background:var(--{kind})\"></i>{kind} keys</span>");
-        }
-        let _ = writeln!(
-            page,
-            "<h2>Time of a get</h2>\n<p class=\"key\">{keys}\
-             <span>from the median (dot) to the 99th percentile (stroke); the block cache is \
-             warm</span></p>"
-        );
-        let row = |m: &Measured| {
-            let span = |(kind, class): (&'static str, &Class)| {
-                let (median, p99) = (class.times.median, class.times.p99);
-                Span {
-                    class: kind,
-                    from: median as f64 / 1000.0,
-                    to: p99 as f64 / 1000.0,
-                    tooltip: format!(
-                        "{}, {kind} keys: median {median} ns, p99 {p99} ns",
-                        m.filters
-                    ),
-                }
-            };
-            Row { name: m.filters.to_string(), spans: m.warm.classes().map(span).collect() }
-        };
-        let rows: Vec<_> = self.measured.iter().map(row).collect();
-        let unit = "microseconds, logarithmic";
-        page.push_str(&both(|frame| chart::spans(frame, "Time of a get", unit, &rows)));
-    }
-
     fn tables(&self, page: &mut String) {
         page.push_str("<h2>The figures</h2>\n");
         for (title, table) in self.all_tables() {
@@ -240,9 +100,66 @@ impl Report {
     }
 }
 
+/// Adds a chart with a row for the rate of each configuration, if there are rates.
+fn rates_chart(page: &mut String, measured: &[&Measured]) {
+    if measured.iter().all(|m| m.rate.is_none()) {
+        return;
+    }
+    let row = |m: &Measured| {
+        let rate = m.rate?;
+        let (low, high) = rate.interval();
+        Some(chart::Measured {
+            name: m.filters.to_string(),
+            class: family(m),
+            rate: rate.measured(),
+            low,
+            high,
+            predicted: rate.predicted,
+            value: percent(rate.measured()),
+            tooltip: rate_in_words(m)?,
+        })
+    };
+    let rows: Vec<_> = measured.iter().copied().filter_map(row).collect();
+    page.push_str(
+        "<h2>False-positive rates</h2>\n<p class=\"key\">\
+         <span>dot: measured, with 95 % interval</span><span>stroke: predicted</span></p>\n",
+    );
+    let unit = "absent keys for which a filter says \"maybe\"";
+    let title = "False-positive rate of each configuration";
+    page.push_str(&both(|frame| chart::intervals(frame, title, unit, &rows)));
+}
+
+fn times_chart(page: &mut String, measured: &[&Measured]) {
+    let mut keys = String::new();
+    for (kind, _) in measured.first().into_iter().flat_map(|m| m.warm.classes()) {
+        let _ = write!(keys, "<span><i style=\"background:var(--{kind})\"></i>{kind} keys</span>");
+    }
+    let _ = writeln!(
+        page,
+        "<h2>Time of a get</h2>\n<p class=\"key\">{keys}\
+         <span>from the median (dot) to the 99th percentile (stroke); the block cache is \
+         warm</span></p>"
+    );
+    let row = |m: &Measured| {
+        let span = |(kind, class): (&'static str, &Class)| {
+            let (median, p99) = (class.times.median, class.times.p99);
+            Span {
+                class: kind,
+                from: median as f64 / 1000.0,
+                to: p99 as f64 / 1000.0,
+                tooltip: format!("{}, {kind} keys: median {median} ns, p99 {p99} ns", m.filters),
+            }
+        };
+        Row { name: m.filters.to_string(), spans: m.warm.classes().map(span).collect() }
+    };
+    let rows: Vec<_> = measured.iter().copied().map(row).collect();
+    let unit = "microseconds, logarithmic";
+    page.push_str(&both(|frame| chart::spans(frame, "Time of a get", unit, &rows)));
+}
+
 /// Returns the same chart for wide and for narrow windows. The style sheet shows only one of the
 /// two.
-fn both(draw: impl Fn(&Frame) -> String) -> String {
+pub fn both(draw: impl Fn(&Frame) -> String) -> String {
     let (wide, narrow) = (draw(&WIDE), draw(&NARROW));
     format!("<div class=\"wide\">\n{wide}</div>\n<div class=\"narrow\">\n{narrow}</div>\n")
 }
@@ -275,7 +192,7 @@ fn footer(page: &mut String, from: &Provenance) {
 }
 
 /// Returns a text with a configuration's false-positive rate, or `None` if it has no rate.
-fn rate_in_words(m: &Measured) -> Option<String> {
+pub fn rate_in_words(m: &Measured) -> Option<String> {
     let rate = m.rate?;
     let (low, high) = rate.interval();
     Some(format!(
@@ -288,19 +205,21 @@ fn rate_in_words(m: &Measured) -> Option<String> {
     ))
 }
 
-fn title_of(kind: &str) -> &'static str {
+pub fn title_of(kind: &str) -> &'static str {
     if kind == "present" { "Present keys" } else { "Absent keys" }
 }
 
-/// Returns the kind of filter that lookups query. Each kind has its own predicted rates.
-fn family(m: &Measured) -> &'static str {
+/// Returns the class of a configuration's kind of filter. Each class has a colour.
+pub fn family(m: &Measured) -> &'static str {
     match m.filters {
-        Filters::Table(_) | Filters::Both(_) => "fuse",
+        Filters::Table(_) => "fuse",
+        Filters::Both(_) => "both",
+        Filters::None => "none",
         _ => "bloom",
     }
 }
 
-fn class_of<'a>(pass: &'a Pass, kind: &str) -> &'a Class {
+pub fn class_of<'a>(pass: &'a Pass, kind: &str) -> &'a Class {
     if kind == "present" { &pass.present } else { &pass.absent }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use minikv::advice::LevelAdvice;
 use minikv::files::NUM_LEVELS;
+use minikv::internals::advice::judge::Z;
 use minikv::internals::advice::shadow::TablesRead;
 use minikv::internals::table::counts::AllFilters;
 
@@ -22,6 +23,9 @@ const WIDTH: usize = 100;
 /// Maximum number of configurations that a remark lists by name. A higher number makes remarks
 /// longer.
 const MAX_NAMED: usize = 4;
+/// Number of blocks below which a ratio of counts is given as a bound. The standard error of this
+/// count is 22 %.
+const FEW_BLOCKS: u64 = 20;
 
 /// The results of all measurements.
 pub struct Report {
@@ -241,10 +245,7 @@ impl Report {
     fn remark_on_savings(&self) -> Option<String> {
         let blocks = |m: &Measured| m.cold.absent.trace.data_blocks();
         let without = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0)?;
-        let fewer = |m: &Measured| match blocks(m) {
-            0 => "no block".to_string(),
-            n => format!("{} times fewer", ratio(blocks(without), n)),
-        };
+        let fewer = |m: &Measured| times_fewer(blocks(without), blocks(m), m.rate.as_ref());
         let mut with: Vec<_> = self.measured.iter().filter(|m| m.rate.is_some()).collect();
         let per_get = without.cold.absent.per_get(blocks(without));
         let mut parts = vec![format!("{per_get:.2} data blocks without filters")];
@@ -345,9 +346,33 @@ impl Reason {
     }
 }
 
-/// Formats `a / b` with one decimal if the ratio is below 10, and otherwise without decimals.
-fn ratio(a: u64, b: u64) -> String {
-    match a as f64 / b as f64 {
+/// Returns a text such as `106 times fewer`. If only a few blocks were counted, the text has the
+/// lower bound of the 95 % confidence interval instead of the ratio.
+fn times_fewer(without: u64, with: u64, rate: Option<&Rate>) -> String {
+    if with >= FEW_BLOCKS {
+        return format!("{} times fewer", ratio(without as f64 / with as f64));
+    }
+    // False positives cluster, so that blocks are fewer independent events than their number says.
+    let cluster = rate.map_or(1.0, |rate| rate.tried as f64 / rate.independent);
+    let most = poisson_upper(with as f64 / cluster) * cluster;
+    let counted = match with {
+        0 => "no block was".to_string(),
+        n => count(n, "block was", "blocks were"),
+    };
+    let least = ratio(without as f64 / most);
+    format!("at least {least} times fewer (95 % interval: {counted} counted)")
+}
+
+/// Returns the upper bound of the 95 % confidence interval for the mean of a Poisson distribution
+/// of which `n` was drawn. Uses the approximation of Wilson and Hilferty, which is right to 1 %.
+fn poisson_upper(n: f64) -> f64 {
+    let m = n + 1.0;
+    m * (1.0 - 1.0 / (9.0 * m) + Z / (3.0 * m.sqrt())).powi(3)
+}
+
+/// Formats a ratio with one decimal if it is below 10, and otherwise without decimals.
+fn ratio(ratio: f64) -> String {
+    match ratio {
         ratio if ratio < 10.0 => format!("{ratio:.1}"),
         ratio => format!("{ratio:.0}"),
     }
@@ -359,4 +384,30 @@ fn show(n: f64) -> String {
 
 fn micros(nanos: u64) -> String {
     format!("{:.2}", nanos as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_counted_blocks_give_a_bound() {
+        // The exact bounds are the quantiles of chi-squared distributions.
+        for (n, exact) in [(0.0, 3.689), (1.0, 5.572), (2.0, 7.225), (10.0, 18.391)] {
+            assert!((poisson_upper(n) / exact - 1.0).abs() < 0.01, "{n}: {}", poisson_upper(n));
+        }
+        assert_eq!(times_fewer(2000, 20, None), "100 times fewer");
+        assert_eq!(times_fewer(190, 20, None), "9.5 times fewer");
+        let two = "at least 277 times fewer (95 % interval: 2 blocks were counted)";
+        assert_eq!(times_fewer(2000, 2, None), two);
+        let one = "at least 3.6 times fewer (95 % interval: 1 block was counted)";
+        assert_eq!(times_fewer(20, 1, None), one);
+        let none = "at least 545 times fewer (95 % interval: no block was counted)";
+        assert_eq!(times_fewer(2000, 0, None), none);
+        // If false positives come in pairs, two blocks are as uncertain as one event.
+        let (tried, wrong, predicted) = (1000, 2, 0.002);
+        let rate = Rate { tried, wrong, independent: 500.0, predicted, textbook: predicted };
+        let clustered = times_fewer(2000, 2, Some(&rate));
+        assert!(clustered.starts_with("at least 180 times fewer"), "{clustered}");
+    }
 }
