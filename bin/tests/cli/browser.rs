@@ -36,8 +36,9 @@ impl Browser {
         let mut chromium = Command::new("sh")
             // `timeout` ends a browser that hangs. The test then fails.
             .args(["-c", "exec timeout 240 chromium \"$@\" 3<&0 4>&1", "sh"])
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-            .args(["--disable-background-networking", "--remote-debugging-pipe"])
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
+            .args(["--no-first-run", "--disable-background-networking", "--disable-sync"])
+            .args(["--disable-component-update", "--remote-debugging-pipe"])
             .arg(format!("--user-data-dir={}", profile.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -199,7 +199,7 @@ fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_en
          .map((at) => gaps[at])",
     );
     println!("{} steps; median and longest time between frames, ms: {gaps}", steps.len());
-    assert_eq!(browser.value("Number(document.body.dataset.step)"), steps.len() - 1);
+    assert_eq!(browser.value("Number(document.body.dataset.step)"), steps.len());
     assert_eq!(browser.said, [""; 0], "on the console");
     assert!(browser.text("check").contains("counters that the database itself had"));
     for (level, counters) in list(&run["stats"]["levels"]).iter().enumerate() {
@@ -260,7 +260,7 @@ fn demo_makes_a_page_of_the_words() {
 
     let Some(mut browser) = Browser::start(&place.path("profile")) else { return };
     browser.open(&page, "#key=filtre");
-    browser.until("document.body.dataset.step !== '0'");
+    browser.until("document.body.dataset.step !== '1'");
     let path = browser.text("path");
     assert!(path.contains("Get of filtre: not found"), "{path}");
     assert!(path.contains("Level 0: table ") && path.contains("Level 1: table "), "{path}");
@@ -283,13 +283,90 @@ fn demo_makes_a_page_of_the_words() {
     browser.press("ArrowRight");
     browser.until("document.body.dataset.step === '301'");
     browser.press("Home");
-    browser.until("document.body.dataset.step === '0'");
+    browser.until("document.body.dataset.step === '1'");
     browser.press(" ");
     browser.until("Number(document.body.dataset.step) > 10");
     browser.press(" ");
     browser.press("/");
     browser.until("document.activeElement.id === 'key'");
     assert_eq!(browser.said, [""; 0], "on the console");
+    begins_where_there_is_something_to_see(&mut browser, &page, run);
+    follows_its_address(&mut browser, &page, list(&run["steps"]).len());
+    says_that_no_lookup_follows(&mut browser);
+    shows_that_a_table_goes_on(&mut browser);
+    works_without_room(&mut browser);
+    assert_eq!(browser.said, [""; 0], "on the console");
+}
+
+/// Checks that the page opens at a lookup in several tables, but plays from the first step.
+fn begins_where_there_is_something_to_see(browser: &mut Browser, page: &Path, run: &Value) {
+    browser.open(page, "");
+    let shown = number(&browser.value("Number(document.body.dataset.step)")) as usize;
+    let step = &run["steps"][shown - 1];
+    let filters = list(&step["path"]).iter().filter(|part| part[0] == "filter").count();
+    assert!(step["t"] == "get" && step["found"] == false && filters > 1, "{shown}: {step}");
+    assert!(browser.text("clock").starts_with(&format!("step {shown} of ")));
+    browser.press(" ");
+    browser.until(&format!("Number(document.body.dataset.step) < {shown}"));
+    browser.press(" ");
+}
+
+/// Checks that `#step=12` opens step 12 as shown, and that another hash moves the open page.
+fn follows_its_address(browser: &mut Browser, page: &Path, steps: usize) {
+    browser.open(page, "#step=12");
+    browser.until("document.body.dataset.step === '12'");
+    assert!(browser.text("clock").starts_with("step 12 of "), "{}", browser.text("clock"));
+    assert_eq!(browser.value("document.getElementById('seek').value"), "12");
+    browser.value("location.hash = '#step=20'");
+    browser.until("document.body.dataset.step === '20'");
+    browser.value("location.hash = '#key=filtre'");
+    browser.until("document.getElementById('path').innerText.includes('Get of filtre')");
+    browser.value("location.hash = '#step=0'");
+    browser.until("document.body.dataset.step === '1'");
+    browser.value("location.hash = '#key=100%'");
+    browser.until("document.getElementById('path').innerText.includes('No lookup of 100%')");
+    browser.value("location.hash = '#step=99999999'");
+    browser.until(&format!("document.body.dataset.step === '{steps}'"));
+}
+
+/// Checks that the buttons at the last step say that nothing further follows.
+fn says_that_no_lookup_follows(browser: &mut Browser) {
+    browser.press("End");
+    browser.value("document.getElementById('next-bad').click()");
+    browser.until("document.getElementById('hint').innerText.includes('no later false positive')");
+    browser.press("Home");
+    browser.until("document.getElementById('hint').innerText === ''");
+    browser.value("document.getElementById('prev-get').click()");
+    browser.until("document.getElementById('hint').innerText.includes('no earlier lookup')");
+}
+
+/// Checks that the table of counters fits, or shows that it goes on to the right.
+fn shows_that_a_table_goes_on(browser: &mut Browser) {
+    for width in [360, 500, 704, 1056, 1152, 1320, 1600] {
+        browser.show(width, 1000, false);
+        let state = "document.querySelector('#levels').parentElement";
+        let drawn = "document.getElementById('stage').width === \
+                     document.getElementById('stage').clientWidth";
+        browser.until(drawn);
+        let cut = browser.value(&format!("{state}.scrollWidth > {state}.clientWidth + 1"));
+        browser.until(&format!("{state}.classList.contains('more') === {cut}"));
+        assert!(width < 704 || cut == false, "the counters are cut off at {width}");
+        browser.value(&format!("{state}.scrollLeft = 10000"));
+        browser.until(&format!("!{state}.classList.contains('more')"));
+        browser.value(&format!("{state}.scrollLeft = 0"));
+    }
+}
+
+/// Checks that the page has no uncaught error while it is hidden, and is drawn again afterwards.
+fn works_without_room(browser: &mut Browser) {
+    browser.value("document.querySelector('main').style.display = 'none'");
+    browser.value("window.dispatchEvent(new Event('resize'))");
+    browser.press("End");
+    browser.press("ArrowLeft");
+    browser.until("document.getElementById('stage').width === 0");
+    browser.value("document.querySelector('main').style.display = ''");
+    browser.value("window.dispatchEvent(new Event('resize'))");
+    browser.until("document.getElementById('line').width > 300");
 }
 
 #[test]

@@ -321,6 +321,8 @@
   let at = 0;
   let asked = null;
   let playing = null;
+  /// Whether the user has not chosen a step yet: the run then plays from its beginning.
+  let untouched = true;
   let colours = {};
   let boxes = [];
 
@@ -408,6 +410,8 @@
 
   function drawHead() {
     const { paint } = fit(byId('line'), timeline.height);
+    // A canvas without area, as in a hidden frame, cannot be painted from.
+    if (!timeline.image.width || !timeline.image.height) return;
     paint.drawImage(timeline.image, 0, 0, timeline.width, timeline.height);
     paint.fillStyle = colours.ink;
     paint.fillRect(timeline.x(at) - 1, 0, 2, timeline.height);
@@ -790,19 +794,27 @@
     const [main, more] = sentence(run, step);
     byId('now').replaceChildren(main, ' ', element('span', more));
     byId('clock').textContent = `step ${thousands(at + 1)} of ${thousands(run.steps.length)} · ${time(step.us)} after the open`;
-    byId('seek').value = at;
+    byId('seek').value = at + 1;
     byId('seek').setAttribute('aria-valuetext', main);
     showCounters(state);
     showReads(state);
     showPath();
     showList(state);
     showCheck();
-    document.body.dataset.step = at;
+    for (const place of document.querySelectorAll('.scroll')) showMore(place);
+    document.body.dataset.step = at + 1;
+  }
+
+  /// Marks a place that scrolls whether it goes on to the right.
+  function showMore(place) {
+    place.classList.toggle('more', place.scrollLeft + place.clientWidth < place.scrollWidth - 1);
   }
 
   function goTo(step, keepsAsked) {
     at = Math.max(0, Math.min(run.steps.length - 1, step));
     if (!keepsAsked) asked = null;
+    untouched = false;
+    byId('hint').textContent = '';
     draw();
   }
 
@@ -821,7 +833,7 @@
 
   function play() {
     if (playing) return;
-    if (at >= run.steps.length - 1) goTo(0);
+    if (untouched || at >= run.steps.length - 1) goTo(0);
     playing = { time: performance.now(), exact: at };
     byId('play').textContent = '❚❚ Pause';
     byId('now').setAttribute('aria-live', 'off');
@@ -911,12 +923,29 @@
     }
   }
 
-  function nextGet(direction, wanted = () => true) {
-    const found = direction > 0
-      ? run.gets.find((get) => get > at && wanted(run.steps[get]))
-      : run.gets.filter((get) => get < at && wanted(run.steps[get])).pop();
+  function nextGet(direction, what = 'lookup', wanted = () => true) {
+    const all = run.gets.filter((get) => wanted(run.steps[get]));
+    const found = direction > 0 ? all.find((get) => get > at) : all.filter((get) => get < at).pop();
     pause();
-    if (found !== undefined) goTo(found);
+    if (found !== undefined) {
+      goTo(found);
+      return;
+    }
+    const end = direction > 0 ? all[all.length - 1] : all[0];
+    const where = direction > 0 ? ['later', 'last'] : ['earlier', 'first'];
+    byId('hint').textContent = all.length
+      ? `There is no ${where[0]} ${what}: the ${where[1]} of ${thousands(all.length)} is step ${thousands(end + 1)}.`
+      : `The run has no ${what}.`;
+  }
+
+  /// Returns the first step that shows what the page is about: a lookup of an absent key that
+  /// filters answer in several tables; or else the first work on tables; or else the last step.
+  function firstSight() {
+    const isWork = (step) => step.t === 'flushed' || step.t === 'compacted';
+    const filters = (step) => step.path.filter((part) => part[0] === 'filter').length;
+    const lookup = run.gets.find((get) => !run.steps[get].found && filters(run.steps[get]) > 1);
+    const work = run.steps.findIndex(isWork);
+    return lookup ?? (work < 0 ? run.steps.length - 1 : work);
   }
 
   function nextWork(direction) {
@@ -930,9 +959,10 @@
   function choose(place) {
     pause();
     run = runs[place];
-    at = 0;
+    at = firstSight();
     asked = null;
-    byId('seek').max = run.steps.length - 1;
+    untouched = true;
+    byId('seek').max = run.steps.length;
     const known = [...new Set(run.gets.map((get) => run.key(run.steps[get].key)))];
     byId('known').replaceChildren(...known.slice(0, 2000).map((key) => {
       const option = element('option');
@@ -955,13 +985,14 @@
   byId('back').addEventListener('click', () => { pause(); goTo(at - 1); });
   byId('forth').addEventListener('click', () => { pause(); goTo(at + 1); });
   byId('play').addEventListener('click', toggle);
-  byId('seek').addEventListener('input', (event) => { pause(); goTo(Number(event.target.value)); });
+  byId('seek').addEventListener('input', (event) => { pause(); goTo(Number(event.target.value) - 1); });
   byId('run').addEventListener('change', (event) => choose(Number(event.target.value)));
   byId('prev-get').addEventListener('click', () => nextGet(-1));
   byId('next-get').addEventListener('click', () => nextGet(1));
-  byId('next-bad').addEventListener('click', () => nextGet(1, hasFalsePositive));
+  byId('next-bad').addEventListener('click', () => nextGet(1, 'false positive', hasFalsePositive));
   byId('ask').addEventListener('submit', (event) => { event.preventDefault(); explain(byId('key').value); });
   byId('list').addEventListener('toggle', () => showList(run.state(at)));
+  document.addEventListener('scroll', (event) => { if (event.target.className?.includes('scroll')) showMore(event.target); }, true);
   window.addEventListener('resize', drawAll);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawAll);
 
@@ -1012,7 +1043,21 @@
     }
   });
 
-  // The start: `#step=12`, `#key=apple` or `#play=fast` in the address chooses how the page begins.
+  // The start: `#step=12`, `#key=apple` or `#play=fast` in the address chooses how the page begins,
+  // and moves an open page.
+
+  function follow() {
+    let place = location.hash.slice(1);
+    // A `%` that begins no escape stands for itself.
+    try { place = decodeURIComponent(place); } catch { /* as it is */ }
+    const [what, value] = place.split(/=(.*)/s);
+    if (what === 'step') { pause(); goTo((Number(value) || 1) - 1); }
+    if (what === 'key') { byId('key').value = value ?? ''; explain(value ?? ''); }
+    if (what === 'play') {
+      if (['slow', 'normal', 'fast'].includes(value)) byId('speed').value = value;
+      play();
+    }
+  }
 
   document.querySelector('main').hidden = false;
   runs.forEach((each, i) => {
@@ -1023,11 +1068,6 @@
   byId('choose').hidden = runs.length < 2;
   byId('run').value = busiest;
   choose(busiest);
-  const [what, value] = decodeURIComponent(location.hash.slice(1)).split(/=(.*)/s);
-  if (what === 'step') goTo(Number(value) || 0);
-  if (what === 'key') { byId('key').value = value; explain(value); }
-  if (what === 'play') {
-    if (value) byId('speed').value = value;
-    play();
-  }
+  follow();
+  window.addEventListener('hashchange', follow);
 })();
