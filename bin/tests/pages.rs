@@ -1,11 +1,17 @@
-//! Runs the `minikv` commands shown on the pages README.md, docs/command.md, docs/filters.md,
-//! docs/backup.md, docs/bulk-load.md, docs/expiry.md, docs/keyspaces.md, docs/range-deletes.md and
-//! docs/resources.md, and compares their output with the pages. With `MINIKV_PAGES=1`, also runs the
-//! commands shown in docs/read-amplification.md.
+//! Runs the commands shown on the project's pages, and compares their output with the pages.
 //!
-//! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
-//! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into the
-//! pages.
+//! A block of commands is fenced as `console`. A line of it that begins with `$ ` is a command; the
+//! lines after it, up to the next command, are its output. The word after `console` says how the
+//! block is checked:
+//!
+//! - Without a word, the block is run in each run of the tests, in the directory that the commands
+//!   of README.md leave. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the
+//!   output into the page. A line `...` stands for lines of the output that are left out.
+//! - `nightly`: the block is run only with `MINIKV_PAGES=1`, because it takes long. The page may
+//!   leave out lines of the output.
+//! - `not run: REASON`: the block is not run.
+//!
+//! The examples in the READMEs of the Python and Node.js packages are run by these packages' tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +21,39 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Commands that contain one of these strings are not run: they need a toolchain, take minutes, or
-/// make ten million entries.
-const NOT_RUN: &[&str] = &["cargo test", "cargo run --release --example", "10000000"];
+/// Returns the pages of the project: those in the top folder, in `docs/` and in the packages.
+fn pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for folder in [".", "docs", "adapters", "benches", "tests", "tests/fixtures"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            pages.extend(path.extension().is_some_and(|of| of == "md").then(|| path.clone()));
+            pages.extend(Some(path.join("README.md")).filter(|readme| readme.exists()));
+        }
+    }
+    let name = |path: &PathBuf| path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+    let mut pages: Vec<String> = pages.iter().map(name).collect();
+    pages.sort();
+    pages.dedup();
+    pages
+}
+
+/// Returns the fenced blocks of a page: the words after the fence, and the lines.
+fn fenced(page: &str) -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, Vec<String>)> = None;
+    for line in text.lines() {
+        match (&mut open, line.trim_start().strip_prefix("```")) {
+            (None, Some(words)) => open = Some((words.to_string(), Vec::new())),
+            (Some(_), Some("")) => blocks.extend(open.take()),
+            (Some((_, lines)), _) => lines.push(line.to_string()),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{page}: a block has no end");
+    blocks
+}
 
 /// A command, and its output according to a page.
 #[derive(Debug)]
@@ -26,32 +62,27 @@ struct Step {
     printed: Vec<String>,
 }
 
-/// Returns the blocks of a page that are fenced as `kind` and begin with a command.
+/// Returns the blocks of a page that are fenced as `kind`.
 fn blocks(page: &str, kind: &str) -> Vec<Vec<Step>> {
-    let text = fs::read_to_string(root().join(page)).unwrap();
-    let fence = format!("```{kind}\n");
-    let mut blocks = Vec::new();
-    for block in text.split(&fence).skip(1) {
-        let (lines, _) = block.split_once("```").expect("an end of the block");
+    let of_kind = fenced(page).into_iter().filter(|(words, _)| words == kind);
+    let steps = |(_, lines): (String, Vec<String>)| {
         let mut steps: Vec<Step> = Vec::new();
-        for line in lines.lines() {
+        for line in lines {
             match (line.strip_prefix("$ "), steps.last_mut()) {
                 (Some(command), _) => {
                     steps.push(Step { command: command.to_string(), printed: Vec::new() });
                 }
-                (None, Some(step)) => step.printed.push(line.to_string()),
-                (None, None) => break,
+                (None, Some(step)) => step.printed.push(line),
+                (None, None) => panic!("{page}: a block of commands begins with {line:?}"),
             }
         }
-        steps.retain(|step| NOT_RUN.iter().all(|not_run| !step.command.contains(not_run)));
-        if !steps.is_empty() {
-            blocks.push(steps);
-        }
-    }
-    blocks
+        steps
+    };
+    of_kind.map(steps).collect()
 }
 
-/// The place where commands are run: an empty directory with a link to the repository's `bin`.
+/// The place where commands are run: a directory with a link to the repository's `bin` and to the
+/// data that the pages name.
 struct Place {
     home: tempfile::TempDir,
 }
@@ -71,6 +102,18 @@ impl Place {
         Place { home }
     }
 
+    /// Copies the database that README.md's commands have made.
+    fn after_readme(readme: &Place) -> Place {
+        let place = Place::new();
+        let [from, to] = [readme, &place].map(|place| place.home.path().join("words.db"));
+        fs::create_dir(&to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+        place
+    }
+
     /// Runs the commands of a block in one shell. Returns the output of each command.
     fn run(&self, steps: &[Step]) -> Vec<Vec<String>> {
         const MARK: &str = "\u{1e}";
@@ -88,7 +131,10 @@ impl Place {
             .env_remove("MINIKV_DB")
             .output()
             .unwrap();
+        let home = self.home.path().canonicalize().unwrap();
         let printed = String::from_utf8(out.stdout).unwrap();
+        // The pages show the directory of a user.
+        let printed = printed.replace(home.to_str().unwrap(), "/home/you");
         let printed = printed.split(MARK).skip(1);
         printed.map(|printed| printed.lines().map(str::to_string).collect()).collect()
     }
@@ -97,16 +143,18 @@ impl Place {
 /// Returns a line without times and without file numbers. File numbers depend on when background
 /// work creates the next log.
 fn without_what_varies(line: &str) -> String {
-    let mut words: Vec<String> = line.split(' ').map(str::to_string).collect();
-    for word in &mut words {
-        if word.len() == 6 && word.starts_with("000") && word.bytes().all(|b| b.is_ascii_digit()) {
-            *word = "NNNNNN".to_string();
-        }
-        if word.len() == 20 && word.starts_with("20") && word.ends_with('Z') {
-            *word = "YYYY-MM-DDTHH:MM:SSZ".to_string();
-        }
+    let mut shown = String::new();
+    for word in line.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let end = word.len()
+            - word.chars().last().filter(|c| !c.is_ascii_alphanumeric()).map_or(0, char::len_utf8);
+        let (name, rest) = word.split_at(end);
+        let is_number = name.len() == 6 && name.bytes().all(|b| b.is_ascii_digit());
+        shown.push_str(if is_number && name.starts_with("000") { "NNNNNN" } else { name });
+        shown.push_str(rest);
     }
-    words.join(" ")
+    let is_time = |word: &&str| word.len() == 20 && word.starts_with("20") && word.ends_with('Z');
+    let times: Vec<_> = shown.split(' ').filter(is_time).map(str::to_string).collect();
+    times.iter().fold(shown, |line, time| line.replace(time, "YYYY-MM-DDTHH:MM:SSZ"))
 }
 
 /// Replaces the output of `step` in the file of the page by `printed`.
@@ -120,46 +168,141 @@ fn rewrite(page: &str, step: &Step, printed: &[String]) {
     fs::write(path, text.replacen(&block(&step.printed), &block(printed), 1)).unwrap();
 }
 
-#[test]
-fn the_consoles_of_the_pages_show_what_the_commands_print() {
-    let place = Place::new();
+/// Runs the blocks of a page, and compares what they print. Returns the number of compared lines.
+fn compare(page: &str, place: &Place) -> usize {
     let writes = std::env::var("MINIKV_PAGES").is_ok_and(|value| value == "write");
-    let masked = |lines: &[String]| {
-        let lines: Vec<_> = lines.iter().map(|line| without_what_varies(line)).collect();
-        lines.join("\n")
+    let masked = |lines: &[String]| -> Vec<String> {
+        lines.iter().map(|line| without_what_varies(line)).collect()
     };
     let mut compared = 0;
-    let pages = [
-        "docs/filters.md",
-        "docs/backup.md",
-        "docs/bulk-load.md",
-        "docs/keyspaces.md",
-        "docs/range-deletes.md",
-        "docs/expiry.md",
-        "docs/resources.md",
-        "docs/command.md",
-    ];
-    for page in ["README.md"].into_iter().chain(pages) {
-        for mut steps in blocks(page, "console") {
-            if page != "README.md" {
-                let command = "export MINIKV_DB=words.db".to_string();
-                steps.insert(0, Step { command, printed: Vec::new() });
-            }
-            let printed = place.run(&steps);
-            assert_eq!(printed.len(), steps.len(), "{page}: {steps:?} {printed:?}");
-            for (step, printed) in steps.iter().zip(&printed) {
-                let (said, prints) = (masked(&step.printed), masked(printed));
-                if writes && said != prints {
-                    rewrite(page, step, printed);
-                    continue;
-                }
-                let command = &step.command;
-                assert_eq!(said, prints, "{page} shows what `{command}` does not print any more");
+    for mut steps in blocks(page, "console") {
+        if page != "README.md" {
+            let command = "export MINIKV_DB=words.db".to_string();
+            steps.insert(0, Step { command, printed: Vec::new() });
+        }
+        let printed = place.run(&steps);
+        assert_eq!(printed.len(), steps.len(), "{page}: {steps:?} {printed:?}");
+        for (step, printed) in steps.iter().zip(&printed) {
+            let (said, prints) = (masked(&step.printed), masked(printed));
+            if shows(&said, &prints) {
                 compared += step.printed.len();
+                continue;
+            }
+            let command = &step.command;
+            let is_whole = said.iter().all(|line| line != LEFT_OUT);
+            assert!(
+                writes && is_whole,
+                "{page} shows what `{command}` does not print any more:\n{}\n\nIt prints\n{}",
+                said.join("\n"),
+                prints.join("\n")
+            );
+            rewrite(page, step, printed);
+        }
+    }
+    compared
+}
+
+/// The line of a page that stands for one or more lines of output.
+const LEFT_OUT: &str = "...";
+
+/// Returns whether a page shows exactly `prints`, except for lines that it says to leave out.
+fn shows(said: &[String], prints: &[String]) -> bool {
+    let mut parts = said.split(|line| line == LEFT_OUT);
+    let Some(mut rest) = parts.next().and_then(|first| prints.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts: Vec<_> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        let after = (1..=rest.len()).find_map(|at| rest[at..].strip_prefix(part));
+        let Some(after) = after.filter(|_| !part.is_empty()) else { return false };
+        rest = after;
+    }
+    rest.len() > last.len() && rest.ends_with(last)
+}
+
+#[test]
+fn lines_are_left_out_only_where_the_page_says_so() {
+    let lines = |text: &str| -> Vec<String> { text.split(' ').map(str::to_string).collect() };
+    let is_shown = |said: &str| shows(&lines(said), &lines("a b c d e"));
+    for said in ["a b c d e", "a ... e", "a ... c ... e", "... e", "a ... c d e", "a b ... c"] {
+        assert_eq!(is_shown(said), !said.ends_with("... c"), "{said}");
+    }
+    for said in ["a b c d", "b c d e", "a b ... c d e", "a ... d c ... e", "a ... ... e", "a x ..."]
+    {
+        assert!(!is_shown(said), "{said}");
+    }
+    assert!(is_shown("a ..."));
+}
+
+#[test]
+fn the_consoles_of_the_pages_show_what_the_commands_print() {
+    let readme = Place::new();
+    let mut compared = compare("README.md", &readme);
+    let mut pages = pages();
+    pages.retain(|page| page != "README.md" && !blocks(page, "console").is_empty());
+    for page in &pages {
+        // Each page begins with the database that README.md leaves.
+        compared += compare(page, &Place::after_readme(&readme));
+    }
+    assert!(pages.len() >= 9, "{pages:?}");
+    let writes = std::env::var("MINIKV_PAGES").is_ok_and(|value| value == "write");
+    assert!(writes || compared > 65, "only {compared} lines were compared");
+}
+
+/// Compares the whole output of `demo`, of which README.md leaves out lines.
+#[test]
+fn the_output_of_demo_is_the_recorded_one() {
+    let step = Step { command: "minikv demo".to_string(), printed: Vec::new() };
+    let printed = Place::new().run(&[step]).remove(0).join("\n") + "\n";
+    let file = root().join("bin/tests/data/demo.txt");
+    if std::env::var("MINIKV_PAGES").is_ok_and(|value| value == "write") {
+        fs::write(&file, &printed).unwrap();
+    }
+    assert_eq!(printed, fs::read_to_string(file).unwrap());
+}
+
+/// Blocks that are not run: the page, and the number of its blocks.
+const NOT_RUN: &[(&str, usize)] = &[
+    ("README.md", 1),
+    ("adapters/node/README.md", 1),
+    ("adapters/raft/README.md", 2),
+    ("docs/durability.md", 3),
+    ("docs/filters-compared.md", 1),
+    ("docs/observer.md", 2),
+    ("docs/read-amplification.md", 3),
+    ("docs/replication.md", 2),
+    ("docs/tour.md", 1),
+];
+
+#[test]
+fn each_block_of_commands_says_whether_it_is_run() {
+    let mut not_run: std::collections::BTreeMap<String, usize> = Default::default();
+    for page in pages() {
+        for (words, lines) in fenced(&page) {
+            let shows_commands = lines.iter().any(|line| line.starts_with("$ "));
+            let Some(how) = words.strip_prefix("console") else {
+                assert!(!shows_commands, "{page}: {lines:#?} is not fenced as console");
+                continue;
+            };
+            match how.trim_start().split_once(": ").unwrap_or((how.trim_start(), "")) {
+                ("" | "nightly", "") => assert!(shows_commands, "{page}: {lines:#?}"),
+                ("not run", why) if why.len() > 5 => *not_run.entry(page.clone()).or_default() += 1,
+                _ => panic!("{page}: {words} is neither console, nor nightly, nor not run: REASON"),
             }
         }
     }
-    assert!(writes || compared > 60, "only {compared} lines were compared");
+    let not_run: Vec<_> = not_run.iter().map(|(page, blocks)| (page.as_str(), *blocks)).collect();
+    assert_eq!(not_run, NOT_RUN, "run new blocks, or count them here");
+}
+
+#[test]
+fn what_varies_is_masked_wherever_it_stands() {
+    let masked = without_what_varies("table 000012 in /db/000012.ldb, MANIFEST-000001: 123456");
+    assert_eq!(masked, "table NNNNNN in /db/NNNNNN.ldb, MANIFEST-NNNNNN: 123456");
+    let masked = without_what_varies("1        2026-11-23T00:32:49Z       4   1.2 MiB");
+    assert_eq!(masked, "1        YYYY-MM-DDTHH:MM:SSZ       4   1.2 MiB");
+    assert_eq!(without_what_varies("level 1: 000009   \"A\""), "level 1: NNNNNN   \"A\"");
 }
 
 /// Returns the paragraphs and table rows of an output without times, which differ between runs.
@@ -227,7 +370,7 @@ fn read_amplification_shows_what_readamp_prints() {
     }
     let place = Place::new();
     let mut compared = 0;
-    for steps in blocks("docs/read-amplification.md", "text") {
+    for steps in blocks("docs/read-amplification.md", "console nightly") {
         for (step, printed) in steps.iter().zip(place.run(&steps)) {
             shows_a_part_of(step, &printed);
             compared += step.printed.len();
