@@ -1,6 +1,7 @@
 //! Draws the cost of an operation against the size of the database, from the results of several
 //! runs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,8 @@ use minikv_workloads::Result;
 use plotters::prelude::*;
 use serde_json::Value;
 
-use crate::chart::COLORS;
+use crate::chart::{LEGEND_HEIGHT, legend};
+use crate::colors;
 
 const COLUMNS: usize = 3;
 const PANEL: (u32, u32) = (300, 220);
@@ -104,12 +106,14 @@ fn draw(panels: &[Panel], path: &Path) -> Result<()> {
         return Ok(());
     }
     let rows = panels.len().div_ceil(COLUMNS);
-    let size = (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32);
+    let size = (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32 + LEGEND_HEIGHT);
     let root = SVGBackend::new(path, size).into_drawing_area();
     root.fill(&WHITE)?;
-    let engines: Vec<&String> = panels[0].lines.iter().map(|line| &line.engine).collect();
-    for (number, (panel, area)) in panels.iter().zip(root.split_evenly((rows, COLUMNS))).enumerate()
-    {
+    let (top, root) = root.split_vertically(LEGEND_HEIGHT);
+    let lines = panels.iter().flat_map(|panel| &panel.lines);
+    let engines: BTreeSet<&str> = lines.map(|line| line.engine.as_str()).collect();
+    legend(&top, engines.into_iter())?;
+    for (panel, area) in panels.iter().zip(root.split_evenly((rows, COLUMNS))) {
         let points = || panel.lines.iter().flat_map(|line| line.points.iter().copied());
         let most = |of: fn((f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
         let least = |of: fn((f64, f64)) -> f64| points().map(of).fold(f64::MAX, f64::min);
@@ -126,26 +130,14 @@ fn draw(panels: &[Panel], path: &Path) -> Result<()> {
         };
         chart.configure_mesh().x_labels(3).y_labels(5).x_label_formatter(&label).draw()?;
         for line in &panel.lines {
-            let color = engines.iter().position(|engine| **engine == line.engine).unwrap_or(0);
-            let style = COLORS[color % COLORS.len()].stroke_width(2);
+            let style = colors::of(&line.engine).stroke_width(2);
             let series = LineSeries::new(line.points.iter().copied(), style).point_size(3);
-            let series = chart.draw_series(series)?;
-            if number == 0 {
-                let legend = move |(x, y)| PathElement::new([(x, y), (x + 12, y)], style);
-                series.label(&line.engine).legend(legend);
-            }
-        }
-        if number == 0 {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .label_font(("sans-serif", 10))
-                .background_style(WHITE.mix(0.8))
-                .draw()?;
+            chart.draw_series(series)?;
         }
     }
     root.present()?;
-    Ok(())
+    drop((top, root));
+    colors::add_dark(path)
 }
 
 #[cfg(test)]
@@ -174,5 +166,7 @@ mod tests {
         assert!(text.contains("| readrandom | minikv | 200000: 1.00, 2000000: 2.00 |"), "{text}");
         let svg = std::fs::read_to_string(home.path().join("by-size.svg")).unwrap();
         assert!(svg.contains("readrandom") && !svg.contains("compact"));
+        assert_eq!(svg.matches("\nminikv\n").count(), 1, "one legend: {svg}");
+        assert!(svg.contains("stroke=\"#3B78B5\"") && svg.contains("prefers-color-scheme: dark"));
     }
 }

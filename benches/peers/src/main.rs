@@ -13,6 +13,7 @@ mod by_size;
 mod c_api;
 mod chart;
 mod child;
+mod colors;
 mod engines;
 #[cfg(feature = "fjall")]
 mod fjall_store;

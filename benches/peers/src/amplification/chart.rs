@@ -8,8 +8,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Case, Measured};
-use crate::chart::COLORS;
-use crate::engines::Engine;
+use crate::colors::{
+    INK, {self},
+};
 
 const NAMES_WIDTH: u32 = 170;
 const PANEL_WIDTH: u32 = 250;
@@ -20,7 +21,6 @@ const BAR_HEIGHT: u32 = 12;
 const NUMBER_WIDTH: u32 = 56;
 /// Share of the engine's colour in the second bar of a row. The rest is white.
 const PALE: f64 = 0.45;
-const INK: RGBColor = RGBColor(40, 40, 40);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -48,12 +48,13 @@ pub fn write(results: &[(Case, Measured)], path: &Path) -> Result<()> {
         let middle = Pos::new(HPos::Right, VPos::Center);
         label(&names, &name, (NAMES_WIDTH as i32 - 8, top(row) + BAR_HEIGHT as i32), 12, middle)?;
     }
-    let colors = colors(results);
+    let colors: Vec<_> = results.iter().map(|(case, _)| colors::of(case.engine.name())).collect();
     for (panel, area) in panels.iter().zip(rest.split_evenly((1, panels.len()))) {
         draw(panel, &colors, &area)?;
     }
     root.present()?;
-    Ok(())
+    drop((root, names));
+    colors::add_dark(path)
 }
 
 fn panels(results: &[(Case, Measured)]) -> [Panel; 3] {
@@ -87,19 +88,6 @@ fn panels(results: &[(Case, Measured)]) -> [Panel; 3] {
             bars: bars(|m| [Some(m.per_live(m.table_bytes)), Some(m.per_live(m.directory_bytes))]),
         },
     ]
-}
-
-/// Returns the colour of each row. All rows of an engine have the same colour.
-fn colors(results: &[(Case, Measured)]) -> Vec<RGBColor> {
-    let mut seen: Vec<Engine> = Vec::new();
-    let color = |(case, _): &(Case, Measured)| {
-        let at = seen.iter().position(|engine| *engine == case.engine).unwrap_or_else(|| {
-            seen.push(case.engine);
-            seen.len() - 1
-        });
-        COLORS[at % COLORS.len()]
-    };
-    results.iter().map(color).collect()
 }
 
 /// Returns the upper edge of the first bar in a row, in pixels.
@@ -147,6 +135,7 @@ fn label(area: &Area<'_>, text: &str, at: (i32, i32), size: i32, anchor: Pos) ->
 mod tests {
     use super::*;
     use crate::amplification::Blocks;
+    use crate::engines::Engine;
 
     #[test]
     fn a_chart_has_each_case_and_says_what_no_counter_told() {
@@ -172,5 +161,6 @@ mod tests {
         // The chart must show "not told" four times: in both rows for the number of bytes written,
         // as counted by the engine, and in the second row for both numbers of blocks.
         assert_eq!(svg.matches("not told").count(), 4);
+        assert!(svg.contains("fill=\"#C8553D\"") && svg.contains("prefers-color-scheme: dark"));
     }
 }
