@@ -115,7 +115,19 @@ fn the_speeds_of_the_readme_are_those_of_the_table() {
             count += 1;
         }
     }
-    assert_eq!(count, 41);
+    assert_eq!(count, 5 * 5);
+}
+
+/// Checks that README.md, the page and the chart name the same number of runs.
+#[test]
+fn the_number_of_runs_is_the_same_everywhere() {
+    let says = |name: &str, words: &str| {
+        let text = page(name).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(words), "{name} does not say {words:?}");
+    };
+    says("docs/performance.md", "A cell is the median of 3 interleaved runs");
+    says("docs/performance.svg", "medians of 3 runs in turns");
+    says("README.md", "medians of three interleaved runs");
 }
 
 /// Checks that the length of each bar of the chart matches the figure beside it, and that these
