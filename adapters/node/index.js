@@ -1,56 +1,51 @@
 'use strict'
 
-const { AbstractLevel, AbstractSnapshot } = require('abstract-level')
-const ModuleError = require('module-error')
 const path = require('path')
 const binding = require('./lib/binding')
-const { ChainedBatch } = require('./lib/chained-batch')
-const { scratch, values } = require('./lib/frames')
-const { Iterator, KeyIterator, ValueIterator } = require('./lib/iterator')
-const { openOptions, number, boolean } = require('./lib/options')
-const { Reader } = require('./lib/reader')
+const { Changes, nameOf } = require('./lib/changes')
+const { values } = require('./lib/frames')
+const { Keyspace } = require('./lib/keyspace')
+const { openOptions, boolean, count } = require('./lib/options')
+const { Store, kNative } = require('./lib/store')
+const { Transaction } = require('./lib/transaction')
 const { Writer } = require('./lib/writer')
 
-const kNative = Symbol('native')
+// Longest pause before a transaction is run again after a conflict, in milliseconds.
+const PAUSE_MILLIS = 10
 
-class MinikvLevel extends AbstractLevel {
+class MinikvLevel extends Store {
   #location
   // The absolute location, which does not depend on later changes of the working directory.
   #path
-  #native = new binding.NativeDatabase()
-  #writer = new Writer(this.#native)
-  #reader = new Reader(this.#native)
+  #writer
   #readOnly = false
-  // The number of running calls, and the function to call when no call is left.
-  #calls = 0
-  #whenIdle = null
 
   constructor (location, options) {
     assertLocation(location)
     if (typeof options === 'object' && options !== null) openOptions(options)
 
-    super({
-      encodings: { buffer: true, utf8: true, view: true },
-      has: true,
+    const writer = new Writer()
+    super(new binding.NativeDatabase(), writer, false, {
       createIfMissing: true,
       errorIfExists: true,
-      explicitSnapshots: true,
-      getSync: true,
       additionalMethods: {
-        approximateSize: true,
+        backup: true,
+        changes: true,
         checkpoint: true,
-        compactRange: true,
-        explain: true,
         filterAdvice: true,
+        keyspace: true,
+        keyspaces: true,
         refresh: true,
         resume: true,
         stats: true,
         sync: true,
+        transact: true,
+        transaction: true,
         verify: true
-      },
-      signals: { iterators: true }
+      }
     }, options)
 
+    this.#writer = writer
     this.#location = location
     this.#path = path.resolve(location)
   }
@@ -66,146 +61,13 @@ class MinikvLevel extends AbstractLevel {
 
   async _open (options) {
     const checked = openOptions(options)
-    await this.#native.open(this.#path, checked)
+    await this[kNative].open(this.#path, checked)
     this.#readOnly = checked.readOnly
   }
 
   async _close () {
-    if (this.#calls > 0) await new Promise((resolve) => { this.#whenIdle = resolve })
-    await this.#native.close()
-  }
-
-  // Awaits a promise of the native module, and lets close() wait for it.
-  async #during (promise) {
-    this.#calls++
-    try {
-      return await promise
-    } finally {
-      if (--this.#calls === 0 && this.#whenIdle !== null) {
-        this.#whenIdle()
-        this.#whenIdle = null
-      }
-    }
-  }
-
-  _get (key, options) {
-    const snapshot = options.snapshot?.[kNative]
-    const flags = readFlags(options)
-    if (snapshot !== undefined) {
-      return this.#during(this.#native.get(scratch.bare(key), flags, snapshot))
-    }
-    return this.#during(this.#reader.get(key, flags))
-  }
-
-  _getSync (key, options) {
-    const snapshot = options.snapshot?.[kNative]
-    return this.#native.getSync(scratch.bare(key), readFlags(options), snapshot)
-  }
-
-  async _getMany (keys, options) {
-    const snapshot = options.snapshot?.[kNative]
-    const promise = this.#native.getMany(framesOf(keys), readFlags(options), snapshot)
-    return values(await this.#during(promise), options.valueEncoding === 'utf8')
-  }
-
-  async _has (key, options) {
-    return (await this._hasMany([key], options))[0]
-  }
-
-  async _hasMany (keys, options) {
-    const snapshot = options.snapshot?.[kNative]
-    const promise = this.#native.hasMany(framesOf(keys), readFlags(options), snapshot)
-    return Array.from(await this.#during(promise), (byte) => byte === 1)
-  }
-
-  _put (key, value, options) {
-    return this.#write((frames) => frames.put(key, value), options)
-  }
-
-  _del (key, options) {
-    return this.#write((frames) => frames.del(key), options)
-  }
-
-  _batch (operations, options) {
-    return this.#write((frames) => {
-      for (const operation of operations) {
-        if (operation.type === 'put') frames.put(operation.key, operation.value)
-        else frames.del(operation.key)
-      }
-    }, options)
-  }
-
-  _chainedBatch () {
-    return new ChainedBatch(this, (frames, options) => {
-      const sync = boolean(options, 'sync', false)
-      return this.#during(this.#writer.call(() => this.#native.write(frames, sync)))
-    })
-  }
-
-  async #write (fill, options) {
-    return this.#during(this.#writer.write(fill, boolean(options, 'sync', false)))
-  }
-
-  async _clear (options) {
-    const [bounds, flags] = rangeOf(options)
-    const limit = options.limit >= 0 ? Math.min(options.limit, 0xffffffff) : undefined
-    const snapshot = options.snapshot?.[kNative]
-    const clear = () => this.#native.clear(bounds, flags, limit, snapshot)
-    return this.#during(this.#writer.call(clear))
-  }
-
-  _iterator (options) {
-    const { keys, values } = options
-    const flags = (keys ? binding.KEYS : 0) | (values ? binding.VALUES : 0)
-    return new Iterator(this, this.#walk(options, flags), options)
-  }
-
-  _keys (options) {
-    return new KeyIterator(this, this.#walk(options, binding.KEYS), options)
-  }
-
-  _values (options) {
-    return new ValueIterator(this, this.#walk(options, binding.VALUES), options)
-  }
-
-  #walk (options, wanted) {
-    number(options, 'highWaterMarkBytes', 0)
-    const [bounds, flags] = rangeOf(options)
-    const fill = boolean(options, 'fillCache', false) ? binding.FILL_CACHE : 0
-    const snapshot = options.snapshot?.[kNative]
-    return this.#native.iterator(bounds, flags | wanted | fill, snapshot)
-  }
-
-  _snapshot (options) {
-    return new Snapshot(this.#native.snapshot(), options)
-  }
-
-  // Runs `call` when the database is open.
-  async #whenOpen (name, call) {
-    if (this.status === 'opening') return this.deferAsync(() => this.#whenOpen(name, call))
-    if (this.status !== 'open') {
-      throw new ModuleError(`Database is not open: cannot call ${name}()`, {
-        code: 'LEVEL_DATABASE_NOT_OPEN'
-      })
-    }
-    return this.#during(call())
-  }
-
-  async approximateSize (start, end, options) {
-    if (arguments.length < 2) throw new TypeError("The arguments 'start' and 'end' are required")
-    const range = this.#encodedRange(start, end, options)
-    return this.#whenOpen('approximateSize', () => this.#native.approximateSize(...rangeOf(range)))
-  }
-
-  async compactRange (start, end, options) {
-    if (arguments.length < 2) throw new TypeError("The arguments 'start' and 'end' are required")
-    const range = this.#encodedRange(start, end, options)
-    return this.#whenOpen('compactRange', () => this.#native.compactRange(...rangeOf(range)))
-  }
-
-  #encodedRange (start, end, options) {
-    const encoding = this.keyEncoding(options?.keyEncoding)
-    return { gte: encoding.encode(start), lt: encoding.encode(end) }
+    await super._close()
+    await this[kNative].close()
   }
 
   // Returns a property of LevelDB, or an empty string if the name is unknown.
@@ -213,49 +75,109 @@ class MinikvLevel extends AbstractLevel {
     if (typeof property !== 'string') {
       throw new TypeError("The first argument 'property' must be a string")
     }
-    if (this.status !== 'open') {
-      throw new ModuleError('Database is not open', { code: 'LEVEL_DATABASE_NOT_OPEN' })
-    }
-    return this.#native.property(property) ?? ''
+    this._assertOpen('Database is not open')
+    return this[kNative].property(property) ?? ''
   }
 
   async checkpoint (location) {
     assertLocation(location)
-    return this.#whenOpen('checkpoint', () => this.#native.checkpoint(path.resolve(location)))
+    return this._whenOpen('checkpoint', () => this[kNative].checkpoint(path.resolve(location)))
+  }
+
+  // Adds a backup to a folder of backups, and removes all of them except the latest `keep`.
+  async backup (folder, options) {
+    assertLocation(folder, 'folder')
+    const keep = count(options ?? {}, 'keep', 0)
+    const given = options?.keep == null ? undefined : keep
+    if (given === 0) throw new RangeError("The option 'keep' must be at least 1")
+    return JSON.parse(await this._whenOpen('backup', () => {
+      return this[kNative].backup(path.resolve(folder), given)
+    }))
   }
 
   async sync () {
-    return this.#whenOpen('sync', () => this.#writer.call(() => this.#native.sync()))
+    return this._whenOpen('sync', () => this.#writer.call(() => this[kNative].sync()))
   }
 
   async resume () {
-    return this.#whenOpen('resume', () => this.#native.resume())
+    return this._whenOpen('resume', () => this[kNative].resume())
   }
 
   async refresh () {
-    return this.#whenOpen('refresh', () => this.#native.refresh())
+    return this._whenOpen('refresh', () => this[kNative].refresh())
   }
 
   async stats () {
-    return JSON.parse(await this.#whenOpen('stats', () => this.#native.stats()))
+    return JSON.parse(await this._whenOpen('stats', () => this[kNative].stats()))
   }
 
   async filterAdvice () {
-    return JSON.parse(await this.#whenOpen('filterAdvice', () => this.#native.filterAdvice()))
+    return JSON.parse(await this._whenOpen('filterAdvice', () => this[kNative].filterAdvice()))
   }
 
-  async explain (key, options) {
-    this._assertValidKey(key)
-    const encoded = this.keyEncoding(options?.keyEncoding).encode(key)
-    const snapshot = options?.snapshot
-    snapshot?.ref()
-    try {
-      return JSON.parse(await this.#whenOpen('explain', () => {
-        return this.#native.explain(scratch.bare(encoded), snapshot?.[kNative])
-      }))
-    } finally {
-      snapshot?.unref()
+  // Returns the keyspace `name`, a database of its own within this one.
+  keyspace (name, options) {
+    const isText = typeof name === 'string'
+    const bytes = isText ? Buffer.from(name) : name
+    if (!(bytes instanceof Uint8Array) || bytes.length < 1 || bytes.length > 255) {
+      throw new TypeError("The first argument 'name' must have 1 to 255 bytes")
     }
+    const { expiring, ...forward } = options ?? {}
+    const isExpiring = boolean({ expiring }, 'expiring', false)
+    return new Keyspace(this, this.#writer, isText ? name : bytes.slice(), isExpiring, forward)
+  }
+
+  // Returns the keyspaces that have entries.
+  async keyspaces () {
+    const listed = []
+    for (const expiring of [false, true]) {
+      const names = await this._whenOpen('keyspaces', () => this[kNative].keyspaces(expiring))
+      for (const name of values(names, false)) listed.push({ name: nameOf(name), expiring })
+    }
+    return listed
+  }
+
+  // Begins a transaction.
+  transaction () {
+    this._assertOpen('Database is not open: cannot call transaction()')
+    return new Transaction(this, (call) => this._during(this.#writer.call(call)))
+  }
+
+  // Runs `body` in a transaction and commits it, and does so again after a conflict. Returns the
+  // result of `body`.
+  async transact (body, options) {
+    if (typeof body !== 'function') {
+      throw new TypeError("The first argument 'body' must be a function")
+    }
+    if (this.status === 'opening') return this.deferAsync(() => this.transact(body, options))
+    for (;;) {
+      const transaction = this.transaction()
+      let result
+      try {
+        result = await body(transaction)
+        await transaction.commit(options)
+        return result
+      } catch (error) {
+        if (!transaction.hasConflict) throw error
+      } finally {
+        await transaction.close()
+      }
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * PAUSE_MILLIS))
+    }
+  }
+
+  // The number of the last write that reads show.
+  get sequence () {
+    this._assertOpen('Database is not open')
+    return this[kNative].sequence()
+  }
+
+  // Returns the changes that were committed after the sequence number `since`.
+  changes (since, options) {
+    const sequence = since === undefined ? this.sequence : count({ since }, 'since', 0)
+    this._assertOpen('Database is not open: cannot call changes()')
+    const native = this[kNative].changes(sequence)
+    return new Changes(this, native, sequence, (promise) => this._during(promise), options)
   }
 
   // Reads the whole database, which need not be open, and returns a report of every fault.
@@ -278,52 +200,36 @@ class MinikvLevel extends AbstractLevel {
     assertLocation(location)
     return JSON.parse(await binding.verify(path.resolve(location)))
   }
-}
 
-class Snapshot extends AbstractSnapshot {
-  constructor (native, options) {
-    super(options)
-    this[kNative] = native
+  // Returns the backups in a folder, oldest first.
+  static async backups (folder) {
+    assertLocation(folder, 'folder')
+    return JSON.parse(await binding.listBackups(path.resolve(folder)))
   }
 
-  async _close () {
-    this[kNative].close()
+  // Reads all backups in a folder, and returns the faults.
+  static async verifyBackups (folder) {
+    assertLocation(folder, 'folder')
+    return JSON.parse(await binding.verifyBackups(path.resolve(folder)))
+  }
+
+  // Copies a backup to a new directory.
+  static async restore (folder, location, options) {
+    assertLocation(folder, 'folder')
+    if (typeof location !== 'string' || location === '') {
+      throw new TypeError("The second argument 'location' must be a non-empty string")
+    }
+    const number = count(options ?? {}, 'number', 0)
+    const given = options?.number == null ? undefined : number
+    const restored = binding.restore(path.resolve(folder), path.resolve(location), given)
+    return JSON.parse(await restored)
   }
 }
 
-function assertLocation (location) {
+function assertLocation (location, name = 'location') {
   if (typeof location !== 'string' || location === '') {
-    throw new TypeError("The first argument 'location' must be a non-empty string")
+    throw new TypeError(`The first argument '${name}' must be a non-empty string`)
   }
-}
-
-function readFlags (options) {
-  const fill = boolean(options, 'fillCache', true) ? binding.FILL_CACHE : 0
-  return options.valueEncoding === 'utf8' ? fill : fill | binding.AS_BUFFER
-}
-
-function framesOf (keys) {
-  scratch.truncate(0)
-  for (const key of keys) scratch.key(key)
-  return scratch.bytes()
-}
-
-// Returns the bounds of a range, as separate frames, and flags. `gte` and `lte` take precedence
-// over `gt` and `lt`.
-function rangeOf (options) {
-  const bounds = []
-  let flags = options.reverse ? binding.REVERSE : 0
-  const lower = options.gte ?? options.gt
-  const upper = options.lte ?? options.lt
-  if (lower !== undefined) {
-    bounds.push(lower)
-    flags |= binding.HAS_LOWER | (options.gte !== undefined ? binding.WITH_LOWER : 0)
-  }
-  if (upper !== undefined) {
-    bounds.push(upper)
-    flags |= binding.HAS_UPPER | (options.lte !== undefined ? binding.WITH_UPPER : 0)
-  }
-  return [Buffer.from(framesOf(bounds)), flags]
 }
 
 exports.MinikvLevel = MinikvLevel

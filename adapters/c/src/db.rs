@@ -226,7 +226,8 @@ export! {
 
     fn leveldb_repair_db(options: &leveldb_options_t, name: In, errptr: ErrPtr) {
         let repair = |options| minikv::repair(name.path(), &options, RepairOptions::default());
-        errptr.report(options.checked().and_then(repair));
+        let repaired = options.checked().and_then(repair);
+        errptr.report(repaired.map_err(|error| minikv_status::of_tool(error, "repair")));
     }
 
     fn leveldb_free(memory: Malloced) {

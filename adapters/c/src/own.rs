@@ -114,7 +114,8 @@ export! {
 
     fn minikv_verify_json(options: &leveldb_options_t, name: In, errptr: ErrPtr) -> Malloced {
         let verify = |options| minikv::verify(name.path(), &options);
-        json(options.checked().and_then(verify), errptr)
+        let verified = options.checked().and_then(verify);
+        json(verified.map_err(|error| minikv_status::of_tool(error, "verify")), errptr)
     }
 
     fn minikv_repair_json(
@@ -125,6 +126,7 @@ export! {
     ) -> Malloced {
         let how = RepairOptions::default().dry_run(dry_run != 0);
         let repair = |options| minikv::repair(name.path(), &options, how);
-        json(options.checked().and_then(repair), errptr)
+        let repaired = options.checked().and_then(repair);
+        json(repaired.map_err(|error| minikv_status::of_tool(error, "repair")), errptr)
     }
 }

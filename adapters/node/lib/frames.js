@@ -8,6 +8,9 @@ const NONE = 0xffffffff
 // A frame has at most two lengths.
 const LENGTHS_BYTES = 8
 
+// Size of the expiry after a value of an expiring keyspace.
+const EXPIRY_BYTES = 8
+
 // Maximum number of bytes of a UTF-16 unit in UTF-8.
 const UNIT_BYTES = 3
 
@@ -63,11 +66,16 @@ class Frames {
     this.#length = start + 4 + length
   }
 
-  put (key, value) {
+  // `expiry`, a bigint, is written after values of expiring keyspaces.
+  put (key, value, expiry) {
     const keyLength = this.#entryKey(key)
-    const start = this.#length
+    const start = this.#length + LENGTHS_BYTES + keyLength
     this.#reserve(value, keyLength)
-    const valueLength = this.#write(value, start + LENGTHS_BYTES + keyLength)
+    let valueLength = this.#write(value, start)
+    if (expiry !== undefined) {
+      this.#buffer.writeBigUInt64LE(expiry, start + valueLength)
+      valueLength += EXPIRY_BYTES
+    }
     this.#finish(keyLength, valueLength, valueLength)
   }
 
@@ -87,10 +95,10 @@ class Frames {
     this.#length += LENGTHS_BYTES + keyLength + valueBytes
   }
 
-  // Makes room for two lengths and `data`, and for `before` bytes of a key that may already be
+  // Makes room for two lengths, `data` and an expiry, and for `before` bytes of a key that may already be
   // there.
   #reserve (data, before) {
-    const room = this.#length + LENGTHS_BYTES + before + bytesOf(data)
+    const room = this.#length + LENGTHS_BYTES + before + bytesOf(data) + EXPIRY_BYTES
     if (room <= this.#buffer.length) return
     const larger = Buffer.allocUnsafe(Math.max(room, 2 * this.#buffer.length))
     this.#buffer.copy(larger)
@@ -147,8 +155,13 @@ class FrameReader {
     return copy(this.#bytes, start, this.#at)
   }
 
-  skip (length) {
-    this.#at += length
+  // Returns the number of entries, each with two lengths, that have not been read.
+  countEntries () {
+    let count = 0
+    for (let at = this.#at; at < this.#bytes.length; count++) {
+      at += LENGTHS_BYTES + this.#bytes.readUInt32LE(at) + this.#bytes.readUInt32LE(at + 4)
+    }
+    return count
   }
 }
 
@@ -174,4 +187,4 @@ function values (bytes, asText) {
 // Frames for calls of the native module, which copies them before the call returns.
 const scratch = new Frames()
 
-module.exports = { Frames, FrameReader, values, scratch }
+module.exports = { Frames, FrameReader, NONE, values, scratch }

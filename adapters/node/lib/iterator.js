@@ -53,6 +53,11 @@ class Entries {
     }
   }
 
+  // The number of entries that were read ahead.
+  get cached () {
+    return this.#read.countEntries()
+  }
+
   // Returns the next entry or a promise of the entry; `undefined` at the end.
   next (limit) {
     if (!this.#read.isEmpty) return this.#take()
@@ -130,6 +135,10 @@ const reading = (Base, pick) => class extends Base {
     this.#entries = new Entries(native, options, pick(options))
   }
 
+  get cached () {
+    return this.#entries.cached
+  }
+
   _next () {
     return this.#entries.next(this.limit - this.count)
   }
@@ -166,4 +175,4 @@ class Iterator extends reading(AbstractIterator, pickEntry) {}
 class KeyIterator extends reading(AbstractKeyIterator, pickKey) {}
 class ValueIterator extends reading(AbstractValueIterator, pickValue) {}
 
-module.exports = { Iterator, KeyIterator, ValueIterator }
+module.exports = { Entries, pickEntry, Iterator, KeyIterator, ValueIterator }

@@ -9,14 +9,22 @@ const BOOLEANS = {
   compression: true
 }
 
-const NUMBERS = {
+const SIZES = {
   cacheSize: 8 << 20,
   writeBufferSize: 4 << 20,
   blockSize: 4096,
+  maxFileSize: 2 << 20
+}
+
+const COUNTS = {
   maxOpenFiles: 1000,
-  blockRestartInterval: 16,
-  maxFileSize: 2 << 20,
-  bloomFilterBits: 10
+  blockRestartInterval: 16
+}
+
+const NUMBERS = {
+  bloomFilterBits: 10,
+  keepLogsBytes: 0,
+  keepLogsFor: 0
 }
 
 const TEXTS = {
@@ -29,8 +37,16 @@ function openOptions (given) {
   for (const name of Object.keys(BOOLEANS)) {
     options[name] = boolean(given, name, BOOLEANS[name])
   }
+  for (const name of Object.keys(SIZES)) {
+    options[name] = uint32(given, name, SIZES[name])
+  }
+  for (const name of Object.keys(COUNTS)) {
+    // LevelDB has 32 bits with a sign for these, so what wraps around below 0 is the minimum.
+    const number = uint32(given, name, COUNTS[name])
+    options[name] = given[name] < 0 ? Math.max(number | 0, 0) : number
+  }
   for (const name of Object.keys(NUMBERS)) {
-    options[name] = number(given, name, NUMBERS[name])
+    options[name] = count(given, name, NUMBERS[name])
   }
   for (const name of Object.keys(TEXTS)) {
     const value = given[name] ?? TEXTS[name][0]
@@ -56,10 +72,24 @@ function number (given, name, byDefault) {
   if (typeof value !== 'number') {
     throw new TypeError(`The option '${name}' must be a number, received ${typeof value}`)
   }
+  return value
+}
+
+// Returns a numeric option of classic-level, which takes every number: fractions are dropped, and
+// other numbers than integers from 0 on become 32 bits without a sign, so that Infinity and NaN are
+// 0, and -1 is the maximum. Integers beyond 32 bits are taken as they are.
+function uint32 (given, name, byDefault) {
+  const value = Math.trunc(number(given, name, byDefault))
+  return Number.isSafeInteger(value) && value >= 0 ? value : value >>> 0
+}
+
+// Returns a numeric option that classic-level does not have: an integer from 0 on.
+function count (given, name, byDefault) {
+  const value = number(given, name, byDefault)
   if (!Number.isSafeInteger(value) || value < 0) {
     throw new RangeError(`The option '${name}' must be an integer from 0 on, received ${value}`)
   }
   return value
 }
 
-module.exports = { openOptions, boolean, number }
+module.exports = { openOptions, boolean, count, uint32 }

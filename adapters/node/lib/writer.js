@@ -5,33 +5,28 @@ const { Frames } = require('./frames')
 // Size above which no more writes are added to a group, in bytes.
 const GROUP_BYTES = 1 << 20
 
-// The writes of a database, in the order of their calls.
+// The writes of a database and of its keyspaces, in the order of their calls.
 //
 // At most one call of the native module is running. Writes that arrive during the call wait and
 // form one batch, so many small writes cost little more than one write.
 class Writer {
-  #native
   #isBusy = false
   #waiting = []
   #scratch = new Frames()
 
-  constructor (native) {
-    this.#native = native
-  }
-
-  // Atomically writes the entries that `fill` puts into frames. Returns a promise.
-  write (fill, sync) {
-    if (this.#isBusy) return this.#join(fill, sync)
+  // Atomically writes to `native` the entries that `fill` puts into frames. Returns a promise.
+  write (native, fill, sync) {
+    if (this.#isBusy) return this.#join(native, fill, sync)
     this.#scratch.truncate(0)
     fill(this.#scratch)
-    return this.#start(this.#native.write(this.#scratch.bytes(), sync))
+    return this.#start(native.write(this.#scratch.bytes(), sync))
   }
 
   // Makes the call `call` when all earlier calls have ended. Returns a promise of its result.
   call (call) {
     if (!this.#isBusy) return this.#start(call())
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ call, frames: null, settle: [{ resolve, reject }] })
+      this.#waiting.push({ call, native: null, settle: [{ resolve, reject }] })
     })
   }
 
@@ -42,10 +37,10 @@ class Writer {
     return promise
   }
 
-  #join (fill, sync) {
+  #join (native, fill, sync) {
     let group = this.#waiting.at(-1)
-    if (group === undefined || group.frames === null || group.frames.length > GROUP_BYTES) {
-      group = new Group(this.#native)
+    if (group === undefined || group.native !== native || group.frames.length > GROUP_BYTES) {
+      group = new Group(native)
       this.#waiting.push(group)
     }
     return group.add(fill, sync)
@@ -71,15 +66,15 @@ class Writer {
   }
 }
 
-// Writes that form one batch.
+// Writes to one database or keyspace that form one batch.
 class Group {
-  #native
   #sync = false
+  native
   frames = new Frames()
   settle = []
 
   constructor (native) {
-    this.#native = native
+    this.native = native
   }
 
   add (fill, sync) {
@@ -95,7 +90,7 @@ class Group {
   }
 
   call () {
-    return this.#native.write(this.frames.bytes(), this.#sync)
+    return this.native.write(this.frames.bytes(), this.#sync)
   }
 }
 

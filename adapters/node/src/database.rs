@@ -9,13 +9,18 @@ use napi::bindgen_prelude::{AsyncTask, Unknown};
 use napi::{CleanupEnvHook, Env};
 use napi_derive::napi;
 
+use crate::changes::NativeChanges;
 use crate::error::Fault;
 use crate::frames;
 use crate::iterator::NativeIterator;
 use crate::job::{Job, Reply, at_once, guarded, start};
 use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
-use crate::walk::{Plan, Range, Walk};
+use crate::space::{SpaceName, Spaces, Target};
+use crate::tools;
+use crate::transaction::NativeTransaction;
+use crate::view::View;
+use crate::walk::{Plan, Range, Source, Walk};
 
 /// Flags of a call, with the same values as in `lib/binding.js`.
 const HAS_LOWER: u32 = 1;
@@ -51,6 +56,17 @@ trait NextIf: Iterator {
 
 impl<I: Iterator> NextIf for I {}
 
+/// Returns the plan of a walk over the range whose bounds are encoded in `bounds`.
+pub fn plan_of(bounds: &[u8], flags: u32) -> Result<Plan, Fault> {
+    Ok(Plan {
+        range: range_of(bounds, flags)?,
+        is_reverse: flags & REVERSE != 0,
+        with_keys: flags & KEYS != 0,
+        with_values: flags & VALUES != 0,
+        fill_cache: flags & FILL_CACHE != 0,
+    })
+}
+
 fn read_options(flags: u32) -> ReadOptions {
     ReadOptions::default().fill_cache(flags & FILL_CACHE != 0)
 }
@@ -70,15 +86,27 @@ impl NativeSnapshot {
     }
 }
 
-/// A database, which may be open or closed.
+/// A database, which may be open or closed, or one of its keyspaces.
 #[napi]
 pub struct NativeDatabase {
     slot: Arc<Slot>,
+    /// The keyspace that calls read and write; `None` for the database itself.
+    space: Option<SpaceName>,
     /// Hook that closes the database when its Node.js environment ends.
     hook: Option<CleanupEnvHook<Weak<Slot>>>,
 }
 
 impl NativeDatabase {
+    /// Returns the keyspace that calls read and write.
+    pub fn space(&self) -> Option<SpaceName> {
+        self.space.clone()
+    }
+
+    /// Returns what a call reads at `snapshot` or, if there is none, now.
+    fn view(&self, snapshot: Option<&NativeSnapshot>) -> Result<View, Fault> {
+        Ok(View::new(self.moment(snapshot)?, self.space.as_ref())?)
+    }
+
     /// Returns the state of the database that a call reads: `snapshot` or, if there is none, the
     /// current state.
     fn moment(&self, snapshot: Option<&NativeSnapshot>) -> Result<Snapshot, Fault> {
@@ -121,9 +149,9 @@ impl NativeDatabase {
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.moment(snapshot)?, frames::keys(keys)?)),
-            move |(moment, keys)| {
-                let values = moment.multi_get_with(&read_options(flags), &keys)?;
+            |this| Ok((this.view(snapshot)?, frames::keys(keys)?)),
+            move |(view, keys)| {
+                let values = view.multi_get(&read_options(flags), &keys)?;
                 Ok(Reply::Frames(encode(&values)?))
             },
         )
@@ -147,7 +175,7 @@ impl NativeDatabase {
     /// Returns a database that is not open yet.
     #[napi(constructor, catch_unwind)]
     pub fn new() -> NativeDatabase {
-        NativeDatabase { slot: Arc::default(), hook: None }
+        NativeDatabase { slot: Arc::default(), space: None, hook: None }
     }
 
     /// Opens the database.
@@ -190,7 +218,14 @@ impl NativeDatabase {
     pub fn write(&self, env: Env, frames: &[u8], sync: bool) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.slot.get()?, frames::batch(frames)?)),
+            |this| {
+                let handle = this.slot.get()?;
+                let mut batch = WriteBatch::with_capacity(frames.len());
+                let space = this.space.as_ref();
+                let space = space.map(|space| handle.writer()?.space(space).map_err(Fault::from));
+                batch.fill(frames, space.transpose()?.as_ref())?;
+                Ok((handle, batch))
+            },
             move |(handle, batch)| {
                 handle.writer()?.write_with(&WriteOptions::default().sync(sync), batch)?;
                 Ok(Reply::Nothing)
@@ -209,8 +244,8 @@ impl NativeDatabase {
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.moment(snapshot)?, key.to_vec())),
-            move |(moment, key)| get(&moment, &key, flags),
+            |this| Ok((this.view(snapshot)?, key.to_vec())),
+            move |(view, key)| get(&view, &key, flags),
         )
     }
 
@@ -223,9 +258,9 @@ impl NativeDatabase {
         flags: u32,
         snapshot: Option<&NativeSnapshot>,
     ) -> napi::Result<Unknown<'env>> {
-        at_once(env, || match snapshot {
-            Some(_) => get(&self.moment(snapshot)?, key, flags),
-            None => {
+        at_once(env, || match (snapshot, &self.space) {
+            (Some(_), _) | (_, Some(_)) => get(&self.view(snapshot)?, key, flags),
+            (None, None) => {
                 let handle = self.slot.get()?;
                 let value = either!(&*handle, db => db.get_with(&read_options(flags), key))?;
                 Ok(reply_of(value, flags))
@@ -277,16 +312,22 @@ impl NativeDatabase {
             |this| {
                 // Without a snapshot, deletes the keys that are present when the deletion begins.
                 let moment = snapshot.map(|_| this.moment(snapshot)).transpose()?;
-                Ok((this.slot.get()?, range_of(bounds, flags)?, moment))
+                Ok((this.slot.get()?, range_of(bounds, flags)?, moment, this.space.clone()))
             },
-            move |(handle, range, moment)| {
+            move |(handle, range, moment, space)| {
                 let db = handle.writer()?;
                 if limit.is_none() && moment.is_none() {
-                    db.delete_range(range)?;
+                    match space {
+                        Some(space) => db.space(&space)?.delete_range(range)?,
+                        None => db.delete_range(range)?,
+                    };
                 } else {
                     let moment = moment.unwrap_or_else(|| db.snapshot());
+                    let view = View::new(moment, space.as_ref())?;
                     let is_reverse = flags & REVERSE != 0;
-                    delete_some(db, &moment, range, is_reverse, limit.unwrap_or(u32::MAX))?;
+                    let keys =
+                        FirstKeys { view, space, is_reverse, limit: limit.unwrap_or(u32::MAX) };
+                    keys.delete(db, range)?;
                 }
                 Ok(Reply::Nothing)
             },
@@ -321,14 +362,8 @@ impl NativeDatabase {
         snapshot: Option<&NativeSnapshot>,
     ) -> napi::Result<NativeIterator> {
         let walk = guarded(|| {
-            let plan = Plan {
-                range: range_of(bounds, flags)?,
-                is_reverse: flags & REVERSE != 0,
-                with_keys: flags & KEYS != 0,
-                with_values: flags & VALUES != 0,
-                fill_cache: flags & FILL_CACHE != 0,
-            };
-            Ok(Walk::new(self.moment(snapshot)?, plan))
+            let plan = plan_of(bounds, flags)?;
+            Ok(Walk::new(Source::View(self.view(snapshot)?, None), plan))
         });
         walk.map(NativeIterator::new).map_err(|fault| fault.into_error(env))
     }
@@ -343,9 +378,12 @@ impl NativeDatabase {
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.slot.get()?, range_of(bounds, flags)?)),
-            |(handle, range)| {
-                let bytes = either!(&*handle, db => db.approximate_size(range))?;
+            |this| Ok((this.slot.get()?, range_of(bounds, flags)?, this.space.clone())),
+            |(handle, range, space)| {
+                let bytes = either!(&*handle, db => match space {
+                    Some(space) => db.space(&space)?.approximate_size(range),
+                    None => db.approximate_size(range),
+                })?;
                 Ok(Reply::Number(bytes as f64))
             },
         )
@@ -361,9 +399,13 @@ impl NativeDatabase {
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.slot.get()?, range_of(bounds, flags)?)),
-            |(handle, range)| {
-                handle.writer()?.compact_range(range)?;
+            |this| Ok((this.slot.get()?, range_of(bounds, flags)?, this.space.clone())),
+            |(handle, range, space)| {
+                let db = handle.writer()?;
+                match space {
+                    Some(space) => db.space(&space)?.compact_range(range)?,
+                    None => db.compact_range(range)?,
+                }
                 Ok(Reply::Nothing)
             },
         )
@@ -430,14 +472,86 @@ impl NativeDatabase {
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.moment(snapshot)?, key.to_vec())),
-            |(moment, key)| Reply::report(moment.explain(&key)?),
+            |this| Ok((this.view(snapshot)?, key.to_vec())),
+            |(view, key)| view.explain(&key),
         )
+    }
+
+    /// Adds a backup of the database to a folder, and then removes all backups there except the
+    /// latest `keep`. Returns a promise of the new backup, as JSON.
+    #[napi(catch_unwind)]
+    pub fn backup(
+        &self,
+        env: Env,
+        folder: String,
+        keep: Option<f64>,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.with(env, move |handle| {
+            let made = handle.writer()?.backup(&folder)?;
+            if let Some(keep) = keep {
+                // JavaScript has checked that the number is a positive integer.
+                tools::backups(&folder)?.keep(keep as usize)?;
+            }
+            Reply::report(made)
+        })
+    }
+
+    /// Returns the keyspace `name` of this database, which must be open when the keyspace is used.
+    #[napi(catch_unwind)]
+    pub fn keyspace(&self, name: &[u8], is_expiring: bool) -> NativeDatabase {
+        let space = Some(SpaceName { name: name.to_vec(), is_expiring });
+        NativeDatabase { slot: self.slot.clone(), space, hook: None }
+    }
+
+    /// Returns a promise of the names of the keyspaces that have entries, encoded as frames: of the
+    /// expiring ones, or of the others.
+    #[napi(catch_unwind)]
+    pub fn keyspaces(&self, env: Env, is_expiring: bool) -> napi::Result<AsyncTask<Job>> {
+        self.with(env, move |handle| {
+            let names = either!(handle, db => match is_expiring {
+                true => db.expiring_keyspaces(),
+                false => db.keyspaces(),
+            })?;
+            let names: Vec<_> = names.into_iter().map(Some).collect();
+            Ok(Reply::Frames(frames::values(&names)?))
+        })
+    }
+
+    /// Returns a promise of the time at which the entry of `key` expires, in milliseconds since
+    /// 1970; of infinity, if it never does; of `undefined`, if `key` is absent.
+    #[napi(catch_unwind)]
+    pub fn expiry(
+        &self,
+        env: Env,
+        key: &[u8],
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.view(snapshot)?, key.to_vec())),
+            |(view, key)| view.expiry(&key),
+        )
+    }
+
+    /// Begins a transaction.
+    #[napi(catch_unwind)]
+    pub fn transaction(&self, env: Env) -> napi::Result<NativeTransaction> {
+        let begun = guarded(|| Ok(self.slot.get()?.writer()?.transaction()));
+        begun.map(NativeTransaction::new).map_err(|fault| fault.into_error(env))
+    }
+
+    /// Returns the changes that were committed after the sequence number `since`.
+    #[napi(catch_unwind)]
+    pub fn changes(&self, env: Env, since: f64) -> napi::Result<NativeChanges> {
+        // JavaScript has checked that the number is an integer and not negative.
+        let since = since as u64;
+        let changes = guarded(|| Ok(either!(&*self.slot.get()?, db => db.changes_since(since))?));
+        changes.map(NativeChanges::new).map_err(|fault| fault.into_error(env))
     }
 }
 
-fn get(moment: &Snapshot, key: &[u8], flags: u32) -> Result<Reply, Fault> {
-    Ok(reply_of(moment.get_with(&read_options(flags), key)?, flags))
+fn get(view: &View, key: &[u8], flags: u32) -> Result<Reply, Fault> {
+    Ok(reply_of(view.get(&read_options(flags), key)?, flags))
 }
 
 fn reply_of(value: Option<Bytes>, flags: u32) -> Reply {
@@ -448,25 +562,33 @@ fn reply_of(value: Option<Bytes>, flags: u32) -> Reply {
     }
 }
 
-/// Deletes up to `limit` keys of a range that are present in the snapshot `moment`: the first keys,
-/// or the last keys if `is_reverse` is true.
-fn delete_some(
-    db: &Db,
-    moment: &Snapshot,
-    range: Range,
+/// Up to `limit` keys that are present in a view: the first ones of a range, or the last ones if
+/// `is_reverse` is true.
+struct FirstKeys {
+    view: View,
+    space: Option<SpaceName>,
     is_reverse: bool,
     limit: u32,
-) -> Result<(), Fault> {
-    let options = ReadOptions::default().fill_cache(false);
-    let mut entries = moment.range_with(&options, range)?;
-    let mut batch = WriteBatch::new();
-    for _ in 0..limit {
-        let entry = if is_reverse { entries.next_back() } else { entries.next() };
-        let Some((key, _)) = entry.transpose()? else { break };
-        batch.delete(key);
-        if batch.approximate_bytes() > CLEAR_BYTES {
-            db.write(std::mem::take(&mut batch))?;
+}
+
+impl FirstKeys {
+    /// Deletes the keys.
+    fn delete(self, db: &Db, range: Range) -> Result<(), Fault> {
+        let options = ReadOptions::default().fill_cache(false);
+        let space = self.space.map(|space| db.space(&space)).transpose()?;
+        let mut entries = self.view.range(&options, range)?;
+        let mut batch = WriteBatch::new();
+        for _ in 0..self.limit {
+            let entry = if self.is_reverse { entries.next_back() } else { entries.next() };
+            let Some((key, _)) = entry.transpose()? else { break };
+            match &space {
+                Some(space) => batch.delete_in(space, key),
+                None => batch.delete(key),
+            }
+            if batch.approximate_bytes() > CLEAR_BYTES {
+                db.write(std::mem::take(&mut batch))?;
+            }
         }
+        Ok(db.write(batch)?)
     }
-    Ok(db.write(batch)?)
 }

@@ -15,6 +15,8 @@ pub enum Fault {
     ReadOnly,
     /// The snapshot is closed.
     SnapshotNotOpen,
+    /// The transaction was committed or closed.
+    TransactionNotOpen,
     /// The call was aborted.
     Aborted,
     /// An error without a code: misuse by the JavaScript code of this package, or a panic. In both
@@ -32,6 +34,11 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
+    /// Returns the fault of a tool that does `op` to the files of a database.
+    pub fn of_tool(error: Error, op: &'static str) -> Fault {
+        Fault::from(minikv_status::of_tool(error, op))
+    }
+
     /// Converts the fault to an error that is thrown, or that rejects a promise.
     pub fn into_error(self, env: Env) -> napi::Error {
         match self.as_object(&env) {
@@ -58,6 +65,7 @@ impl Fault {
             Fault::NotOpen => Some("LEVEL_DATABASE_NOT_OPEN"),
             Fault::ReadOnly => Some("LEVEL_READONLY"),
             Fault::SnapshotNotOpen => Some("LEVEL_SNAPSHOT_NOT_OPEN"),
+            Fault::TransactionNotOpen => Some("LEVEL_TRANSACTION_NOT_OPEN"),
             Fault::Aborted => Some("LEVEL_ABORTED"),
             Fault::Other(_) => None,
         }
@@ -69,6 +77,7 @@ impl Fault {
             Fault::NotOpen => "Database is not open".to_owned(),
             Fault::ReadOnly => "Database is open for reading only".to_owned(),
             Fault::SnapshotNotOpen => "Snapshot is not open".to_owned(),
+            Fault::TransactionNotOpen => "Transaction is not open".to_owned(),
             Fault::Aborted => "Operation has been aborted".to_owned(),
             Fault::Other(text) => text.clone(),
         }
@@ -83,6 +92,9 @@ fn code_of(error: &Error) -> Option<&'static str> {
         Error::Corruption(_) => Some("LEVEL_CORRUPTION"),
         Error::Unsupported { .. } => Some("LEVEL_NOT_SUPPORTED"),
         Error::ReadOnly { reason } => code_of(reason),
+        Error::InvalidArgument { .. } => Some("LEVEL_INVALID_ARGUMENT"),
+        Error::Conflict { .. } => Some("LEVEL_CONFLICT"),
+        Error::ChangesLost { .. } => Some("LEVEL_CHANGES_LOST"),
         _ => None,
     }
 }
@@ -98,6 +110,13 @@ fn text_of(error: &Error) -> String {
         Error::DatabaseExists { path } => {
             format!("Invalid argument: {}: exists (errorIfExists is true)", path.display())
         }
-        error => minikv_status::text(error),
+        error => {
+            let text = minikv_status::text(error);
+            // classic-level contains an older LevelDB, which calls a missing file an I/O error.
+            match (code_of(error), text.strip_prefix("NotFound: ")) {
+                (Some("LEVEL_IO_ERROR"), Some(rest)) => format!("IO error: {rest}"),
+                _ => text,
+            }
+        }
     }
 }

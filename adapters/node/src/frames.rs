@@ -6,18 +6,21 @@
 //! ```text
 //! keys:    { length · key }                                   getMany, hasMany
 //! batch:   { key length · value length or NONE · key · value }  NONE deletes the key
+//!          in an expiring keyspace, the value ends in its expiry: milliseconds in 8 bytes
 //! values:  { length or NONE · value }                         NONE: the key is absent
+//! changes: { sequence in 8 bytes · number of operations · batch }
 //! entries: 1 at the end, else 0 · { key length · value length · key · value }
 //! ```
 
-use minikv::{Bytes, WriteBatch};
+use minikv::{BatchOp, Bytes, WriteBatch};
 
 use crate::error::Fault;
 
 /// The length that stands for a missing value.
 const NONE: u32 = u32::MAX;
 
-fn malformed() -> Fault {
+/// Returns the fault of frames that JavaScript has written wrongly.
+pub fn malformed() -> Fault {
     Fault::Other("a frame is cut off".to_owned())
 }
 
@@ -50,19 +53,21 @@ pub fn keys(frames: &[u8]) -> Result<Vec<Vec<u8>>, Fault> {
     Ok(keys)
 }
 
-/// Returns the batch in `frames`.
-pub fn batch(frames: &[u8]) -> Result<WriteBatch, Fault> {
-    let mut batch = WriteBatch::with_capacity(frames.len());
+/// Calls `each` with the key of each operation in `frames`, and with the value of a put.
+pub fn each_operation(
+    frames: &[u8],
+    mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let mut frames = Frames(frames);
     while !frames.0.is_empty() {
         let (key_length, value_length) = (frames.number()?, frames.number()?);
         let key = frames.take(key_length)?;
         match value_length {
-            NONE => batch.delete(key),
-            length => batch.put(key, frames.take(length)?),
+            NONE => each(key, None)?,
+            length => each(key, Some(frames.take(length)?))?,
         }
     }
-    Ok(batch)
+    Ok(())
 }
 
 fn push_length(into: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Fault> {
@@ -86,6 +91,29 @@ pub fn values(values: &[Option<Bytes>]) -> Result<Vec<u8>, Fault> {
         }
     }
     Ok(frames)
+}
+
+/// Appends a committed batch to `frames`, with the number of its first operation.
+pub fn push_change(frames: &mut Vec<u8>, batch: &WriteBatch) -> Result<(), Fault> {
+    frames.extend_from_slice(&batch.sequence().to_le_bytes());
+    let count = u32::try_from(batch.len()).map_err(|_| malformed())?;
+    frames.extend_from_slice(&count.to_le_bytes());
+    for operation in batch {
+        let operation = operation?;
+        push_length(frames, operation.key())?;
+        match operation {
+            BatchOp::Put { key, value } => {
+                push_length(frames, value)?;
+                frames.extend_from_slice(key);
+                frames.extend_from_slice(value);
+            }
+            BatchOp::Delete { key } => {
+                frames.extend_from_slice(&NONE.to_le_bytes());
+                frames.extend_from_slice(key);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The entries returned by one read of an iterator, encoded as frames.
@@ -124,6 +152,13 @@ mod tests {
     use minikv::BatchOp;
 
     use super::*;
+    use crate::space::Target;
+
+    fn batch(frames: &[u8]) -> Result<WriteBatch, Fault> {
+        let mut batch = WriteBatch::new();
+        batch.fill(frames, None::<&minikv::Keyspace>)?;
+        Ok(batch)
+    }
 
     const KEYS: &[u8] = b"\x02\0\0\0ab\0\0\0\0";
     const BATCH: &[u8] = b"\x01\0\0\0\x02\0\0\0kvw\x01\0\0\0\xff\xff\xff\xffd";
@@ -149,6 +184,14 @@ mod tests {
         }
         assert!(keys(&[0xff; 12]).is_err());
         assert!(batch(&[0xff; 12]).is_err());
+    }
+
+    #[test]
+    fn changes_are_written_as_batches() {
+        let mut frames = Vec::new();
+        push_change(&mut frames, &batch(BATCH).ok().unwrap()).ok().unwrap();
+        assert_eq!(frames[..12], *b"\0\0\0\0\0\0\0\0\x02\0\0\0");
+        assert_eq!(&frames[12..], BATCH);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! wait for the disk run as jobs ([`job`]) on libuv threads. The event loop chooses the state that
 //! a read sees, at the time of the call; the job does the rest.
 
+mod changes;
 mod database;
 mod error;
 mod frames;
@@ -11,6 +12,9 @@ mod iterator;
 mod job;
 mod options;
 mod slot;
+mod space;
 #[cfg_attr(test, allow(dead_code, reason = "napi-rs exports nothing from tests"))]
 mod tools;
+mod transaction;
+mod view;
 mod walk;

@@ -1,5 +1,7 @@
 //! Options for opening a database, under classic-level's names.
 
+use std::time::Duration;
+
 use minikv::{Compression, FilterLayout, Options};
 use napi_derive::napi;
 
@@ -17,6 +19,8 @@ pub struct OpenOptions {
     pub max_open_files: f64,
     pub block_restart_interval: f64,
     pub max_file_size: f64,
+    pub keep_logs_bytes: f64,
+    pub keep_logs_for: f64,
     pub bloom_filter_bits: f64,
     pub filter_layout: String,
 }
@@ -38,6 +42,8 @@ impl OpenOptions {
             .block_bytes(size(self.block_size, 1 << 10, 4 << 20))
             .max_open_files(size(self.max_open_files, 74, 50_000))
             .block_restart_interval(size(self.block_restart_interval, 1, u32::MAX))
+            .keep_logs_bytes(self.keep_logs_bytes as u64)
+            .keep_logs_for(Duration::from_millis(self.keep_logs_for as u64))
             .max_file_bytes(size(self.max_file_size, 1 << 20, 1 << 30) as u64);
         if !self.compression {
             options = options.compression(Compression::None);

@@ -1,9 +1,13 @@
-//! Functions that take the path of a database instead of an open database.
+//! Functions that take the path of a database or of a folder of backups, instead of an open
+//! database.
 
-use minikv::{Options, RepairOptions};
+use std::path::Path;
+
+use minikv::{Backups, Options, RepairOptions};
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
 
+use crate::error::Fault;
 use crate::job::{Job, Reply, start};
 
 /// Removes the database at `path`.
@@ -21,7 +25,8 @@ pub fn destroy(path: String) -> AsyncTask<Job> {
 pub fn repair(path: String, dry_run: bool) -> AsyncTask<Job> {
     start(move || {
         let how = RepairOptions::default().dry_run(dry_run);
-        Reply::report(minikv::repair(path, &Options::default(), how)?)
+        let report = minikv::repair(path, &Options::default(), how);
+        Reply::report(report.map_err(|error| Fault::of_tool(error, "repair"))?)
     })
 }
 
@@ -29,5 +34,36 @@ pub fn repair(path: String, dry_run: bool) -> AsyncTask<Job> {
 /// JSON.
 #[napi(catch_unwind)]
 pub fn verify(path: String) -> AsyncTask<Job> {
-    start(move || Reply::report(minikv::verify(path, &Options::default())?))
+    start(move || {
+        let report = minikv::verify(path, &Options::default());
+        Reply::report(report.map_err(|error| Fault::of_tool(error, "verify"))?)
+    })
+}
+
+/// Opens the folder of backups at `path`.
+pub fn backups(path: impl AsRef<Path>) -> Result<Backups, Fault> {
+    Ok(Backups::open(path, &Options::default())?)
+}
+
+/// Returns a promise of the backups in a folder, oldest first, as JSON.
+#[napi(catch_unwind)]
+pub fn list_backups(folder: String) -> AsyncTask<Job> {
+    start(move || Reply::report(backups(folder)?.list()?))
+}
+
+/// Reads all backups in a folder, and returns a promise of the faults, as JSON.
+#[napi(catch_unwind)]
+pub fn verify_backups(folder: String) -> AsyncTask<Job> {
+    start(move || Reply::report(backups(folder)?.verify(|_| ())?))
+}
+
+/// Copies backup `number` of a folder to the directory `path`; without `number`, the latest backup.
+/// Returns a promise of the backup, as JSON.
+#[napi(catch_unwind)]
+pub fn restore(folder: String, path: String, number: Option<f64>) -> AsyncTask<Job> {
+    start(move || {
+        // JavaScript has checked that the number is an integer and not negative.
+        let number = number.map(|number| number as u64);
+        Reply::report(backups(folder)?.restore(number, path, |_| ())?)
+    })
 }

@@ -4,10 +4,13 @@ use std::mem;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use minikv::{Cursor, ReadOptions, Snapshot};
+use minikv::ReadOptions;
 
 use crate::error::Fault;
 use crate::frames::Entries;
+use crate::space::{SpaceName, Spaces};
+use crate::transaction::SharedTransaction;
+use crate::view::{Steps, View, ViewCursor};
 
 /// Maximum memory, in bytes, that a read reserves before it knows its first entry.
 const MAX_ROOM_BYTES: usize = 64 << 10;
@@ -27,9 +30,6 @@ pub struct Plan {
     pub fill_cache: bool,
 }
 
-/// A key and a value; each is empty if it was not requested.
-type Entry<'a> = (&'a [u8], &'a [u8]);
-
 enum Place {
     /// Before the first entry of the range.
     Start,
@@ -37,32 +37,48 @@ enum Place {
     Target(Vec<u8>),
     /// At the entry that was returned last.
     Entry,
+    /// After this key, in the direction of the walk.
+    After(Vec<u8>),
     /// After the last entry of the range.
     End,
 }
 
-/// A position in a range of a snapshot.
+/// What a walk reads.
+pub enum Source {
+    /// A view. The cursor is `None` until the first read, because creating a cursor may read from
+    /// the disk.
+    View(View, Option<ViewCursor>),
+    /// A transaction, or one keyspace in it. A cursor of a transaction borrows it, so each read has
+    /// a cursor of its own.
+    Transaction(SharedTransaction, Option<SpaceName>),
+}
+
+/// A position in a range.
 pub struct Walk {
-    snapshot: Snapshot,
-    plan: Plan,
-    /// `None` until the first read, because creating a cursor may read from the disk.
-    cursor: Option<Cursor>,
-    place: Place,
+    source: Source,
+    path: Path,
     /// The error that ended the last read. Later reads also return this error, until the next seek.
     fault: Option<Fault>,
 }
 
+/// The part of a walk that does not depend on its source.
+struct Path {
+    plan: Plan,
+    place: Place,
+}
+
 impl Walk {
     /// Returns a walk that has not started.
-    pub fn new(snapshot: Snapshot, plan: Plan) -> Walk {
-        Walk { snapshot, plan, cursor: None, place: Place::Start, fault: None }
+    pub fn new(source: Source, plan: Plan) -> Walk {
+        Walk { source, path: Path { plan, place: Place::Start }, fault: None }
     }
 
     /// Makes the next read begin at `target`, or at the end of the range if `target` is outside the
     /// range.
     pub fn seek(&mut self, target: Vec<u8>) {
-        let is_within = !self.plan.is_before(&target) && !self.plan.is_after(&target);
-        self.place = if is_within { Place::Target(target) } else { Place::End };
+        let plan = &self.path.plan;
+        let is_within = !plan.is_before(&target) && !plan.is_after(&target);
+        self.path.place = if is_within { Place::Target(target) } else { Place::End };
         self.fault = None;
     }
 
@@ -82,50 +98,97 @@ impl Walk {
         }
         let room = if entries > FEW_ENTRIES { bytes.min(MAX_ROOM_BYTES) } else { 0 };
         let mut read = Entries::with_capacity(room);
-        let mut read_bytes = 0;
-        while read.count < entries && read_bytes <= bytes {
-            if is_aborted.load(Relaxed) {
-                return Err(Fault::Aborted);
+        let limits = Limits { entries, bytes, is_aborted };
+        let path = &mut self.path;
+        let filled = match &mut self.source {
+            Source::View(view, cursor) => {
+                let options = ReadOptions::default().fill_cache(path.plan.fill_cache);
+                let cursor = match cursor {
+                    Some(cursor) => cursor,
+                    none => none.insert(view.cursor(&options)?),
+                };
+                path.fill(cursor, &mut read, &limits)
             }
-            match self.step() {
-                Ok(Some((key, value))) => {
-                    read_bytes += key.len() + value.len();
-                    read.push(key, value)?;
+            Source::Transaction(transaction, space) => transaction.with(|transaction| {
+                let mut cursor = match space {
+                    Some(space) => {
+                        let space = transaction.snapshot().space(space)?;
+                        transaction.keyspace(&space).cursor()?
+                    }
+                    None => transaction.cursor()?,
+                };
+                let filled = path.fill(&mut cursor, &mut read, &limits);
+                if matches!(path.place, Place::Entry) {
+                    path.place = Place::After(cursor.key().to_vec());
                 }
-                Ok(None) => return Ok(read.finish(true)),
-                Err(fault) => {
-                    self.fault = Some(fault.clone());
-                    return if read.count == 0 { Err(fault) } else { Ok(read.finish(false)) };
-                }
+                filled
+            }),
+        };
+        match filled {
+            Ok(is_end) => Ok(read.finish(is_end)),
+            Err(Fault::Aborted) => Err(Fault::Aborted),
+            Err(fault) => {
+                self.fault = Some(fault.clone());
+                if read.count == 0 { Err(fault) } else { Ok(read.finish(false)) }
             }
         }
-        Ok(read.finish(false))
+    }
+}
+
+/// Where one read ends, unless the range ends before.
+struct Limits<'a> {
+    entries: usize,
+    bytes: usize,
+    is_aborted: &'a AtomicBool,
+}
+
+impl Path {
+    /// Reads entries into `read`, and returns whether the range has ended.
+    fn fill(
+        &mut self,
+        cursor: &mut impl Steps,
+        read: &mut Entries,
+        limits: &Limits<'_>,
+    ) -> Result<bool, Fault> {
+        let mut read_bytes = 0;
+        while read.count < limits.entries && read_bytes <= limits.bytes {
+            if limits.is_aborted.load(Relaxed) {
+                return Err(Fault::Aborted);
+            }
+            if !self.step(cursor)? {
+                return Ok(true);
+            }
+            let key = if self.plan.with_keys { cursor.key() } else { &[] };
+            let value = if self.plan.with_values { cursor.value() } else { &[] };
+            read_bytes += key.len() + value.len();
+            read.push(key, value)?;
+        }
+        Ok(false)
     }
 
-    /// Moves to the next entry of the range, and returns the requested parts of that entry.
-    fn step(&mut self) -> Result<Option<Entry<'_>>, Fault> {
-        let cursor = match &mut self.cursor {
-            Some(cursor) => cursor,
-            none => {
-                let options = ReadOptions::default().fill_cache(self.plan.fill_cache);
-                none.insert(self.snapshot.cursor_with(&options)?)
-            }
-        };
+    /// Moves the cursor to the next entry of the range, and returns whether there is one.
+    fn step(&mut self, cursor: &mut impl Steps) -> Result<bool, Fault> {
         let found = match (mem::replace(&mut self.place, Place::End), self.plan.is_reverse) {
             (Place::Start, _) => self.plan.find_start(cursor)?,
-            (Place::Target(target), false) => cursor.seek(target)?,
-            (Place::Target(target), true) => cursor.seek_for_prev(target)?,
+            (Place::Target(target), false) => cursor.seek(&target)?,
+            (Place::Target(target), true) => cursor.seek_for_prev(&target)?,
             (Place::Entry, false) => cursor.next()?,
             (Place::Entry, true) => cursor.prev()?,
+            (Place::After(key), false) => {
+                let found = cursor.seek(&key)?;
+                if found && cursor.key() == key { cursor.next()? } else { found }
+            }
+            (Place::After(key), true) => {
+                let found = cursor.seek_for_prev(&key)?;
+                if found && cursor.key() == key { cursor.prev()? } else { found }
+            }
             (Place::End, _) => false,
         };
         if !found || self.plan.is_past(cursor.key()) {
-            return Ok(None);
+            return Ok(false);
         }
         self.place = Place::Entry;
-        let key = if self.plan.with_keys { cursor.key() } else { &[] };
-        let value = if self.plan.with_values { cursor.value() } else { &[] };
-        Ok(Some((key, value)))
+        Ok(true)
     }
 }
 
@@ -151,7 +214,7 @@ impl Plan {
         if self.is_reverse { self.is_before(key) } else { self.is_after(key) }
     }
 
-    fn find_start(&self, cursor: &mut Cursor) -> Result<bool, Fault> {
+    fn find_start(&self, cursor: &mut impl Steps) -> Result<bool, Fault> {
         Ok(match (self.is_reverse, &self.range) {
             (false, (Bound::Unbounded, _)) => cursor.seek_to_first()?,
             (false, (Bound::Included(lower) | Bound::Excluded(lower), _)) => {

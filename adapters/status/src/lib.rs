@@ -1,9 +1,28 @@
 //! Error texts as LevelDB writes them (`Status::ToString`). Each text begins with a prefix that
 //! tells clients the kind of error.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
 use minikv::Error;
+
+/// Error number for a missing file.
+const ENOENT: i32 = 2;
+
+/// Returns `error` as a tool (repair, verify, ...) reports it. For a tool, a missing database is an
+/// I/O error, as in LevelDB, because no option would create it. `op` says what the tool does.
+pub fn of_tool(error: Error, op: &'static str) -> Error {
+    match error {
+        Error::DatabaseMissing { path } => {
+            let source = match path.exists() {
+                true => io::Error::other("there is no database in it"),
+                false => io::Error::from_raw_os_error(ENOENT),
+            };
+            Error::Io { op, path, source: Arc::new(source) }
+        }
+        error => error,
+    }
+}
 
 /// Returns the text of an error. The text begins with LevelDB's prefix for that kind of error.
 pub fn text(error: &Error) -> String {
@@ -37,9 +56,6 @@ pub fn text(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -58,5 +74,16 @@ mod tests {
         assert_eq!(text(&read_only), expected);
         let missing = Error::DatabaseMissing { path: "/db".into() };
         assert!(text(&missing).starts_with("Invalid argument: /db: does not exist"));
+    }
+    #[test]
+    fn for_a_tool_a_missing_database_is_an_io_error() {
+        let text_for = |path: &str| {
+            text(&of_tool(Error::DatabaseMissing { path: path.into() }, "repair"))
+        };
+        let missing = text_for("/none/none");
+        assert!(missing.starts_with("NotFound: /none/none: cannot repair: No such file"));
+        let expected = "IO error: /: cannot repair: there is no database in it";
+        assert_eq!(text_for("/"), expected);
+        assert!(matches!(of_tool(Error::Closed, "repair"), Error::Closed));
     }
 }

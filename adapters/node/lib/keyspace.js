@@ -1,0 +1,50 @@
+'use strict'
+
+const { Store, kNative } = require('./store')
+const { dateOf } = require('./expiry')
+
+// A named part of a database with keys of its own.
+class Keyspace extends Store {
+  #db
+  #name
+  #isExpiring
+
+  constructor (db, writer, name, isExpiring, options) {
+    const native = db[kNative].keyspace(Buffer.from(name), isExpiring)
+    super(native, writer, isExpiring, { additionalMethods: { expiry: true } }, options)
+    this.#db = db
+    this.#name = name
+    this.#isExpiring = isExpiring
+  }
+
+  get db () {
+    return this.#db
+  }
+
+  get name () {
+    return this.#name
+  }
+
+  get expiring () {
+    return this.#isExpiring
+  }
+
+  async _open (options) {
+    await this.#db.open({ passive: true })
+    this.#db.attachResource(this)
+  }
+
+  async _close () {
+    this.#db.detachResource(this)
+    await super._close()
+  }
+
+  // Returns when the entry of `key` expires: a Date, `null` for never, or `undefined` if there is
+  // no such entry.
+  async expiry (key, options) {
+    const millis = await this._ofKey('expiry', key, options)
+    return millis === undefined ? undefined : dateOf(millis)
+  }
+}
+
+module.exports = { Keyspace }

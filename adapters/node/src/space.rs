@@ -1,0 +1,115 @@
+//! Keyspaces: how calls name them, and writes into them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use minikv::{Db, Keyspace, ReadOnlyDb, Result, Snapshot, Transaction, WriteBatch};
+
+use crate::error::Fault;
+use crate::frames;
+
+/// The expiry of an entry that never expires, as `lib/frames.js` writes it.
+const NEVER: u64 = u64::MAX;
+
+/// Name and kind of a keyspace.
+#[derive(Clone)]
+pub struct SpaceName {
+    pub name: Vec<u8>,
+    pub is_expiring: bool,
+}
+
+/// Opens keyspaces from one of the library's handles.
+pub trait Spaces: Sized {
+    /// Returns the keyspace `name`.
+    ///
+    /// # Errors
+    /// [`minikv::Error::InvalidArgument`] for a name of 0 bytes or of more than 255.
+    fn space(&self, name: &SpaceName) -> Result<Keyspace<Self>>;
+}
+
+macro_rules! spaces_of {
+    ($($handle:ty)*) => {
+        $(impl Spaces for $handle {
+            fn space(&self, name: &SpaceName) -> Result<Keyspace<Self>> {
+                match name.is_expiring {
+                    true => self.expiring_keyspace(&name.name),
+                    false => self.keyspace(&name.name),
+                }
+            }
+        })*
+    };
+}
+spaces_of! { Db ReadOnlyDb Snapshot }
+
+/// Collects the writes that frames encode.
+pub trait Target: Sized {
+    fn put_outside(&mut self, key: &[u8], value: &[u8]);
+    fn delete_outside(&mut self, key: &[u8]);
+    fn put_never<H>(&mut self, space: &Keyspace<H>, key: &[u8], value: &[u8]);
+    fn put_millis<H>(
+        &mut self,
+        space: &Keyspace<H>,
+        key: &[u8],
+        value: &[u8],
+        millis: u64,
+    ) -> Result<()>;
+    fn delete_inside<H>(&mut self, space: &Keyspace<H>, key: &[u8]);
+
+    /// Adds the writes that `frames` encode, to the keyspace `space` if there is one.
+    fn fill<H>(&mut self, frames: &[u8], space: Option<&Keyspace<H>>) -> Result<(), Fault> {
+        frames::each_operation(frames, |key, value| {
+            match (space, value) {
+                (None, Some(value)) => self.put_outside(key, value),
+                (None, None) => self.delete_outside(key),
+                (Some(space), None) => self.delete_inside(space, key),
+                (Some(space), Some(value)) if space.is_expiring() => {
+                    let (value, expiry) = value.split_last_chunk().ok_or_else(frames::malformed)?;
+                    match u64::from_le_bytes(*expiry) {
+                        NEVER => self.put_never(space, key, value),
+                        millis => self.put_millis(space, key, value, millis)?,
+                    }
+                }
+                (Some(space), Some(value)) => self.put_never(space, key, value),
+            }
+            Ok(())
+        })
+    }
+}
+
+macro_rules! target {
+    ($($target:ty)*) => {
+        $(impl Target for $target {
+            fn put_outside(&mut self, key: &[u8], value: &[u8]) {
+                self.put(key, value);
+            }
+
+            fn delete_outside(&mut self, key: &[u8]) {
+                self.delete(key);
+            }
+
+            fn put_never<H>(&mut self, space: &Keyspace<H>, key: &[u8], value: &[u8]) {
+                self.put_in(space, key, value);
+            }
+
+            fn put_millis<H>(
+                &mut self,
+                space: &Keyspace<H>,
+                key: &[u8],
+                value: &[u8],
+                millis: u64,
+            ) -> Result<()> {
+                match UNIX_EPOCH.checked_add(Duration::from_millis(millis)) {
+                    Some(time) => self.put_until_in(space, key, value, time),
+                    None => {
+                        self.put_in(space, key, value);
+                        Ok(())
+                    }
+                }
+            }
+
+            fn delete_inside<H>(&mut self, space: &Keyspace<H>, key: &[u8]) {
+                self.delete_in(space, key);
+            }
+        })*
+    };
+}
+target! { WriteBatch Transaction }

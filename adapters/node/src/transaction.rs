@@ -1,0 +1,119 @@
+//! Transactions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use minikv::{Transaction, WriteOptions};
+use napi::Env;
+use napi::bindgen_prelude::AsyncTask;
+use napi_derive::napi;
+
+use crate::database::{NativeDatabase, plan_of};
+use crate::error::Fault;
+use crate::frames;
+use crate::iterator::NativeIterator;
+use crate::job::{Job, Reply, guarded, start};
+use crate::space::{Spaces, Target};
+use crate::walk::{Source, Walk};
+
+/// A transaction that JavaScript shares with its running call and its iterators; empty after the
+/// end. `lib/transaction.js` makes one call after the other, so nobody waits for the lock.
+#[derive(Clone)]
+pub struct SharedTransaction(Arc<Mutex<Option<Transaction>>>);
+
+impl SharedTransaction {
+    fn lock(&self) -> MutexGuard<'_, Option<Transaction>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `work` with the transaction.
+    ///
+    /// # Errors
+    /// [`Fault::TransactionNotOpen`] after the end of the transaction; the error of `work`.
+    pub fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Transaction) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        work(self.lock().as_mut().ok_or(Fault::TransactionNotOpen)?)
+    }
+}
+
+/// A transaction.
+#[napi]
+pub struct NativeTransaction {
+    shared: SharedTransaction,
+}
+
+impl NativeTransaction {
+    pub fn new(transaction: Transaction) -> NativeTransaction {
+        NativeTransaction { shared: SharedTransaction(Arc::new(Mutex::new(Some(transaction)))) }
+    }
+}
+
+#[napi]
+impl NativeTransaction {
+    /// Adds the writes encoded in `frames`, to the keyspace `of` if it is one.
+    #[napi(catch_unwind)]
+    pub fn write(&self, frames: &[u8], of: &NativeDatabase) -> AsyncTask<Job> {
+        let (shared, frames, space) = (self.shared.clone(), frames.to_vec(), of.space());
+        start(move || {
+            shared.with(|transaction| {
+                let space = space.map(|space| transaction.snapshot().space(&space)).transpose()?;
+                transaction.fill(&frames, space.as_ref())
+            })?;
+            Ok(Reply::Nothing)
+        })
+    }
+
+    /// Returns a promise of the values of `keys`. Keys and values are encoded as frames.
+    #[napi(catch_unwind)]
+    pub fn get_many(
+        &self,
+        env: Env,
+        keys: &[u8],
+        of: &NativeDatabase,
+    ) -> napi::Result<AsyncTask<Job>> {
+        let (shared, space) = (self.shared.clone(), of.space());
+        let keys = guarded(|| frames::keys(keys)).map_err(|fault| fault.into_error(env))?;
+        Ok(start(move || {
+            let values = shared.with(|transaction| match space {
+                Some(space) => {
+                    let space = transaction.snapshot().space(&space)?;
+                    Ok(transaction.keyspace(&space).multi_get(&keys)?)
+                }
+                None => Ok(transaction.multi_get(&keys)?),
+            })?;
+            Ok(Reply::Frames(frames::values(&values)?))
+        }))
+    }
+
+    /// Returns an iterator over a range, which also shows the transaction's own writes.
+    #[napi(catch_unwind)]
+    pub fn iterator(
+        &self,
+        env: Env,
+        bounds: &[u8],
+        flags: u32,
+        of: &NativeDatabase,
+    ) -> napi::Result<NativeIterator> {
+        let plan = guarded(|| plan_of(bounds, flags)).map_err(|fault| fault.into_error(env))?;
+        let source = Source::Transaction(self.shared.clone(), of.space());
+        Ok(NativeIterator::new(Walk::new(source, plan)))
+    }
+
+    /// Commits the transaction, which ends it.
+    #[napi(catch_unwind)]
+    pub fn commit(&self, sync: bool) -> AsyncTask<Job> {
+        let shared = self.shared.clone();
+        start(move || {
+            let transaction = shared.lock().take().ok_or(Fault::TransactionNotOpen)?;
+            transaction.commit_with(&WriteOptions::default().sync(sync))?;
+            Ok(Reply::Nothing)
+        })
+    }
+
+    /// Ends the transaction without its writes, unless it has ended.
+    #[napi(catch_unwind)]
+    pub fn close(&self) {
+        drop(self.shared.lock().take());
+    }
+}
