@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static int checks = 0;
 static const char* home;
@@ -199,6 +201,23 @@ static void orders_and_filters(void) {
   CHECK(destroyed == 3);
 }
 
+/* Checks the errors of repair and verify where there is no database. LevelDB's repair creates an
+   empty one, unless the parent directory is missing. */
+static void no_database(leveldb_options_t* options) {
+  leveldb_repair_db(options, place("none"), &error);
+  CHECK(failed("NotFound: ") && access(place("none"), F_OK) != 0);
+  leveldb_repair_db(options, place("none/none"), &error);
+  CHECK(failed("NotFound: "));
+  CHECK(minikv_repair_json(options, place("none"), 1, &error) == NULL && failed("NotFound: "));
+  CHECK(minikv_verify_json(options, place("none"), &error) == NULL && failed("NotFound: "));
+  CHECK(mkdir(place("empty"), 0777) == 0);
+  leveldb_repair_db(options, place("empty"), &error);
+  CHECK(failed("IO error: "));
+  fclose(fopen(place("empty/file"), "w"));
+  leveldb_repair_db(options, place("empty/file"), &error);
+  CHECK(failed("IO error: "));
+}
+
 struct worker { leveldb_t* db; int number; };
 static void* work(void* given) {
   struct worker* worker = given;
@@ -301,6 +320,7 @@ static void own_functions(void) {
   free(text);
   leveldb_repair_db(options, place("own"), &error);
   CHECK(error == NULL);
+  no_database(options);
 
   leveldb_env_t* env = leveldb_create_default_env();
   char* directory = leveldb_env_get_test_directory(env);
