@@ -233,3 +233,5 @@ function assertLocation (location, name = 'location') {
 }
 
 exports.MinikvLevel = MinikvLevel
+// For programs in which npm puts this package in the place of classic-level.
+exports.ClassicLevel = MinikvLevel

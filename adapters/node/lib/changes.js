@@ -1,6 +1,7 @@
 'use strict'
 
 const ModuleError = require('module-error')
+const { decodeBytes } = require('./decode')
 const { dateOf } = require('./expiry')
 const { FrameReader, NONE } = require('./frames')
 
@@ -79,9 +80,9 @@ class Changes {
   }
 
   #decoded (operation) {
-    const decoded = { ...operation, key: decode(this.#keyEncoding, operation.key) }
-    if (operation.type === 'put') decoded.value = decode(this.#valueEncoding, operation.value)
-    return decoded
+    const key = decodeBytes(this.#keyEncoding, operation.key, 'key')
+    if (operation.type === 'del') return { ...operation, key }
+    return { ...operation, key, value: decodeBytes(this.#valueEncoding, operation.value, 'value') }
   }
 }
 
@@ -115,11 +116,6 @@ function splitKey (key) {
 function nameOf (bytes) {
   const text = bytes.toString()
   return Buffer.from(text).equals(bytes) ? text : Buffer.from(bytes)
-}
-
-// Decodes bytes with an encoding of any format.
-function decode (encoding, bytes) {
-  return encoding.decode(encoding.format === 'utf8' ? bytes.toString() : bytes)
 }
 
 module.exports = { Changes, nameOf }

@@ -95,8 +95,8 @@ class Frames {
     this.#length += LENGTHS_BYTES + keyLength + valueBytes
   }
 
-  // Makes room for two lengths, `data` and an expiry, and for `before` bytes of a key that may already be
-  // there.
+  // Makes room for two lengths, `data` and an expiry, and for `before` bytes of a key that may
+  // already be there.
   #reserve (data, before) {
     const room = this.#length + LENGTHS_BYTES + before + bytesOf(data) + EXPIRY_BYTES
     if (room <= this.#buffer.length) return

@@ -9,16 +9,12 @@ const BOOLEANS = {
   compression: true
 }
 
-const SIZES = {
-  cacheSize: 8 << 20,
+const LIMITED = {
   writeBufferSize: 4 << 20,
   blockSize: 4096,
-  maxFileSize: 2 << 20
-}
-
-const COUNTS = {
   maxOpenFiles: 1000,
-  blockRestartInterval: 16
+  blockRestartInterval: 16,
+  maxFileSize: 2 << 20
 }
 
 const NUMBERS = {
@@ -37,12 +33,10 @@ function openOptions (given) {
   for (const name of Object.keys(BOOLEANS)) {
     options[name] = boolean(given, name, BOOLEANS[name])
   }
-  for (const name of Object.keys(SIZES)) {
-    options[name] = uint32(given, name, SIZES[name])
-  }
-  for (const name of Object.keys(COUNTS)) {
-    // LevelDB has 32 bits with a sign for these, so what wraps around below 0 is the minimum.
-    const number = uint32(given, name, COUNTS[name])
+  options.cacheSize = uint32(given, 'cacheSize', 8 << 20)
+  for (const name of Object.keys(LIMITED)) {
+    // LevelDB compares these as 32 bits with a sign, so that -1 is below the minimum.
+    const number = uint32(given, name, LIMITED[name])
     options[name] = given[name] < 0 ? Math.max(number | 0, 0) : number
   }
   for (const name of Object.keys(NUMBERS)) {

@@ -2,6 +2,7 @@
 
 const ModuleError = require('module-error')
 const binding = require('./binding')
+const { decode } = require('./decode')
 const { expiryOf } = require('./expiry')
 const { Frames, values } = require('./frames')
 const { Entries, pickEntry } = require('./iterator')
@@ -56,7 +57,7 @@ class Transaction {
   async getMany (keys, options) {
     const encoding = this.#storeOf(options).valueEncoding(options?.valueEncoding)
     const found = await this.#read(keys, options, encoding.format === 'utf8')
-    return found.map((value) => value === undefined ? undefined : encoding.decode(value))
+    return found.map((value) => value === undefined ? undefined : decode(encoding, value, 'value'))
   }
 
   async #read (keys, options, asText = false) {
@@ -182,7 +183,7 @@ async function * decoded (entries, limit, keyEncoding, valueEncoding) {
     for (; limit > 0; limit--) {
       const entry = await entries.next(limit)
       if (entry === undefined) return
-      yield [keyEncoding.decode(entry[0]), valueEncoding.decode(entry[1])]
+      yield [decode(keyEncoding, entry[0], 'key'), decode(valueEncoding, entry[1], 'value')]
     }
   } finally {
     entries.close()

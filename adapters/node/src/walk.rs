@@ -47,7 +47,7 @@ enum Place {
 pub enum Source {
     /// A view. The cursor is `None` until the first read, because creating a cursor may read from
     /// the disk.
-    View(View, Option<ViewCursor>),
+    View(View, Option<Box<ViewCursor>>),
     /// A transaction, or one keyspace in it. A cursor of a transaction borrows it, so each read has
     /// a cursor of its own.
     Transaction(SharedTransaction, Option<SpaceName>),
@@ -105,9 +105,9 @@ impl Walk {
                 let options = ReadOptions::default().fill_cache(path.plan.fill_cache);
                 let cursor = match cursor {
                     Some(cursor) => cursor,
-                    none => none.insert(view.cursor(&options)?),
+                    none => none.insert(Box::new(view.cursor(&options)?)),
                 };
-                path.fill(cursor, &mut read, &limits)
+                path.fill(&mut **cursor, &mut read, &limits)
             }
             Source::Transaction(transaction, space) => transaction.with(|transaction| {
                 let mut cursor = match space {

@@ -11,7 +11,7 @@ const { execFileSync } = require('child_process')
 const directory = process.argv[2]
 const readme = fs.readFileSync(path.join(__dirname, '../README.md'), 'utf8')
 const parts = [...readme.matchAll(/```js\n(.*?)```\n\n```text\n(.*?)```/gs)]
-assert.strictEqual(parts.length, 2)
+assert.strictEqual(parts.length, 3)
 parts.forEach(([, program, expected], number) => {
   const file = path.join(directory, `part-${number}.mjs`)
   fs.writeFileSync(file, program)

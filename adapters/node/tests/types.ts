@@ -1,7 +1,7 @@
 // Uses of the package that the compiler checks, and errors that it must find. Nothing in this file
 // is run.
 
-import { MinikvLevel, OpenOptions, VerifyReport } from '..'
+import { Backup, Change, ClassicLevel, Keyspace, MinikvLevel, OpenOptions, VerifyReport } from '..'
 
 export async function uses (): Promise<void> {
   const db = new MinikvLevel('fruit.db', { cacheSize: 1 << 20, filterLayout: 'both' })
@@ -33,6 +33,13 @@ export async function uses (): Promise<void> {
   await json.sublevel('one').put('a', 'b')
   console.log(color, bytes, now, many, there, keys, size, files, healthy, changed, fruit)
 
+  const steps: string[] = (await db.explain('apple')).steps.map((step) => {
+    return step.step === 'block' ? step.source : step.step
+  })
+  const blocks: number = (await db.explain('apple')).this_get.levels[0].data_blocks_from_file
+  const classic: ClassicLevel = db
+  console.log(steps, blocks, classic.location)
+
   // @ts-expect-error: the value is not a string
   await db.put('apple', 1)
   // @ts-expect-error: there is no such layout
@@ -41,4 +48,57 @@ export async function uses (): Promise<void> {
   await db.checkpoint()
   // @ts-expect-error: the property is read-only
   db.readOnly = true
+}
+
+export async function features (db: MinikvLevel): Promise<void> {
+  type User = { name: string }
+  const users: Keyspace<string, User> = db.keyspace<string, User>('users', {
+    valueEncoding: 'json'
+  })
+  const sessions = db.keyspace('sessions', { expiring: true })
+  await users.put('ann', { name: 'Ann' })
+  await sessions.put('s1', 'ann', { ttl: 1000 })
+  await sessions.batch([{ type: 'put', key: 's2', value: 'bob', expires: new Date() }])
+  const expiry: Date | null | undefined = await sessions.expiry('s1')
+  const name: string | undefined = (await users.get('ann'))?.name
+  const names: Array<string | Buffer> = (await db.keyspaces()).map(({ name }) => name)
+
+  const transaction = db.transaction()
+  const red: string | undefined = await transaction.get('apple')
+  const ann: User | undefined = await transaction.get<string, User>('ann', { keyspace: users })
+  transaction.put('apple', 'red')
+  transaction.put('ann', { name: 'Anna' }, { keyspace: users })
+  for await (const [key, value] of transaction.iterator({ gte: 'a', limit: 7, reverse: true })) {
+    console.log(key.length, value.length)
+  }
+  await transaction.commit({ sync: true })
+  await transaction.close()
+  const count: number = await db.transact(async (inner) => {
+    inner.del('apple')
+    return (await inner.getMany(['a', 'b'])).length
+  }, { sync: true })
+
+  const changes = db.changes(db.sequence)
+  for await (const { sequence, operations } of changes) {
+    for (const operation of operations) {
+      console.log(sequence, operation.key.length, operation.keyspace?.name)
+      if (operation.type === 'put') console.log(operation.value.length, operation.expires)
+    }
+  }
+  const next: Change<Buffer, Buffer> | undefined =
+    await db.changes<Buffer, Buffer>(0, { keyEncoding: 'buffer', valueEncoding: 'buffer' }).next()
+  const made: Backup = await db.backup('folder', { keep: 7 })
+  const listed: Backup[] = await MinikvLevel.backups('folder')
+  await MinikvLevel.restore('folder', 'copy.db', { number: made.number })
+  const faults: string[] = (await MinikvLevel.verifyBackups('folder')).map(({ what }) => what)
+  console.log(expiry, name, names, red, ann, count, next, listed, faults)
+
+  // @ts-expect-error: a keyspace comes from its database
+  console.log(new Keyspace())
+  // @ts-expect-error: the value is not a user
+  await users.put('ann', 'Ann')
+  // @ts-expect-error: a put of a transaction has a value
+  transaction.put('apple')
+  // @ts-expect-error: a time is no text
+  await sessions.put('s1', 'ann', { ttl: '1h' })
 }

@@ -42,7 +42,8 @@ func main() {
 	defer C.leveldb_readoptions_destroy(read)
 	iterator := C.leveldb_create_iterator(db, read)
 	defer C.leveldb_iter_destroy(iterator)
-	for C.leveldb_iter_seek_to_first(iterator); C.leveldb_iter_valid(iterator) != 0; C.leveldb_iter_next(iterator) {
+	C.leveldb_iter_seek_to_first(iterator)
+	for ; C.leveldb_iter_valid(iterator) != 0; C.leveldb_iter_next(iterator) {
 		var keyLen, valueLen C.size_t
 		key := C.leveldb_iter_key(iterator, &keyLen)
 		value := C.leveldb_iter_value(iterator, &valueLen)

@@ -25,6 +25,13 @@ test('a close waits for the calls under way, and later ones fail', async (t) => 
     const gets = Array.from({ length: 500 }, () => db.get('key-00007'))
     const iterators = [db.iterator(), db.keys({ reverse: true }), db.values({ limit: 3000 })]
     const scans = iterators.map((iterator) => iterator.all())
+    const users = db.keyspace('users')
+    const left = db.transaction()
+    left.put('never', '1')
+    const committed = db.transaction()
+    committed.put('committed', '1')
+    const changes = db.changes()
+    others.push(users.put('ann', '1'), left.get('key-00001'), committed.commit(), changes.next())
     const unclosed = db.iterator()
     await unclosed.next()
     const snapshot = db.snapshot()
@@ -46,12 +53,16 @@ test('a close waits for the calls under way, and later ones fail', async (t) => 
     const lengths = (await Promise.all(scans)).map((scan) => scan.length)
     assert.strictEqual(lengths[2], 3000)
     await closed
-    await Promise.all([unclosed.close(), snapshot.close(), batch.close(), db.close()])
+    for (const resource of [unclosed, snapshot, batch, left, committed, changes, users, db]) {
+      await resource.close()
+    }
 
     await db.open()
     assert.strictEqual((await db.keys({ gte: 'put-', lt: 'put.' }).all()).length, 500)
-    const found = await db.getMany(['batch', 'never', 'late'])
-    assert.deepStrictEqual(found, ['1', undefined, undefined])
+    const found = await db.getMany(['batch', 'committed', 'never', 'late'])
+    assert.deepStrictEqual(found, ['1', '1', undefined, undefined])
+    await users.open()
+    assert.strictEqual(await users.get('ann'), '1')
     await db.close()
   }
 })
@@ -78,10 +89,16 @@ const work = `
     await iterator.next()
     const snapshot = db.snapshot()
     const batch = db.batch().put('never', '1')
+    const users = db.keyspace('users')
+    const transaction = db.transaction()
+    transaction.put('0-never', '1', { keyspace: users })
+    transaction.put('0-never', '1')
+    const changes = db.changes(db.sequence - 1)
     const calls = Array.from({ length: 100 }, (_, n) => [
-      db.put('put-' + n, '1'), db.get('1-1'), db.iterator().all()
+      db.put('put-' + n, '1'), db.get('1-1'), db.iterator().all(), users.put('put-' + n, '1'),
+      transaction.get('1-1'), changes.next()
     ])
-    globalThis.kept = [db, iterator, snapshot, batch, calls]
+    globalThis.kept = [db, iterator, snapshot, batch, users, transaction, changes, calls]
     process.send?.('working')
     END
   })`
@@ -128,6 +145,11 @@ test('the garbage collector may take what was not closed', async (t) => {
         await db.iterator().next()
         db.snapshot()
         db.batch().put('b', '1')
+        const transaction = db.transaction()
+        transaction.put('b', '1', { keyspace: db.keyspace('users') })
+        await transaction.get('a')
+        await transaction.iterator().next()
+        await db.changes().next()
       }
       await collect()
       return db

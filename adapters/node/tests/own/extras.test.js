@@ -2,7 +2,9 @@
 
 const assert = require('assert')
 const fs = require('fs')
+const path = require('path')
 const test = require('node:test')
+const { ClassicLevel } = require('classic-level')
 const { MinikvLevel } = require('../..')
 const { place, open, fill, damaged, start, end, calm } = require('./support')
 
@@ -96,7 +98,6 @@ test('verify', async (t) => {
   assert(report.entries >= 1000)
   await db.close()
   assert.strictEqual((await MinikvLevel.verify(db.location)).fault_count, 0)
-  await assert.rejects(MinikvLevel.verify(db.location + '-none'), /does not exist/)
 })
 
 test('damage is an error with a code, and not a missing key', async (t) => {
@@ -152,6 +153,43 @@ test('repair', async (t) => {
   const left = await db.keys().all()
   assert(left.length > 0 && left.length < 1000)
   await assert.rejects(MinikvLevel.repair(location), { code: 'LEVEL_LOCKED' })
+})
+
+test('repair and verify of a place without a database are I/O errors', async (t) => {
+  const location = place(t)
+  const within = (name) => path.join(location, name)
+  const error = (text) => ({ code: 'LEVEL_IO_ERROR', message: text })
+  for (const call of ['repair', 'verify']) {
+    for (const missing of [location, within('none'), '/1/2/3/4']) {
+      await assert.rejects(MinikvLevel[call](missing), error(/^IO error: .*no such file or dir/i))
+      assert(!fs.existsSync(missing))
+    }
+    fs.mkdirSync(location)
+    await assert.rejects(MinikvLevel[call](location), error(/^IO error: .*there is no database/))
+    assert.deepStrictEqual(fs.readdirSync(location), [])
+    fs.writeFileSync(within('file'), '')
+    await assert.rejects(MinikvLevel[call](within('file')), error(/^IO error: .*not a directory/i))
+    await assert.rejects(MinikvLevel[call](within('file/x')), error(/not a directory/i))
+    fs.rmSync(location, { recursive: true })
+  }
+  // Wherever both packages fail, they have the same code. LevelDB's repair creates an empty
+  // database in an existing directory.
+  for (const place of ['/1/2/3/4', __filename, path.join(__filename, 'x')]) {
+    for (const { repair } of [ClassicLevel, MinikvLevel]) {
+      await assert.rejects(repair(place), error(/^IO error: /))
+    }
+  }
+})
+
+test('repair of a sound database changes nothing', async (t) => {
+  const db = await open(t)
+  await db.put('a', '1')
+  await db.close()
+  const files = () => fs.readdirSync(db.location).sort()
+  const before = files()
+  assert(before.some((name) => name.endsWith('.log')))
+  assert((await MinikvLevel.repair(db.location)).healthy)
+  assert.deepStrictEqual(files(), before)
 })
 
 test('destroy', async (t) => {

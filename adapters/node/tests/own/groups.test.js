@@ -118,19 +118,21 @@ test('a group of gets has 32 keys at most', async () => {
 
 test('writes make groups, in their order', async () => {
   const native = new Fake()
-  const writer = new Writer(native)
+  const writer = new Writer()
   const put = (key) => (frames) => frames.put(key, '')
-  const first = writer.write(put('first'), false)
-  const some = [writer.write(put('a'), false), writer.write(put('b'), true), writer.write(put('c'), false)]
+  const first = writer.write(native, put('first'), false)
+  const some = [['a', false], ['b', true], ['c', false]].map(([key, sync]) => {
+    return writer.write(native, put(key), sync)
+  })
   const cleared = writer.call(() => native.call('clear'))
-  const last = writer.write(put('last'), false)
+  const last = writer.write(native, put('last'), false)
   const wrong = (frames) => {
     frames.put('half', '')
     throw new Error('on purpose')
   }
-  assert.throws(() => writer.write(wrong, false), /on purpose/)
+  assert.throws(() => writer.write(native, wrong, false), /on purpose/)
   const failing = writer.call(() => { throw new Error('at once') })
-  const end = writer.write(put('end'), false)
+  const end = writer.write(native, put('end'), false)
 
   const next = async (expected) => {
     await settled()
@@ -157,8 +159,8 @@ test('writes make groups, in their order', async () => {
 
 test('writes of a group that fails fail together, and the next go on', async () => {
   const native = new Fake()
-  const writer = new Writer(native)
-  const write = () => writer.write((frames) => frames.del('key'), false)
+  const writer = new Writer()
+  const write = () => writer.write(native, (frames) => frames.del('key'), false)
   const first = write()
   const group = [write(), write()]
   native.calls[0].reject(new Error('full'))
@@ -173,9 +175,9 @@ test('writes of a group that fails fail together, and the next go on', async () 
 
 test('a large group takes no more writes', async () => {
   const native = new Fake()
-  const writer = new Writer(native)
+  const writer = new Writer()
   const large = Buffer.alloc(700_000)
-  for (let n = 0; n < 6; n++) writer.write((frames) => frames.put('key', large), false)
+  for (let n = 0; n < 6; n++) writer.write(native, (frames) => frames.put('key', large), false)
   for (let n = 0; n < 4; n++) {
     native.calls[n]?.resolve()
     await settled()

@@ -61,6 +61,19 @@ test('wrong arguments of the native module are errors', async (t) => {
   iterator.close()
   await assert.rejects(iterator.read(1, 1), /closed/)
 
+  const transaction = database.transaction()
+  await misuse(transaction)
+  transaction.close()
+  await assert.rejects(transaction.commit(false), { code: 'LEVEL_TRANSACTION_NOT_OPEN' })
+  // An expiry is missing at the end of the value.
+  const expiring = database.keyspace(Buffer.from('e'), true)
+  await assert.rejects(async () => expiring.write(value, false), /frame/)
+  await misuse(expiring)
+  const changes = database.changes(0)
+  await misuse(changes)
+  changes.close()
+  await assert.rejects(changes.read(1), /closed/)
+
   // The existing entry is unchanged.
   assert.deepStrictEqual(await database.getMany(key, 0), Buffer.from([1, 0, 0, 0, 0x62]))
   await database.close()

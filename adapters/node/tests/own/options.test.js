@@ -14,10 +14,13 @@ const WRONG = [
   ['multithreading', 0, TypeError, /'multithreading'/],
   ['compression', 'snappy', TypeError, /'compression' must be a boolean/],
   ['cacheSize', '8 MiB', TypeError, /'cacheSize' must be a number, received string/],
-  ['writeBufferSize', -1, RangeError, /'writeBufferSize' must be an integer from 0 on/],
-  ['blockSize', 1.5, RangeError, /'blockSize' must be .*received 1.5/],
-  ['maxOpenFiles', NaN, RangeError, /'maxOpenFiles'/],
-  ['blockRestartInterval', Infinity, RangeError, /'blockRestartInterval'/],
+  ['writeBufferSize', '4', TypeError, /'writeBufferSize' must be a number/],
+  ['blockSize', [4096], TypeError, /'blockSize'/],
+  ['maxOpenFiles', true, TypeError, /'maxOpenFiles'/],
+  ['blockRestartInterval', {}, TypeError, /'blockRestartInterval'/],
+  ['keepLogsBytes', -1, RangeError, /'keepLogsBytes' must be an integer from 0 on/],
+  ['keepLogsFor', NaN, RangeError, /'keepLogsFor' must be .*received NaN/],
+  ['bloomFilterBits', 1.5, RangeError, /'bloomFilterBits' must be .*received 1.5/],
   ['maxFileSize', 2n, TypeError, /'maxFileSize'/],
   ['bloomFilterBits', true, TypeError, /'bloomFilterBits'/],
   ['filterLayout', 'blocks', TypeError, /'filterLayout' must be one of 'block', 'table', 'both'/]
@@ -58,7 +61,9 @@ test('options of calls are named when they are wrong', async (t) => {
   await assert.rejects(db.getMany(['a'], { fillCache: 1 }), /'fillCache'/)
   assert.throws(() => db.getSync('a', { fillCache: 1 }), /'fillCache'/)
   assert.throws(() => db.iterator({ fillCache: 1 }), /'fillCache'/)
-  assert.throws(() => db.iterator({ highWaterMarkBytes: -1 }), /'highWaterMarkBytes'/)
+  assert.throws(() => db.iterator({ highWaterMarkBytes: '1' }), /'highWaterMarkBytes'/)
+  await assert.rejects(db.backup('folder', { keep: 0 }), /'keep' must be at least 1/)
+  await assert.rejects(MinikvLevel.restore('folder', 'db', { number: 1.5 }), /'number'/)
   await assert.rejects(MinikvLevel.repair(db.location, { dryRun: 1 }), /'dryRun'/)
   for (const location of ['', null, undefined, 7]) {
     assert.throws(() => new MinikvLevel(location), /'location' must be a non-empty string/)

@@ -1,0 +1,173 @@
+'use strict'
+
+const assert = require('assert')
+const test = require('node:test')
+const { place, open, fill } = require('./support')
+const { MinikvLevel } = require('../..')
+
+const pause = (millis) => new Promise((resolve) => setTimeout(resolve, millis))
+
+test('keyspaces hold keys of their own', async (t) => {
+  const db = new MinikvLevel(place(t))
+  // Keyspaces of a database that is opening wait.
+  const [users, emails] = ['users', 'emails'].map((name) => db.keyspace(name))
+  await Promise.all([users.put('ann', 'Ann'), emails.put('ann', 'ann@example.org')])
+  await db.put('ann', 'outside')
+  assert.strictEqual(await users.get('ann'), 'Ann')
+  assert.strictEqual(emails.getSync('ann'), 'ann@example.org')
+  assert.deepStrictEqual(await users.getMany(['ann', 'bob']), ['Ann', undefined])
+  assert.deepStrictEqual(await users.hasMany(['ann', 'bob']), [true, false])
+  await users.batch([{ type: 'put', key: 'bob', value: 'Bob' }, { type: 'del', key: 'ann' }])
+  await users.batch().put('cat', 'Cat').del('nobody').write({ sync: true })
+  assert.deepStrictEqual(await users.iterator().all(), [['bob', 'Bob'], ['cat', 'Cat']])
+  assert.deepStrictEqual(await users.keys({ reverse: true, limit: 1 }).all(), ['cat'])
+  assert.deepStrictEqual(await users.values({ gt: 'bob' }).all(), ['Cat'])
+  assert.deepStrictEqual(await db.keyspaces(), [
+    { name: 'emails', expiring: false }, { name: 'users', expiring: false }
+  ])
+  assert.strictEqual(await db.get('ann'), 'outside')
+  assert.strictEqual((await users.explain('bob')).found, true)
+  assert.strictEqual((await users.explain('ann')).found, false)
+
+  await users.clear({ limit: 1, reverse: true })
+  assert.deepStrictEqual(await users.keys().all(), ['bob'])
+  await users.clear()
+  assert.deepStrictEqual(await users.keys().all(), [])
+  assert.deepStrictEqual(await db.keyspaces(), [{ name: 'emails', expiring: false }])
+  assert.strictEqual(await emails.get('ann'), 'ann@example.org')
+  await db.close()
+})
+
+test('keyspaces have encodings, sublevels, snapshots, and sizes', async (t) => {
+  const db = await open(t)
+  const space = db.keyspace(new Uint8Array([0, 0xff]), { valueEncoding: 'json' })
+  await space.put('a', { n: 1 })
+  const snapshot = db.snapshot()
+  const own = space.snapshot()
+  await space.put('a', { n: 2 })
+  for (const moment of [snapshot, own]) {
+    assert.deepStrictEqual(await space.get('a', { snapshot: moment }), { n: 1 })
+    assert.deepStrictEqual(await space.values({ snapshot: moment }).all(), [{ n: 1 }])
+  }
+  await own.close()
+  await space.clear({ snapshot })
+  assert.deepStrictEqual(await space.keys().all(), [])
+  const sublevel = space.sublevel('inner')
+  await sublevel.put('b', 'text')
+  assert.deepStrictEqual(await space.keys().all(), ['!inner!b'])
+  assert.deepStrictEqual(await db.keyspaces(), [{ name: Buffer.from([0, 0xff]), expiring: false }])
+  await fill(space, 3000)
+  await fill(db, 10)
+  await space.compactRange('a', 'z')
+  assert(await space.approximateSize('a', 'z') > 10000)
+  assert(await db.approximateSize('a', 'z') < 10000)
+  await snapshot.close()
+})
+
+test('writes to a database and to its keyspaces are in the order of their calls', async (t) => {
+  const db = await open(t)
+  const space = db.keyspace('space')
+  await space.open()
+  const writes = []
+  for (let n = 0; n < 50; n++) writes.push(db.put('n', String(n)), space.put('n', String(n)))
+  await Promise.all(writes)
+  // The changes alternate, as the calls did.
+  const names = []
+  for await (const { operations } of db.changes(0)) {
+    for (const { keyspace, value } of operations) names.push([keyspace?.name ?? 'db', value])
+  }
+  const expected = Array.from({ length: 100 }, (_, n) => [n % 2 ? 'space' : 'db', String(n >> 1)])
+  assert.deepStrictEqual(names, expected)
+})
+
+test('keyspaces close with their database, and can be opened again', async (t) => {
+  const db = await open(t)
+  const space = db.keyspace('space')
+  await space.put('a', '1')
+  const snapshot = space.snapshot()
+  const iterator = space.iterator()
+  await iterator.next()
+  const puts = Array.from({ length: 100 }, (_, n) => space.put('put-' + n, '1'))
+  await db.close()
+  await Promise.all(puts)
+  assert.strictEqual(space.status, 'closed')
+  await assert.rejects(space.get('a'), { code: 'LEVEL_DATABASE_NOT_OPEN' })
+  await assert.rejects(iterator.next(), { code: 'LEVEL_ITERATOR_NOT_OPEN' })
+  await assert.rejects(space.open(), { code: 'LEVEL_DATABASE_NOT_OPEN' })
+  await snapshot.close()
+  await db.open()
+  await space.open()
+  assert.strictEqual((await space.keys().all()).length, 101)
+  await space.close()
+  assert.strictEqual(db.status, 'open')
+  await db.close()
+  await db.open({ readOnly: true })
+  await space.open()
+  assert.strictEqual(await space.get('a'), '1')
+  assert.strictEqual(space.getSync('a'), '1')
+  await assert.rejects(space.put('a', '2'), { code: 'LEVEL_READONLY' })
+  await assert.rejects(space.clear(), { code: 'LEVEL_READONLY' })
+})
+
+test('names of keyspaces', async (t) => {
+  const db = await open(t)
+  for (const name of ['', 'x'.repeat(256), undefined, null, 7, new Uint8Array(0)]) {
+    assert.throws(() => db.keyspace(name), /'name' must have 1 to 255 bytes/)
+  }
+  assert.throws(() => db.keyspace('a', { expiring: 1 }), /'expiring' must be a boolean/)
+  const long = db.keyspace('x'.repeat(255))
+  await long.put('a', '1')
+  assert.strictEqual(await long.get('a'), '1')
+})
+
+test('entries of expiring keyspaces expire', async (t) => {
+  const db = await open(t)
+  const sessions = db.keyspace('sessions', { expiring: true })
+  const start = Date.now()
+  await sessions.put('soon', '1', { ttl: 200 })
+  await sessions.batch([
+    { type: 'put', key: 'hour', value: '1', ttl: 3_600_000 },
+    { type: 'put', key: 'date', value: '1', expires: new Date(start + 60_000) },
+    { type: 'put', key: 'past', value: '1', expires: 1000 },
+    { type: 'put', key: 'never', value: '1' },
+    { type: 'put', key: 'infinite', value: '1', ttl: Infinity }
+  ])
+  await sessions.batch().put('chained', '1', { ttl: 60_000 }).write()
+  const all = ['chained', 'date', 'hour', 'infinite', 'never', 'soon']
+  assert.deepStrictEqual(await sessions.keys().all(), all)
+  assert.strictEqual(await sessions.get('past'), undefined)
+  assert.strictEqual(Number(await sessions.expiry('date')), start + 60_000)
+  const hour = Number(await sessions.expiry('hour'))
+  assert(hour >= start + 3_600_000 && hour <= Date.now() + 3_600_000)
+  assert.strictEqual(await sessions.expiry('never'), null)
+  assert.strictEqual(await sessions.expiry('infinite'), null)
+  assert.strictEqual(await sessions.expiry('past'), undefined)
+  assert.strictEqual(await sessions.expiry('nobody'), undefined)
+  await pause(start + 250 - Date.now())
+  assert.strictEqual(await sessions.get('soon'), undefined)
+  assert.strictEqual(sessions.getSync('soon'), undefined)
+  assert.strictEqual(await sessions.has('soon'), false)
+  assert.deepStrictEqual(await sessions.keys().all(), all.slice(0, -1))
+  assert.deepStrictEqual(await db.keyspaces(), [{ name: 'sessions', expiring: true }])
+  // An ordinary keyspace of the same name is another one.
+  assert.strictEqual(await db.keyspace('sessions').get('hour'), undefined)
+})
+
+test('wrong expiries are errors', async (t) => {
+  const db = await open(t)
+  const sessions = db.keyspace('sessions', { expiring: true })
+  await assert.rejects(sessions.put('a', '1', { ttl: '1' }), /'ttl' must be a number/)
+  await assert.rejects(sessions.put('a', '1', { ttl: -1 }), /'ttl' must not be negative/)
+  await assert.rejects(sessions.put('a', '1', { ttl: NaN }), /'ttl' must not be/)
+  await assert.rejects(sessions.put('a', '1', { expires: new Date(NaN) }), /'expires' must not be/)
+  await assert.rejects(sessions.put('a', '1', { ttl: 1, expires: 1 }), /exclude each other/)
+  const unsupported = { code: 'LEVEL_NOT_SUPPORTED', message: /requires an expiring keyspace/ }
+  const plain = db.keyspace('plain')
+  for (const store of [db, plain]) {
+    await assert.rejects(store.put('a', '1', { ttl: 1 }), unsupported)
+    await assert.rejects(store.batch([{ type: 'put', key: 'a', value: '1', expires: 1 }]),
+      unsupported)
+    assert.throws(() => store.batch().put('a', '1', { ttl: 1 }), unsupported)
+  }
+  assert.deepStrictEqual(await db.keys().all(), [])
+})
