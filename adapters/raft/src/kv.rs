@@ -19,7 +19,7 @@ use openraft::LogId;
 use crate::command::{Command, Op, Outcome, Request};
 use crate::requests::Requests;
 use crate::store::{Changes, Error, Machine, Result, SnapshotDir, Space};
-use crate::watch::{Change, Hub};
+use crate::watch::{Change, ChangeId, Hub};
 
 openraft::declare_raft_types!(
     /// The types of the service's Raft group.
@@ -79,6 +79,12 @@ impl Kv {
         Ok(session.outcome)
     }
 
+    /// Returns the id of the next change of the entry `index`.
+    fn next_change(&self, index: u64) -> ChangeId {
+        let last = self.changes.last().filter(|change| change.id.index == index);
+        ChangeId { index, position: last.map_or(0, |last| last.id.position + 1) }
+    }
+
     fn run(&mut self, index: u64, command: Command, changes: &mut Changes<'_>) -> Result<Outcome> {
         match command {
             Command::OpenSession => {
@@ -99,7 +105,8 @@ impl Kv {
                     }
                 }
                 for Op { key, value } in ops {
-                    self.changes.push(Change { index, key: key.clone(), value: value.clone() });
+                    let id = self.next_change(index);
+                    self.changes.push(Change { id, key: key.clone(), value: value.clone() });
                     match value {
                         Some(value) => changes.put(Space::Data, key, value),
                         None => changes.delete(Space::Data, key),

@@ -1,16 +1,58 @@
 //! The latest changes, kept for clients that watch the store.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
+/// The place of a change in the history of a cluster, the same on every node. As text, it is
+/// `INDEX-POSITION`, and `INDEX` for the place after all changes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangeId {
+    /// The index of the log entry that made the change.
+    pub index: u64,
+    /// The number of earlier changes of the same entry, which may hold the requests of many
+    /// clients.
+    pub position: u32,
+}
+
+impl ChangeId {
+    /// Returns the place after all changes of the entry `index`.
+    pub fn end_of(index: u64) -> ChangeId {
+        ChangeId { index, position: u32::MAX }
+    }
+}
+
+impl fmt::Display for ChangeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.position {
+            u32::MAX => write!(f, "{}", self.index),
+            position => write!(f, "{}-{position}", self.index),
+        }
+    }
+}
+
+impl FromStr for ChangeId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<ChangeId, Self::Err> {
+        match text.split_once('-') {
+            None => text.parse().map(ChangeId::end_of),
+            Some((index, position)) => {
+                Ok(ChangeId { index: index.parse()?, position: position.parse()? })
+            }
+        }
+    }
+}
+
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The index of the log entry that made the change.
-    pub index: u64,
+    /// The place of the change.
+    pub id: ChangeId,
     /// The key.
     pub key: Bytes,
     /// The new value, or `None` if the key was deleted.
@@ -34,8 +76,8 @@ struct Recent {
     /// of bytes that they keep in memory.
     groups: VecDeque<(usize, usize)>,
     bytes: usize,
-    /// The log index after which `changes` contains all changes.
-    complete_after: u64,
+    /// The place after which `changes` contains all changes.
+    complete_after: ChangeId,
 }
 
 impl Hub {
@@ -71,21 +113,25 @@ impl Hub {
         self.applied.subscribe()
     }
 
-    /// Returns the changes after the entry `index` whose keys begin with `prefix`, and the index up
-    /// to which changes were examined.
+    /// Returns the changes after `seen` whose keys begin with `prefix`, and the place up to which
+    /// changes were examined.
     ///
     /// # Errors
-    /// The index after which all changes are in memory, if some changes after `index` may no longer
+    /// The place after which all changes are in memory, if some changes after `seen` may no longer
     /// be in memory.
-    pub fn since(&self, index: u64, prefix: &[u8]) -> Result<(Vec<Change>, u64), u64> {
+    pub fn since(
+        &self,
+        seen: ChangeId,
+        prefix: &[u8],
+    ) -> Result<(Vec<Change>, ChangeId), ChangeId> {
         let recent = self.lock();
-        if index < recent.complete_after {
+        if seen < recent.complete_after {
             return Err(recent.complete_after);
         }
-        let first = recent.changes.partition_point(|change| change.index <= index);
-        let changes: Vec<Change> = recent.changes.range(first..).cloned().collect();
-        let upto = changes.last().map_or(index, |change| change.index);
-        let matching = changes.into_iter().filter(|change| change.key.starts_with(prefix));
+        let first = recent.changes.partition_point(|change| change.id <= seen);
+        let newer = recent.changes.range(first..);
+        let matching = newer.filter(|change| change.key.starts_with(prefix)).cloned();
+        let upto = recent.changes.back().map_or(seen, |change| change.id.max(seen));
         Ok((matching.collect(), upto))
     }
 }
@@ -93,7 +139,7 @@ impl Hub {
 impl Recent {
     fn after(index: u64) -> Recent {
         let (changes, groups) = (VecDeque::new(), VecDeque::new());
-        Recent { changes, groups, bytes: 0, complete_after: index }
+        Recent { changes, groups, bytes: 0, complete_after: ChangeId::end_of(index) }
     }
 
     fn add(&mut self, changes: Vec<Change>, bytes: usize) {
@@ -105,8 +151,47 @@ impl Recent {
             let Some((count, bytes)) = self.groups.pop_front() else { break };
             self.bytes -= bytes;
             for change in self.changes.drain(..count) {
-                self.complete_after = change.index;
+                self.complete_after = change.id;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(index: u64, position: u32) -> Change {
+        Change { id: ChangeId { index, position }, key: Bytes::from("k"), value: None }
+    }
+
+    #[test]
+    fn a_watch_resumes_after_any_change_of_an_entry() {
+        let hub = Hub::new(4);
+        hub.publish(6, vec![change(5, 0), change(5, 1), change(5, 2), change(6, 0)], 0);
+        let ids = |seen: &str| {
+            let (changes, _) = hub.since(seen.parse().unwrap(), b"").unwrap();
+            changes.iter().map(|change| change.id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids("4"), ["5-0", "5-1", "5-2", "6-0"]);
+        assert_eq!(ids("5-0"), ["5-1", "5-2", "6-0"]);
+        assert_eq!(ids("5-2"), ["6-0"]);
+        assert_eq!(ids("5"), ["6-0"]);
+        assert_eq!(ids("6-0"), [""; 0]);
+        // Of the entry 4, the hub knows nothing, so it cannot continue within it.
+        let inside = ChangeId { index: 4, position: 3 };
+        assert_eq!(hub.since(inside, b""), Err(ChangeId::end_of(4)));
+    }
+
+    #[test]
+    fn forgotten_changes_are_reported_even_within_an_entry() {
+        let hub = Hub::new(0);
+        let many = |index| (0..40_000).map(|position| change(index, position)).collect();
+        hub.publish(1, many(1), 0);
+        hub.publish(2, many(2), 0);
+        let last = ChangeId { index: 1, position: 39_999 };
+        let before = ChangeId { index: 1, position: 39_998 };
+        assert_eq!(hub.since(before, b""), Err(last));
+        assert_eq!(hub.since(last, b"").unwrap().0.len(), 40_000);
     }
 }

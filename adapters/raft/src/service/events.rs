@@ -1,10 +1,12 @@
 //! Watching: sends changes as server-sent events, in the order of the log.
 //!
-//! Each event has the name `change`, the index of its log entry as the id, and JSON data with
-//! `index`, `key` and `value` (null for a deletion). A node keeps the latest changes in memory. A
-//! request for older changes gets the status 410 and the index after which the node still has all
-//! changes; the client must then read the whole range again. A stream that falls behind ends with
-//! the event `lost`.
+//! Each event has the name `change`, the place of the change as the id (`INDEX-POSITION`: the index
+//! of the log entry, and the number of earlier changes of the same entry), and JSON data with
+//! `index`, `position`, `key` and `value` (null for a deletion). A client that sends the id of the
+//! last event that it received continues exactly after that event. A node keeps the latest changes
+//! in memory. A request for older changes, and one with an id that no event has, gets the status
+//! 410; the client must then read the whole range again. A stream that falls behind ends with the
+//! event `lost`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,6 +18,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use bytes::Bytes;
 use futures_util::Stream;
+use openraft::ServerState;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -23,11 +26,12 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 use crate::service::query::Query;
 use crate::service::text::Text;
-use crate::watch::Change;
+use crate::watch::{Change, ChangeId};
 
 #[derive(Serialize)]
 struct ChangeBody {
     index: u64,
+    position: u32,
     key: Text,
     value: Option<Text>,
 }
@@ -36,7 +40,7 @@ struct ChangeBody {
 struct Watching {
     node: Arc<Node>,
     prefix: Bytes,
-    seen: u64,
+    seen: ChangeId,
     wake: watch::Receiver<u64>,
     waiting: VecDeque<Change>,
     is_over: bool,
@@ -50,9 +54,10 @@ pub(crate) async fn watch(
     let query = Query::parse(&uri, &["prefix", "after"])?;
     let mut wake = node.hub.subscribe();
     let applied = *wake.borrow_and_update();
-    // A browser that reconnects sends the id of the last event that it received.
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let seen = last.or(query.parsed("after")?).unwrap_or(applied);
+    let seen = match place(&headers, &query)? {
+        Some(seen) => check_place(&node, seen)?,
+        None => ChangeId::end_of(applied),
+    };
     let prefix = query.bytes("prefix").unwrap_or_default();
     if let Err(first) = node.hub.since(seen, &prefix) {
         let what = format!("changes after {seen} are forgotten; the oldest are after {first}");
@@ -67,15 +72,46 @@ pub(crate) async fn watch(
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
+/// Returns the place after which a client wants to see changes. A browser that reconnects sends the
+/// id of the last event that it received.
+fn place(headers: &HeaderMap, query: &Query) -> ApiResult<Option<ChangeId>> {
+    if let Some(id) = headers.get("last-event-id") {
+        // An index alone would be the id of an event of an older version, which had the same id for
+        // all changes of an entry.
+        let text = id.to_str().unwrap_or_default();
+        let id = text.contains('-').then(|| text.parse().ok()).flatten();
+        let gone = || format!("`{text}` is not the id of an event, which is INDEX-POSITION");
+        return id.map(Some).ok_or_else(|| ApiError::with(StatusCode::GONE, gone()));
+    }
+    let Some(after) = query.bytes("after") else { return Ok(None) };
+    let text = String::from_utf8_lossy(&after);
+    let bad = |_| ApiError::bad(format!("`after` is INDEX or INDEX-POSITION, not `{text}`"));
+    text.parse().map(Some).map_err(bad)
+}
+
+/// Refuses a place after the end of the leader's log: it comes from another cluster, such as the
+/// one from whose backup this cluster was restored. A follower cannot know, because it may lag.
+fn check_place(node: &Node, seen: ChangeId) -> ApiResult<ChangeId> {
+    let metrics = node.raft.metrics();
+    let metrics = metrics.borrow();
+    let last = metrics.last_log_index.unwrap_or(0);
+    if metrics.state == ServerState::Leader && seen.index > last {
+        let what = format!("there is no change {seen}: the log ends at {last}");
+        return Err(ApiError::with(StatusCode::GONE, what));
+    }
+    Ok(seen)
+}
+
 impl Watching {
     async fn next(&mut self) -> Option<Event> {
         loop {
             if self.is_over {
                 return None;
             }
-            if let Some(Change { index, key, value }) = self.waiting.pop_front() {
-                let body = ChangeBody { index, key: Text(key), value: value.map(Text) };
-                let event = Event::default().event("change").id(index.to_string());
+            if let Some(Change { id, key, value }) = self.waiting.pop_front() {
+                let ChangeId { index, position } = id;
+                let body = ChangeBody { index, position, key: Text(key), value: value.map(Text) };
+                let event = Event::default().event("change").id(id.to_string());
                 return event.json_data(body).ok();
             }
             match self.node.hub.since(self.seen, &self.prefix) {

@@ -154,7 +154,7 @@ async fn who_watches_gets_every_change_in_order() {
     let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part} in {text}"));
     assert!(at("\"value\":\"zero\"") < at("\"value\":\"one\""));
     assert!(at("\"value\":\"one\"") < at(wanted));
-    assert!(!text.contains("other") && text.contains(&format!("id: {before}\n")));
+    assert!(!text.contains("other") && text.contains(&format!("id: {before}-0\n")));
 }
 
 #[test]

@@ -12,3 +12,4 @@ mod processes;
 mod rng;
 mod snapshots;
 mod wall_clock;
+mod watching;

@@ -1,0 +1,134 @@
+//! Tests clients that watch changes and reconnect.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use minikv_raft::command::Op;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
+
+use crate::processes::{Cluster, http};
+use crate::rng::Rng;
+
+/// An event: its id, and its data.
+type Event = (String, String);
+
+struct Watcher {
+    lines: Lines<BufReader<TcpStream>>,
+}
+
+impl Watcher {
+    /// Begins to watch keys with the prefix `w/`, after the event `last` or, without it, after the
+    /// entry 0.
+    async fn connect(address: &str, last: Option<&str>) -> Watcher {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let (query, header) = match last {
+            Some(id) => ("", format!("last-event-id: {id}\r\n")),
+            None => ("&after=0", String::new()),
+        };
+        let request =
+            format!("GET /v1/watch?prefix=w/{query} HTTP/1.1\r\nhost: {address}\r\n{header}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        let status = lines.next_line().await.unwrap().unwrap();
+        assert!(status.contains(" 200 "), "{status}, after {last:?}");
+        Watcher { lines }
+    }
+
+    async fn next(&mut self) -> Event {
+        let (mut id, mut data) = (None, None);
+        let read = async {
+            while id.is_none() || data.is_none() {
+                let line = self.lines.next_line().await.unwrap().expect("the stream goes on");
+                if let Some(text) = line.strip_prefix("id: ") {
+                    id = Some(text.to_string());
+                } else if let Some(text) = line.strip_prefix("data: ") {
+                    data = Some(text.to_string());
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), read).await.expect("an event");
+        (id.unwrap(), data.unwrap())
+    }
+}
+
+/// Watches until `count` events have arrived. Reconnects whenever `stay` says so: after that many
+/// events of a connection.
+async fn watch(address: &str, count: usize, mut stay: impl FnMut() -> usize) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    while events.len() < count {
+        let last = events.last().map(|(id, _)| id.clone());
+        let mut watcher = Watcher::connect(address, last.as_deref()).await;
+        for _ in 0..stay().min(count - events.len()) {
+            events.push(watcher.next().await);
+        }
+    }
+    events
+}
+
+fn key_of(event: &Event) -> String {
+    let data: serde_json::Value = serde_json::from_str(&event.1).unwrap();
+    data["key"].as_str().unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_reconnects_after_any_event_loses_and_repeats_nothing() {
+    let cluster = Cluster::start(1, &[]).await;
+    let client = cluster.client(10);
+    let name = |n: usize| format!("w/{n:04}");
+    client.put(name(0), "alone").await.unwrap();
+    let put = |n| Op { key: Bytes::from(name(n)), value: Some(Bytes::from("in a batch")) };
+    client.write(vec![], (1..=1000).map(put).collect()).await.unwrap();
+    client.put(name(1001), "alone").await.unwrap();
+    let expected: Vec<String> = (0..1002).map(name).collect();
+    for every in [1, 2, 3, 7, 10, 100, 333, 1001] {
+        let events = watch(&cluster.nodes[0].address, 1002, || every).await;
+        let keys: Vec<String> = events.iter().map(key_of).collect();
+        assert!(keys == expected, "reconnecting after every {every} events");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watchers_that_reconnect_beside_writers_see_every_change_once() {
+    const WRITERS: usize = 12;
+    const PUTS: usize = 100;
+    let cluster = Cluster::start(1, &[]).await;
+    let address = &cluster.nodes[0].address;
+    let writers = (0..WRITERS).map(|writer| {
+        let client = cluster.client(10);
+        async move {
+            for n in 0..PUTS {
+                client.put(format!("w/{writer:02}/{n:03}"), "x").await.unwrap();
+            }
+        }
+    });
+    let watcher = |seed| {
+        let mut rng = Rng(seed);
+        watch(address, WRITERS * PUTS, move || 1 + rng.next(9) as usize)
+    };
+    let writing = futures_util::future::join_all(writers);
+    let whole = watch(address, WRITERS * PUTS, || usize::MAX);
+    let (_, truth, first, second) = tokio::join!(writing, whole, watcher(1), watcher(2));
+    assert!(first == truth && second == truth);
+    // The stream without reconnections has every put, those of each writer in its order.
+    for writer in 0..WRITERS {
+        let mine = format!("w/{writer:02}/");
+        let keys = truth.iter().map(key_of).filter(|key| key.starts_with(&mine));
+        let expected = (0..PUTS).map(|n| format!("{mine}{n:03}"));
+        assert!(keys.eq(expected), "writer {writer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_id_of_no_event_is_refused() {
+    let cluster = Cluster::start(1, &[]).await;
+    let index = cluster.client(5).put("w/1", "x").await.unwrap();
+    let address = &cluster.nodes[0].address;
+    for id in ["", "x", "1-", "-1", "1-2-3", &index.to_string(), "999999-0"] {
+        let headers = [("last-event-id", id)];
+        let (status, words) = http(address, "GET", "/v1/watch", &headers, b"").await.unwrap();
+        assert_eq!(status, 410, "`{id}`: {words}");
+    }
+    let (status, words) = http(address, "GET", "/v1/watch?after=x", &[], b"").await.unwrap();
+    assert!(status == 400 && words.contains("INDEX-POSITION"), "{status} {words}");
+}
