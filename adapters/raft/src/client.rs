@@ -2,6 +2,8 @@
 //! each request until the deadline. Each write has an id within a session of the cluster, so that a
 //! retried write is applied only once.
 
+mod watch;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +11,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -57,6 +59,8 @@ pub type Result<T> = std::result::Result<T, ClientError>;
 /// Attempts need a time limit because a leader that is cut off from the other nodes does not
 /// answer.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -184,24 +188,26 @@ impl Client {
         let op = |op: Op| OpBody { key: Text(op.key), value: op.value.map(Text) };
         let conditions = conditions.into_iter().map(condition).collect();
         let body = json(&BatchBody { conditions, ops: ops.into_iter().map(op).collect() })?;
-        self.write_in_session(Method::POST, "/v1/batch", body).await
+        self.write_in_session(Method::POST, "/v1/batch", JSON, body).await
     }
 
     async fn write_one(&self, method: Method, key: &[u8], value: Bytes) -> Result<(bool, u64)> {
         let path = format!("/v1/kv/{}", encode_percent(key));
-        self.write_in_session(method, &path, value).await
+        self.write_in_session(method, &path, OCTETS, value).await
     }
 
     async fn write_in_session(
         &self,
         method: Method,
         path: &str,
+        kind: HeaderValue,
         body: Bytes,
     ) -> Result<(bool, u64)> {
         let mut session = self.take_session().await?;
         let sequence = session.next;
         session.next += 1;
         let headers = vec![
+            (header::CONTENT_TYPE, kind),
             (HeaderName::from_static(SESSION), HeaderValue::from(session.number)),
             (HeaderName::from_static(SEQUENCE), HeaderValue::from(sequence)),
         ];
@@ -282,7 +288,8 @@ impl Client {
 
     async fn change(&self, path: &str, body: &impl Serialize, anywhere: bool) -> Result<Status> {
         let (method, body) = (Method::POST, json(body)?);
-        let ask = Ask { method, path, headers: Vec::new(), body, anywhere, patient: true };
+        let headers = vec![(header::CONTENT_TYPE, JSON)];
+        let ask = Ask { method, path, headers, body, anywhere, patient: true };
         parse(&self.ask(&ask).await?)
     }
 
@@ -394,7 +401,7 @@ impl Client {
             }
             Ok(answer) if is_for_now(answer.status) => {
                 self.give_up(&to);
-                Ok(Attempt::Failed(message(&answer)))
+                Ok(Attempt::Failed(answer.message()))
             }
             Ok(answer) => {
                 if !ask.anywhere {
@@ -466,15 +473,8 @@ fn json(body: &impl Serialize) -> Result<Bytes> {
     Ok(body.into())
 }
 
-fn message(answer: &Answer) -> String {
-    match serde_json::from_slice::<ErrorBody>(&answer.body) {
-        Ok(body) => body.error,
-        Err(_) => format!("status {}", answer.status),
-    }
-}
-
 fn refused(answer: &Answer) -> ClientError {
-    ClientError::Refused(answer.status.as_u16(), message(answer))
+    ClientError::Refused(answer.status.as_u16(), answer.message())
 }
 
 fn parse_any<T: DeserializeOwned>(answer: &Answer) -> Result<T> {

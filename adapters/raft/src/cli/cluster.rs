@@ -21,12 +21,29 @@ pub struct ClusterArgs {
     dir: PathBuf,
 }
 
+const MOST_NODES: u16 = 9;
+
 fn few(text: &str) -> Result<u16, String> {
-    let number = text.parse().ok().filter(|number| (1..=9).contains(number));
-    number.ok_or_else(|| "from 1 to 9".into())
+    let number = text.parse().ok().filter(|number| (1..=MOST_NODES).contains(number));
+    number.ok_or_else(|| format!("from 1 to {MOST_NODES}"))
+}
+
+/// Refuses another number of nodes than the directory has.
+fn check_nodes(args: &ClusterArgs) -> Result<(), String> {
+    let has_node = |id: &u16| args.dir.join(format!("node-{id}")).exists();
+    match (1..=MOST_NODES).filter(has_node).count() {
+        0 => Ok(()),
+        found if found == usize::from(args.nodes) => Ok(()),
+        found => Err(format!(
+            "{}: holds {found} nodes, not {}; give --nodes {found}, or a new directory",
+            args.dir.display(),
+            args.nodes
+        )),
+    }
 }
 
 pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
+    check_nodes(args)?;
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut members = Vec::new();
     for id in 1..=args.nodes {

@@ -1,6 +1,6 @@
 //! The subcommands `put`, `get`, `delete` and `scan`.
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read as _, Write};
 use std::process::ExitCode;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ pub struct PutArgs {
     #[command(flatten)]
     target: Target,
     key: String,
+    /// The value; `-` reads it from standard input, and `@FILE` from a file.
     value: String,
     /// Put only if the key has this value.
     #[arg(long, value_name = "OLD", conflicts_with = "if_absent")]
@@ -60,7 +61,7 @@ pub struct ScanArgs {
 
 pub async fn put(args: &PutArgs) -> Result<ExitCode, String> {
     let client = args.target.client()?;
-    let (key, value) = (Bytes::from(args.key.clone()), Bytes::from(args.value.clone()));
+    let (key, value) = (Bytes::from(args.key.clone()), value_of(&args.value)?);
     if !args.if_absent && args.if_value.is_none() {
         client.put(key, value).await.map_err(|e| e.to_string())?;
         return Ok(ExitCode::SUCCESS);
@@ -73,6 +74,20 @@ pub async fn put(args: &PutArgs) -> Result<ExitCode, String> {
             eprintln!("minikv-raft: the condition does not hold: {}", args.key);
             Ok(ExitCode::from(NOT_FOUND))
         }
+    }
+}
+
+/// Returns the value that an argument stands for.
+fn value_of(argument: &str) -> Result<Bytes, String> {
+    let mut bytes = Vec::new();
+    if argument == "-" {
+        let read = std::io::stdin().lock().read_to_end(&mut bytes);
+        read.map_err(|e| format!("standard input: {e}"))?;
+        return Ok(bytes.into());
+    }
+    match argument.strip_prefix('@') {
+        Some(file) => Ok(std::fs::read(file).map_err(|e| format!("{file}: {e}"))?.into()),
+        None => Ok(Bytes::from(argument.to_string())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Subcommands. Each subcommand that does more than send one request to a node has its own file.
 
 mod backup;
+mod changes;
 mod cluster;
 mod entries;
 mod serve;
@@ -43,6 +44,10 @@ enum Command {
     Delete(entries::DeleteArgs),
     /// Print entries in the order of their keys
     Scan(entries::ScanArgs),
+    /// Apply operations, one a line, as atomic batches
+    Batch(changes::BatchArgs),
+    /// Print changes as they happen
+    Watch(changes::WatchArgs),
     /// Copy the state of the cluster into a new directory
     Backup(backup::BackupArgs),
     /// Make the first node of a new cluster from a backup
@@ -127,6 +132,8 @@ async fn run_command(command: Command) -> Result<ExitCode, String> {
         Command::Get(args) => return entries::get(&args).await,
         Command::Delete(args) => return entries::delete(&args).await,
         Command::Scan(args) => return entries::scan(&args).await,
+        Command::Batch(args) => return changes::batch(&args).await,
+        Command::Watch(args) => return changes::watch(&args).await,
         Command::Backup(args) => return backup::backup(&args).await,
         Command::Restore(args) => return backup::restore(&args),
         Command::Init(args) => args.target.client()?.init(&args.members).await,

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use minikv_raft::service::{Node, NodeOptions};
+use minikv_raft::service::{Listening, Node, NodeOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub async fn run(options: &NodeOptions) -> Result<ExitCode, String> {
     let node = Node::start(options).await?;
+    let listening = Listening::bind(options).await?;
     eprintln!("minikv-raft: node {} listens on {}", options.id, options.listen);
     let mut end = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
     let stop = async move {
@@ -15,6 +16,6 @@ pub async fn run(options: &NodeOptions) -> Result<ExitCode, String> {
             _ = tokio::signal::ctrl_c() => {}
         }
     };
-    node.serve(options, stop).await?;
+    node.serve(listening, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,13 @@
 //! The HTTP routes that change the cluster or show its status.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use openraft::error::{InitializeError, RaftError};
@@ -15,11 +15,19 @@ use openraft::{BasicNode, ChangeMembers};
 use serde::{Deserialize, Serialize};
 
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::identity::lost;
 use crate::service::node::Node;
+use crate::service::peers;
 use crate::service::query::json;
+use crate::service::status::{Status, status};
 
 /// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Time for which a node that creates a cluster waits for the other nodes to start.
+const INIT_WAIT: Duration = Duration::from_secs(8);
+const INIT_PAUSE: Duration = Duration::from_millis(50);
+const INITIALIZED: &str = "the node is part of a cluster already";
 
 /// Maximum length of the round after which a new node counts as caught up. In a round, the node
 /// must receive all entries that the leader had at the beginning of the round. With a longer limit,
@@ -48,40 +56,6 @@ pub(crate) struct LeaveBody {
     pub(crate) id: u64,
 }
 
-/// The status of the cluster, as one node knows it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Status {
-    /// The number of this node.
-    pub id: u64,
-    /// The address of this node.
-    pub address: String,
-    /// The role of this node: `Leader`, `Follower`, `Candidate` or `Learner`.
-    pub role: String,
-    /// The current term of this node.
-    pub term: u64,
-    /// The number of the leader, if this node knows a leader.
-    pub leader: Option<u64>,
-    /// The index of the last entry in this node's log.
-    pub last_log: Option<u64>,
-    /// The index of the last entry that this node has applied.
-    pub applied: Option<u64>,
-    /// The index of the last entry in this node's latest snapshot.
-    pub snapshot: Option<u64>,
-    /// The index of the last entry that was purged from the log.
-    pub purged: Option<u64>,
-    /// The nodes that vote: one set of nodes, or two sets during a change of the membership.
-    pub voters: Vec<BTreeSet<u64>>,
-    /// All nodes, with their addresses.
-    pub nodes: BTreeMap<u64, String>,
-    /// For each node, the index of the last log entry that the node has. Empty unless this node is
-    /// the leader.
-    pub replicated: BTreeMap<u64, Option<u64>>,
-    /// The layout of this node: log and state in one database, or in two.
-    pub layout: String,
-    /// The reason why Raft has stopped on this node, if it has.
-    pub failure: Option<String>,
-}
-
 pub(crate) fn routes() -> Router<Arc<Node>> {
     Router::new()
         .route(
@@ -94,26 +68,8 @@ pub(crate) fn routes() -> Router<Arc<Node>> {
         .route("/v1/cluster/snapshot", post(snapshot))
 }
 
-pub(crate) fn status(node: &Node) -> Status {
-    let metrics = node.raft.metrics().borrow().clone();
-    let membership = metrics.membership_config.membership();
-    let replicated = metrics.replication.unwrap_or_default();
-    Status {
-        id: node.id,
-        address: node.address.clone(),
-        role: format!("{:?}", metrics.state),
-        term: metrics.current_term,
-        leader: metrics.current_leader,
-        last_log: metrics.last_log_index,
-        applied: metrics.last_applied.map(|id| id.index),
-        snapshot: metrics.snapshot.map(|id| id.index),
-        purged: metrics.purged.map(|id| id.index),
-        voters: membership.get_joint_config().clone(),
-        nodes: membership.nodes().map(|(id, node)| (*id, node.addr.clone())).collect(),
-        replicated: replicated.iter().map(|(id, at)| (*id, at.map(|at| at.index))).collect(),
-        layout: format!("{:?}", node.store.layout()).to_lowercase(),
-        failure: metrics.running_state.err().map(|error| error.to_string()),
-    }
+fn conflict(what: impl Into<String>) -> ApiError {
+    ApiError::with(StatusCode::CONFLICT, what)
 }
 
 fn check_address(address: &str) -> ApiResult<()> {
@@ -129,50 +85,126 @@ fn check_address(address: &str) -> ApiResult<()> {
 
 async fn init(
     State(node): State<Arc<Node>>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Json<Status>> {
-    let InitBody { mut members } = json(body)?;
+    let InitBody { mut members } = json(&headers, body)?;
     if members.is_empty() {
-        members.insert(node.id, node.address.clone());
+        members.insert(node.id, node.identity.address.clone());
     }
     for address in members.values() {
         check_address(address)?;
+    }
+    let _busy = node.identity.make_busy()?;
+    let cluster = create(&node, &members).await?;
+    let others = members.iter().filter(|(id, _)| **id != node.id);
+    for (id, address) in others {
+        peers::claim(&node, &cluster, *id, address).await?;
     }
     let members: BTreeMap<u64, BasicNode> =
         members.into_iter().map(|(id, address)| (id, BasicNode::new(address))).collect();
     match node.raft.initialize(members).await {
         Ok(()) => Ok(Json(status(&node))),
-        Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {
-            Err(ApiError::with(StatusCode::CONFLICT, "the node is part of a cluster already"))
-        }
+        Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Err(conflict(INITIALIZED)),
         Err(RaftError::APIError(error)) => Err(ApiError::bad(error.to_string())),
         Err(RaftError::Fatal(error)) => Err(ApiError::internal(error)),
+    }
+}
+
+/// Makes the id of a new cluster, if this node and all others of `members` are new.
+async fn create(node: &Arc<Node>, members: &BTreeMap<u64, String>) -> ApiResult<String> {
+    if node.raft.is_initialized().await.map_err(ApiError::internal)? {
+        return Err(conflict(INITIALIZED));
+    }
+    let known = node.identity.known();
+    if let Some(by) = known.as_ref().and_then(|known| known.claimed_by.as_ref()) {
+        let id = node.id;
+        return Err(conflict(format!("node {id} was made part of a cluster by {by} already")));
+    }
+    if !members.contains_key(&node.id) {
+        return Err(ApiError::bad(format!("this is node {}, which is not listed", node.id)));
+    }
+    let end = Instant::now() + INIT_WAIT;
+    for (id, address) in members.iter().filter(|(id, _)| **id != node.id) {
+        let own = known.as_ref().map(|known| &known.cluster);
+        while let Err(error) = is_free(node, *id, address, own).await {
+            if !matches!(error, ApiError::Unavailable(_)) || Instant::now() > end {
+                return Err(error);
+            }
+            tokio::time::sleep(INIT_PAUSE).await;
+        }
+    }
+    node.blocking(|node| node.identity.make_cluster()).await
+}
+
+/// Checks that the node `id` belongs to no cluster, or already to the one that is being created.
+async fn is_free(node: &Node, id: u64, address: &str, own: Option<&String>) -> ApiResult<()> {
+    let hello = peers::hello_of(node, id, address).await?;
+    match hello.cluster {
+        _ if hello.has_data => {
+            Err(conflict(format!("node {id} at {address} is part of a cluster already")))
+        }
+        Some(other) if own != Some(&other) => {
+            Err(conflict(format!("node {id} at {address} belongs to the cluster {other} already")))
+        }
+        None if hello.is_busy => {
+            Err(ApiError::Unavailable(format!("node {id} is making a cluster")))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Adds a node: as a learner until it has caught up, and then as a voter.
 async fn join(
     State(node): State<Arc<Node>>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Json<Status>> {
-    let JoinBody { id, address } = json(body)?;
+    let JoinBody { id, address } = json(&headers, body)?;
     check_address(&address)?;
-    let known = status(&node).nodes.get(&id).cloned();
-    if known.as_ref().is_some_and(|known| *known != address) {
-        let what = format!("node {id} has another address, {}", known.unwrap_or_default());
-        return Err(ApiError::with(StatusCode::CONFLICT, what));
+    node.check_serves()?;
+    let known = node.member(id);
+    if let Some(known) = known.as_ref().filter(|known| **known != address) {
+        return Err(conflict(format!("node {id} has another address, {known}")));
+    }
+    if id != node.id {
+        admit(&node, id, &address, known.is_some()).await?;
     }
     let change = async {
         if known.is_none() {
             node.raft.add_learner(id, BasicNode::new(address), false).await?;
         }
         caught_up(&node, id).await;
-        node.raft.change_membership(ChangeMembers::AddVoterIds([id].into()), false).await?;
-        Ok::<(), ApiError>(())
+        let mut voters = node.voters();
+        voters.insert(id);
+        node.check_majority(&format!("node {id} as a voter"), &voters).await?;
+        change_members(&node, ChangeMembers::AddVoterIds([id].into())).await
     };
     match tokio::time::timeout(JOIN_TIMEOUT, change).await {
         Ok(result) => result.map(|()| Json(status(&node))),
         Err(_) => Err(ApiError::Unknown("the node has not caught up yet; ask for it again".into())),
+    }
+}
+
+/// Makes the node `id` part of this node's cluster. Refuses a node of another cluster, and a member
+/// whose directory was emptied.
+async fn admit(node: &Arc<Node>, id: u64, address: &str, is_member: bool) -> ApiResult<()> {
+    let Some(own) = node.identity.cluster() else {
+        let what = "the cluster has no id yet: all of its nodes must run this version first";
+        return Err(ApiError::Unavailable(what.into()));
+    };
+    let hello = peers::hello_of(node, id, address).await?;
+    match hello.cluster {
+        Some(theirs) if theirs == own => Ok(()),
+        Some(theirs) => Err(conflict(format!(
+            "node {id} at {address} belongs to the cluster {theirs}, not to this one, {own}; to \
+             join, it needs an empty directory"
+        ))),
+        None if hello.has_data => Err(conflict(format!(
+            "node {id} at {address} has the data of a cluster; to join, it needs an empty directory"
+        ))),
+        None if is_member => Err(conflict(lost(id, address))),
+        None => peers::claim(node, &own, id, address).await,
     }
 }
 
@@ -198,19 +230,33 @@ async fn caught_up(node: &Node, id: u64) {
 
 async fn leave(
     State(node): State<Arc<Node>>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Json<Status>> {
-    let LeaveBody { id } = json(body)?;
-    let now = status(&node);
-    if !now.nodes.contains_key(&id) {
+    let LeaveBody { id } = json(&headers, body)?;
+    node.check_serves()?;
+    if node.member(id).is_none() {
         return Err(ApiError::with(StatusCode::NOT_FOUND, format!("there is no node {id}")));
     }
-    let change = match now.voters.iter().any(|voters| voters.contains(&id)) {
-        true => ChangeMembers::RemoveVoters([id].into()),
+    let mut voters = node.voters();
+    let change = match voters.remove(&id) {
+        true => {
+            node.check_majority(&format!("the removal of node {id}"), &voters).await?;
+            ChangeMembers::RemoveVoters([id].into())
+        }
         false => ChangeMembers::RemoveNodes([id].into()),
     };
-    node.raft.change_membership(change, false).await?;
+    change_members(&node, change).await?;
     Ok(Json(status(&node)))
+}
+
+/// Changes the membership. Goes on if the client gives up, because a change has two steps, and the
+/// cluster should not stay between them.
+async fn change_members(node: &Arc<Node>, change: ChangeMembers<u64, BasicNode>) -> ApiResult<()> {
+    let raft = node.raft.clone();
+    let changed = tokio::spawn(async move { raft.change_membership(change, false).await });
+    changed.await.map_err(ApiError::internal)??;
+    Ok(())
 }
 
 async fn snapshot(State(node): State<Arc<Node>>) -> ApiResult<Json<Status>> {

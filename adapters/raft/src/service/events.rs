@@ -19,7 +19,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use bytes::Bytes;
 use futures_util::Stream;
 use openraft::ServerState;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::service::error::{ApiError, ApiResult};
@@ -28,12 +28,20 @@ use crate::service::query::Query;
 use crate::service::text::Text;
 use crate::watch::{Change, ChangeId};
 
-#[derive(Serialize)]
-struct ChangeBody {
+/// The data of an event.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ChangeBody {
     index: u64,
     position: u32,
     key: Text,
     value: Option<Text>,
+}
+
+impl ChangeBody {
+    pub(crate) fn into_change(self) -> Change {
+        let ChangeBody { index, position, key, value } = self;
+        Change { id: ChangeId { index, position }, key: key.0, value: value.map(|value| value.0) }
+    }
 }
 
 /// An open stream of events.

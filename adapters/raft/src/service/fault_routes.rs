@@ -13,7 +13,10 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 
 pub(crate) fn routes() -> Router<Arc<Node>> {
-    Router::new().route("/test/ignore", post(ignore)).route("/test/trust-lease", post(trust_lease))
+    Router::new()
+        .route("/test/ignore", post(ignore))
+        .route("/test/trust-lease", post(trust_lease))
+        .route("/test/panic", post(panic))
 }
 
 async fn ignore(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<()> {
@@ -24,6 +27,11 @@ async fn ignore(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<()> {
 
 async fn trust_lease(State(node): State<Arc<Node>>) {
     node.faults.trust_lease();
+}
+
+/// Makes Raft's task panic.
+async fn panic(State(node): State<Arc<Node>>) {
+    node.raft.external_request(|_| panic!("a test asked for this"));
 }
 
 /// Holds back all responses after the node has lost power.

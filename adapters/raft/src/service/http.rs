@@ -104,6 +104,7 @@ pub(crate) struct SessionBody {
 pub(crate) fn routes() -> Router<Arc<Node>> {
     Router::new()
         .route("/v1/kv/{*key}", get(get_entry).put(put_entry).delete(delete_entry))
+        .route(PREFIX, get(get_entry).put(put_entry).delete(delete_entry))
         .route("/v1/batch", post(batch))
         .route("/v1/compare-and-set", post(compare_and_set))
         .route("/v1/range", get(range))
@@ -112,7 +113,8 @@ pub(crate) fn routes() -> Router<Arc<Node>> {
 
 fn checked_key(key: Bytes) -> ApiResult<Bytes> {
     match key.len() {
-        0..=MAX_KEY_BYTES => Ok(key),
+        0 => Err(ApiError::bad("a key has at least one byte")),
+        1..=MAX_KEY_BYTES => Ok(key),
         bytes => {
             let what = format!("a key of {bytes} bytes; {MAX_KEY_BYTES} are allowed");
             Err(ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, what))
@@ -222,7 +224,7 @@ async fn batch(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Response> {
-    let BatchBody { conditions, ops } = json(body)?;
+    let BatchBody { conditions, ops } = json(&headers, body)?;
     let condition = |body: ConditionBody| {
         let expected = body.expected.map(|value| value.0);
         Ok(Condition { key: checked_key(body.key.0)?, expected })
@@ -240,7 +242,7 @@ async fn compare_and_set(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Response> {
-    let CompareBody { key, expected, value } = json(body)?;
+    let CompareBody { key, expected, value } = json(&headers, body)?;
     let key = checked_key(key.0)?;
     let conditions =
         vec![Condition { key: key.clone(), expected: expected.map(|expected| expected.0) }];

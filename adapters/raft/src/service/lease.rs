@@ -59,6 +59,18 @@ impl Lease {
         configs: &[BTreeSet<u64>],
         now: Instant,
     ) -> Option<Instant> {
+        Some(self.quorum_at(vote, own, configs, now)? + self.length)
+    }
+
+    /// Returns the latest time such that messages sent at or after this time were accepted by a
+    /// quorum of each set of voters in `configs`.
+    pub(crate) fn quorum_at(
+        &self,
+        vote: &Vote<u64>,
+        own: u64,
+        configs: &[BTreeSet<u64>],
+        now: Instant,
+    ) -> Option<Instant> {
         let seen = self.lock();
         if seen.vote != *vote && configs.iter().any(|voters| voters.len() > 1) {
             return None;
@@ -70,8 +82,14 @@ impl Lease {
             sent.sort_unstable_by(|a, b| b.cmp(a));
             sent.get(voters.len() / 2).copied().flatten()
         };
-        let sent = configs.iter().map(quorum_sent).min()??;
-        Some(sent + self.length)
+        configs.iter().map(quorum_sent).min()?
+    }
+
+    /// Returns the time at which this node, with the vote `vote`, sent the latest message that the
+    /// node `target` has accepted.
+    pub(crate) fn last(&self, vote: &Vote<u64>, target: u64) -> Option<Instant> {
+        let seen = self.lock();
+        seen.sent.get(&target).copied().filter(|_| seen.vote == *vote)
     }
 }
 

@@ -3,7 +3,8 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `node` | a node: Raft, its store, and the tasks around them |
-//! | `serve` | the listener of a node |
+//! | `serve`, `connections` | the listener of a node, and the limit of its connections |
+//! | `hosts` | which hosts and pages are served |
 //! | `routes` | the router, and checks that apply to all routes |
 //! | `query` | the parameters and bodies of requests |
 //! | `writes` | write requests of many clients, combined into entries of the log |
@@ -17,7 +18,11 @@
 //! | `tls` | certificates, and the addresses on which a node may listen |
 //! | `http` | the routes of users: entries, batches, ranges |
 //! | `events` | the route for watching changes |
-//! | `cluster` | the routes that change and show the cluster |
+//! | `cluster` | the routes that create and change the cluster |
+//! | `identity` | the cluster that a node belongs to, checked on every message between nodes |
+//! | `peers` | questions to other nodes outside Raft: who they are |
+//! | `status`, `health` | what a node knows of its cluster, and whether it can serve requests |
+//! | `caretaker` | completing what an older version or an earlier leader has left |
 //! | `report` | metrics and the status page |
 //! | `text` | keys and values in JSON and in paths |
 //! | `error` | errors as HTTP answers |
@@ -25,17 +30,23 @@
 //! | `faults`, `fault_routes` | faults on demand, in builds for tests |
 
 mod backup;
+mod caretaker;
 mod cluster;
+mod connections;
 mod error;
 mod events;
 #[cfg(feature = "faults")]
 mod fault_routes;
 #[cfg(feature = "faults")]
 mod faults;
+mod health;
+mod hosts;
 mod http;
+mod identity;
 mod lease;
 mod network;
 mod node;
+mod peers;
 mod query;
 mod reads;
 mod report;
@@ -43,18 +54,20 @@ mod rounds;
 mod routes;
 mod rpc;
 mod serve;
+mod status;
 mod stream;
 mod text;
 pub mod tls;
 pub(crate) mod wire;
 mod writes;
 
-pub use cluster::Status;
 #[cfg(feature = "faults")]
 pub use faults::Faults;
 pub use node::{LayoutArg, Node, NodeOptions};
 pub use reads::Read;
 pub use routes::routes;
+pub use serve::Listening;
+pub use status::Status;
 pub use text::{Text, decode_percent, encode_percent};
 
 /// The bodies of requests and responses, for use by the client.
@@ -62,6 +75,7 @@ pub(crate) mod api {
     pub(crate) use super::backup::Listing;
     pub(crate) use super::cluster::{InitBody, JoinBody, LeaveBody};
     pub(crate) use super::error::ErrorBody;
+    pub(crate) use super::events::ChangeBody;
     pub(crate) use super::http::{
         BatchBody, ConditionBody, OpBody, Page, SEQUENCE, SESSION, SessionBody, Written,
     };

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
@@ -22,14 +22,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::kv::TypeConfig;
+use crate::service::identity::Identity;
 use crate::service::lease::Lease;
 use crate::service::stream::{PROTOCOL, Stream};
 use crate::service::wire::{Answer, Call, Wire};
 use crate::store::{Position, SnapshotDir, SnapshotFile, Store};
 
-/// Header with the number of the sending node. In tests, the receiver uses the header to ignore
-/// messages from that node.
-pub(crate) const FROM: HeaderName = HeaderName::from_static("raft-from");
 /// Header with the CRC-32C checksum of a chunk.
 pub(crate) const CRC: HeaderName = HeaderName::from_static("chunk-crc32c");
 
@@ -59,7 +57,7 @@ pub(crate) struct Finish {
 /// A factory of connections to other nodes.
 #[derive(Clone)]
 pub(crate) struct Network {
-    pub(crate) own: u64,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) wire: Wire,
     pub(crate) lease: Arc<Lease>,
     pub(crate) store: Arc<Store>,
@@ -95,11 +93,6 @@ fn unreachable(error: &(impl std::error::Error + 'static)) -> Unreachable {
 
 fn failed(what: String) -> NetworkError {
     NetworkError::new(&AnyError::error(what))
-}
-
-/// Returns the number of the node that sent a request.
-pub(crate) fn sender(headers: &HeaderMap) -> Option<u64> {
-    headers.get(FROM).and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok())
 }
 
 impl Peer {
@@ -141,10 +134,23 @@ impl Peer {
     }
 
     async fn open_stream(&self) -> Result<Stream, Unreachable> {
-        let headers = vec![(FROM, HeaderValue::from(self.network.own))];
-        let path = format!("/raft/{}/stream", self.target);
-        let upgraded = self.network.wire.upgrade(&self.address, &path, headers, PROTOCOL).await;
-        Ok(Stream::new(upgraded.map_err(|error| unreachable(&error))?))
+        let (network, path) = (&self.network, format!("/raft/{}/stream", self.target));
+        let headers = network.identity.headers();
+        let upgraded = network.wire.upgrade(&self.address, &path, headers, PROTOCOL).await;
+        match upgraded.map_err(|error| unreachable(&error))? {
+            Ok(upgraded) => Ok(Stream::new(upgraded)),
+            Err(answer) => {
+                self.note(&answer);
+                Err(unreachable(&AnyError::error(self.refusal("stream", &answer))))
+            }
+        }
+    }
+
+    /// Records whether the other node takes messages of this one at all: a node of another cluster
+    /// does not.
+    fn note(&self, answer: &Answer) {
+        let is_refused = matches!(answer.status, StatusCode::CONFLICT | StatusCode::NOT_FOUND);
+        self.network.identity.sent(self.target, is_refused.then(|| answer.message()));
     }
 
     async fn post(
@@ -157,11 +163,13 @@ impl Peer {
         #[cfg(feature = "faults")]
         self.check_faults().await?;
         let mut headers = headers;
-        headers.push((FROM, HeaderValue::from(self.network.own)));
+        headers.extend(self.network.identity.headers());
         let path = format!("/raft/{}/{what}", self.target);
         let (method, to) = (Method::POST, self.address.as_str());
         let call = Call { method, to, path: &path, headers, body, timeout };
-        self.network.wire.send(call).await.map_err(|error| unreachable(&error))
+        let answer = self.network.wire.send(call).await.map_err(|error| unreachable(&error))?;
+        self.note(&answer);
+        Ok(answer)
     }
 
     /// Sends one of openraft's messages, and returns the answer.

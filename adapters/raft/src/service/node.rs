@@ -1,20 +1,24 @@
 //! A node: Raft, the store of the node, and background tasks.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
 use minikv::fs::{DiskFs, Fs};
-use openraft::{Config, Raft, SnapshotPolicy};
+use openraft::{Config, Raft, ServerState, SnapshotPolicy};
 
 use crate::kv::{Kv, TypeConfig};
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::hosts::Hosts;
+use crate::service::identity::Identity;
 use crate::service::lease::Lease;
 use crate::service::network::Network;
 use crate::service::rounds::Rounds;
+use crate::service::stream::MESSAGE_LIMIT_BYTES;
 use crate::service::tls::Security;
 use crate::service::wire::Wire;
 use crate::service::writes::Writes;
@@ -54,9 +58,29 @@ pub struct NodeOptions {
     /// Number of entries before a snapshot that stay in the log for nodes that lag behind.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub keep_entries: u64,
-    /// Maximum size of the body of a request, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
+    /// Maximum size of the body of a request, in bytes. At most 64 MiB, as entries must fit into
+    /// messages between nodes.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = request_bytes)]
     pub max_request_bytes: usize,
+    /// Maximum number of open connections, of which up to 64 are kept back for other nodes. At most
+    /// half the number of files that the process may open.
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub max_connections: usize,
+    /// Names, besides addresses, `localhost` and the name in --advertise, under which clients reach
+    /// this node. Requests for other names are refused, as pages of other sites could send them.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub allow_host: Vec<String>,
+}
+
+/// Parses the maximum size of a body. The entry of a request must fit into a message several times,
+/// because a message begins before the limit of its entries is reached.
+fn request_bytes(text: &str) -> Result<usize, String> {
+    const MOST: usize = MESSAGE_LIMIT_BYTES / 4;
+    let bytes = text.parse().map_err(|e: std::num::ParseIntError| e.to_string())?;
+    match (1..=MOST).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(format!("from 1 to {MOST}")),
+    }
 }
 
 /// The values of [`Layout`] on the command line.
@@ -88,16 +112,22 @@ pub(crate) struct Counters {
 /// A node of a cluster.
 pub struct Node {
     pub(crate) id: u64,
-    pub(crate) address: String,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) wire: Wire,
     pub(crate) raft: Raft<TypeConfig>,
     pub(crate) store: Arc<Store>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) lease: Arc<Lease>,
+    /// When this node last took a message of a leader.
+    pub(crate) heard: Mutex<Option<Instant>>,
+    /// The time without an answer after which another node counts as down.
+    pub(crate) patience: Duration,
     pub(crate) writes: Writes,
     pub(crate) rounds: Rounds,
     pub(crate) counters: Counters,
     pub(crate) token: Option<Arc<HeaderValue>>,
     pub(crate) scheme: &'static str,
+    pub(crate) hosts: Hosts,
     pub(crate) max_request_bytes: usize,
     #[cfg(feature = "faults")]
     pub(crate) faults: Arc<super::faults::Faults>,
@@ -146,9 +176,13 @@ impl Node {
         let machine = StateMachine::new(store.clone(), Kv::new(hub.clone()));
         #[cfg(feature = "faults")]
         let faults = Arc::new(super::faults::Faults::default());
+        let address = options.advertise.clone().unwrap_or_else(|| options.listen.to_string());
+        let hosts = Hosts::new(&address, &options.allow_host);
+        let identity = Identity::new(options.id, address, store.clone()).map_err(failed)?;
+        let identity = Arc::new(identity);
         let network = Network {
-            own: options.id,
-            wire,
+            identity: identity.clone(),
+            wire: wire.clone(),
             lease: lease.clone(),
             store: store.clone(),
             #[cfg(feature = "faults")]
@@ -157,22 +191,67 @@ impl Node {
         let raft = Raft::new(options.id, Arc::new(config), network, log, machine)
             .await
             .map_err(|e| in_words("Raft does not start")(&e))?;
+        let has_data = raft.is_initialized().await;
+        identity.set_has_data(has_data.map_err(|e| in_words("Raft does not start")(&e))?);
         Ok(Arc::new(Node {
             id: options.id,
-            address: options.advertise.clone().unwrap_or_else(|| options.listen.to_string()),
+            identity,
+            wire,
             writes: Writes::new(raft.clone()),
             rounds: Rounds::new(raft.clone()),
             raft,
             store,
             hub,
             lease,
+            heard: Mutex::new(None),
+            patience: Duration::from_millis(options.election_timeout * 3),
             counters: Counters::default(),
             token,
             scheme: if options.security.cert.is_some() { "https" } else { "http" },
+            hosts,
             max_request_bytes: options.max_request_bytes,
             #[cfg(feature = "faults")]
             faults,
         }))
+    }
+
+    /// Returns the address of the node `id`, if it is a member of this node's cluster.
+    pub(crate) fn member(&self, id: u64) -> Option<String> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        metrics.membership_config.membership().get_node(&id).map(|node| node.addr.clone())
+    }
+
+    /// Lists the numbers and addresses of the other members.
+    pub(crate) fn other_members(&self) -> Vec<(u64, String)> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let nodes = metrics.membership_config.membership().nodes();
+        let others = nodes.filter(|(id, _)| **id != self.id);
+        others.map(|(id, node)| (*id, node.addr.clone())).collect()
+    }
+
+    /// Returns the voters of the cluster. During a change of the membership, these are the voters
+    /// after the change.
+    pub(crate) fn voters(&self) -> BTreeSet<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let configs = metrics.membership_config.membership().get_joint_config();
+        configs.last().cloned().unwrap_or_default()
+    }
+
+    /// Returns whether this node believes that it is the leader.
+    pub(crate) fn leads(&self) -> bool {
+        self.raft.metrics().borrow().state == ServerState::Leader
+    }
+
+    /// Redirects to the leader if this node is not the leader.
+    pub(crate) fn check_leads(&self) -> ApiResult<()> {
+        if self.leads() {
+            return Ok(());
+        }
+        let leader = self.raft.metrics().borrow().current_leader.filter(|id| *id != self.id);
+        Err(ApiError::NotLeader(leader.and_then(|id| self.member(id))))
     }
 
     /// Runs blocking work on a thread that does not run async tasks.

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::http::Uri;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use serde::de::DeserializeOwned;
 
 use crate::service::error::{ApiError, ApiResult};
@@ -47,8 +47,18 @@ impl Query {
     }
 }
 
-/// Parses a JSON body.
-pub(crate) fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
+/// Parses a JSON body, which must have the type `application/json`. A page of another site can send
+/// other types without asking, but not this one.
+pub(crate) fn json<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<T> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let what = "a JSON body needs the header `content-type: application/json`";
+        return Err(ApiError::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+    }
     serde_json::from_slice(&body_of(body)?).map_err(|e| ApiError::bad(format!("the body: {e}")))
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use openraft::ServerState;
 use serde::Deserialize;
 
 use crate::service::error::{ApiError, ApiResult};
@@ -50,15 +49,10 @@ impl Node {
     /// Succeeds if this node is the leader, no other node can be the leader, and this node has
     /// applied all writes that earlier leaders acknowledged.
     fn check_lease(&self) -> ApiResult<()> {
+        self.check_leads()?;
         let now = Instant::now();
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
-        if metrics.state != ServerState::Leader {
-            let leader = metrics.current_leader.filter(|id| *id != self.id);
-            let membership = metrics.membership_config.membership();
-            let node = leader.and_then(|id| membership.get_node(&id));
-            return Err(ApiError::NotLeader(node.map(|node| node.addr.clone())));
-        }
         #[cfg(feature = "faults")]
         if self.faults.trusts_lease() {
             return Ok(());

@@ -1,8 +1,10 @@
 //! The health check, metrics in Prometheus's text format, and a status page for browsers.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -10,9 +12,10 @@ use axum::response::{Html, IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::service::cluster::status;
 use crate::service::error::ApiError;
 use crate::service::node::Node;
+use crate::service::peers;
+use crate::service::status::status;
 
 /// Returns whether the header `given` contains the token in the header `expected`, which is `Bearer
 /// <token>`. A browser may instead send the token as a password, with any user name. Checking a
@@ -33,15 +36,15 @@ pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
     equals(given, expected)
 }
 
-/// Returns status 200 if the node is running and knows a leader.
+/// Returns status 200 if the node can serve requests: Raft runs, and the node leads a majority or
+/// follows a leader, by what it has heard lately.
 pub(crate) async fn health(State(node): State<Arc<Node>>) -> Response {
-    let status = status(&node);
-    match (status.failure, status.leader) {
-        (None, Some(_)) => "ok\n".into_response(),
-        (None, None) => ApiError::NotLeader(None).into_response(),
+    match (node.failure(), node.problem()) {
+        (None, None) => "ok\n".into_response(),
         (Some(failure), _) => {
             ApiError::with(StatusCode::INTERNAL_SERVER_ERROR, failure).into_response()
         }
+        (None, Some(problem)) => ApiError::Unavailable(problem).into_response(),
     }
 }
 
@@ -53,8 +56,10 @@ pub(crate) async fn metrics(State(node): State<Arc<Node>>) -> Response {
         let _ = writeln!(text, "# TYPE minikv_raft_{name} {kind}\nminikv_raft_{name} {value}");
     };
     print("up", "gauge", "1 while Raft runs.", now.failure.is_none().into());
-    print("is_leader", "gauge", "1 if this node is the leader.", (now.role == "Leader").into());
-    print("has_leader", "gauge", "1 if a leader is known.", now.leader.is_some().into());
+    let serves = now.problem.is_none();
+    let leads = serves && now.role == "Leader";
+    print("is_leader", "gauge", "1 if this node leads a majority.", leads.into());
+    print("has_leader", "gauge", "1 if a leader was heard lately.", serves.into());
     print("term", "gauge", "The term.", now.term);
     let optional = |index: Option<u64>| index.unwrap_or(0);
     print("last_log_index", "gauge", "Last entry of the log.", optional(now.last_log));
@@ -94,6 +99,12 @@ fn without_heads(text: &str) -> String {
 pub(crate) async fn page(State(node): State<Arc<Node>>) -> Html<String> {
     let now = status(&node);
     let or_none = |index: Option<u64>| index.map_or("none".to_string(), |index| index.to_string());
+    let others = node.other_members();
+    let answers = futures_util::future::join_all(others.iter().map(|(id, address)| async {
+        let hello = tokio::time::timeout(PAGE_WAIT, peers::hello_of(&node, *id, address)).await;
+        hello.is_ok_and(|hello| hello.is_ok()).then_some(*id)
+    }));
+    let up: BTreeSet<u64> = answers.await.into_iter().flatten().chain([now.id]).collect();
     let mut rows = String::new();
     for (id, address) in &now.nodes {
         let role = match () {
@@ -102,22 +113,28 @@ pub(crate) async fn page(State(node): State<Arc<Node>>) -> Html<String> {
             () => "learner",
         };
         let replicated = now.replicated.get(id).copied().flatten().map(|at| at.to_string());
-        let this = if *id == now.id { "this node" } else { "" };
+        let state = match up.contains(id) {
+            true if *id == now.id => "this node",
+            true => "up",
+            false => "<span class=bad>down</span>",
+        };
         let (address, replicated) = (escape(address), replicated.unwrap_or_default());
         let _ = write!(
             rows,
             "<tr><td>{id}</td><td>{address}</td><td>{role}</td><td>{replicated}</td>\
-             <td>{this}</td></tr>"
+             <td>{state}</td></tr>"
         );
     }
-    let failure = now.failure.map_or(String::new(), |f| format!("<p class=bad>{}</p>", escape(&f)));
+    let problems = now.problem.iter().chain(&now.refused);
+    let problems: String =
+        problems.map(|what| format!("<p class=bad>{}</p>", escape(what))).collect();
     Html(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>\
          <title>minikv node {id}</title><style>\
          body{{font:16px system-ui;margin:2em;max-width:48em}}\
          table{{border-collapse:collapse}}td,th{{padding:.3em 1em;\
          text-align:left;border-bottom:1px solid #ccc}}.bad{{color:#b00}}</style>\
-         <h1>minikv, node {id}: {role}</h1>{failure}\
+         <h1>minikv, node {id}: {role}</h1>{problems}\
          <p>Term {term}. Log up to {log}, applied up to {applied}, snapshot up to {snapshot}.</p>\
          <table><tr><th>node<th>address<th>role<th>has the log up to<th></tr>{rows}</table>\
          <p><a href=metrics>metrics</a>, <a href=v1/status>status as JSON</a></p></html>",
@@ -129,6 +146,9 @@ pub(crate) async fn page(State(node): State<Arc<Node>>) -> Html<String> {
         snapshot = or_none(now.snapshot),
     ))
 }
+
+/// Time for which the page waits for answers of other nodes.
+const PAGE_WAIT: Duration = Duration::from_millis(500);
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

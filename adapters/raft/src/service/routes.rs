@@ -1,5 +1,5 @@
-//! The router of a node, and the steps that apply to all routes: the check of the token, redirects
-//! and counters.
+//! The router of a node, and the steps that apply to all routes: the checks of the host and the
+//! token, redirects and counters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,6 +11,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::service::connections::Slot;
 use crate::service::error::{ApiError, Leader};
 use crate::service::node::Node;
 use crate::service::{backup, cluster, events, http, report, rpc};
@@ -40,8 +41,22 @@ pub fn routes(node: &Arc<Node>) -> Router {
     all.with_state(node.clone())
 }
 
-/// Checks the token, redirects clients to the leader, and counts responses.
+/// The paths of messages between nodes.
+const PEERS: &str = "/raft/";
+
+/// Checks the connection, the host and the token, redirects clients to the leader, and counts
+/// responses.
 async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    let slot = request.extensions().get::<Arc<Slot>>();
+    if slot.is_some_and(|slot| slot.is_reserved) && !request.uri().path().starts_with(PEERS) {
+        let mut refused =
+            ApiError::Unavailable("too many connections are open".into()).into_response();
+        refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return refused;
+    }
+    if let Err(refused) = node.hosts.check(&request) {
+        return refused.into_response();
+    }
     if let Some(token) = &node.token {
         let given = request.headers().get(header::AUTHORIZATION);
         let given = given.map_or(&b""[..], |value| value.as_bytes());

@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use openraft::Snapshot;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::service::connections::Slot;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::network::{CRC, Finish, Offer, is_accepted, sender};
+use crate::service::identity::{Claim, Hello, sender};
+use crate::service::network::{CRC, Finish, Offer, is_accepted};
 use crate::service::node::Node;
+use crate::service::query::json;
 use crate::service::stream::{MESSAGE_LIMIT_BYTES, PROTOCOL, Stream};
 use crate::store::Position;
 
@@ -28,17 +32,25 @@ pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
         .route("/raft/{to}/snapshot", post(offer))
         .route("/raft/{to}/chunk/{id}/{file}/{offset}", post(chunk))
         .route("/raft/{to}/finish", post(finish))
-        .layer(middleware::from_fn_with_state(node.clone(), check_target))
+        .layer(middleware::from_fn_with_state(node.clone(), check_peer))
         .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES))
+        .route("/raft/hello", get(hello))
+        .route("/raft/claim", post(claim))
 }
 
-/// Refuses messages meant for another node: this node may have an address that previously belonged
-/// to another node.
-async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+/// Refuses messages meant for another node, as this node may have an address that previously
+/// belonged to another node, and messages from another cluster.
+async fn check_peer(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     let to = request.uri().path().split('/').nth(2).and_then(|to| to.parse::<u64>().ok());
     if to != Some(node.id) {
         let what = format!("this is node {}", node.id);
         return ApiError::with(StatusCode::NOT_FOUND, what).into_response();
+    }
+    if let Err(refused) = node.identity.check(request.headers()) {
+        return refused.into_response();
+    }
+    if let Some(slot) = request.extensions().get::<Arc<Slot>>() {
+        slot.is_of_peer();
     }
     #[cfg(feature = "faults")]
     {
@@ -48,6 +60,27 @@ async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Nex
         }
     }
     next.run(request).await
+}
+
+async fn hello(State(node): State<Arc<Node>>) -> axum::Json<Hello> {
+    axum::Json(node.identity.hello())
+}
+
+/// Makes this node part of a cluster.
+async fn claim(
+    State(node): State<Arc<Node>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<axum::Json<Hello>> {
+    let claim: Claim = json(&headers, body)?;
+    let claimed = node.clone();
+    tokio::task::spawn_blocking(move || {
+        let member = claimed.member(claim.from);
+        claimed.identity.accept(&claim, member.as_deref())
+    })
+    .await
+    .map_err(ApiError::internal)??;
+    Ok(axum::Json(node.identity.hello()))
 }
 
 fn decode<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
@@ -66,6 +99,7 @@ async fn append_alone(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<V
 async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
     let answer = node.raft.append_entries(decode(message)?).await.map_err(ApiError::internal)?;
     if is_accepted(&answer) {
+        node.hear();
         node.store.log_durable().await.map_err(ApiError::internal)?;
     }
     encode(&answer)
@@ -79,7 +113,10 @@ async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
         return ApiError::with(StatusCode::UPGRADE_REQUIRED, what).into_response();
     }
     let from = sender(request.headers());
+    let slot = request.extensions().get::<Arc<Slot>>().cloned();
     tokio::spawn(async move {
+        // The connection counts until the stream has ended.
+        let _slot = slot;
         if let Ok(upgraded) = hyper::upgrade::on(request).await {
             // The error needs no handling here, because the sender notices that the connection has
             // ended and reconnects.
@@ -114,6 +151,7 @@ async fn vote(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Vec<u8>> 
 
 async fn offer(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<axum::Json<Position>> {
     let offer: Offer = serde_json::from_slice(&body).map_err(|e| ApiError::bad(e.to_string()))?;
+    node.hear();
     let position = node.blocking(move |node| node.store.offer_snapshot(&offer.id, offer.files));
     Ok(axum::Json(position.await?))
 }
@@ -128,6 +166,7 @@ async fn chunk(
     if crc != Some(crc32c::crc32c(&body)) {
         return Err(ApiError::bad("the chunk does not have its checksum"));
     }
+    node.hear();
     let at = Position { file, offset };
     let next = node.blocking(move |node| node.store.add_chunk(&id, at, &body));
     Ok(axum::Json(next.await?))

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
-use axum::serve::Listener;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -18,6 +17,14 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The first byte of every TLS connection.
+const TLS_HANDSHAKE: u8 = 22;
+/// The answer to a client that does not speak TLS.
+const PLAIN_ANSWER: &str = concat!(
+    "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n",
+    "content-length: 80\r\n\r\n",
+    r#"{"error":"this node speaks TLS: use https, or give minikv-raft the option --ca"}"#
+);
 const MIN_TOKEN_BYTES: usize = 16;
 
 /// The files for secure connections. All of them are PEM files except the token file, which is a
@@ -149,51 +156,36 @@ impl Security {
     }
 }
 
-/// A listener of TLS connections. A slow handshake does not delay other connections.
-pub(crate) struct TlsListener {
-    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    address: SocketAddr,
-}
+/// Accepts TLS connections. Clones share the configuration.
+#[derive(Clone)]
+pub(crate) struct Acceptor(TlsAcceptor);
 
-impl TlsListener {
-    pub(crate) fn new(listener: TcpListener, config: ServerConfig) -> io::Result<TlsListener> {
-        let address = listener.local_addr()?;
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let (sender, ready) = mpsc::channel(64);
-        tokio::spawn(async move {
-            loop {
-                let Ok((stream, peer)) = listener.accept().await else {
-                    // An error occurs, for example, when the process has run out of file
-                    // descriptors.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                };
-                let (acceptor, sender) = (acceptor.clone(), sender.clone());
-                tokio::spawn(async move {
-                    let _ = stream.set_nodelay(true);
-                    let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
-                    if let Ok(Ok(stream)) = handshake.await {
-                        let _ = sender.send((stream, peer)).await;
-                    }
-                });
+impl Acceptor {
+    pub(crate) fn new(config: ServerConfig) -> Acceptor {
+        Acceptor(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// Begins TLS on a connection. If the client does not speak TLS, tells it so and returns
+    /// `None`.
+    pub(crate) async fn accept(
+        &self,
+        mut stream: TcpStream,
+    ) -> io::Result<Option<TlsStream<TcpStream>>> {
+        let begin = async {
+            let mut first = [0];
+            if stream.peek(&mut first).await? == 1 && first != [TLS_HANDSHAKE] {
+                stream.write_all(PLAIN_ANSWER.as_bytes()).await?;
+                // A connection that is closed with unread bytes loses the answer.
+                let mut rest = [0; 4096];
+                stream.shutdown().await?;
+                while stream.read(&mut rest).await? > 0 {}
+                return Ok(None);
             }
-        });
-        Ok(TlsListener { ready, address })
-    }
-}
-
-impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-        match self.ready.recv().await {
-            Some(connection) => connection,
-            None => std::future::pending().await,
+            self.0.accept(stream).await.map(Some)
+        };
+        match tokio::time::timeout(HANDSHAKE, begin).await {
+            Ok(result) => result,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
     }
 }

@@ -7,12 +7,15 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio_rustls::rustls::ClientConfig;
+
+use crate::service::error::ErrorBody;
 
 /// Maximum size of a response, in bytes. Pages of a range and chunks of a snapshot are smaller.
 const ANSWER_LIMIT_BYTES: usize = 256 << 20;
@@ -43,6 +46,16 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
+impl Answer {
+    /// Returns the description of the error that the answer reports.
+    pub(crate) fn message(&self) -> String {
+        match serde_json::from_slice::<ErrorBody>(&self.body) {
+            Ok(body) => body.error,
+            Err(_) => format!("status {}", self.status),
+        }
+    }
+}
+
 /// The reason why a request got no response.
 #[derive(Debug)]
 pub(crate) struct WireError(String);
@@ -71,7 +84,8 @@ impl Wire {
             .wrap_connector(http);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(20))
+            // Shorter than the time after which a node closes an idle connection.
+            .pool_idle_timeout(Duration::from_secs(5))
             .build(connector);
         Wire { client, scheme, token }
     }
@@ -95,24 +109,45 @@ impl Wire {
         Ok(request)
     }
 
-    /// Opens a connection and switches it to the protocol `protocol`.
+    /// Opens a connection and switches it to the protocol `protocol`. Returns the other side's
+    /// answer if it refuses.
     pub(crate) async fn upgrade(
         &self,
         to: &str,
         path: &str,
         mut headers: Vec<(HeaderName, HeaderValue)>,
         protocol: HeaderValue,
-    ) -> Result<Upgraded, WireError> {
+    ) -> Result<Result<Upgraded, Answer>, WireError> {
         headers.push((header::CONNECTION, HeaderValue::from_static("upgrade")));
         headers.push((header::UPGRADE, protocol));
         let request = self.request(Method::POST, to, path, headers, Bytes::new())?;
         let answer = self.client.request(request).await;
         let answer = answer.map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(WireError(format!("{to} answers {path}: {}", answer.status())));
+            return read(to, answer).await.map(Err);
         }
         let upgraded = hyper::upgrade::on(answer).await;
-        upgraded.map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))
+        upgraded.map(Ok).map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))
+    }
+
+    /// Sends a GET whose answer has no end. Returns the body, or the answer if its status is not
+    /// 200. `timeout` is the time until the head of the answer arrives.
+    pub(crate) async fn open(
+        &self,
+        to: &str,
+        path: &str,
+        timeout: Duration,
+    ) -> Result<Result<Incoming, Answer>, WireError> {
+        let request = self.request(Method::GET, to, path, Vec::new(), Bytes::new())?;
+        let answer = tokio::time::timeout(timeout, self.client.request(request)).await;
+        let late = |_| WireError(format!("{to}: no answer within {} ms", timeout.as_millis()));
+        let answer = answer
+            .map_err(late)?
+            .map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
+        match answer.status() {
+            StatusCode::OK => Ok(Ok(answer.into_body())),
+            _ => read(to, answer).await.map(Err),
+        }
     }
 
     pub(crate) async fn send(&self, call: Call<'_>) -> Result<Answer, WireError> {
@@ -124,17 +159,21 @@ impl Wire {
                 .request(request)
                 .await
                 .map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
-            let (head, body) = answer.into_parts();
-            let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
-            let body =
-                body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
-            Ok(Answer { status: head.status, body: body.to_bytes() })
+            read(to, answer).await
         };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
             Err(_) => Err(WireError(format!("{to}: no answer within {} ms", timeout.as_millis()))),
         }
     }
+}
+
+/// Reads the body of an answer.
+async fn read(to: &str, answer: axum::http::Response<Incoming>) -> Result<Answer, WireError> {
+    let (head, body) = answer.into_parts();
+    let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
+    let body = body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
+    Ok(Answer { status: head.status, body: body.to_bytes() })
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

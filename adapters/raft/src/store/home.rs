@@ -4,6 +4,7 @@
 //! DIR/LIVE                      the layout, and the name of the directory with the state (JSON)
 //! DIR/state-000001/             the database with the state, and in the layout `One` also the log
 //! DIR/NODE                      the number of the node that owns the directory
+//! DIR/CLUSTER                   the id of the cluster that the node belongs to (JSON)
 //! DIR/NEW                       exists while a new directory is being created
 //! DIR/log/                      the database with the log, in the layout `Two`
 //! DIR/snapshots/<id>/           a complete snapshot: a database in `db`, and the file `SNAPSHOT`

@@ -2,6 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
+//! | `cluster` | the id of the cluster that a node belongs to |
 //! | `home` | the directory of a node, its contents, and the choice of the live state |
 //! | `state` | the databases with the log and the state |
 //! | `disk` | `Store`: log, state, current snapshot, and the snapshot transfer in progress |
@@ -21,6 +22,7 @@
 
 pub(crate) mod build;
 pub(crate) mod changes;
+pub(crate) mod cluster;
 mod disk;
 pub(crate) mod error;
 mod files;

@@ -9,6 +9,7 @@ use std::path::Path;
 use minikv::{Db, WriteBatch, WriteOptions};
 use openraft::{BasicNode, LogId, Membership, StoredMembership, Vote};
 
+use crate::store::cluster::ClusterFile;
 use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
 use crate::store::home::{Layout, StoreOptions};
@@ -56,6 +57,7 @@ impl Store {
         let target = building.join(super::home::state_name(number));
         minikv::checkpoint(backup, &target, &database)?;
         begin(&store, number, last, id, address)?;
+        store.set_cluster(&ClusterFile::random()?)?;
         store.home.set_live(number)?;
         drop(store);
         super::files::rename(&*options.fs, building, dir)?;

@@ -55,6 +55,8 @@ async fn a_cluster_serves_every_kind_of_request() {
     assert!(body.contains(address.as_str()), "{body}");
 }
 
+const EMPTY_KEY: &[u8] = b"{\"ops\":[{\"key\":\"\",\"value\":\"x\"}]}";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_and_oversized_requests_get_answers_that_say_so() {
     let cluster = Cluster::start(1, &["--max-request-bytes", "10000"]).await;
@@ -64,6 +66,10 @@ async fn bad_and_oversized_requests_get_answers_that_say_so() {
     let session = [("minikv-session", "1")];
     let strange = [("minikv-session", "x"), ("minikv-sequence", "1")];
     let unknown = [("minikv-session", "77"), ("minikv-sequence", "1")];
+    let json = [("content-type", "application/json")];
+    let id = cluster.status(1).await.unwrap().cluster.unwrap();
+    let peer = [("raft-from", "1"), ("raft-cluster", id.as_str())];
+    let newer = [("raft-version", "2"), ("raft-cluster", id.as_str())];
     type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str);
     let cases: &[Case<'_>] = &[
         ("GET", "/v1/kv/missing", &[], b"", 404, "no value"),
@@ -77,18 +83,24 @@ async fn bad_and_oversized_requests_get_answers_that_say_so() {
         ("PUT", "/v1/kv/k", &unknown, b"v", 410, "expired"),
         ("POST", "/v1/kv/k", &[], b"v", 405, "method"),
         ("GET", "/v2/kv/k", &[], b"", 404, "no such path"),
-        ("POST", "/v1/batch", &[], b"{", 400, "the body"),
-        ("POST", "/v1/batch", &[], b"{\"ops\":[{\"key\":\"a\"}]}", 400, "value"),
-        ("POST", "/v1/batch", &[], b"{\"ops\":[{\"key\":1,\"value\":null}]}", 400, "base64"),
-        ("POST", "/v1/compare-and-set", &[], b"{\"key\":\"a\",\"value\":\"b\"}", 400, "expected"),
+        ("POST", "/v1/batch", &json, b"{", 400, "the body"),
+        ("POST", "/v1/batch", &json, b"{\"ops\":[{\"key\":\"a\"}]}", 400, "value"),
+        ("POST", "/v1/batch", &json, b"{\"ops\":[{\"key\":1,\"value\":null}]}", 400, "base64"),
+        ("POST", "/v1/compare-and-set", &json, b"{\"key\":\"a\",\"value\":\"b\"}", 400, "expected"),
         ("GET", "/v1/range?limit=0", &[], b"", 400, "`limit`"),
         ("GET", "/v1/range?limit=x", &[], b"", 400, "`limit`"),
-        ("POST", "/v1/cluster/init", &[], b"{}", 409, "already"),
-        ("POST", "/v1/cluster/join", &[], b"{\"id\":2,\"address\":\"x\"}", 400, "HOST:PORT"),
-        ("POST", "/v1/cluster/leave", &[], b"{\"id\":9}", 404, "no node 9"),
-        ("POST", "/raft/1/append", &[], b"\xff\xff", 400, "not a message"),
+        ("POST", "/v1/cluster/init", &json, b"{}", 409, "already"),
+        ("POST", "/v1/cluster/join", &json, b"{\"id\":2,\"address\":\"x\"}", 400, "HOST:PORT"),
+        ("POST", "/v1/cluster/leave", &json, b"{\"id\":9}", 404, "no node 9"),
+        ("POST", "/raft/1/append", &peer, b"\xff\xff", 400, "not a message"),
         ("POST", "/raft/2/append", &[], b"", 404, "this is node 1"),
-        ("POST", "/raft/1/snapshot", &[], b"{\"id\":\"../x\",\"files\":[]}", 400, "strange"),
+        ("POST", "/raft/1/snapshot", &peer, b"{\"id\":\"../x\",\"files\":[]}", 400, "strange"),
+        ("POST", "/raft/1/append", &[], b"", 409, "names no cluster"),
+        ("POST", "/raft/1/append", &newer, b"", 409, "messages of version 2"),
+        ("POST", "/v1/batch", &[], b"{\"ops\":[]}", 415, "application/json"),
+        ("GET", "/v1/kv/", &[], b"", 400, "at least one byte"),
+        ("PUT", "/v1/kv/", &[], b"v", 400, "at least one byte"),
+        ("POST", "/v1/batch", &json, EMPTY_KEY, 400, "at least one byte"),
         ("GET", "/v1/backup/x/0/0", &[], b"", 410, "newer"),
     ];
     for (method, path, headers, body, status, words) in cases {
@@ -110,7 +122,11 @@ async fn a_request_that_is_sent_twice_is_applied_once() {
     let (_, body) = http(&address, "POST", "/v1/sessions", &[], b"").await.unwrap();
     let session: String = body.chars().filter(char::is_ascii_digit).collect();
     let cas = async |sequence: &str, expected: &str, value: &str| {
-        let headers = [("minikv-session", session.as_str()), ("minikv-sequence", sequence)];
+        let headers = [
+            ("content-type", "application/json"),
+            ("minikv-session", session.as_str()),
+            ("minikv-sequence", sequence),
+        ];
         let body = format!("{{\"key\":\"n\",\"expected\":{expected},\"value\":{value}}}");
         let path = "/v1/compare-and-set";
         http(&address, "POST", path, &headers, body.as_bytes()).await.unwrap()
@@ -135,7 +151,7 @@ async fn who_watches_gets_every_change_in_order() {
     let before = client.put("w/0", "zero").await.unwrap();
     let address = &cluster.nodes[0].address;
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = "GET /v1/watch?prefix=w/&after=0 HTTP/1.1\r\nhost: x\r\n\r\n";
+    let request = "GET /v1/watch?prefix=w/&after=0 HTTP/1.1\r\nhost: localhost\r\n\r\n";
     // The node accepts `after=0`, because it still has all changes since the first log entry.
     stream.write_all(request.as_bytes()).await.unwrap();
     client.put("other", "x").await.unwrap();
@@ -211,6 +227,7 @@ async fn tls_and_the_token_are_needed_once_they_are_set() {
         let refused = wrong.status().await.unwrap_err();
         assert!(matches!(refused, ClientError::Refused(401, _)), "{refused}");
     }
-    let plain = client(Some("token"), None).status().await;
-    assert!(plain.is_err());
+    let plain = client(Some("token"), None).status().await.unwrap_err();
+    let says_tls = |what: &str| what.contains("speaks TLS") && what.contains("--ca");
+    assert!(matches!(&plain, ClientError::Refused(400, what) if says_tls(what)), "{plain}");
 }

@@ -2,11 +2,17 @@
 //! faults occur.
 
 mod bodies;
+mod browsers;
 mod clocks;
+mod commands;
 mod faults;
+mod health;
 mod history;
+mod identity;
 mod lists;
 mod load;
+mod membership;
+mod overload;
 mod power;
 mod processes;
 mod rng;

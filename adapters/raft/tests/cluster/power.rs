@@ -14,7 +14,7 @@ use clap::Parser;
 use minikv::fs::SimFs;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv_raft::client::Client;
-use minikv_raft::service::{Node, NodeOptions, Read};
+use minikv_raft::service::{Listening, Node, NodeOptions, Read};
 use tokio::runtime::Runtime;
 
 use crate::load::Load;
@@ -68,7 +68,9 @@ impl Machine {
             // The port may still be in use until the old node, which lost power, has shut down.
             for _ in 0..100 {
                 let stop = std::future::pending();
-                let Err(_) = serving.clone().serve(&options, stop).await else { return };
+                if let Ok(listening) = Listening::bind(&options).await {
+                    let Err(_) = serving.clone().serve(listening, stop).await else { return };
+                }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });

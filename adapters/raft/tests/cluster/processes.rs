@@ -31,6 +31,8 @@ pub struct Cluster {
     home: TempDir,
     pub nodes: Vec<Process>,
     extra: Vec<String>,
+    /// Maximum number of files that each node may open, unless it is the limit of this process.
+    pub descriptors: Option<u32>,
     /// The faulty clocks of the nodes, unless the nodes use the machine's clocks.
     pub clocks: Option<Clocks>,
 }
@@ -59,7 +61,8 @@ impl Cluster {
 
     pub fn without_nodes(extra: &[&str]) -> Cluster {
         let extra = extra.iter().map(ToString::to_string).collect();
-        Cluster { home: tempfile::tempdir().unwrap(), nodes: Vec::new(), extra, clocks: None }
+        let home = tempfile::tempdir().unwrap();
+        Cluster { home, nodes: Vec::new(), extra, descriptors: None, clocks: None }
     }
 
     pub fn dir(&self, id: u64) -> PathBuf {
@@ -85,7 +88,8 @@ impl Cluster {
         let node = &mut self.nodes[id as usize - 1];
         let clocks = self.clocks.as_ref().map(|clocks| clocks.environment(id));
         let environment = clocks.unwrap_or_default();
-        node.child = Some(serve(&dir, id, &node.address, &self.extra, environment));
+        node.child =
+            Some(serve(&dir, id, &node.address, &self.extra, self.descriptors, environment));
     }
 
     pub fn is_running(&self, id: u64) -> bool {
@@ -101,6 +105,12 @@ impl Cluster {
             child.wait().unwrap();
         }
         node.is_stopped = false;
+    }
+
+    /// Returns whether the process of a node has ended by itself.
+    pub fn has_ended(&mut self, id: u64) -> bool {
+        let child = &mut self.nodes[id as usize - 1].child;
+        child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some())
     }
 
     /// Stops a node with SIGSTOP, or continues it with SIGCONT.
@@ -191,9 +201,12 @@ pub fn serve(
     id: u64,
     address: &str,
     extra: &[String],
+    descriptors: Option<u32>,
     environment: Vec<(&'static str, String)>,
 ) -> Child {
-    Command::new(PROGRAM)
+    let limit = descriptors.map_or(String::new(), |count| format!("ulimit -n {count}; "));
+    Command::new("sh")
+        .args(["-c", &format!("{limit}exec \"$0\" \"$@\""), PROGRAM])
         .args(["serve", "--id", &id.to_string(), "--listen", address, "--dir"])
         .arg(dir)
         .args(extra)
@@ -228,7 +241,10 @@ pub async fn http(
 ) -> std::io::Result<(u16, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+    let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request += &format!("host: {address}\r\n");
+    }
     for (name, value) in headers {
         request += &format!("{name}: {value}\r\n");
     }

@@ -11,7 +11,7 @@ use crate::rng::Rng;
 /// Returns the time of a node's wall clock, from the `Date` header of a response.
 async fn date(address: &str) -> Option<SystemTime> {
     let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
-    let request = "GET /v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = "GET /v1/status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.ok()?;

@@ -1,9 +1,11 @@
 //! Tests clients that watch changes and reconnect.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
 use minikv_raft::command::Op;
+use minikv_raft::watch::Change;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 
@@ -131,4 +133,33 @@ async fn the_id_of_no_event_is_refused() {
     }
     let (status, words) = http(address, "GET", "/v1/watch?after=x", &[], b"").await.unwrap();
     assert!(status == 400 && words.contains("INDEX-POSITION"), "{status} {words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_watches_goes_on_at_another_node() {
+    const PUTS: usize = 150;
+    let mut cluster = Cluster::start(3, &[]).await;
+    let (watcher, writer) = (cluster.client(20), cluster.client(20));
+    let watching = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        let after = "0".parse().ok();
+        let each = |change: Change| {
+            seen.push(String::from_utf8(change.key.to_vec()).unwrap());
+            if seen.len() < PUTS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        watcher.watch(b"w/", after, each).await.unwrap();
+        seen
+    });
+    for n in 0..PUTS {
+        writer.put(format!("w/{n:03}"), "x").await.unwrap();
+        if n % 50 == 20 {
+            // The client begins with the first node, and then takes the next ones.
+            let id = 1 + (n / 50) as u64;
+            cluster.kill(id);
+            cluster.run(id);
+        }
+    }
+    let seen = tokio::time::timeout(Duration::from_secs(30), watching).await.unwrap().unwrap();
+    let expected = (0..PUTS).map(|n| format!("w/{n:03}"));
+    assert!(seen.iter().eq(expected.collect::<Vec<_>>().iter()), "{seen:?}");
 }

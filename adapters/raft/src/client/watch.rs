@@ -1,0 +1,148 @@
+//! Watching changes, across the loss of connections and of nodes.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use super::{Client, ClientError, FIRST_PAUSE, LONGEST_PAUSE, Result};
+use crate::service::api::ChangeBody;
+use crate::service::encode_percent;
+use crate::watch::{Change, ChangeId};
+
+/// The time without any byte after which a connection counts as broken. A node sends a comment
+/// every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(40);
+/// Maximum length of a line of the stream. A change has at most the size of a message.
+const LINE_LIMIT_BYTES: usize = 512 << 20;
+
+/// The reason why a connection has ended.
+enum End {
+    Stopped,
+    Broken(String),
+    /// The node no longer knows the changes. Another node may still know them.
+    Gone(ClientError),
+}
+
+impl Client {
+    /// Calls `each` for every change of a key that begins with `prefix`, in order, until `each`
+    /// breaks off. Begins after the change `after`, or with the next change. If the connection is
+    /// lost, continues at another node after the last change, so no change is lost or repeated.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with the status 410 if the changes after `after` are no longer
+    /// known by any node, also if this happens later on; see [`ClientError`].
+    pub async fn watch(
+        &self,
+        prefix: &[u8],
+        after: Option<ChangeId>,
+        mut each: impl FnMut(Change) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut seen = match after {
+            Some(after) => after,
+            None => ChangeId::end_of(self.status().await?.applied.unwrap_or(0)),
+        };
+        let mut deadline = Instant::now() + self.deadline;
+        let (nodes, mut gone) = (super::lock(&self.nodes).addresses.len(), 0);
+        loop {
+            let before = seen;
+            match self.watch_once(prefix, &mut seen, &mut each).await? {
+                End::Stopped => return Ok(()),
+                End::Gone(error) if gone + 1 >= nodes => return Err(error),
+                End::Gone(_) => gone += 1,
+                End::Broken(_) if seen > before => {
+                    (gone, deadline) = (0, Instant::now() + self.deadline)
+                }
+                End::Broken(what) if Instant::now() > deadline => {
+                    return Err(ClientError::Deadline(what));
+                }
+                End::Broken(_) => tokio::time::sleep(LONGEST_PAUSE).await,
+            }
+            tokio::time::sleep(FIRST_PAUSE).await;
+        }
+    }
+
+    async fn watch_once(
+        &self,
+        prefix: &[u8],
+        seen: &mut ChangeId,
+        each: &mut impl FnMut(Change) -> ControlFlow<()>,
+    ) -> Result<End> {
+        let to = self.target(true);
+        let path = format!("/v1/watch?prefix={}&after={seen}", encode_percent(prefix));
+        let body = match self.wire.open(&to, &path, self.deadline).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(answer)) if answer.status == StatusCode::SERVICE_UNAVAILABLE => {
+                self.give_up(&to);
+                return Ok(End::Broken(answer.message()));
+            }
+            Ok(Err(answer)) if answer.status == StatusCode::GONE => {
+                self.give_up(&to);
+                return Ok(End::Gone(super::refused(&answer)));
+            }
+            Ok(Err(answer)) => return Err(super::refused(&answer)),
+            Err(error) => {
+                self.give_up(&to);
+                return Ok(End::Broken(error.to_string()));
+            }
+        };
+        let mut lines = EventLines { body, buffer: Vec::new(), searched: 0 };
+        loop {
+            let line = match lines.next().await {
+                Ok(line) => line,
+                Err(what) => {
+                    self.give_up(&to);
+                    return Ok(End::Broken(format!("{to}: {what}")));
+                }
+            };
+            if line == b"event: lost" {
+                let what = format!("the changes after {seen} are no longer known");
+                self.give_up(&to);
+                return Ok(End::Gone(ClientError::Refused(StatusCode::GONE.as_u16(), what)));
+            }
+            let Some(data) = line.strip_prefix(b"data: ") else { continue };
+            let change: ChangeBody = serde_json::from_slice(data)
+                .map_err(|e| ClientError::Invalid(format!("{to} sends a strange change: {e}")))?;
+            let change = change.into_change();
+            *seen = change.id;
+            if each(change).is_break() {
+                return Ok(End::Stopped);
+            }
+        }
+    }
+}
+
+/// The lines of a stream of events.
+struct EventLines {
+    body: Incoming,
+    buffer: Vec<u8>,
+    /// The length of the part of `buffer` that contains no end of a line.
+    searched: usize,
+}
+
+impl EventLines {
+    async fn next(&mut self) -> std::result::Result<Vec<u8>, String> {
+        loop {
+            let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+            if let Some(end) = end.map(|end| self.searched + end) {
+                let rest = self.buffer.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.buffer, rest);
+                line.pop();
+                self.searched = 0;
+                return Ok(line);
+            }
+            self.searched = self.buffer.len();
+            if self.searched > LINE_LIMIT_BYTES {
+                return Err("a line without an end".into());
+            }
+            let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
+            let frame = frame.map_err(|_| format!("silent for {} s", SILENCE.as_secs()))?;
+            let frame = frame.ok_or("the stream has ended")?.map_err(|e| e.to_string())?;
+            if let Some(data) = frame.data_ref() {
+                self.buffer.extend_from_slice(data);
+            }
+        }
+    }
+}

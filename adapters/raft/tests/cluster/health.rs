@@ -1,0 +1,70 @@
+//! Tests that the health check tells the truth.
+
+use std::time::Duration;
+
+use crate::processes::{Cluster, http, wait_for};
+
+async fn health(cluster: &Cluster, id: u64) -> (u16, String) {
+    let address = &cluster.nodes[id as usize - 1].address;
+    http(address, "GET", "/health", &[], b"").await.unwrap_or_default()
+}
+
+async fn wait_for_health(cluster: &Cluster, id: u64, status: u16, words: &str) {
+    let has = || async {
+        let (got, text) = health(cluster, id).await;
+        (got == status && text.contains(words)).then_some(())
+    };
+    let found = wait_for(has).await;
+    assert!(found.is_some(), "node {id}, {status} {words}: {:?}", health(cluster, id).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_majority_is_not_healthy() {
+    let mut cluster = Cluster::start(3, &[]).await;
+    let leader = cluster.leader().await;
+    for id in 1..=3 {
+        wait_for_health(&cluster, id, 200, "ok").await;
+    }
+    let others = cluster.others(leader);
+    cluster.kill(others[0]);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    wait_for_health(&cluster, leader, 200, "ok").await;
+    cluster.kill(others[1]);
+    wait_for_health(&cluster, leader, 503, "majority").await;
+    let address = &cluster.nodes[leader as usize - 1].address;
+    let (_, metrics) = http(address, "GET", "/metrics", &[], b"").await.unwrap();
+    assert!(metrics.contains("minikv_raft_has_leader 0\n"), "{metrics}");
+    assert!(metrics.contains("minikv_raft_is_leader 0\n"), "{metrics}");
+    cluster.run(others[0]);
+    wait_for_health(&cluster, others[0], 200, "ok").await;
+
+    // A follower does not hear from its leader.
+    let leader = cluster.leader().await;
+    cluster.set_stopped(leader, true);
+    let rest = if leader == others[0] { cluster.others(others[0]) } else { vec![others[0]] };
+    let follower = rest.into_iter().find(|id| cluster.is_running(*id)).unwrap();
+    wait_for_health(&cluster, follower, 503, "").await;
+    cluster.set_stopped(leader, false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_leader_and_a_new_node_are_not_healthy() {
+    let mut cluster = Cluster::start(3, &[]).await;
+    let leader = cluster.leader().await;
+    cluster.client(20).leave(leader).await.unwrap();
+    wait_for_health(&cluster, leader, 503, "").await;
+    let status = cluster.status(leader).await.unwrap();
+    assert!(status.role != "Leader" && status.leader != Some(leader), "{status:?}");
+    let (new, _) = cluster.add();
+    wait_for_health(&cluster, new, 503, "no cluster").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_raft_has_panicked_ends() {
+    let mut cluster = Cluster::start(3, &[]).await;
+    let leader = cluster.leader().await;
+    let address = cluster.nodes[leader as usize - 1].address.clone();
+    let _ = http(&address, "POST", "/test/panic", &[], b"").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(cluster.has_ended(leader), "{:?}", health(&cluster, leader).await);
+}
