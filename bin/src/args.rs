@@ -27,8 +27,8 @@ Commands that take neither keys nor files take the directory of the database as 
 `minikv stats DIR` is `minikv --db DIR stats`.
 
 Exit codes: 0 done, 1 key not found, condition of a write not met, damage found (verify, backups
---verify), or a difference found (diff), 2 usage, 3 locked by another process, 4 corruption, 5 I/O, 6 a format or feature this
-build cannot read, 130 interrupted.
+--verify), or a difference found (diff), 2 usage, 3 locked by another process, 4 corruption, 5 I/O,
+6 a format or feature this build cannot read, 130 interrupted.
 
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
 
@@ -297,6 +297,7 @@ impl Shape {
             write_buffer: self.write_buffer.or(base.write_buffer),
             cache_size: self.cache_size.or(base.cache_size),
             plain_logs: self.plain_logs || base.plain_logs,
+            allow_no_lock: self.allow_no_lock || base.allow_no_lock,
             keep_logs: self.keep_logs.or(base.keep_logs),
             keep_logs_for: self.keep_logs_for.or(base.keep_logs_for),
             comparator: self.comparator.or_else(|| base.comparator.clone()),

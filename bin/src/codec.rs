@@ -160,8 +160,8 @@ fn escape(bytes: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-/// Appends the text for `bytes` as a person reads it: printable Unicode stands for itself, and every
-/// other byte is as in `escaped`, which also reads this text.
+/// Appends the text for `bytes` as a person reads it: printable Unicode stands for itself, and
+/// every other byte is as in `escaped`, which also reads this text.
 pub fn push_readable(bytes: &[u8], text: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {

@@ -5,12 +5,8 @@ use std::sync::Arc;
 
 use minikv::files::{FileName, LogReader, VersionEdit, list_files};
 use minikv::fs::{DiskFs, Fs};
-use minikv::internals::dialect::indexed_db::describe;
 use minikv::internals::engine::read_current;
 use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
-
-use crate::codec::Format;
-use crate::output;
 
 /// The names of the comparators that this build knows, for messages.
 pub const KNOWN: &str = "leveldb.BytewiseComparator and idb_cmp1";
@@ -20,41 +16,6 @@ pub fn named(name: &str) -> Option<Arc<dyn Comparator>> {
     let known: [Arc<dyn Comparator>; 2] =
         [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
     known.into_iter().find(|comparator| comparator.name() == name)
-}
-
-/// Returns an error text if programs that use databases of the order `order` would not understand
-/// `key`.
-pub fn check_key(order: &dyn Comparator, key: &[u8]) -> Result<(), String> {
-    if order.name() != IndexedDbComparator.name() || describe(key).is_some() {
-        return Ok(());
-    }
-    let key = Format::default().show(key);
-    Err(format!("\"{key}\" is no key of IndexedDB, whose programs may fail on it"))
-}
-
-/// Warns about the first key that programs would not understand. Unlike `put`, the commands that
-/// read entries write such a key: a copy of a database must have everything that the database has.
-pub struct KeyCheck {
-    order: Arc<dyn Comparator>,
-    has_warned: bool,
-}
-
-impl KeyCheck {
-    /// Creates a check for keys of a database of the order `order`.
-    pub fn new(order: Arc<dyn Comparator>) -> KeyCheck {
-        KeyCheck { order, has_warned: false }
-    }
-
-    /// Checks a key, which was read at the place that `place` returns.
-    pub fn check(&mut self, key: &[u8], place: impl FnOnce() -> String) {
-        if self.has_warned {
-            return;
-        }
-        if let Err(what) = check_key(&*self.order, key) {
-            output::say(format!("minikv: {}: {what}; it is written all the same", place()));
-            self.has_warned = true;
-        }
-    }
 }
 
 /// Reads the name of the comparator of the database in `dir` from the first edit of its MANIFEST.

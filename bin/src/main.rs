@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod input;
 mod interrupt;
+mod key_check;
 mod keyspace;
 mod output;
 mod runs;

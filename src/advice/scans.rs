@@ -172,8 +172,8 @@ impl<'a> ScanReplay<'a> {
     }
 }
 
-/// Replays the sampled scans of the database at `point`. Returns the advice, or `None` if there are no
-/// scans.
+/// Replays the sampled scans of the database at `point`. Returns the advice, or `None` if there are
+/// no scans.
 pub(crate) fn scan_advice(point: &ReadPoint<'_>) -> Result<Option<ScanAdvice>> {
     let state = point.state;
     let (scans, ranges) = (state.totals.bounded_scans(), state.scans.ranges());

@@ -22,8 +22,8 @@ use crate::fs::{absolute, sync_dir};
 /// The tables are written with the options of the database: its comparator, compression, block and
 /// table sizes, and filters. If they name no compression, the tables get snappy, and an ingest
 /// rewrites them if the database's tables have another one: for such a database, give
-/// [`Db::compression`](crate::Db::compression) to the options. A writer that is dropped before [`finish`](TableWriter::finish)
-/// removes all files that it wrote.
+/// [`Db::compression`](crate::Db::compression) to the options. A writer that is dropped before
+/// [`finish`](TableWriter::finish) removes all files that it wrote.
 ///
 /// ```
 /// use minikv::{Db, Options, TableWriter};

@@ -30,10 +30,10 @@ const MAX_TABLES: usize = 8;
 pub struct TableCompression {
     /// The compression of new tables.
     pub new: Compression,
-    /// Names of the compressions of the newest and of the oldest compressed table: `snappy`, `zstd`,
-    /// `zlib` or `deflate`. One name if both are the same; `none` if the tables are not compressed,
-    /// although they could be. Empty if the tables are too small to show a compression, or if there
-    /// are none.
+    /// Names of the compressions of the newest and of the oldest compressed table: `snappy`,
+    /// `zstd`, `zlib` or `deflate`. One name if both are the same; `none` if the tables are not
+    /// compressed, although they could be. Empty if the tables are too small to show a compression,
+    /// or if there are none.
     pub found: Vec<&'static str>,
     /// The methods in `found`.
     methods: Vec<Method>,
@@ -45,7 +45,8 @@ impl TableCompression {
     /// `tables` are the numbers of all tables.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the options name no compression, and that of the tables is not included in this build; an I/O error that prevents the decision. Damaged tables are left
+    /// [`Error::Unsupported`] if the options name no compression, and that of the tables is not
+    /// included in this build; an I/O error that prevents the decision. Damaged tables are left
     /// out.
     pub(crate) fn decide(
         fs: &dyn Fs,

@@ -4,7 +4,8 @@
 //! snapshots do not show the entry, and the entry hides older entries with the same key. The
 //! table's sequence numbers must therefore all be above the last sequence number of the database.
 //! Most tables already have such numbers ([`fresh_seq`]); the other tables are rewritten with new
-//! numbers, and so are tables with another compression than the database's. The next write to the database gets a sequence number above those of the tables.
+//! numbers, and so are tables with another compression than the database's. The next write to the
+//! database gets a sequence number above those of the tables.
 //!
 //! First, each file is linked, copied or rewritten into the database's directory; then the tables
 //! are added with the commit lock held ([`table_change`](crate::engine::table_change)).

@@ -4,7 +4,8 @@
 //! middle of work for which other threads wait, often under a lock. If such a callback wrote to the
 //! same database or waited for its background work, it would in the end wait for itself. Each
 //! thread therefore remembers for which engine it works ([`Inside`]), and every call that changes
-//! the database or waits for it checks that it does not come from inside ([`Engine::check_outside`]).
+//! the database or waits for it checks that it does not come from inside
+//! ([`Engine::check_outside`]).
 
 use std::cell::Cell;
 

@@ -66,8 +66,8 @@
 //!   the update of the state, which only the holder of the manifest lock can observe.
 //! - The thread that changes `mem`, `frozen` or `version` shows the new view before it releases the
 //!   state lock.
-//! - `commit.visible` is the number of the current view. Only the holder of the commit lock replaces
-//!   it, by showing a view.
+//! - `commit.visible` is the number of the current view. Only the holder of the commit lock
+//!   replaces it, by showing a view.
 //! - The visible sequence number never goes back.
 
 use std::fmt;
@@ -122,7 +122,7 @@ pub(crate) mod write;
 
 pub(crate) use state::{Frozen, State};
 
-/// What the filesystem of a database has.
+/// Abilities of the filesystem that a database is on.
 #[derive(Clone, Copy, Debug)]
 struct Surroundings {
     /// Whether the directory is locked against other processes.
@@ -167,7 +167,7 @@ pub(crate) struct Engine {
     /// deterministic mode for tests (`Options::inline_background`). `None` if there are background
     /// threads.
     inline: Option<Mutex<u64>>,
-    /// What the filesystem has, found out when the database was opened.
+    /// Abilities of the filesystem, found out when the database was opened.
     surroundings: Surroundings,
     /// Events for the observer, if there is one.
     observing: Option<Observing>,

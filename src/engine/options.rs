@@ -244,9 +244,9 @@ impl Options {
     ///
     /// By default, new tables have the compression of the newest compressed table, so that programs
     /// that read the database can still read it: a world of Minecraft keeps deflate. If the tables
-    /// are not compressed, neither are new ones. New databases get snappy, like LevelDB's. A compression
-    /// given here is used whatever the tables have; [`Db::compression`](crate::Db::compression)
-    /// tells who cannot read them.
+    /// are not compressed, neither are new ones. New databases get snappy, like LevelDB's. A
+    /// compression given here is used whatever the tables have;
+    /// [`Db::compression`](crate::Db::compression) tells who cannot read them.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Options {
         self.compression = Some(compression);

@@ -148,7 +148,7 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>>;
 }
 
-/// What a name in a directory names.
+/// The kind of an entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.

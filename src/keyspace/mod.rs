@@ -100,8 +100,8 @@ impl<H> fmt::Debug for Keyspace<H> {
     }
 }
 
-/// Two handles are equal if they have the same name and kind, and read the same database at the same
-/// moment: two handles of one open [`Db`] are, those of different snapshots are not.
+/// Two handles are equal if they have the same name and kind, and read the same database at the
+/// same moment: two handles of one open [`Db`] are, those of different snapshots are not.
 ///
 /// ```
 /// # use minikv::{Db, Options};

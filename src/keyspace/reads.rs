@@ -279,8 +279,8 @@ impl<H> Keyspace<H> {
         Ok(self.first_key_value()?.is_none())
     }
 
-    /// Returns the number of entries whose keys are in `range`, like [`Db::count`](crate::Db::count).
-    /// Expired entries do not count.
+    /// Returns the number of entries whose keys are in `range`, like
+    /// [`Db::count`](crate::Db::count). Expired entries do not count.
     ///
     /// # Errors
     /// Corruption and I/O errors.

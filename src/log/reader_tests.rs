@@ -186,7 +186,7 @@ fn an_unknown_type_is_an_error() {
 fn a_record_of_a_recycled_log_is_unsupported_and_no_damage() {
     for (record_type, more) in [(5, 4), (6, 4), (7, 4), (8, 4), (9, 12), (12, 12), (11, 4)] {
         for after in [0, 3, 100] {
-            let mut bytes = written(&vec![b"first"; 1]);
+            let mut bytes = written(&[b"first"]);
             let fields = vec![7; more];
             let payload = payload(1, 300);
             let mut header =

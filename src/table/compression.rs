@@ -29,7 +29,7 @@ const TEST_BYTES: usize = 64 << 10;
 /// smaller; `None` if the blocks that were read do not show the method.
 ///
 /// # Errors
-/// Corruption, if a block that is read is damaged; [`Error::Unsupported`], if its method is
+/// Corruption, if the footer or the index is damaged; [`Error::Unsupported`], if its method is
 /// unknown; I/O errors.
 pub(crate) fn compression_of(file: &dyn ReadFile, path: &Path) -> Result<Option<Method>> {
     let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
@@ -58,7 +58,11 @@ impl BlockReader<'_> {
             if handle.size > MAX_DATA_BYTES {
                 continue;
             }
-            let (method, stored) = self.read(handle)?;
+            // The other blocks of a damaged table show the method as well.
+            let (method, stored) = match self.read(handle) {
+                Err(Error::Corruption(_)) => continue,
+                read => read?,
+            };
             if method != Method::None {
                 return Ok(Some(method));
             }
@@ -180,7 +184,7 @@ mod tests {
         }
         let mut damaged = whole.clone();
         damaged[100] ^= 1;
-        assert!(found(damaged).unwrap_err().is_corruption());
+        assert_eq!(found(damaged).unwrap(), None, "the only data block");
         let mut unknown = whole;
         let end = unknown.len();
         let footer = Footer::decode(&unknown[end - 48..]).unwrap();

@@ -249,7 +249,7 @@ fn sweep_of_crash_points() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// Where directories cannot be synced, a server makes names durable. Nothing may be lost there that
+/// A server makes names durable if directories cannot be synced. Nothing may be lost there that
 /// is kept elsewhere.
 #[test]
 fn crashes_lose_nothing_where_directories_cannot_be_synced() {

@@ -1,9 +1,9 @@
 //! Lists the public API of the library and compares the listing with the committed one.
 //!
-//! The listing is made from the source in rustfmt's layout, and has one line per item: the items that
-//! the public modules define or re-export, and the public methods, fields, variants and associated
-//! constants of each type, in full, whether rustdoc shows them or not. Items that need the feature
-//! `internals` are left out, and so are implementations of traits.
+//! The listing is made from the source in rustfmt's layout, and has one line per item: the items
+//! that the public modules define or re-export, and the public methods, fields, variants and
+//! associated constants of each type, in full, whether rustdoc shows them or not. Items that need
+//! the feature `internals` are left out, and so are implementations of traits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -257,8 +257,8 @@ fn a_database_that_cannot_flush_leaves_the_budget_to_the_others() {
         })
         .collect();
     assert!(most <= BUDGET, "{most} bytes at most");
-    let memtables: u64 = dbs.iter().map(|db| db.stats().memtable_bytes).sum();
-    assert!(memtables <= BUDGET / 4 + (2 << 20), "{memtables} bytes of memtables");
+    let memtables = || dbs.iter().map(|db| db.stats().memtable_bytes).sum::<u64>();
+    soon("the memtables stay", || memtables() <= BUDGET / 4 + (2 << 20));
     let flushes: u64 = dbs.iter().map(|db| db.stats().flushes).sum();
     assert!((30..=300).contains(&flushes), "{flushes} flushes");
     // Once the disk has room, the database takes part again.

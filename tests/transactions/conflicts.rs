@@ -290,6 +290,58 @@ fn a_transaction_is_run_again_after_a_conflict_and_not_after_another_error() {
     assert_eq!(home.get("c").unwrap(), None);
 }
 
+/// An error type of a program.
+#[derive(Debug, PartialEq)]
+enum AppError {
+    Refused,
+    Db(String),
+}
+
+impl From<Error> for AppError {
+    fn from(error: Error) -> AppError {
+        AppError::Db(error.to_string())
+    }
+}
+
+#[test]
+fn conflicts_are_retried_whatever_the_error_type() {
+    let home = Home::with([("a", "1")]);
+    let mut calls = 0;
+    let value = home.try_transact(|tx| {
+        calls += 1;
+        let old = text(tx.get("a")?);
+        if calls < 4 {
+            home.put("a", format!("{calls}"))?;
+        }
+        tx.put("b", &old);
+        Ok::<_, AppError>(old)
+    });
+    assert_eq!((value, calls), (Ok("3".to_owned()), 4));
+    let refused = home.try_transact(|tx| {
+        tx.put("c", "");
+        Err::<(), _>(AppError::Refused)
+    });
+    assert_eq!((refused, home.get("c").unwrap()), (Err(AppError::Refused), None));
+
+    for keyspace in [home.keyspace("k").unwrap(), home.expiring_keyspace("k").unwrap()] {
+        let mut calls = 0;
+        let value = keyspace.try_update("a", |old| {
+            calls += 1;
+            if calls < 3 {
+                keyspace.put("a", "0")?;
+            }
+            let old = old.map_or(7, |old| old[0] - b'0');
+            Ok::<_, AppError>(Some((old + 1).to_string()))
+        });
+        assert_eq!((value.unwrap().as_deref(), calls), (Some(&b"1"[..]), 3));
+        let refused = keyspace.try_update("a", |_| Err::<Option<&str>, _>(AppError::Refused));
+        assert_eq!(refused, Err(AppError::Refused));
+        assert_eq!(text(keyspace.get("a").unwrap()), "1");
+    }
+    home.db.clone().close().unwrap();
+    assert!(matches!(home.try_update("a", |_| Ok::<_, AppError>(Some("x"))), Err(AppError::Db(_))));
+}
+
 #[test]
 fn a_transaction_that_is_kept_over_close_gets_an_error_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();

@@ -31,7 +31,7 @@ class Transaction {
   // `commit` runs the commit in the order of the database's other writes.
   constructor (db, commit) {
     this.#db = db
-    this.#native = db[kNative].transaction()
+    this.#native = binding.beginTransaction(db[kNative])
     this.#commit = commit
     db.attachResource(this)
   }

@@ -18,9 +18,8 @@ use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
 use crate::space::{SpaceName, Spaces, Target};
 use crate::tools;
-use crate::transaction::NativeTransaction;
-use crate::view::View;
-use crate::walk::{Plan, Range, Source, Walk};
+use crate::view::{Range, View};
+use crate::walk::{Plan, Source, Walk};
 
 /// Flags of a call, with the same values as in `lib/binding.js`.
 const HAS_LOWER: u32 = 1;
@@ -97,6 +96,14 @@ pub struct NativeDatabase {
 }
 
 impl NativeDatabase {
+    /// Returns the open database.
+    ///
+    /// # Errors
+    /// [`Fault::NotOpen`] if the database is not open.
+    pub fn handle(&self) -> Result<Arc<Handle>, Fault> {
+        self.slot.get()
+    }
+
     /// Returns the keyspace that calls read and write.
     pub fn space(&self) -> Option<SpaceName> {
         self.space.clone()
@@ -531,13 +538,6 @@ impl NativeDatabase {
             |this| Ok((this.view(snapshot)?, key.to_vec())),
             |(view, key)| view.expiry(&key),
         )
-    }
-
-    /// Begins a transaction.
-    #[napi(catch_unwind)]
-    pub fn transaction(&self, env: Env) -> napi::Result<NativeTransaction> {
-        let begun = guarded(|| Ok(self.slot.get()?.writer()?.transaction()));
-        begun.map(NativeTransaction::new).map_err(|fault| fault.into_error(env))
     }
 
     /// Returns the changes that were committed after the sequence number `since`.

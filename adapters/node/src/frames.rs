@@ -152,11 +152,16 @@ mod tests {
     use minikv::BatchOp;
 
     use super::*;
-    use crate::space::Target;
 
     fn batch(frames: &[u8]) -> Result<WriteBatch, Fault> {
         let mut batch = WriteBatch::new();
-        batch.fill(frames, None::<&minikv::Keyspace>)?;
+        each_operation(frames, |key, value| {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            }
+            Ok(())
+        })?;
         Ok(batch)
     }
 

@@ -11,10 +11,12 @@ mod frames;
 mod iterator;
 mod job;
 mod options;
+mod shared_transaction;
 mod slot;
 mod space;
 #[cfg_attr(test, allow(dead_code, reason = "napi-rs exports nothing from tests"))]
 mod tools;
+#[cfg_attr(test, allow(dead_code, reason = "napi-rs exports nothing from tests"))]
 mod transaction;
 mod view;
 mod walk;

@@ -1,7 +1,5 @@
 //! Transactions.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use minikv::{Transaction, WriteOptions};
 use napi::Env;
 use napi::bindgen_prelude::AsyncTask;
@@ -12,30 +10,9 @@ use crate::error::Fault;
 use crate::frames;
 use crate::iterator::NativeIterator;
 use crate::job::{Job, Reply, guarded, start};
+use crate::shared_transaction::SharedTransaction;
 use crate::space::{Spaces, Target};
 use crate::walk::{Source, Walk};
-
-/// A transaction that JavaScript shares with its running call and its iterators; empty after the
-/// end. `lib/transaction.js` makes one call after the other, so nobody waits for the lock.
-#[derive(Clone)]
-pub struct SharedTransaction(Arc<Mutex<Option<Transaction>>>);
-
-impl SharedTransaction {
-    fn lock(&self) -> MutexGuard<'_, Option<Transaction>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Calls `work` with the transaction.
-    ///
-    /// # Errors
-    /// [`Fault::TransactionNotOpen`] after the end of the transaction; the error of `work`.
-    pub fn with<T>(
-        &self,
-        work: impl FnOnce(&mut Transaction) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        work(self.lock().as_mut().ok_or(Fault::TransactionNotOpen)?)
-    }
-}
 
 /// A transaction.
 #[napi]
@@ -44,9 +21,16 @@ pub struct NativeTransaction {
 }
 
 impl NativeTransaction {
-    pub fn new(transaction: Transaction) -> NativeTransaction {
-        NativeTransaction { shared: SharedTransaction(Arc::new(Mutex::new(Some(transaction)))) }
+    fn new(transaction: Transaction) -> NativeTransaction {
+        NativeTransaction { shared: SharedTransaction::new(transaction) }
     }
+}
+
+/// Begins a transaction of a database.
+#[napi(catch_unwind)]
+pub fn begin_transaction(env: Env, of: &NativeDatabase) -> napi::Result<NativeTransaction> {
+    let begun = guarded(|| Ok(of.handle()?.writer()?.transaction()));
+    begun.map(NativeTransaction::new).map_err(|fault| fault.into_error(env))
 }
 
 #[napi]
@@ -105,7 +89,7 @@ impl NativeTransaction {
     pub fn commit(&self, sync: bool) -> AsyncTask<Job> {
         let shared = self.shared.clone();
         start(move || {
-            let transaction = shared.lock().take().ok_or(Fault::TransactionNotOpen)?;
+            let transaction = shared.take().ok_or(Fault::TransactionNotOpen)?;
             transaction.commit_with(&WriteOptions::default().sync(sync))?;
             Ok(Reply::Nothing)
         })
@@ -114,6 +98,6 @@ impl NativeTransaction {
     /// Ends the transaction without its writes, unless it has ended.
     #[napi(catch_unwind)]
     pub fn close(&self) {
-        drop(self.shared.lock().take());
+        drop(self.shared.take());
     }
 }

@@ -1,5 +1,6 @@
-//! What a call reads: a moment of the whole database, or of one keyspace.
+//! Views: the whole database, or one of its keyspaces, at one moment, as a call reads it.
 
+use std::ops::Bound;
 use std::time::UNIX_EPOCH;
 
 use minikv::{
@@ -10,7 +11,9 @@ use minikv::{
 use crate::error::Fault;
 use crate::job::Reply;
 use crate::space::{SpaceName, Spaces};
-use crate::walk::Range;
+
+/// The keys from one bound to the other.
+pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The database, or one of its keyspaces, at one moment.
 pub enum View {

@@ -8,18 +8,15 @@ use minikv::ReadOptions;
 
 use crate::error::Fault;
 use crate::frames::Entries;
+use crate::shared_transaction::SharedTransaction;
 use crate::space::{SpaceName, Spaces};
-use crate::transaction::SharedTransaction;
-use crate::view::{Steps, View, ViewCursor};
+use crate::view::{Range, Steps, View, ViewCursor};
 
 /// Maximum memory, in bytes, that a read reserves before it knows its first entry.
 const MAX_ROOM_BYTES: usize = 64 << 10;
 
 /// Number of entries below which a read reserves no memory in advance.
 const FEW_ENTRIES: usize = 16;
-
-/// The keys from one bound to the other.
-pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The range that a walk covers, and the parts of entries that it returns.
 pub struct Plan {
@@ -43,7 +40,7 @@ enum Place {
     End,
 }
 
-/// What a walk reads.
+/// The source of a walk's entries.
 pub enum Source {
     /// A view. The cursor is `None` until the first read, because creating a cursor may read from
     /// the disk.
@@ -135,7 +132,7 @@ impl Walk {
     }
 }
 
-/// Where one read ends, unless the range ends before.
+/// The limits of one read, which may also end with the range.
 struct Limits<'a> {
     entries: usize,
     bytes: usize,

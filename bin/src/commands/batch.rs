@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use super::count;
 use crate::args::Global;
 use crate::codec::Format;
-use crate::comparator::KeyCheck;
 use crate::entry_reader::CsvReader;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
+use crate::key_check::KeyCheck;
 use crate::keyspace::{InKeyspace, Target};
 use crate::output::Stdout;
 

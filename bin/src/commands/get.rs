@@ -17,8 +17,8 @@ use crate::style::Style;
 ///
 /// If stdout is not a terminal and --format is not given, writes the exact bytes of the values and
 /// nothing else, not even between the values of several keys. On a terminal, or with --format, each
-/// value is a line, on a terminal with printable Unicode as text. With --format and several keys, each line is an entry as printed by `scan`:
-/// KEY<TAB>VALUE, or a JSON object.
+/// value is a line, on a terminal with printable Unicode as text. With --format and several keys,
+/// each line is an entry as printed by `scan`: KEY<TAB>VALUE, or a JSON object.
 ///
 /// --format does not change how the keys are read; --key-format does. An absent key is named on
 /// stderr; the others are printed, and the exit code is 1.

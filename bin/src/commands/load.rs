@@ -6,9 +6,9 @@ use minikv::{Db, WriteBatch, WriteOptions};
 
 use super::{bulk, count};
 use crate::args::Global;
-use crate::comparator::KeyCheck;
 use crate::entry_reader::EntryReader;
 use crate::error::Result;
+use crate::key_check::KeyCheck;
 use crate::keyspace::{InKeyspace, Target};
 use crate::output::{
     Progress, {self},
@@ -21,11 +21,11 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Load entries into the database
 ///
 /// Reads one entry per line, in --format, as written by `dump`. In JSON, a value may be any JSON: a
-/// number, an array or an object is stored as its text. CSV begins with a line that names the columns
-/// key and value. Entries are put in batches of up to
-/// 1000, of which the last is synced, so that all loaded entries survive a loss of power. An
-/// invalid line stops the command (exit code 2), and so does an interrupt (exit code 130); entries
-/// that are already loaded stay. Creates the database if there is none.
+/// number, an array or an object is stored as its text. CSV begins with a line that names the
+/// columns key and value. Entries are put in batches of up to 1000, of which the last is synced, so
+/// that all loaded entries survive a loss of power. An invalid line stops the command (exit code
+/// 2), and so does an interrupt (exit code 130); entries that are already loaded stay. Creates the
+/// database if there is none.
 ///
 /// With --sorted or --sort, loads all entries at once, or none: they are written into tables, which
 /// then become tables of the database. Where a range of keys is new, no compaction follows.

@@ -14,8 +14,8 @@ use minikv::{WriteBatch, WriteOptions};
 use super::condition::Condition;
 use crate::args::{Global, parse_duration};
 use crate::codec::Format;
-use crate::comparator;
 use crate::error::{CliError, Result};
+use crate::key_check::check_key;
 use crate::keyspace::InKeyspace;
 
 /// Set the value of a key
@@ -104,7 +104,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Some(old) => Some(Condition::Value(args.value_format.decode(read_value(old)?)?)),
         None => args.if_absent.then_some(Condition::Absent),
     };
-    if let Err(what) = comparator::check_key(&*global.comparator(&global.db()?)?, &key) {
+    if let Err(what) = check_key(&*global.comparator(&global.db()?)?, &key) {
         let how = "give a key of it, in --key-format hex; `load` and `batch` write any bytes";
         return Err(CliError::Usage(format!("{what}; {how}")));
     }

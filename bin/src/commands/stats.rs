@@ -11,7 +11,7 @@ use super::prefixes::Prefixes;
 use super::{count, size, thousands};
 use crate::args::{Dir, Global};
 use crate::codec::JsonBytes;
-use crate::error::{CliError, Result};
+use crate::error::Result;
 use crate::files::Survey;
 use crate::output::{Stdout, Table};
 use crate::style::shown;

@@ -1,6 +1,6 @@
-//! Tests of worlds of Minecraft with Mojang's own fork of LevelDB, which skips tables of compressions
-//! that it does not know, without an error. The fork is PyPI's package `amulet-leveldb`; `.ci/run`
-//! installs it into `target/minecraft`.
+//! Tests of worlds of Minecraft with Mojang's own fork of LevelDB, which skips tables of
+//! compressions that it does not know, without an error. The fork is PyPI's package
+//! `amulet-leveldb`; `.ci/run` installs it into `target/minecraft`.
 
 use super::*;
 

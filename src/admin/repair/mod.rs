@@ -151,13 +151,23 @@ pub fn repair_with(
         }
     };
     directory::check_numbers(dir, &survey.taken, next_number(&survey))?;
-    let tables = survey.tables.keys().copied();
-    let compression = TableCompression::decide(&*fs, dir, &options, tables)?;
-    options.compression = Some(compression.new);
-    report.notes.extend(compression.warning());
+    report.notes.extend(choose_compression(dir, &mut options, &survey)?);
     let report = Repair::new(dir, &options, &survey, report).run()?;
     drop(lock);
     Ok(report)
+}
+
+/// Decides on the compression of the tables that the repair writes. Returns a warning, if there is
+/// one.
+fn choose_compression(
+    dir: &Path,
+    options: &mut Options,
+    survey: &Survey,
+) -> Result<Option<String>> {
+    let tables = survey.tables.keys().copied();
+    let compression = TableCompression::decide(&*options.fs, dir, options, tables)?;
+    options.compression = Some(compression.new);
+    Ok(compression.warning())
 }
 
 fn look(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {

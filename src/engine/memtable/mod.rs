@@ -47,8 +47,8 @@ const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
 /// too high, the first entries are evicted again before they are used.
 const GROUP_ENTRIES: usize = 32;
 
-/// Maximum number of entries that [`Memtable::approximate_size`] looks at. With a higher number, the
-/// estimate is more exact and takes longer.
+/// Maximum number of entries that [`Memtable::approximate_size`] looks at. With a higher number,
+/// the estimate is more exact and takes longer.
 const SAMPLED_ENTRIES: u32 = 1024;
 
 /// The versions of keys written since the previous memtable was frozen.

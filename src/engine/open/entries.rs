@@ -1,5 +1,5 @@
-//! What the entries of a directory are. Everything that lists the directory of a database does so
-//! here, so that all of it takes the same files for the database's.
+//! The decision which entries of a directory are files of a database. Everything that lists such a
+//! directory does so here, so that all of it takes the same files for the database's.
 //!
 //! - A regular file whose name is the one that would be written for its number is a file of the
 //!   database.

@@ -54,7 +54,7 @@ pub struct Cursor {
     seek_key: Vec<u8>,
     /// Counts of the work that was done to create the sources.
     trace: ReadTrace,
-    /// What the cursor reads. Keeps alive the tables that the sources may open later.
+    /// The read point of the cursor. Keeps alive the tables that the sources may open later.
     // Must stay the last field: `merge` is dropped before the sweep, which can then remove the
     // tables that only `merge` and the view kept alive.
     point: OwnedPoint,

@@ -207,9 +207,9 @@ impl Iter {
         }
     }
 
-    /// Moves one end to the next entry that has not expired, and returns what `yielded` makes of it.
-    /// `step` moves the end by one entry, and `end` returns the end. `yielded` returns `None` if
-    /// the entry has expired.
+    /// Moves one end to the next entry that has not expired, and returns what `yielded` makes of
+    /// it. `step` moves the end by one entry, and `end` returns the end. `yielded` returns `None`
+    /// if the entry has expired.
     #[inline]
     fn advance<T>(
         &mut self,

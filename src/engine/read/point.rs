@@ -1,4 +1,4 @@
-//! What one read sees, taken in one step.
+//! Read points: everything that one read sees, taken in one step.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::engine::read::view::{ReadSeq, ReadState, ReadView, Sweep};
 use crate::format::key::SeqNo;
 use crate::table::reader::BlockReadOptions;
 
-/// What one read sees: a view, the sequence number at which to read it, and the options of the
-/// read. For short reads: the view may delay the release of old views.
+/// Everything that one read sees: a view, the sequence number at which to read it, and the options
+/// of the read. For short reads: the view may delay the release of old views.
 pub(crate) struct ReadPoint<'a> {
     /// The database.
     pub state: &'a Arc<ReadState>,

@@ -11,8 +11,8 @@ use crate::engine::read::prefix_scan::PrefixScan;
 use crate::format::edit::NUM_LEVELS;
 use crate::table::counts::LevelTrace;
 
-/// Returns the sources of a cursor at `point`, newest first: each memtable, each table of level 0, and each
-/// sorted level. Queries of prefix filters in level 0 are counted in `trace`.
+/// Returns the sources of a cursor at `point`, newest first: each memtable, each table of level 0,
+/// and each sorted level. Queries of prefix filters in level 0 are counted in `trace`.
 ///
 /// # Errors
 /// Corruption and I/O errors of opening the tables of level 0.

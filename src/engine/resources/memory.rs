@@ -34,9 +34,9 @@ const FLUSH_PART: u64 = 4;
 /// higher ratio, writes are slowed down earlier.
 const SLOWDOWN_PART: u64 = 2;
 
-/// Ratio of the total size of memtables at which an action is taken to the least such size. The size
-/// falls with the memory of databases that cannot flush. With a higher ratio, more of their memory
-/// is made up for, by flushes of smaller memtables.
+/// Ratio of the total size of memtables at which an action is taken to the least such size. The
+/// size falls with the memory of databases that cannot flush. With a higher ratio, more of their
+/// memory is made up for, by flushes of smaller memtables.
 const LEAST_PART: u64 = 4;
 
 /// The action that a writer must take because of the memory that memtables take.

@@ -5,8 +5,8 @@ use std::fmt;
 use crate::base::size::Size;
 use crate::engine::stats::property::{LevelStats, Stats};
 
-/// Writes a table of the levels that have tables, and a line each for reads, writes, and work in the
-/// background. The text has no newline at its end, and may change between versions.
+/// Writes a table of the levels that have tables, and a line each for reads, writes, and work in
+/// the background. The text has no newline at its end, and may change between versions.
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "level   tables        bytes")?;

@@ -65,8 +65,8 @@ const ENTRIES_PER_LOOKUP: u64 = 2;
 pub(crate) struct Horizon {
     /// Sequence number of the last write that need not be checked.
     seq: SeqNo,
-    /// The version in the view that has this number. Its tables need not be checked. The weak reference keeps the version's address
-    /// from being reused, without keeping its tables.
+    /// The version in the view that has this number. Its tables need not be checked. The weak
+    /// reference keeps the version's address from being reused, without keeping its tables.
     version: Weak<Version>,
 }
 

@@ -9,8 +9,8 @@
 //!    (`wait_for_room`).
 //!
 //! With a memory budget ([`memory`](crate::engine::resources::memory)), each of these steps also
-//! checks the total size of the memtables of all databases: the largest memtable that can be flushed
-//! is frozen before it is full, and writers wait while the total is too large.
+//! checks the total size of the memtables of all databases: the largest memtable that can be
+//! flushed is frozen before it is full, and writers wait while the total is too large.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -277,6 +277,19 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
+/// Something that a filesystem may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+#[doc(hidden)]
+pub enum Lack {
+    /// Directories cannot be synced: [`Fs::sync_dir`](crate::fs::Fs::sync_dir) fails with
+    /// `EINVAL`, as on CIFS. Names are durable as soon as they are made, because a server makes
+    /// them.
+    DirectorySync,
+    /// There are no locks: a lock keeps out nobody outside of the filesystem's own process.
+    Locks,
+}
+
 #[cfg(test)]
 mod tests {
     use super::glob;

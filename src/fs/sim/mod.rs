@@ -88,6 +88,8 @@ pub use crash::CrashPlan;
 #[doc(hidden)]
 pub use crash::Holes;
 pub use fault::Fault;
+#[doc(hidden)]
+pub use fault::Lack;
 use fault::{Action, Faults, os_error};
 use history::History;
 #[cfg(any(test, feature = "internals"))]
@@ -106,18 +108,6 @@ use crate::base::sync::{Mutex, RwLock};
 #[derive(Clone)]
 pub struct SimFs {
     shared: Arc<Shared>,
-}
-
-/// Something that a filesystem may not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Lack {
-    /// Directories cannot be synced: [`Fs::sync_dir`](crate::fs::Fs::sync_dir) fails with
-    /// `EINVAL`, as on CIFS. Names are durable as soon as they are made, because a server makes
-    /// them.
-    DirectorySync,
-    /// There are no locks: a lock keeps out nobody outside of the filesystem's own process.
-    Locks,
 }
 
 type Hook = Arc<dyn Fn(&Operation<'_>) + Send + Sync>;
@@ -214,11 +204,6 @@ impl SimFs {
         image
     }
 
-    /// Makes the filesystem, and the images that crashes leave of it, lack something from now on.
-    pub fn set_lack(&self, lack: Lack) {
-        self.shared.inner.lock().lacks.insert(lack);
-    }
-
     /// Makes everything durable, as if the system had been idle for a long time.
     pub fn sync_all(&self) {
         self.shared.inner.lock().commit(Effect::SyncAll);
@@ -266,6 +251,11 @@ impl SimFs {
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 impl SimFs {
+    /// Makes the filesystem, and the images that crashes leave of it, lack something from now on.
+    pub fn set_lack(&self, lack: Lack) {
+        self.shared.inner.lock().lacks.insert(lack);
+    }
+
     /// Returns the number of operations so far, by kind.
     pub fn counts(&self) -> OpCounts {
         self.shared.inner.lock().counts.clone()

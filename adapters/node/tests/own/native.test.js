@@ -61,7 +61,7 @@ test('wrong arguments of the native module are errors', async (t) => {
   iterator.close()
   await assert.rejects(iterator.read(1, 1), /closed/)
 
-  const transaction = database.transaction()
+  const transaction = binding.beginTransaction(database)
   await misuse(transaction)
   transaction.close()
   await assert.rejects(transaction.commit(false), { code: 'LEVEL_TRANSACTION_NOT_OPEN' })

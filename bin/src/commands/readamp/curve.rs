@@ -56,8 +56,9 @@ impl Upwards {
         let ys = points.iter().flat_map(|p| [p.low, p.high, p.y]);
         let ys = ys.chain(curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)));
         let ys: Vec<_> = ys.filter(|y| *y > 0.0 && y.is_finite()).collect();
-        let most = ys.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let least = ys.iter().copied().fold(most, f64::min);
+        // Without values, both scales have ends of their own.
+        let most = ys.iter().copied().fold(0.0, f64::max);
+        let least = ys.iter().copied().fold(f64::INFINITY, f64::min);
         match unit {
             Unit::Linear => Upwards::Linear { ticks: ticks(most) },
             Unit::Percent | Unit::Logarithmic => Upwards::Log(Log::new(least, most, HEIGHT, TOP)),
