@@ -8,8 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::call::blocking;
+use crate::expiry::expires_of;
+use crate::options::write;
 use crate::shared::CLOSED;
-use crate::shared::{Owner, Shared, lock};
+use crate::shared::{Owner, Shared, either, lock};
+use crate::space::{SpaceName, Spaces, Target};
 
 /// A value to be written, from any object that supports the buffer protocol.
 pub enum Value<'py> {
@@ -47,11 +50,13 @@ impl<'py> Value<'py> {
 /// If the batch is used as a context manager, it is written at the end of the with block, even
 /// after an exception. With transaction=True, it is not written after an exception.
 ///
-/// Created by DB.write_batch and PrefixedDB.write_batch.
+/// Created by the method write_batch of DB, PrefixedDB and Keyspace.
 #[pyclass(frozen, module = "minikv")]
 pub struct WriteBatch {
     database: Owner,
     prefix: Vec<u8>,
+    /// The keyspace of the operations, if they have one.
+    space: Option<SpaceName>,
     is_transaction: bool,
     options: WriteOptions,
     /// The lock is held only while memory is copied, so a thread that holds the GIL may wait for
@@ -69,11 +74,23 @@ impl WriteBatch {
         let batch = WriteBatch {
             database: Owner::new(database.clone()),
             prefix: prefix.to_vec(),
+            space: None,
             is_transaction: transaction.unwrap_or(false),
-            options: WriteOptions::default().sync(sync.unwrap_or(false)),
+            options: write(sync),
             batch: Mutex::default(),
         };
         batch.check_open().map(|()| batch)
+    }
+
+    /// Returns a batch of operations in the keyspace `space`.
+    pub fn in_space(
+        database: &Arc<Shared>,
+        space: &SpaceName,
+        transaction: Option<bool>,
+        sync: Option<bool>,
+    ) -> PyResult<WriteBatch> {
+        let batch = WriteBatch::new(database, &[], transaction, sync)?;
+        Ok(WriteBatch { space: Some(space.clone()), ..batch })
     }
 
     fn check_open(&self) -> PyResult<()> {
@@ -87,17 +104,45 @@ impl WriteBatch {
 
 #[pymethods]
 impl WriteBatch {
-    /// Adds a put.
-    fn put(&self, key: &[u8], value: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Adds a put. In an expiring keyspace, ttl and expires are those of Keyspace.put.
+    #[pyo3(signature = (key, value, *, ttl=None, expires=None))]
+    fn put(
+        &self,
+        key: &[u8],
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        expires: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         self.check_open()?;
-        let value = Value::of(value)?;
-        self.with_prefix(key, |key| lock(&self.batch).put(key, value.as_slice()));
-        Ok(())
+        let is_expiring = self.space.as_ref().is_some_and(|space| space.is_expiring);
+        let expires = expires_of(is_expiring, ttl, expires)?;
+        let (py, value) = (value.py(), Value::of(value)?);
+        let value = value.as_slice();
+        let Some(space) = &self.space else {
+            self.with_prefix(key, |key| lock(&self.batch).put(key, value));
+            return Ok(());
+        };
+        blocking(py, || {
+            self.database.with(CLOSED, |db| {
+                either!(db, db => {
+                    lock(&self.batch).put_at(&db.space(space)?, key, value, expires)?;
+                });
+                Ok(())
+            })
+        })
     }
 
     /// Adds a delete.
-    fn delete(&self, key: &[u8]) -> PyResult<()> {
+    fn delete(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
         self.check_open()?;
+        if let Some(space) = &self.space {
+            return blocking(py, || {
+                self.database.with(CLOSED, |db| {
+                    either!(db, db => lock(&self.batch).delete_in(&db.space(space)?, key));
+                    Ok(())
+                })
+            });
+        }
         self.with_prefix(key, |key| lock(&self.batch).delete(key));
         Ok(())
     }
@@ -124,8 +169,8 @@ impl WriteBatch {
         Ok(lock(&self.batch).approximate_bytes())
     }
 
-    /// Adds the operations of another batch. The keys of these operations keep the prefix of the
-    /// other batch.
+    /// Adds the operations of another batch. The keys of these operations keep the prefix or the
+    /// keyspace of the other batch.
     fn append(&self, source: &WriteBatch) -> PyResult<()> {
         self.check_open()?;
         let operations = lock(&source.batch).clone();

@@ -3,7 +3,7 @@
 use minikv::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyType};
 use serde::Serialize;
 
 /// Returns `value` as a Python object, or the caller's default if there is no value.
@@ -23,4 +23,12 @@ pub fn report<'py>(py: Python<'py>, report: impl Serialize) -> PyResult<Bound<'p
     let text = serde_json::to_string(&report);
     let text = text.map_err(|error| PyValueError::new_err(error.to_string()))?;
     py.import("json")?.call_method1("loads", (text,))
+}
+
+/// Returns the class with the parameter `item`, as `list[int]` does for `list`.
+pub fn generic_alias<'py>(
+    class: &Bound<'py, PyType>,
+    item: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    class.py().import("types")?.call_method1("GenericAlias", (class, item))
 }

@@ -2,23 +2,28 @@
 
 use std::ops::Bound as Limit;
 
-use minikv::{Bytes, WriteOptions};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use minikv::Bytes;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use crate::backup;
 use crate::batch::{Value, WriteBatch};
 use crate::call::blocking;
+use crate::changes::{Changes, name_of};
 use crate::convert::{report, value_or};
 use crate::error::Fault;
 use crate::iterator::{Iterator, RawIterator};
-use crate::options::{parse, path_of, read};
+use crate::keyspace::Keyspace;
+use crate::options::{parse, path_of, read, write};
 use crate::prefixed::PrefixedDB;
 use crate::range::Range;
 use crate::shared::CLOSED;
 use crate::shared::{Handle, Owner, Shared, either};
-use crate::slot::Source;
+use crate::slot::{Moment, Source};
 use crate::snapshot::Snapshot;
+use crate::space::SpaceName;
+use crate::transaction::{Transaction, transact};
 
 /// A database: an ordered map from bytes to bytes in a directory.
 ///
@@ -27,7 +32,8 @@ use crate::snapshot::Snapshot;
 /// function of two keys that returns a negative number, 0 or a positive number; its results must
 /// never change, and comparator_name is stored in the files. bloom_filter_bits is the number of
 /// filter bits per key, where 0 means no filters. filter_layout is the layout of the filters:
-/// 'block', which LevelDB also uses, 'table' or 'both'.
+/// 'block', which LevelDB also uses, 'table' or 'both'. For DB.changes, the database keeps logs of
+/// keep_logs_bytes bytes, or those of the last keep_logs_for seconds.
 ///
 /// Several threads may use a DB. The database is closed by close() or at the end of a with block.
 /// Otherwise it is closed when the last object that uses it is destroyed.
@@ -76,6 +82,14 @@ impl DB {
         self.with(py, |db| db.get(&options, key))
     }
 
+    pub fn contains(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        self.with(py, |db| db.contains_key(key))
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source { moment: Moment::Now(&self.shared), space: None }
+    }
+
     pub fn put_value(
         &self,
         py: Python<'_>,
@@ -99,10 +113,6 @@ fn bound(key: Option<&[u8]>) -> Limit<&[u8]> {
     key.map_or(Limit::Unbounded, Limit::Included)
 }
 
-fn write(sync: Option<bool>) -> WriteOptions {
-    WriteOptions::default().sync(sync.unwrap_or(false))
-}
-
 #[pymethods]
 impl DB {
     #[new]
@@ -111,8 +121,9 @@ impl DB {
         text_signature = "(name, *, create_if_missing=False, error_if_exists=False, \
             paranoid_checks=None, write_buffer_size=None, max_open_files=None, \
             lru_cache_size=None, block_size=None, block_restart_interval=None, \
-            max_file_size=None, compression='snappy', bloom_filter_bits=0, \
-            filter_layout='block', comparator=None, comparator_name=None)"
+            max_file_size=None, keep_logs_bytes=None, keep_logs_for=None, \
+            compression='snappy', bloom_filter_bits=0, filter_layout='block', \
+            comparator=None, comparator_name=None)"
     )]
     fn new(name: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<DB> {
         let with = parse(name, options)?;
@@ -153,6 +164,10 @@ impl DB {
     ) -> PyResult<Bound<'py, PyAny>> {
         let value = self.get_value(py, key, verify_checksums, fill_cache)?;
         Ok(value_or(py, value, default))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        self.contains(py, key)
     }
 
     /// Sets the value of key. With sync=True, returns only after the write is durable.
@@ -200,8 +215,7 @@ impl DB {
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Iterator> {
-        let source = Source::Now(&self.shared);
-        Iterator::open(py, source, &Range::default(), &read(None, Some(true)))
+        Iterator::open(py, self.source(), &Range::default(), &read(None, Some(true)))
     }
 
     /// Returns an iterator over the keys from start to stop, or over the keys with a prefix. With
@@ -236,8 +250,7 @@ impl DB {
             include_key: include_key.unwrap_or(false),
             include_value: include_value.unwrap_or(false),
         };
-        let source = Source::Now(&self.shared);
-        Iterator::open(py, source, &range, &read(verify_checksums, fill_cache))
+        Iterator::open(py, self.source(), &range, &read(verify_checksums, fill_cache))
     }
 
     /// Returns a raw iterator.
@@ -248,13 +261,12 @@ impl DB {
         verify_checksums: Option<bool>,
         fill_cache: Option<bool>,
     ) -> PyResult<RawIterator> {
-        let source = Source::Now(&self.shared);
-        RawIterator::open(py, source, &read(verify_checksums, fill_cache))
+        RawIterator::open(py, self.source(), &read(verify_checksums, fill_cache))
     }
 
     /// Returns a snapshot of the database as it is now.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
-        Snapshot::open(py, &self.shared, None)
+        Snapshot::open(py, &self.shared, None, None)
     }
 
     /// Returns the value of the property with this name, such as b'leveldb.stats', or None if there
@@ -283,7 +295,7 @@ impl DB {
     }
 
     /// Returns the approximate number of bytes that the entries from start to stop take in the
-    /// table files.
+    /// table files and, before they are written there, in memory.
     fn approximate_size(&self, py: Python<'_>, start: &[u8], stop: &[u8]) -> PyResult<u64> {
         self.with(py, |db| Ok(either!(db, db => db.approximate_size(start..stop))?))
     }
@@ -321,6 +333,71 @@ impl DB {
     ) -> PyResult<()> {
         let _ = (exc_type, exc_value, traceback);
         self.close(py)
+    }
+
+    /// Returns the keyspace with this name, a part of the database with keys of its own. With
+    /// expiring=True, returns the expiring keyspace of that name, which is another one.
+    #[pyo3(signature = (name, *, expiring=false))]
+    fn keyspace(this: Bound<'_, Self>, name: &[u8], expiring: bool) -> PyResult<Keyspace> {
+        let space = SpaceName::new(name, expiring)?;
+        let shared = Owner::new(this.get().shared.clone());
+        Ok(Keyspace::new(shared, space, this.into_any().unbind()))
+    }
+
+    /// Returns a list of the names and the kinds of the keyspaces that have entries.
+    fn keyspaces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let (ordinary, expiring) =
+            self.with(py, |db| Ok(either!(db, db => (db.keyspaces()?, db.expiring_keyspaces()?))))?;
+        let named = |name: Bytes, expiring| name_of(py, &SpaceName::new(&name, expiring)?);
+        let ordinary = ordinary.into_iter().map(|name| named(name, false));
+        ordinary.chain(expiring.into_iter().map(|name| named(name, true))).collect()
+    }
+
+    /// Begins a transaction. With sync=True, its commit returns only after the writes are durable.
+    #[pyo3(signature = (*, sync=false))]
+    fn transaction(&self, py: Python<'_>, sync: Option<bool>) -> PyResult<Transaction> {
+        Transaction::begin(py, &self.shared, sync)
+    }
+
+    /// Calls body with a transaction, commits the transaction, and returns the result of body.
+    /// After a conflict, does so again with a new transaction; so body may run several times, and
+    /// should have no other effects. An exception in body discards the writes.
+    #[pyo3(signature = (body, *, sync=false))]
+    fn transact<'py>(
+        &self,
+        body: &Bound<'py, PyAny>,
+        sync: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        transact(&self.shared, body, sync)
+    }
+
+    /// The sequence number of the last operation that reads show. Each put and each delete has the
+    /// next number.
+    #[getter]
+    fn sequence(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |db| Ok(either!(db, db => db.sequence())))
+    }
+
+    /// Returns the changes after the sequence number since; by default, those after this call.
+    #[pyo3(signature = (since=None))]
+    fn changes(&self, py: Python<'_>, since: Option<u64>) -> PyResult<Changes> {
+        Changes::open(py, &self.shared, since)
+    }
+
+    /// Adds a backup of the database to a folder of backups, and returns the backup, as a
+    /// dictionary. With keep, then removes all backups there except that many, the latest ones.
+    /// Reads and writes go on meanwhile.
+    #[pyo3(signature = (folder, *, keep=None))]
+    fn backup<'py>(
+        &self,
+        folder: &Bound<'py, PyAny>,
+        keep: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if keep == Some(0) {
+            return Err(PyValueError::new_err("'keep' must be at least 1"));
+        }
+        let (py, folder) = (folder.py(), path_of(folder)?);
+        report(py, self.with(py, |db| backup::add(db.writer()?, &folder, keep))?)
     }
 
     /// Copies the database, as it is now, to path, which must be a new directory. Tables are

@@ -61,10 +61,14 @@ fn exception(py: Python<'_>, class: &'static str, text: String) -> PyErr {
     static IO: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     static CORRUPTION: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     static INVALID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static CONFLICT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static LOST: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class_object = match class {
         "IOError" => &IO,
         "CorruptionError" => &CORRUPTION,
         "IteratorInvalidError" => &INVALID,
+        "ConflictError" => &CONFLICT,
+        "ChangesLostError" => &LOST,
         _ => &ERROR,
     };
     match class_object.import(py, "minikv._errors", class) {
@@ -77,6 +81,8 @@ fn class_of(error: &Error) -> &'static str {
     match error {
         Error::Io { .. } | Error::Locked { .. } => "IOError",
         Error::Corruption(_) => "CorruptionError",
+        Error::Conflict { .. } => "ConflictError",
+        Error::ChangesLost { .. } => "ChangesLostError",
         Error::ReadOnly { reason } => class_of(reason),
         _ => "Error",
     }

@@ -1,15 +1,21 @@
 //! The iterator classes that Python code uses.
 
-use minikv::{Cursor, ReadOptions};
+use std::sync::Arc;
+
+use minikv::{ReadOptions, Transaction};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::call::blocking;
+use crate::convert::generic_alias;
+use crate::cursor::{AnyCursor, Steps};
 use crate::error::Fault;
 use crate::range::Range;
-use crate::slot::{Owned, Source};
-use crate::walk::{Step, Walk};
+use crate::shared::{Handle, Shared};
+use crate::slot::{Owned, Slot, Source};
+use crate::space::SpaceName;
+use crate::walk::{Entries, Path, Step, Walk};
 
 const CLOSED: &str = "Database or iterator is closed";
 
@@ -19,7 +25,7 @@ const CLOSED: &str = "Database or iterator is closed";
 /// that entry. prev() does the same backwards, so a prev() after a next() returns the same entry
 /// again. The iterator shows the database as it was when the iterator was created.
 ///
-/// Created by DB.iterator, PrefixedDB.iterator and Snapshot.iterator.
+/// Created by the method iterator of DB, PrefixedDB, Keyspace, Snapshot and Transaction.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct Iterator {
     walk: Owned<Walk>,
@@ -36,13 +42,34 @@ impl Iterator {
         range: &Range<'_>,
         options: &ReadOptions,
     ) -> PyResult<Iterator> {
+        Iterator::begin(py, source.database(), range, |handle| {
+            Ok(Entries::Cursor(source.cursor(handle, options)?))
+        })
+    }
+
+    /// Returns an iterator over a transaction, or over one keyspace in it.
+    pub fn of_transaction(
+        py: Python<'_>,
+        slot: &Arc<Slot<Transaction>>,
+        space: Option<&SpaceName>,
+        range: &Range<'_>,
+    ) -> PyResult<Iterator> {
+        Iterator::begin(py, &slot.database, range, |_| {
+            Ok(Entries::Transaction(slot.clone(), space.cloned()))
+        })
+    }
+
+    fn begin(
+        py: Python<'_>,
+        database: &Arc<Shared>,
+        range: &Range<'_>,
+        entries: impl FnOnce(&Handle) -> Result<Entries, Fault> + Send,
+    ) -> PyResult<Iterator> {
         let (start, stop) = range.ends()?;
-        let database = source.database();
+        let path = Path::new(database.order.clone(), start, stop, range.include_value);
         let open = || {
             database.with(CLOSED, |handle| {
-                let cursor = source.cursor(handle, options)?;
-                let order = database.order.clone();
-                let mut walk = Walk::new(cursor, order, start, stop, range.include_value);
+                let mut walk = Walk::new(entries(handle)?, path);
                 if range.reverse {
                     walk.seek_to_stop();
                 }
@@ -68,7 +95,7 @@ impl Iterator {
                     (None, None) => py.None().into_bound(py),
                 }));
             }
-            if !self.walk.with(py, |walk| Ok(walk.read(step)?))? {
+            if !self.walk.with(py, |walk| walk.read(step))? {
                 return Ok(None);
             }
         }
@@ -93,6 +120,15 @@ type Wanted<'py> = (Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>);
 
 #[pymethods]
 impl Iterator {
+    /// Returns the type of iterators whose items have the type item, for annotations.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        cls: &Bound<'py, PyType>,
+        item: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        generic_alias(cls, item)
+    }
+
     fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
         this
     }
@@ -126,7 +162,7 @@ impl Iterator {
     /// Moves to the position before the first key of the range that is not less than target.
     fn seek(&self, py: Python<'_>, target: &[u8]) -> PyResult<()> {
         let target = [&self.db_prefix, target].concat();
-        self.walk.with(py, |walk| Ok(walk.seek(&target)?))
+        self.walk.with(py, |walk| walk.seek(&target))
     }
 
     /// Closes the iterator. Does nothing if the iterator is already closed.
@@ -157,7 +193,7 @@ impl Iterator {
 /// Created by DB.raw_iterator and Snapshot.raw_iterator.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct RawIterator {
-    cursor: Owned<Cursor>,
+    cursor: Owned<AnyCursor>,
 }
 
 impl RawIterator {
@@ -180,13 +216,13 @@ impl RawIterator {
     fn step(
         &self,
         py: Python<'_>,
-        step: impl FnOnce(&mut Cursor) -> minikv::Result<bool> + Send,
+        step: impl FnOnce(&mut dyn Steps) -> minikv::Result<bool> + Send,
     ) -> PyResult<()> {
         self.cursor.with(py, |cursor| {
             if !cursor.valid() {
                 return Err(Fault::NoEntry);
             }
-            step(cursor)?;
+            step(&mut **cursor)?;
             Ok(())
         })
     }
@@ -196,15 +232,15 @@ impl RawIterator {
     fn at_entry<T: Send>(
         &self,
         py: Python<'_>,
-        read: impl FnOnce(&Cursor) -> T + Send,
+        read: impl FnOnce(&dyn Steps) -> T + Send,
     ) -> PyResult<T> {
         if let Some(open) = self.cursor.slot().try_lock()
             && let Some(cursor) = open.as_ref().filter(|cursor| cursor.valid())
         {
-            return Ok(read(cursor));
+            return Ok(read(&**cursor));
         }
         self.cursor.with(py, |cursor| match cursor.valid() {
-            true => Ok(read(cursor)),
+            true => Ok(read(&**cursor)),
             false => Err(Fault::NoEntry),
         })
     }
@@ -243,12 +279,12 @@ impl RawIterator {
 
     /// Moves one step forward; raises IteratorInvalidError if the iterator is at no entry.
     fn next(&self, py: Python<'_>) -> PyResult<()> {
-        self.step(py, Cursor::next)
+        self.step(py, |cursor| cursor.next())
     }
 
     /// Moves one step back; raises IteratorInvalidError if the iterator is at no entry.
     fn prev(&self, py: Python<'_>) -> PyResult<()> {
-        self.step(py, Cursor::prev)
+        self.step(py, |cursor| cursor.prev())
     }
 
     /// Returns the key; raises IteratorInvalidError if the iterator is at no entry.
@@ -265,7 +301,7 @@ impl RawIterator {
 
     /// Returns the key and the value; raises IteratorInvalidError if the iterator is at no entry.
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let entry = |cursor: &Cursor| (cursor.key().to_vec(), cursor.value().to_vec());
+        let entry = |cursor: &dyn Steps| (cursor.key().to_vec(), cursor.value().to_vec());
         let (key, value) = self.at_entry(py, entry)?;
         PyTuple::new(py, [PyBytes::new(py, &key), PyBytes::new(py, &value)])
     }

@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use minikv::{BytewiseComparator, Comparator, Compression, FilterLayout, Options, ReadOptions};
+use minikv::{
+    BytewiseComparator, Comparator, Compression, FilterLayout, Options, ReadOptions, WriteOptions,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::comparator::PyComparator;
+use crate::expiry::duration;
 
 /// The parameters for opening a database.
 pub struct Open {
@@ -120,6 +124,13 @@ fn sizes(arguments: &Arguments<'_>, mut options: Options) -> PyResult<Options> {
     if let Some(bytes) = arguments.number("max_file_size", 1 << 20, 1 << 30)? {
         options = options.max_file_bytes(bytes);
     }
+    if let Some(bytes) = arguments.number("keep_logs_bytes", 0, u64::MAX)? {
+        options = options.keep_logs_bytes(bytes);
+    }
+    if let Some(time) = arguments.take("keep_logs_for")?.filter(|time| !time.is_none()) {
+        let time = duration("keep_logs_for", "total_seconds", &time)?;
+        options = options.keep_logs_for(time.unwrap_or(Duration::MAX));
+    }
     Ok(options)
 }
 
@@ -199,4 +210,9 @@ pub fn read(verify_checksums: Option<bool>, fill_cache: Option<bool>) -> ReadOpt
     ReadOptions::default()
         .verify_checksums(verify_checksums.unwrap_or(true))
         .fill_cache(fill_cache.unwrap_or(false))
+}
+
+/// Returns the options of a write.
+pub fn write(sync: Option<bool>) -> WriteOptions {
+    WriteOptions::default().sync(sync.unwrap_or(false))
 }

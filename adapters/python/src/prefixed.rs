@@ -9,7 +9,7 @@ use crate::db::DB;
 use crate::iterator::Iterator;
 use crate::options::read;
 use crate::range::Range;
-use crate::slot::Source;
+use crate::slot::{Moment, Source};
 use crate::snapshot::Snapshot;
 
 /// A view of the keys of a database that begin with a prefix. The view adds the prefix to keys that
@@ -34,7 +34,7 @@ impl PrefixedDB {
     }
 
     fn source(&self) -> Source<'_> {
-        Source::Now(&self.db.get().shared)
+        Source { moment: Moment::Now(&self.db.get().shared), space: None }
     }
 }
 
@@ -70,6 +70,10 @@ impl PrefixedDB {
         let key = self.key(key);
         let value = self.db.get().get_value(py, &key, verify_checksums, fill_cache)?;
         Ok(value_or(py, value, default))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        self.db.get().contains(py, &self.key(key))
     }
 
     /// Sets the value of key. With sync=True, returns only after the write is durable.
@@ -138,7 +142,7 @@ impl PrefixedDB {
 
     /// Returns a snapshot of this view as it is now.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
-        Snapshot::open(py, &self.db.get().shared, Some(&self.prefix))
+        Snapshot::open(py, &self.db.get().shared, Some(&self.prefix), None)
     }
 
     /// Returns a view of the keys that begin with the prefix of this view, followed by prefix.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::{io, mem};
 
-use minikv::{Bytes, Comparator, Cursor, Db, Error, ReadOnlyDb, ReadOptions, Result, Snapshot};
+use minikv::{Bytes, Comparator, Db, Error, ReadOnlyDb, ReadOptions, Result, Snapshot};
 use pyo3::prelude::*;
 use rustix::fs::Access;
 
@@ -55,9 +55,9 @@ impl Handle {
         Ok(either!(self, db => db.get_with(options, key))?)
     }
 
-    /// Returns a new cursor.
-    pub fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
-        either!(self, db => db.cursor_with(options))
+    /// Returns whether `key` has a value.
+    pub fn contains_key(&self, key: &[u8]) -> Result<bool, Fault> {
+        Ok(either!(self, db => db.contains_key(key))?)
     }
 
     /// Returns a new snapshot.

@@ -3,12 +3,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use minikv::{Cursor, ReadOptions, Snapshot};
+use minikv::{ReadOptions, Snapshot};
 use pyo3::prelude::*;
 
 use crate::call::{at_end, blocking};
+use crate::cursor::AnyCursor;
 use crate::error::Fault;
-use crate::shared::{Handle, Held, Shared, lock};
+use crate::shared::{Handle, Held, Shared, either, lock};
+use crate::space::{SpaceName, within};
 
 /// An object that reads from a database. The object can be used until it is closed or the database
 /// is closed.
@@ -29,6 +31,13 @@ impl<T: Send + 'static> Slot<T> {
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R, Fault>) -> Result<R, Fault> {
         self.database.check_process()?;
         work(lock(&self.open).as_mut().ok_or(Fault::Closed(self.closed))?)
+    }
+
+    /// Runs `work` with the object, which ends it. Whoever closes the database waits for that.
+    pub fn end<R>(&self, work: impl FnOnce(T) -> Result<R, Fault>) -> Result<R, Fault> {
+        self.database.check_process()?;
+        let mut open = lock(&self.open);
+        work(open.take().ok_or(Fault::Closed(self.closed))?)
     }
 
     /// Locks the object, or returns `None` if another thread is using it. Does not wait, so the
@@ -102,27 +111,36 @@ impl<T: Send + 'static> Drop for Owned<T> {
 
 /// The source of a read: the current state of a database, or a snapshot.
 #[derive(Clone, Copy)]
-pub enum Source<'a> {
+pub enum Moment<'a> {
     Now(&'a Arc<Shared>),
     At(&'a Arc<Slot<Snapshot>>),
+}
+
+/// The source of an iterator: the whole database, or one keyspace, at some moment.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    pub moment: Moment<'a>,
+    pub space: Option<&'a SpaceName>,
 }
 
 impl Source<'_> {
     /// Returns the database that the source belongs to.
     pub fn database(&self) -> &Arc<Shared> {
-        match self {
-            Source::Now(database) => database,
-            Source::At(slot) => &slot.database,
+        match self.moment {
+            Moment::Now(database) => database,
+            Moment::At(slot) => &slot.database,
         }
     }
 
     /// Returns a cursor over the source. `handle` is the open database of the source.
-    pub fn cursor(&self, handle: &Handle, options: &ReadOptions) -> Result<Cursor, Fault> {
-        Ok(match self {
-            Source::Now(_) => handle.cursor(options)?,
-            Source::At(slot) => {
+    pub fn cursor(&self, handle: &Handle, options: &ReadOptions) -> Result<AnyCursor, Fault> {
+        Ok(match self.moment {
+            Moment::Now(_) => either!(handle, db => {
+                within!(db, self.space, from => Box::new(from.cursor_with(options)?))
+            }),
+            Moment::At(slot) => {
                 let snapshot = slot.with(|snapshot| Ok(snapshot.clone()))?;
-                snapshot.cursor_with(options)?
+                within!(&snapshot, self.space, from => Box::new(from.cursor_with(options)?))
             }
         })
     }

@@ -1,44 +1,54 @@
 //! Snapshots.
 
-use minikv::Snapshot as Moment;
+use std::sync::Arc;
+
+use minikv::Snapshot as View;
 use pyo3::prelude::*;
 
 use crate::call::blocking;
-use crate::convert::report;
-use crate::convert::value_or;
+use crate::convert::{report, value_or};
 use crate::db::DB;
 use crate::error::Fault;
 use crate::iterator::{Iterator, RawIterator};
 use crate::options::read;
 use crate::range::Range;
 use crate::shared::Shared;
-use crate::slot::{Owned, Source};
+use crate::slot::{Moment, Owned, Source};
+use crate::space::{SpaceName, within};
 
 const CLOSED: &str = "Database or snapshot is closed";
 
 /// A snapshot: the state of a database at the time when the snapshot was created. Later writes do
 /// not change the snapshot.
 ///
-/// Created by DB.snapshot and PrefixedDB.snapshot. Close a snapshot when it is no longer needed:
-/// while a snapshot is open, the database keeps the entries that the snapshot shows.
+/// Created by the method snapshot of DB, PrefixedDB and Keyspace, and by Snapshot.keyspace. Close a
+/// snapshot when it is no longer needed: while a snapshot is open, the database keeps the entries
+/// that the snapshot shows.
 #[pyclass(frozen, module = "minikv")]
 pub struct Snapshot {
-    moment: Owned<Moment>,
+    view: Arc<Owned<View>>,
     prefix: Option<Vec<u8>>,
+    /// The keyspace that the snapshot shows; `None`, if it shows the whole database.
+    space: Option<SpaceName>,
 }
 
 impl Snapshot {
     pub fn open(
         py: Python<'_>,
-        database: &std::sync::Arc<Shared>,
+        database: &Arc<Shared>,
         prefix: Option<&[u8]>,
+        space: Option<&SpaceName>,
     ) -> PyResult<Snapshot> {
         let open = || {
             database.with("Cannot operate on closed LevelDB database", |handle| {
                 Ok(Owned::new(database.clone(), handle.snapshot(), CLOSED))
             })
         };
-        Ok(Snapshot { moment: blocking(py, open)?, prefix: prefix.map(<[u8]>::to_vec) })
+        Ok(Snapshot {
+            view: Arc::new(blocking(py, open)?),
+            prefix: prefix.map(<[u8]>::to_vec),
+            space: space.cloned(),
+        })
     }
 
     fn key(&self, key: &[u8]) -> Vec<u8> {
@@ -48,16 +58,14 @@ impl Snapshot {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&Moment) -> Result<T, Fault> + Send,
+        work: impl FnOnce(&View) -> Result<T, Fault> + Send,
     ) -> PyResult<T> {
-        let slot = self.moment.slot();
-        blocking(py, || {
-            slot.database.with(CLOSED, |_| work(&slot.with(|moment| Ok(moment.clone()))?))
-        })
+        let slot = self.view.slot();
+        blocking(py, || slot.database.with(CLOSED, |_| work(&slot.with(|view| Ok(view.clone()))?)))
     }
 
     fn source(&self) -> Source<'_> {
-        Source::At(self.moment.slot())
+        Source { moment: Moment::At(self.view.slot()), space: self.space.as_ref() }
     }
 }
 
@@ -66,7 +74,7 @@ impl Snapshot {
     #[new]
     #[pyo3(signature = (*, db, prefix=None))]
     fn new(py: Python<'_>, db: &Bound<'_, DB>, prefix: Option<&[u8]>) -> PyResult<Snapshot> {
-        Snapshot::open(py, &db.get().shared, prefix)
+        Snapshot::open(py, &db.get().shared, prefix, None)
     }
 
     /// Returns the value of key, or default if key has no value.
@@ -80,8 +88,23 @@ impl Snapshot {
         fill_cache: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (key, options) = (self.key(key), read(verify_checksums, fill_cache));
-        let value = self.with(py, |moment| Ok(moment.get_with(&options, &key)?))?;
+        let value = self.with(py, |view| {
+            Ok(within!(view, &self.space, from => from.get_with(&options, &key))?)
+        })?;
         Ok(value_or(py, value, default))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        let key = self.key(key);
+        self.with(py, |view| Ok(within!(view, &self.space, from => from.contains_key(&key))?))
+    }
+
+    /// Returns the keyspace with this name at the moment of this snapshot, as a snapshot that is
+    /// closed together with this one.
+    #[pyo3(signature = (name, *, expiring=false))]
+    fn keyspace(&self, name: &[u8], expiring: bool) -> PyResult<Snapshot> {
+        let space = SpaceName::new(name, expiring)?;
+        Ok(Snapshot { view: self.view.clone(), prefix: None, space: Some(space) })
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Iterator> {
@@ -136,12 +159,13 @@ impl Snapshot {
     /// Returns the steps of a get of key, as DB.explain does.
     fn explain<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let key = self.key(key);
-        report(py, self.with(py, |moment| Ok(moment.explain(&key)?))?)
+        let explain = |view: &View| Ok(within!(view, &self.space, from => from.explain(&key))?);
+        report(py, self.with(py, explain)?)
     }
 
     /// Closes the snapshot. Does nothing if the snapshot is already closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.moment.close(py)
+        self.view.close(py)
     }
 
     /// Closes the snapshot. LevelDB's name for this operation is release.

@@ -8,7 +8,12 @@ use std::cmp::Ordering;
 use std::mem;
 use std::sync::Arc;
 
-use minikv::{Comparator, Cursor, Result};
+use minikv::{Comparator, Result, Transaction};
+
+use crate::cursor::{AnyCursor, Steps};
+use crate::error::Fault;
+use crate::slot::Slot;
+use crate::space::{SpaceName, Spaces};
 
 /// Maximum number of entries read ahead. With a higher number, threads release and take the GIL
 /// less often, but read more entries that are never used.
@@ -95,9 +100,22 @@ pub enum Step {
     Back,
 }
 
+/// The source of the entries of a walk.
+pub enum Entries {
+    Cursor(AnyCursor),
+    /// A transaction, or one keyspace in it. A cursor of a transaction borrows it, so each read has
+    /// a cursor of its own.
+    Transaction(Arc<Slot<Transaction>>, Option<SpaceName>),
+}
+
 /// A position in a range of a database.
 pub struct Walk {
-    cursor: Cursor,
+    entries: Entries,
+    path: Path,
+}
+
+/// The part of a walk that does not depend on the source of its entries.
+pub struct Path {
     order: Arc<dyn Comparator>,
     start: End,
     stop: End,
@@ -111,16 +129,76 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Returns a walk at the start of a range. If `with_values` is false, values are not read.
-    pub fn new(
-        cursor: Cursor,
-        order: Arc<dyn Comparator>,
-        start: End,
-        stop: End,
-        with_values: bool,
-    ) -> Walk {
-        Walk {
-            cursor,
+    /// Returns a walk through `entries` along `path`.
+    pub fn new(entries: Entries, path: Path) -> Walk {
+        Walk { entries, path }
+    }
+
+    /// Moves the gap to the position before the first entry of the range.
+    pub fn seek_to_start(&mut self) {
+        self.path.seek_to_start();
+    }
+
+    /// Moves the gap to the position after the last entry of the range.
+    pub fn seek_to_stop(&mut self) {
+        self.path.seek_to_stop();
+    }
+
+    /// Moves the gap to the position before the first entry of the range whose key is not less than
+    /// `target`.
+    pub fn seek(&mut self, target: &[u8]) -> Result<(), Fault> {
+        self.with_cursor(|path, cursor| path.seek(cursor, target))
+    }
+
+    /// Moves the gap past the next entry in the direction `step`, if that entry was already read,
+    /// and returns the key and the value of that entry.
+    pub fn step(&mut self, step: Step) -> Option<(&[u8], &[u8])> {
+        self.path.step(step)
+    }
+
+    /// Reads entries ahead from the gap in the direction `step`, unless the next entry was already
+    /// read. If the range has no more entries in that direction, moves the gap to that end of the
+    /// range and returns `false`.
+    ///
+    /// # Errors
+    /// The error of the cursor, if the cursor fails before this read has found an entry. If the
+    /// cursor fails later, this read ends without an error, and the next read in that direction
+    /// returns the error.
+    pub fn read(&mut self, step: Step) -> Result<bool, Fault> {
+        if self.path.has_read(step) {
+            return Ok(true);
+        }
+        self.with_cursor(|path, cursor| path.read(cursor, step))
+    }
+
+    /// Calls `work` with a cursor over the entries.
+    fn with_cursor<T>(
+        &mut self,
+        work: impl FnOnce(&mut Path, &mut dyn Steps) -> Result<T>,
+    ) -> Result<T, Fault> {
+        let path = &mut self.path;
+        match &mut self.entries {
+            Entries::Cursor(cursor) => Ok(work(path, &mut **cursor)?),
+            Entries::Transaction(slot, space) => slot.with(|transaction| {
+                path.is_in_place = false;
+                let mut cursor = match space {
+                    Some(space) => {
+                        let space = transaction.snapshot().space(space)?;
+                        transaction.keyspace(&space).cursor()?
+                    }
+                    None => transaction.cursor()?,
+                };
+                Ok(work(path, &mut cursor)?)
+            }),
+        }
+    }
+}
+
+impl Path {
+    /// Returns a path from the start to the stop of a range. If `with_values` is false, values are
+    /// not read.
+    pub fn new(order: Arc<dyn Comparator>, start: End, stop: End, with_values: bool) -> Path {
+        Path {
             order,
             start,
             stop,
@@ -132,41 +210,36 @@ impl Walk {
         }
     }
 
-    /// Moves the gap to the position before the first entry of the range.
-    pub fn seek_to_start(&mut self) {
+    fn seek_to_start(&mut self) {
         self.gap = Gap::Start;
         self.ahead.1 = FIRST_AHEAD;
     }
 
-    /// Moves the gap to the position after the last entry of the range.
-    pub fn seek_to_stop(&mut self) {
+    fn seek_to_stop(&mut self) {
         self.gap = Gap::Stop;
         self.ahead.1 = FIRST_AHEAD;
     }
 
-    /// Moves the gap to the position before the first entry of the range whose key is not less than
-    /// `target`.
-    pub fn seek(&mut self, target: &[u8]) -> Result<()> {
+    fn seek(&mut self, cursor: &mut dyn Steps, target: &[u8]) -> Result<()> {
         if self.is_before_start(target) {
             self.seek_to_start();
             return Ok(());
         }
         let may_be_within = !self.is_after_stop(target);
         self.is_in_place = false;
-        let is_within = may_be_within && self.cursor.seek(target)? && self.is_within(Step::Forward);
+        let found = may_be_within && cursor.seek(target)?;
+        let is_within = found && self.is_within(cursor.key(), Step::Forward);
         self.seek_to_stop();
         if is_within {
             self.run.clear(false);
-            self.take_entry();
+            self.take_entry(cursor);
             self.gap = Gap::Run(0);
             self.is_in_place = true;
         }
         Ok(())
     }
 
-    /// Moves the gap past the next entry in the direction `step`, if that entry was already read,
-    /// and returns the key and the value of that entry.
-    pub fn step(&mut self, step: Step) -> Option<(&[u8], &[u8])> {
+    fn step(&mut self, step: Step) -> Option<(&[u8], &[u8])> {
         let Gap::Run(at) = self.gap else { return None };
         if !self.has_read(step) {
             return None;
@@ -187,40 +260,30 @@ impl Walk {
         }
     }
 
-    /// Reads entries ahead from the gap in the direction `step`, unless the next entry was already
-    /// read. If the range has no more entries in that direction, moves the gap to that end of the
-    /// range and returns `false`.
-    ///
-    /// # Errors
-    /// The error of the cursor, if the cursor fails before this read has found an entry. If the
-    /// cursor fails later, this read ends without an error, and the next read in that direction
-    /// returns the error.
-    pub fn read(&mut self, step: Step) -> Result<bool> {
-        if self.has_read(step) {
-            return Ok(true);
-        }
+    /// Reads entries as [`Walk::read`] does, if the next one was not already read.
+    fn read(&mut self, cursor: &mut dyn Steps, step: Step) -> Result<bool> {
         let entries = self.entries_to_read(step);
         let is_in_place = mem::replace(&mut self.is_in_place, false);
-        if !self.find_first(step, is_in_place)? {
+        if !self.find_first(cursor, step, is_in_place)? {
             self.gap = if step == Step::Forward { Gap::Stop } else { Gap::Start };
             return Ok(false);
         }
         // From here on, the run and the gap must be consistent whenever the cursor moves, because a
         // panicking comparator may unwind out of the move.
         self.run.clear(step == Step::Back);
-        self.run.reserve(entries, self.entry_bytes());
+        self.run.reserve(entries, self.entry_bytes(cursor));
         loop {
-            self.take_entry();
+            self.take_entry(cursor);
             self.gap = Gap::Run(if step == Step::Forward { 0 } else { self.run.len() });
             if self.run.is_full(entries) {
                 self.is_in_place = true;
                 return Ok(true);
             }
             let moved = match step {
-                Step::Forward => self.cursor.next(),
-                Step::Back => self.cursor.prev(),
+                Step::Forward => cursor.next(),
+                Step::Back => cursor.prev(),
             };
-            if !matches!(moved, Ok(true)) || !self.is_within(step) {
+            if !matches!(moved, Ok(true)) || !self.is_within(cursor.key(), step) {
                 return Ok(true);
             }
         }
@@ -236,50 +299,61 @@ impl Walk {
 
     /// Moves the cursor in the direction `step` to the first entry beyond the gap and the run.
     /// Returns `false` if the range has no such entry.
-    fn find_first(&mut self, step: Step, is_in_place: bool) -> Result<bool> {
+    fn find_first(&self, cursor: &mut dyn Steps, step: Step, is_in_place: bool) -> Result<bool> {
         let found = match (self.gap, step) {
             (Gap::Stop, Step::Forward) | (Gap::Start, Step::Back) => false,
-            (Gap::Start, Step::Forward) => self.find_start()?,
-            (Gap::Stop, Step::Back) => self.find_stop()?,
+            (Gap::Start, Step::Forward) => self.find_start(cursor)?,
+            (Gap::Stop, Step::Back) => self.find_stop(cursor)?,
+            (Gap::Run(_), Step::Forward) if is_in_place && !self.run.is_descending => {
+                cursor.valid() && cursor.next()?
+            }
+            (Gap::Run(_), Step::Back)
+                if is_in_place && (self.run.is_descending || self.run.len() == 1) =>
+            {
+                cursor.valid() && cursor.prev()?
+            }
+            // The entry itself may be gone: expired, or deleted by the transaction.
             (Gap::Run(_), Step::Forward) => {
-                if !is_in_place || self.run.is_descending {
-                    self.cursor.seek(self.run.entry(self.run.len() - 1).0)?;
-                }
-                self.cursor.valid() && self.cursor.next()?
+                let last = self.run.entry(self.run.len() - 1).0;
+                let found = cursor.seek(last)?;
+                if found && self.is_equal(cursor.key(), last) { cursor.next()? } else { found }
             }
             (Gap::Run(_), Step::Back) => {
-                if !is_in_place || !(self.run.is_descending || self.run.len() == 1) {
-                    self.cursor.seek(self.run.entry(0).0)?;
-                }
-                self.cursor.valid() && self.cursor.prev()?
+                let first = self.run.entry(0).0;
+                let found = cursor.seek_for_prev(first)?;
+                if found && self.is_equal(cursor.key(), first) { cursor.prev()? } else { found }
             }
         };
-        Ok(found && self.is_within(step))
+        Ok(found && self.is_within(cursor.key(), step))
     }
 
-    fn find_start(&mut self) -> Result<bool> {
-        let Some(start) = &self.start.key else { return self.cursor.seek_to_first() };
-        let found = self.cursor.seek(start)?;
-        match found && self.is_before_start(self.cursor.key()) {
-            true => self.cursor.next(),
+    fn find_start(&self, cursor: &mut dyn Steps) -> Result<bool> {
+        let Some(start) = &self.start.key else { return cursor.seek_to_first() };
+        let found = cursor.seek(start)?;
+        match found && self.is_before_start(cursor.key()) {
+            true => cursor.next(),
             false => Ok(found),
         }
     }
 
-    fn find_stop(&mut self) -> Result<bool> {
-        let Some(stop) = &self.stop.key else { return self.cursor.seek_to_last() };
-        let found = self.cursor.seek_for_prev(stop)?;
-        match found && self.is_after_stop(self.cursor.key()) {
-            true => self.cursor.prev(),
+    fn find_stop(&self, cursor: &mut dyn Steps) -> Result<bool> {
+        let Some(stop) = &self.stop.key else { return cursor.seek_to_last() };
+        let found = cursor.seek_for_prev(stop)?;
+        match found && self.is_after_stop(cursor.key()) {
+            true => cursor.prev(),
             false => Ok(found),
         }
     }
 
-    /// Returns whether the cursor, which has moved in the direction `step`, is in the range.
-    fn is_within(&self, step: Step) -> bool {
+    fn is_equal(&self, a: &[u8], b: &[u8]) -> bool {
+        a == b || self.order.compare(a, b) == Ordering::Equal
+    }
+
+    /// Returns whether `key`, which a step in the direction `step` has found, is in the range.
+    fn is_within(&self, key: &[u8], step: Step) -> bool {
         match step {
-            Step::Forward => !self.is_after_stop(self.cursor.key()),
-            Step::Back => !self.is_before_start(self.cursor.key()),
+            Step::Forward => !self.is_after_stop(key),
+            Step::Back => !self.is_before_start(key),
         }
     }
 
@@ -299,14 +373,14 @@ impl Walk {
         })
     }
 
-    fn take_entry(&mut self) {
-        let value = if self.with_values { self.cursor.value() } else { &[] };
-        self.run.push(self.cursor.key(), value);
+    fn take_entry(&mut self, cursor: &dyn Steps) {
+        let value = if self.with_values { cursor.value() } else { &[] };
+        self.run.push(cursor.key(), value);
     }
 
     /// Returns the number of bytes that the cursor's entry takes in a run.
-    fn entry_bytes(&self) -> usize {
-        let value_bytes = if self.with_values { self.cursor.value().len() } else { 0 };
-        self.cursor.key().len() + value_bytes
+    fn entry_bytes(&self, cursor: &dyn Steps) -> usize {
+        let value_bytes = if self.with_values { cursor.value().len() } else { 0 };
+        cursor.key().len() + value_bytes
     }
 }

@@ -165,11 +165,16 @@ def test_a_forked_process_cannot_use_the_database(path):
         db = minikv.DB(sys.argv[1], create_if_missing=True)
         db.put(b'a', b'1')
         it, snapshot, batch = db.iterator(), db.snapshot(), db.write_batch()
+        space, transaction, changes = db.keyspace(b's'), db.transaction(), db.changes(0)
+        of_transaction, of_space = transaction.iterator(), space.write_batch()
         child = os.fork()
         if child == 0:
             refused = 0
             for call in (lambda: db.get(b'a'), lambda: db.put(b'a', b'2'), lambda: next(it),
-                    lambda: snapshot.get(b'a'), lambda: batch.write(), lambda: db.iterator()):
+                    lambda: snapshot.get(b'a'), lambda: batch.write(), lambda: db.iterator(),
+                    lambda: space.get(b'a'), lambda: transaction.get(b'a'), lambda: next(changes),
+                    lambda: transaction.commit(), lambda: next(of_transaction),
+                    lambda: of_space.put(b'a', b''), lambda: db.backup(sys.argv[1] + '3')):
                 try:
                     call()
                 except RuntimeError as error:
@@ -179,11 +184,12 @@ def test_a_forked_process_cannot_use_the_database(path):
             other.put(b'a', b'3')
             other.close()
             it.close()
-            del it, snapshot, batch
+            transaction.close()
+            del it, snapshot, batch, space, transaction, changes, of_transaction, of_space
             db.close()
             del db
             gc.collect()
-            sys.exit(0 if refused == 6 else 1)
+            sys.exit(0 if refused == 13 else 1)
         status = os.waitpid(child, 0)[1]
         assert status == 0, status
         db.put(b'b', b'2')

@@ -10,21 +10,35 @@ b'red'
 import atexit
 import os
 
-from ._errors import CorruptionError, Error, IOError, IteratorInvalidError
+from ._errors import (
+    ChangesLostError,
+    ConflictError,
+    CorruptionError,
+    Error,
+    IOError,
+    IteratorInvalidError,
+)
 from ._minikv import (
     DB,
+    Changes,
     Iterator,
+    Keyspace,
     PrefixedDB,
     RawIterator,
     Snapshot,
+    Transaction,
     WriteBatch,
     _close_all,
     _forked,
+    backups,
     destroy_db,
     open_read_only,
     repair_db,
+    restore,
     verify,
+    verify_backups,
 )
+from ._records import Change, ChangeOperation, KeyspaceName
 
 __version__ = '0.1.0'
 
@@ -33,21 +47,32 @@ __leveldb_version__ = '1.23'
 
 __all__ = [
     'DB',
+    'Change',
+    'ChangeOperation',
+    'Changes',
+    'ChangesLostError',
+    'ConflictError',
     'CorruptionError',
     'Error',
     'IOError',
     'Iterator',
     'IteratorInvalidError',
+    'Keyspace',
+    'KeyspaceName',
     'PrefixedDB',
     'RawIterator',
     'Snapshot',
+    'Transaction',
     'WriteBatch',
     '__leveldb_version__',
     '__version__',
+    'backups',
     'destroy_db',
     'open_read_only',
     'repair_db',
+    'restore',
     'verify',
+    'verify_backups',
 ]
 
 atexit.register(_close_all)

@@ -15,9 +15,24 @@ class CorruptionError(Error):
     """Bytes in a file contradict the format or a checksum."""
 
 
+class ConflictError(Error):
+    """Another write has changed what a transaction has read."""
+
+
+class ChangesLostError(Error):
+    """The logs do not contain all changes any more."""
+
+
 class IteratorInvalidError(Error):
     """A raw iterator is at no entry."""
 
 
-for _class in (Error, IOError, CorruptionError, IteratorInvalidError):
+for _class in (
+    Error,
+    IOError,
+    CorruptionError,
+    ConflictError,
+    ChangesLostError,
+    IteratorInvalidError,
+):
     _class.__module__ = 'minikv'
