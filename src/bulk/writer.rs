@@ -107,7 +107,7 @@ impl TableWriter {
         let trailer = pack_trailer(self.seq, KeyKind::Value);
         self.last_key.extend_from_slice(&trailer.to_le_bytes());
         let (fs, dir) = (&*self.options.fs, &*self.dir);
-        let target = Target { fs, dir, options: &self.options, order: &self.order };
+        let target = Target::new(fs, dir, &self.options, &self.order);
         let files = &mut self.files;
         let number = || {
             *files += 1;

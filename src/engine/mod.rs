@@ -190,7 +190,7 @@ impl Engine {
     /// Returns the target to which flushes and compactions write tables.
     fn table_target(&self) -> Target<'_> {
         let (options, order) = (&self.options, &self.reads.order);
-        Target { fs: &*self.fs, dir: &self.dir, options, order }
+        Target::new(&*self.fs, &self.dir, options, order)
     }
 
     /// Makes the memtables and the version of `state` visible to readers. They must have the same

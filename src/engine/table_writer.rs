@@ -25,12 +25,24 @@ pub(crate) struct Target<'a> {
     pub options: &'a Options,
     /// The order of internal keys.
     pub order: &'a InternalComparator,
+    /// The name of the file of a table with this number.
+    pub name: fn(u64) -> String,
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
+    /// Returns the destination of tables under their own names in the directory `dir`.
+    pub(crate) fn new(
+        fs: &'a dyn Fs,
+        dir: &'a Path,
+        options: &'a Options,
+        order: &'a InternalComparator,
+    ) -> Target<'a> {
+        Target { fs, dir, options, order, name: name::table_name }
+    }
+
     /// Returns the path of the table `number`.
     pub(crate) fn path(&self, number: u64) -> PathBuf {
-        self.dir.join(name::table_name(number))
+        self.dir.join((self.name)(number))
     }
 }
 

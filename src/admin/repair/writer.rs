@@ -36,7 +36,12 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     /// Returns the settings for writing new tables.
     pub(super) fn target(&self) -> Target<'_> {
-        Target { fs: &*self.fs, dir: self.dir, options: self.options, order: &self.order }
+        Target::new(&*self.fs, self.dir, self.options, &self.order)
+    }
+
+    /// Returns the settings for tables that do not have their names yet.
+    fn unfinished(&self) -> Target<'_> {
+        Target { name: name::temp_name, ..self.target() }
     }
 
     /// Writes the entries added by `fill` to a new table. If `fill` adds no entries, returns `None`
@@ -51,6 +56,9 @@ impl Writer<'_> {
 
     /// Writes the entries added by `fill` to tables of about `max_bytes` bytes each. Returns the
     /// MANIFEST entries of these tables.
+    ///
+    /// A table gets its name when it is durable. The next repair would otherwise take one that a
+    /// crash left unfinished for the damaged successor of its inputs.
     pub(super) fn tables(
         &self,
         level: usize,
@@ -60,7 +68,14 @@ impl Writer<'_> {
         let mut tables = Tables { writer: self, run: TableRun::new(level, max_bytes) };
         fill(&mut tables)?;
         tables.run.end()?;
-        Ok(tables.run.done.into_iter().map(|(file, _)| file).collect())
+        let mut files = Vec::new();
+        for (file, _) in tables.run.done {
+            let from = self.unfinished().path(file.number);
+            let renamed = self.fs.rename(&from, &self.target().path(file.number));
+            renamed.map_err(|error| Error::io("rename", from, error))?;
+            files.push(file);
+        }
+        Ok(files)
     }
 
     /// Gives a table an additional name, which contains a new number. Returns the MANIFEST entry
@@ -161,6 +176,6 @@ pub(super) struct Tables<'w, 'a> {
 impl Tables<'_, '_> {
     /// Adds an entry, as [`TableRun::add`] does.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.run.add(&self.writer.target(), || self.writer.numbers.take(), key, value)
+        self.run.add(&self.writer.unfinished(), || self.writer.numbers.take(), key, value)
     }
 }

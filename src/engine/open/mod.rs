@@ -282,7 +282,7 @@ impl Opening {
         // There are no readers yet, so only the newest version of each key is needed.
         let read_seqs = vec![MAX_SEQ_NO];
         let (options, order) = (&self.options, &self.order);
-        let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
+        let target = Target::new(&*self.fs, &self.dir, options, order);
         let (table, _) = write_table(&target, &mem, read_seqs, number, |_, _| {})?;
         debug_assert!(
             flushed.tables.last().is_none_or(|older| older.number < table.number),
