@@ -16,7 +16,7 @@ use crate::commands::Command;
 use crate::commands::trace::observed;
 use crate::comparator;
 use crate::error::{CliError, Result};
-use crate::session::Session;
+use crate::shared_db::SharedDb;
 use crate::writer::is_same_dir;
 
 const AFTER_HELP: &str = "\
@@ -70,7 +70,7 @@ pub struct Global {
 
     /// The open database of `minikv shell`, if the command concerns it.
     #[arg(skip)]
-    pub session: Option<Session>,
+    pub shared: Option<SharedDb>,
 }
 
 /// The directory of the database as an argument, for commands that take no key and no file.

@@ -17,7 +17,7 @@ mod keyspace;
 mod output;
 mod runs;
 mod scratch;
-mod session;
+mod shared_db;
 mod style;
 mod table_file;
 mod tally;

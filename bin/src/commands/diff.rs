@@ -100,8 +100,8 @@ impl Side {
             return Ok(Side::File { reader, last_key: None });
         }
         let is_open = global.db.as_deref().is_some_and(|db| is_same_dir(db, path));
-        let session = global.session.clone().filter(|_| is_open);
-        let global = Global { db: Some(path.clone()), session, ..global.clone() };
+        let shared = global.shared.clone().filter(|_| is_open);
+        let global = Global { db: Some(path.clone()), shared, ..global.clone() };
         Ok(Side::Db(Box::new(super::open_for_reads(&global)?.iter()?)))
     }
 

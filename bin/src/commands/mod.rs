@@ -200,10 +200,8 @@ impl Writable {
 /// Opens the database for writing.
 fn open(global: &Global, create: bool) -> Result<Writable> {
     let open = || open_new(global, create);
-    match &global.session {
-        Some(session) => {
-            Ok(Writable { db: session.writer(&global.db()?, open)?, stays_open: true })
-        }
+    match &global.shared {
+        Some(shared) => Ok(Writable { db: shared.writer(&global.db()?, open)?, stays_open: true }),
         None => Ok(Writable { db: open()?, stays_open: false }),
     }
 }
@@ -243,8 +241,8 @@ fn check_parent(dir: &Path) -> Result<()> {
 
 /// Returns the state of the database at this moment. Takes no lock and changes no file.
 fn open_for_reads(global: &Global) -> Result<Snapshot> {
-    match &global.session {
-        Some(session) => session.snapshot(|| open_read_only(global)),
+    match &global.shared {
+        Some(shared) => shared.snapshot(|| open_read_only(global)),
         None => Ok(open_read_only(global)?.snapshot()),
     }
 }

@@ -84,8 +84,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 
 /// Opens the database read-only and prints its metrics, for a scraper that reads a file or a pipe.
 fn print_metrics(global: &Global) -> Result<()> {
-    let stats = match &global.session {
-        Some(session) => session.stats(|| super::open_read_only(global))?,
+    let stats = match &global.shared {
+        Some(shared) => shared.stats(|| super::open_read_only(global))?,
         None => super::open_read_only(global)?.stats(),
     };
     let name = global.db()?.display().to_string();

@@ -61,7 +61,7 @@ impl KeyCompleter {
 
     /// Returns the first keys that begin with `partial`, as words.
     fn keys(&self, partial: &str) -> Result<Vec<String>> {
-        let Some(session) = &self.global.session else { return Ok(Vec::new()) };
+        let Some(shared) = &self.global.shared else { return Ok(Vec::new()) };
         let Ok(prefix) = Format::Escaped.decode(partial.as_bytes()) else { return Ok(Vec::new()) };
         if self.global.key_format() != Format::Escaped || !self.global.has_byte_order()? {
             return Ok(Vec::new());
@@ -69,7 +69,7 @@ impl KeyCompleter {
         let dir = self.global.db()?;
         let open = || Ok(Db::open_read_only(&dir, self.global.options(&dir)?)?);
         let mut words = Vec::new();
-        for entry in session.snapshot(open)?.range(prefix.clone()..)? {
+        for entry in shared.snapshot(open)?.range(prefix.clone()..)? {
             let (key, _) = entry?;
             if !key.starts_with(&prefix) || words.len() == MAX_KEYS {
                 break;
@@ -134,7 +134,7 @@ fn word_start(line: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Session;
+    use crate::shared_db::SharedDb;
 
     #[test]
     fn commands_options_and_keys_are_completed() {
@@ -145,8 +145,8 @@ mod tests {
             db.put(key, "").unwrap();
         }
         db.close().unwrap();
-        let session = Some(Session::default());
-        let completer = KeyCompleter::new(&Global { db: Some(dir), session, ..Global::default() });
+        let shared = Some(SharedDb::default());
+        let completer = KeyCompleter::new(&Global { db: Some(dir), shared, ..Global::default() });
         let complete = |line: &str| {
             let start = word_start(line);
             let words = shlex::split(&line[..start]).unwrap();

@@ -19,7 +19,7 @@ use crate::args::{Cli, Dir, Global};
 use crate::definition;
 use crate::error::{CliError, Result, usage};
 use crate::output;
-use crate::session::Session;
+use crate::shared_db::SharedDb;
 use crate::writer::is_same_dir;
 
 const PROMPT: &str = "minikv> ";
@@ -46,14 +46,14 @@ pub struct Args {
 }
 
 pub fn run(global: &Global, _: Args) -> Result<()> {
-    let (dir, session) = (global.db()?, Session::default());
-    let base = Global { db: Some(dir), session: Some(session.clone()), ..global.clone() };
+    let (dir, shared) = (global.db()?, SharedDb::default());
+    let base = Global { db: Some(dir), shared: Some(shared.clone()), ..global.clone() };
     let shell = Shell { base };
     let outcome = match io::stdin().is_terminal() {
         true => shell.interact(),
         false => shell.run_script(),
     };
-    outcome.and(session.close())
+    outcome.and(shared.close())
 }
 
 struct Shell {
@@ -180,9 +180,9 @@ impl Shell {
             return Ok(Cli { global, command });
         }
         global.db = Some(dir);
-        match (&self.base.session, is_shaped || command.locks_by_itself()) {
-            (Some(session), true) => session.close()?,
-            (session, _) => global.session = session.clone(),
+        match (&self.base.shared, is_shaped || command.locks_by_itself()) {
+            (Some(shared), true) => shared.close()?,
+            (shared, _) => global.shared = shared.clone(),
         }
         Ok(Cli { global, command })
     }

@@ -1,7 +1,7 @@
 //! The database that `minikv shell` keeps open between its commands.
 //!
 //! The first command that reads opens the database for reading, and the first command that writes
-//! opens it for writing. It then stays open until the session is closed.
+//! opens it for writing. It then stays open until the shell ends or a command needs it closed.
 
 use std::fmt;
 use std::path::Path;
@@ -12,9 +12,9 @@ use minikv::{Db, ReadOnlyDb, Snapshot, Stats};
 use crate::error::Result;
 use crate::writer;
 
-/// An open database, shared by the commands of a shell.
+/// The database of a shell, shared by its commands. The first of them opens it.
 #[derive(Clone, Default)]
-pub struct Session(Arc<Mutex<State>>);
+pub struct SharedDb(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -22,7 +22,7 @@ struct State {
     reader: Option<ReadOnlyDb>,
 }
 
-impl Session {
+impl SharedDb {
     /// Returns the database for writing. If it is not open, opens it with `open`.
     pub fn writer(&self, dir: &Path, open: impl FnOnce() -> Result<Db>) -> Result<Db> {
         let mut state = self.state();
@@ -82,8 +82,8 @@ impl State {
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for SharedDb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Session")
+        f.write_str("SharedDb")
     }
 }
