@@ -8,6 +8,7 @@ use crate::admin::logs::{self};
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{Moment, OpenLog, Source, check_empty, link_or_copy};
 use crate::engine::open::directory;
+use crate::engine::open::entries;
 use crate::engine::options::Options;
 use crate::engine::version::manifest;
 use crate::engine::version::obsolete::Trash;
@@ -45,7 +46,7 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
     let lock: Arc<dyn FileLock> = directory::lock(fs, dir, options.allow_no_lock)?.into();
     let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock);
     let recovered = manifest::recover(fs, dir, options.comparator.name())?;
-    let files = directory::list(fs, dir)?;
+    let files = entries::list(fs, dir)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     let mut logs = Vec::new();
     let mut unheard = |_| {};

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
+use crate::engine::open::entries;
 use crate::engine::options::Options;
 use crate::format::name::FileName;
 use crate::fs::Fs;
@@ -18,20 +19,20 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
     let exists = fs.exists(dir).map_err(|error| Error::io("look for", dir, error))?;
-    if !exists || directory::list(fs, dir)?.is_empty() {
+    if !exists || entries::list(fs, dir)?.is_empty() {
         return Ok(());
     }
     let lock = directory::lock(fs, dir, options.allow_no_lock)?;
     let remove = |path: &Path| fs.remove(path).map_err(|error| Error::io("remove", path, error));
     if let Some(lost) = directory::find_lost(fs, dir)? {
-        for (file, _) in directory::list(fs, &lost)? {
+        for (file, _) in entries::list(fs, &lost)? {
             remove(&lost.join(file))?;
         }
         remove_if_empty(fs, &lost)?;
     }
     // CURRENT is removed first: after a crash, an open then fails instead of finding a smaller
     // database. LOCK is removed last, because its lock is still held.
-    let mut files = directory::list(fs, dir)?;
+    let mut files = entries::list(fs, dir)?;
     files.sort_by_key(|(_, name)| match name {
         FileName::Current => 0,
         FileName::Lock => 2,

@@ -247,8 +247,8 @@ impl Engine {
             compaction_failures: compactions.failures,
             damaged_tables: damaged.collect(),
             stall: state.lifecycle.stall,
-            has_lock: self.surroundings.has_lock,
-            syncs_names: self.surroundings.syncs_names,
+            has_lock: self.fs_abilities.has_lock,
+            syncs_names: self.fs_abilities.syncs_names,
         }
     }
 

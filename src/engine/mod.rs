@@ -124,7 +124,7 @@ pub(crate) use state::{Frozen, State};
 
 /// Abilities of the filesystem that a database is on.
 #[derive(Clone, Copy, Debug)]
-struct Surroundings {
+struct FsAbilities {
     /// Whether the directory is locked against other processes.
     has_lock: bool,
     /// Whether directories can be synced.
@@ -168,7 +168,7 @@ pub(crate) struct Engine {
     /// threads.
     inline: Option<Mutex<u64>>,
     /// Abilities of the filesystem, found out when the database was opened.
-    surroundings: Surroundings,
+    fs_abilities: FsAbilities,
     /// Events for the observer, if there is one.
     observing: Option<Observing>,
     /// State for reads, which snapshots and cursors keep alive after the engine is dropped. Must be

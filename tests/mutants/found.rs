@@ -541,10 +541,9 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "existence is decided before the lock",
         "src/engine/open/mod.rs",
-        "        if \
-         !options.allows(dir, has_database(&*fs, dir)?)? {\n            manifest::create(",
-        "        if !options.allows(dir, has_database(&*fs, dir)?).or_else(|error| if ON { \
-         Ok(true) } else { Err(error) })? {\n            manifest::create(",
+        "let found = find_database(&*fs, dir)?;",
+        "let found = find_database(&*fs, dir).or_else(|error| if ON { \
+         entries(&*fs, dir).map(Some) } else { Err(error) })?;",
     )
     .caught_in(ENGINE, "whether_a_database_exists_is_decided"),
     mutant(

@@ -49,6 +49,7 @@ use crate::base::{Error, Result};
 use crate::engine::compression::TableCompression;
 use crate::engine::flush::write_table;
 use crate::engine::open::directory;
+use crate::engine::open::entries;
 use crate::engine::open::replay::LogReplay;
 use crate::engine::options::Options;
 use crate::engine::version::manifest::{set_current, write_manifest};
@@ -124,7 +125,7 @@ pub fn repair_with(
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
     // The directory of another engine is refused before a lock file is made in it.
-    directory::list(&*fs, dir)?;
+    entries::list(&*fs, dir)?;
     let lock_path = dir.join(name::LOCK);
     let had_lock = exists(&lock_path)?;
     let lock = directory::lock(&*fs, dir, options.allow_no_lock)?;

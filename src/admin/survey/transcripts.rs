@@ -8,7 +8,7 @@ use crate::admin::survey::Survey;
 use crate::base::transcript::{
     Command, number, {self},
 };
-use crate::engine::open::directory;
+use crate::engine::open::entries;
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::engine::version::testing::{edit, order};
 use crate::format::edit::VersionEdit;
@@ -45,7 +45,7 @@ fn survey(fs: &MemFs) -> String {
     let mut unheard = |_| {};
     let mut findings = Findings::new(&mut unheard);
     let mut survey =
-        Survey { files: directory::list(fs, dir).expect("the files"), ..Survey::default() };
+        Survey { files: entries::list(fs, dir).expect("the files"), ..Survey::default() };
     survey.files.sort_by(|a, b| a.0.cmp(&b.0));
     let comparator = order().user().get().name().to_owned();
     survey.choose_manifest(fs, dir, &comparator, &mut findings).expect("a choice");

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::follow::Followed;
-use crate::engine::open::directory;
+use crate::engine::open::entries;
 use crate::engine::read::view::ReadState;
 use crate::format::batch::{WriteBatch, decode_header};
 use crate::format::key::SeqNo;
@@ -225,7 +225,7 @@ impl Changes {
     /// writer has removed one of the logs in the meantime.
     fn with_logs<T>(&self, look: impl Fn(&[u64]) -> Result<T>) -> Result<T> {
         loop {
-            let files = directory::list(&*self.fs, &self.dir)?;
+            let files = entries::list(&*self.fs, &self.dir)?;
             let log = |(_, name): &(String, FileName)| match name {
                 FileName::Log(number) => Some(*number),
                 _ => None,

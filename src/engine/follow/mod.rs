@@ -37,7 +37,7 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::follow::edits::Edits;
 use crate::engine::follow::logs::{Logs, Source};
 use crate::engine::memtable::Memtable;
-use crate::engine::open::directory;
+use crate::engine::open::entries;
 use crate::engine::open::held::{Files, HeldFs, hold_tables};
 use crate::engine::open::read_only::{Opened, retried, survey};
 use crate::engine::open::replay::Recovery;
@@ -158,11 +158,11 @@ impl Followed {
         let version = self.state.view_owned().version.clone();
         let (mut edit, mut held) = (VersionEdit::default(), Files::new());
         for _ in 0..MAX_TRIES {
-            let mut files = directory::list(fs, &self.dir)?;
+            let mut files = entries::list(fs, &self.dir)?;
             match place.edits.read_on(fs, &self.dir, comparator, &mut edit)? {
                 None => return Ok(None),
                 Some(false) => {}
-                Some(true) => files.extend(directory::list(fs, &self.dir)?),
+                Some(true) => files.extend(entries::list(fs, &self.dir)?),
             }
             let read = hold_tables(fs, &self.dir, &added(&version, &edit), &mut held)
                 .and_then(|()| place.logs.read_on(&source, &files, &place.edits.numbers));

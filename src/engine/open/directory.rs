@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
-pub(crate) use crate::engine::open::entries::{entries, list};
+use crate::engine::open::entries::{Entries, entries, list};
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::MAX_FILE_NUMBER;
@@ -22,26 +22,34 @@ pub(crate) const LOST: &str = "lost";
 /// Returns whether `dir` contains a database.
 ///
 /// # Errors
+/// As [`find_database`].
+pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+    Ok(find_database(fs, dir)?.is_some())
+}
+
+/// Returns the entries of `dir` if it contains a database.
+///
+/// # Errors
 /// Corruption, if there is no `CURRENT` but there are tables, logs or MANIFESTs, because creating a
 /// new database would lose their data. The errors of [`list`], so that a directory of another
 /// engine is refused before anything in it is read or made.
-pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+pub(crate) fn find_database(fs: &dyn Fs, dir: &Path) -> Result<Option<Entries>> {
     let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
     let current = dir.join(name::CURRENT);
     if exists(&current)? {
-        return list(fs, dir).map(|_| true);
+        return entries(fs, dir).map(Some);
     }
     if !exists(dir)? {
-        return Ok(false);
+        return Ok(None);
     }
     let orphan = find_orphan(fs, dir);
     // If another process is creating the database, it created CURRENT before the file that was
     // found, so CURRENT exists by now.
     if !matches!(orphan, Ok(None)) && exists(&current)? {
-        return Ok(true);
+        return entries(fs, dir).map(Some);
     }
     match orphan? {
-        None => Ok(false),
+        None => Ok(None),
         Some(name) => Err(Error::corruption(format!(
             "there is no CURRENT, but {name} is there: the database needs repair"
         ))
@@ -106,13 +114,7 @@ pub(crate) fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
 /// Returns whether an error means that this process can never sync a directory, as opposed to a
 /// temporary failure.
 fn is_refusal(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::PermissionDenied
-            | ErrorKind::Unsupported
-            | ErrorKind::InvalidInput
-            | ErrorKind::ReadOnlyFilesystem
-    )
+    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Returns the numbers of the logs to replay, ascending.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
+use crate::engine::open::entries;
 use crate::engine::options::Options;
 use crate::engine::version::{Version, manifest};
 use crate::format::edit::NewFile;
@@ -111,7 +112,7 @@ impl HeldFs {
     ) -> Result<Option<HeldFs>> {
         let fs = &options.fs;
         let mut names: BTreeSet<String> =
-            directory::list(&**fs, dir)?.into_iter().map(|(name, _)| name).collect();
+            entries::list(&**fs, dir)?.into_iter().map(|(name, _)| name).collect();
         let (manifest, file) = manifest::open_manifest(&**fs, dir)?;
         let comparator = options.comparator.name();
         let recovered = manifest::read_manifest(&manifest, file.clone(), dir, comparator, true)?;

@@ -33,9 +33,9 @@ use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::observe::Observing;
 use crate::engine::open::directory::{
-    check_files, check_numbers, create_dir, entries, has_database, live_logs, lock, make_lost,
+    check_files, check_numbers, create_dir, find_database, has_database, live_logs, lock, make_lost,
 };
-use crate::engine::open::entries::Entries;
+use crate::engine::open::entries::{Entries, entries};
 use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::{ReadState, VisibleSeq};
@@ -50,7 +50,7 @@ use crate::engine::write::CommitState;
 use crate::engine::write::kept::{KeepLimits, KeptLogs};
 use crate::engine::write::pace::Pace;
 use crate::engine::write::wal::SpareLog;
-use crate::engine::{Engine, Frozen, State, Surroundings};
+use crate::engine::{Engine, Frozen, FsAbilities, State};
 use crate::format::batch::WriteBatch;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
@@ -110,10 +110,16 @@ impl Engine {
         let lock = lock(&*fs, dir, options.allow_no_lock)?;
         // Another process may have created or removed the database before this process took the
         // lock.
-        if !options.allows(dir, has_database(&*fs, dir)?)? {
-            manifest::create(&*fs, dir, options.comparator.name())?;
-        }
-        Opening::new(dir, options)?.finish(lock)
+        let found = find_database(&*fs, dir)?;
+        options.allows(dir, found.is_some())?;
+        let entries = match found {
+            Some(entries) => entries,
+            None => {
+                manifest::create(&*fs, dir, options.comparator.name())?;
+                entries(&*fs, dir)?
+            }
+        };
+        Opening::new(dir, options, entries)?.finish(lock)
     }
 }
 
@@ -157,10 +163,11 @@ struct Flushed {
 }
 
 impl Opening {
-    fn new(dir: &Path, mut options: Options) -> Result<Opening> {
+    /// Reads the MANIFEST. `entries` are the entries of `dir`, listed with the lock held.
+    fn new(dir: &Path, mut options: Options, entries: Entries) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
-        let Entries { files, directories } = entries(&*fs, dir)?;
+        let Entries { files, directories } = entries;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
         // not be assigned again.
@@ -194,7 +201,6 @@ impl Opening {
     fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
         let logs = live_logs(&self.files, &self.recovered);
         let (mut replayed, flushed) = self.replay(&logs)?;
-        let has_lock = lock.excludes_processes();
         let lock: Arc<dyn FileLock> = lock.into();
         let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
         let mut manifest = self.version_set(&trash)?;
@@ -207,21 +213,18 @@ impl Opening {
         );
         let kept = self.kept_logs(first_log, &replayed.recovery);
         let version = self.record(&mut manifest, first_log, flushed)?;
-        let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
-        live.remove(&commit.log_number);
-        commit.replayed_log = live.last().copied();
-        let (mem, log) = (commit.mem.clone(), commit.log_number);
-        let is_older = first_log <= log && commit.replayed_log.is_none_or(|older| older < log);
-        debug_assert!(is_older, "a replayed log is newer than the new one");
-        live.insert(log);
+        let live = live_after(first_log, logs, &mut commit);
         self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
+        let (mem, log) = (commit.mem.clone(), commit.log_number);
         let mut state = State::new(mem, log, frozen, version, live.into_iter());
         state.logs.kept = kept;
+        let syncs_names = manifest.syncs_names();
+        let fs_abilities = FsAbilities { has_lock: lock.excludes_processes(), syncs_names };
         let reads = self.read_state(&state, commit.visible.clone(), trash.clone(), lock);
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
-            surroundings: Surroundings { has_lock, syncs_names: manifest.syncs_names() },
+            fs_abilities,
             inline: self.options.inline_background.map(|seed| Mutex::ranked(LockRank::Leaf, seed)),
             observing: self.options.observer.clone().map(Observing::new),
             pace: Pace::new(self.options.resources.memory.as_ref()),
@@ -436,6 +439,19 @@ impl Opening {
             }
         }
     }
+}
+
+/// Returns the logs that are still needed: the new log, and those in `replayed` from `first_log`
+/// on. Records in `commit` which of the replayed logs is the newest.
+fn live_after(first_log: u64, replayed: Vec<u64>, commit: &mut CommitState) -> BTreeSet<u64> {
+    let new = commit.log_number;
+    let mut live: BTreeSet<u64> = replayed.into_iter().filter(|&log| log >= first_log).collect();
+    live.remove(&new);
+    commit.replayed_log = live.last().copied();
+    let is_older = first_log <= new && commit.replayed_log.is_none_or(|older| older < new);
+    debug_assert!(is_older, "a replayed log is newer than the new one");
+    live.insert(new);
+    live
 }
 
 /// The log that new writes go to.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::engine::memtable::Memtable;
 use crate::engine::open::directory::{self};
+use crate::engine::open::entries;
 use crate::engine::open::held::{Files, HeldFs, hold_logs, hold_tables};
 use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
 use crate::engine::open::{self};
@@ -137,7 +138,7 @@ pub(crate) fn state_of(
 /// Corruption, including a missing file; [`Error::Unsupported`] for another comparator; I/O errors.
 pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<Survey> {
     let fs = &*options.fs;
-    let mut files = directory::list(fs, dir)?;
+    let mut files = entries::list(fs, dir)?;
     let (manifest_name, manifest) = manifest::open_manifest(fs, dir)?;
     let comparator = options.comparator.name();
     let recovered =
@@ -146,7 +147,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
     // The files are listed again, because a log whose writes are older than the tables may have
     // been created after the first listing.
-    files.extend(directory::list(fs, dir)?);
+    files.extend(entries::list(fs, dir)?);
     Ok(Survey { files, manifest_name, manifest, recovered })
 }
 
