@@ -74,13 +74,16 @@ impl Name {
         })
     }
 
-    /// Returns the keyspace of the same name and the other kind, ordinary or expiring, and the
-    /// option that selects it; `None` without a keyspace.
-    pub fn other_kind(&self) -> Option<(Name, &'static str)> {
+    /// Returns the keyspace of the same name and the other kind, ordinary or expiring; `None`
+    /// without a keyspace.
+    pub fn other_kind(&self) -> Option<Name> {
         let Keys { name, is_expiring } = self.0.as_ref()?;
-        let other = Keys { name: name.clone(), is_expiring: !is_expiring };
-        let advice = if *is_expiring { "leave --expiring out" } else { "give --expiring" };
-        Some((Name(Some(other)), advice))
+        Some(Name(Some(Keys { name: name.clone(), is_expiring: !is_expiring })))
+    }
+
+    /// Returns whether this is an expiring keyspace.
+    pub fn is_expiring(&self) -> bool {
+        self.0.as_ref().is_some_and(|keys| keys.is_expiring)
     }
 
     /// Returns the keys of `db` that a command may write.

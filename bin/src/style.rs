@@ -123,6 +123,16 @@ pub fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// Returns [`shown`], or its first `chars` characters and an ellipsis if it is longer.
+pub fn shortened(key: &[u8], chars: usize) -> String {
+    // A character has at most four bytes, so the rest of a long key need not be converted.
+    let text = shown(&key[..key.len().min((chars + 1) * 4)]);
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,8 +49,8 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
     let files = entries::list(fs, dir)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     let mut logs = Vec::new();
-    let mut unheard = |_| {};
-    let mut findings = Findings::new(&mut unheard);
+    let mut no_progress = |_| {};
+    let mut findings = Findings::new(&mut no_progress);
     for number in directory::live_logs(&files, &recovered) {
         // Damage is copied, but not what this build does not know.
         logs::examine(fs, dir, number, recovered.last_seq, &mut findings)?;

@@ -191,8 +191,8 @@ impl Survey {
         numbers.sort();
         let mut best: Option<(Soundness, Manifest)> = None;
         for (_, file) in numbers.into_iter().rev() {
-            let mut unheard = |_| {};
-            let mut apart = Findings::new(&mut unheard);
+            let mut no_progress = |_| {};
+            let mut apart = Findings::new(&mut no_progress);
             let other = manifest::read(fs, dir, file, comparator, &mut apart)?;
             let soundness = self.soundness(&other);
             if let Some(damage) = other.damage.clone().filter(|_| current.is_none()) {

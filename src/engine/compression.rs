@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cannot_read_new_tables_is_named() {
+    fn the_warning_names_the_programs_that_cannot_read_new_tables() {
         let warning = |new: Method, found: &[Method]| {
             let new = new.compression().unwrap_or(Compression::Snappy);
             let methods = found.to_vec();

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn one_kind_of_lock_is_enough_and_none_is_told() {
+    fn one_kind_of_lock_is_enough_and_the_lack_of_both_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let lacking: [LockCall; 4] = [

@@ -171,7 +171,7 @@ mod tests {
     use crate::fs::bytes_file::BytesFile;
 
     #[test]
-    fn a_table_that_was_cut_is_told_with_the_length_that_it_has() {
+    fn the_error_of_a_truncated_table_states_its_length() {
         let table = [0; 300];
         let path = Path::new("5.ldb");
         for left in [0, 10, table.len() - 1] {

@@ -91,10 +91,13 @@ impl Shape {
 /// Returns advice if the keyspace of the same name and the other kind has the key. Both kinds are
 /// easily taken for one keyspace.
 fn elsewhere(name: &Name, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
-    let Some((other, advice)) = name.other_kind() else { return Ok(None) };
+    let Some(other) = name.other_kind() else { return Ok(None) };
     let is_there = other.of_reader(db.clone())?.get(key)?.is_some();
-    let which = if advice.starts_with("give") { "expiring" } else { "ordinary" };
-    Ok(is_there.then(|| format!("the {which} keyspace of that name has it: {advice}")))
+    let (kind, advice) = match other.is_expiring() {
+        true => ("expiring", "give --expiring"),
+        false => ("ordinary", "leave --expiring out"),
+    };
+    Ok(is_there.then(|| format!("the {kind} keyspace of that name has it: {advice}")))
 }
 
 /// Returns advice for a user whose key was not found.

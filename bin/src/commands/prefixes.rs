@@ -11,7 +11,7 @@ use crate::codec::{Format, JsonBytes};
 use crate::error::{CliError, Result};
 use crate::keyspace::InKeyspace;
 use crate::output::{Progress, Stdout, Table};
-use crate::style::shown;
+use crate::style::shortened;
 
 /// Number of the largest keys and of the largest values that are listed.
 const LARGEST: usize = 5;
@@ -149,7 +149,7 @@ impl Largest {
         let mut columns = Table::new([what]);
         self.0.iter().for_each(|(bytes, _)| columns.row([&size(*bytes)]));
         let keys = ["key".to_string()].into_iter();
-        let keys = keys.chain(self.0.iter().map(|(_, key)| shortened(key)));
+        let keys = keys.chain(self.0.iter().map(|(_, key)| shortened(key, SHOWN_KEY_CHARS)));
         let columns = columns.to_string();
         let width = columns.lines().map(str::len).max().unwrap_or(0);
         let lines = columns.lines().zip(keys).map(|(line, key)| format!("{line:<width$}   {key}"));
@@ -235,7 +235,7 @@ impl Summary {
         let head = ["prefix", "entries", "keys", "values", "largest key", "largest value"];
         let mut table = Table::new(head);
         for (prefix, sums) in &self.listed {
-            sums.row(&shortened(prefix), &mut table);
+            sums.row(&shortened(prefix, SHOWN_KEY_CHARS), &mut table);
         }
         if self.others.0 > 0 {
             let name = format!("({})", count(self.others.0, "other", "others"));
@@ -272,21 +272,12 @@ impl Summary {
     }
 }
 
-/// Returns the text of a key, shortened if it is long.
-fn shortened(key: &[u8]) -> String {
-    let text = shown(&key[..key.len().min(SHOWN_KEY_CHARS * 4)]);
-    match text.char_indices().nth(SHOWN_KEY_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_listed_is_summed_up() {
+    fn prefixes_that_are_not_listed_are_summed_up() {
         let mut summary = Summary::new(3);
         for prefix in 0..100u64 {
             for i in 0..=(prefix * 37 % 100) {

@@ -14,7 +14,7 @@ use crate::codec::JsonBytes;
 use crate::error::Result;
 use crate::files::Survey;
 use crate::output::{Stdout, Table};
-use crate::style::shown;
+use crate::style::shortened;
 use crate::writer::Writer;
 
 const SHOWN_KEY_CHARS: usize = 24;
@@ -182,13 +182,7 @@ fn table_list(tables: &[NewFile]) -> String {
 
 /// Returns the first and last key of a table, as `"first" .. "last"`. Long keys are shortened.
 fn keys_of(table: &NewFile) -> String {
-    let show = |key: &[u8]| {
-        let text = shown(user_key(key));
-        match text.char_indices().nth(SHOWN_KEY_CHARS) {
-            Some((end, _)) => format!("\"{}…\"", &text[..end]),
-            None => format!("\"{text}\""),
-        }
-    };
+    let show = |key: &[u8]| format!("\"{}\"", shortened(user_key(key), SHOWN_KEY_CHARS));
     format!("{} .. {}", show(&table.smallest), show(&table.largest))
 }
 

@@ -42,8 +42,8 @@ fn create(fs: &MemFs, name: &str) {
 
 fn survey(fs: &MemFs) -> String {
     let dir = Path::new(DIR);
-    let mut unheard = |_| {};
-    let mut findings = Findings::new(&mut unheard);
+    let mut no_progress = |_| {};
+    let mut findings = Findings::new(&mut no_progress);
     let mut survey =
         Survey { files: entries::list(fs, dir).expect("the files"), ..Survey::default() };
     survey.files.sort_by(|a, b| a.0.cmp(&b.0));

@@ -24,6 +24,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::base::clock::Clock;
@@ -50,6 +51,19 @@ pub(crate) struct Layers {
     pub imm: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
+}
+
+impl Layers {
+    /// Returns the memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.mem).chain(&self.imm)
+    }
+
+    fn has_distinct_memtables(&self) -> bool {
+        let mut addresses: Vec<_> = self.memtables().map(Arc::as_ptr).collect();
+        addresses.sort_unstable();
+        addresses.is_sorted_by(|a, b| a < b)
+    }
 }
 
 /// The sequence number of the last visible write, for one view or for several views that follow
@@ -87,24 +101,27 @@ impl VisibleSeq {
     }
 }
 
-/// Everything that can be read at one point in time. A view keeps its memtables and tables alive.
+/// Everything that can be read at one point in time: layers, and the number up to which writes are
+/// visible. A view keeps its memtables and tables alive.
 #[derive(Debug)]
 pub(crate) struct ReadView {
-    /// The memtable that writes go to.
-    pub mem: Arc<Memtable>,
-    /// Frozen memtables that are not flushed yet, newest first.
-    pub imm: Vec<Arc<Memtable>>,
-    /// The tables.
-    pub version: Arc<Version>,
+    layers: Layers,
     visible: Arc<VisibleSeq>,
+}
+
+impl Deref for ReadView {
+    type Target = Layers;
+
+    #[inline]
+    fn deref(&self) -> &Layers {
+        &self.layers
+    }
 }
 
 impl ReadView {
     fn new(layers: Layers, visible: Arc<VisibleSeq>) -> ReadView {
-        let Layers { mem, imm, version } = layers;
-        let view = ReadView { mem, imm, version, visible };
-        debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
-        view
+        debug_assert!(layers.has_distinct_memtables(), "a memtable is in the view twice");
+        ReadView { layers, visible }
     }
 
     /// Returns the sequence number of the last write that the view shows.
@@ -116,17 +133,6 @@ impl ReadView {
     /// Returns the number by which sequence numbers of this view exceed those in the files.
     pub(crate) fn shift(&self) -> SeqNo {
         self.visible.shift
-    }
-
-    /// Returns the memtables, newest first.
-    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        std::iter::once(&self.mem).chain(&self.imm)
-    }
-
-    fn has_distinct_memtables(&self) -> bool {
-        let mut addresses: Vec<_> = self.memtables().map(Arc::as_ptr).collect();
-        addresses.sort_unstable();
-        addresses.is_sorted_by(|a, b| a < b)
     }
 }
 
@@ -213,15 +219,13 @@ impl ReadState {
     /// no lock.
     pub(crate) fn frozen(&self) -> Arc<ReadState> {
         let view = self.view_owned();
-        let layers =
-            Layers { mem: view.mem.clone(), imm: view.imm.clone(), version: view.version.clone() };
         let visible = VisibleSeq::shifted(view.seq(), view.shift());
         let state = ReadState::new(
             self.order.clone(),
             self.tables.clone(),
             self.block_cache.clone(),
             self.trash.clone(),
-            layers,
+            view.layers.clone(),
             visible,
             None,
         );

@@ -190,7 +190,8 @@ impl Engine {
 
     /// Freezes the memtable because another database asked for the memtable's memory. Does nothing
     /// while a writer holds the commit lock, because writers check the budget themselves. If the
-    /// memtable cannot be frozen, or the writer waits, other databases are asked from now on.
+    /// memtable cannot be frozen, or the writer waits, other databases are asked until that has
+    /// changed.
     pub(crate) fn give_up_memtable(&self) -> Result<()> {
         let commit = self.commit.try_lock();
         let is_stuck = {
@@ -252,6 +253,10 @@ impl Engine {
     /// Records that the writer has stopped waiting.
     fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
         state.lifecycle.stall = None;
+        // If the writer wrote nothing more, nothing else would offer the memtable's memory again.
+        if state.lifecycle.refusal().is_none() {
+            self.pace.can_flush();
+        }
         self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });
         drop(state);
         self.metrics.stall(cause, waited);
@@ -326,6 +331,7 @@ mod tests {
     use super::*;
     use crate::engine::options::Options;
     use crate::engine::options::WriteOptions;
+    use crate::engine::resources::Resources;
     use crate::engine::testing::engine_in_memory;
     use crate::engine::write::queue::Write;
     use crate::fs::MemFs;
@@ -338,6 +344,24 @@ mod tests {
             engine.make_room(&mut engine.commit.lock(), true).unwrap();
             assert_eq!(engine.state.lock().frozen.len(), frozen);
         }
+    }
+
+    #[test]
+    fn a_memtable_can_be_asked_for_again_after_a_stall() {
+        let resources = Resources::default().memory_bytes(1 << 20);
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.resources(&resources).fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let share = engine.pace.share().unwrap();
+        share.grown_to(300 << 10);
+        engine.begin_stall(&mut engine.state.lock(), StallCause::Slowdown);
+        engine.give_up_memtable().unwrap();
+        let other = engine.options.resources.memory.as_ref().unwrap().join();
+        other.grown_to(1);
+        assert!(!share.take_request(), "the writer waits");
+        engine.end_stall(engine.state.lock(), StallCause::Slowdown, Duration::ZERO);
+        other.grown_to(1);
+        assert!(share.take_request());
     }
 
     #[test]
