@@ -414,7 +414,8 @@ impl LogReader {
             return self.damage(error, offset, end);
         }
         if end > self.file_bytes {
-            return Ok(None);
+            let wrong = self.length_error(offset);
+            return wrong.map_or(Ok(None), |error| Err(self.corruption(error, offset)));
         }
         if header.type_number == 0 && header.payload_bytes == 0 {
             return self.zeros(offset, end);
@@ -454,6 +455,23 @@ impl LogReader {
         self.damage(Error::corruption(what), offset, end)
     }
 
+    /// Returns an error if the record at `offset` is whole, except that one bit of its length has
+    /// changed. The checksum does not cover the length, so such a record may seem to go on after
+    /// the end of the log, like a record that was cut off.
+    fn length_error(&self, offset: u64) -> Option<Error> {
+        let block_left = BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize;
+        let record = self.chunk.get((offset - self.chunk_offset) as usize..)?;
+        let record = &record[..record.len().min(block_left)];
+        let (header, rest) = (RecordHeader::decode(record)?, record.get(HEADER_BYTES..)?);
+        let is_whole = (0..u16::BITS).any(|bit| {
+            let payload = rest.get(..usize::from(header.payload_bytes ^ 1 << bit));
+            payload.is_some_and(|payload| header.actual_crc(payload) == header.stored_crc())
+        });
+        let (what, expected) =
+            ("damaged length of a log record", "the length that its checksum covers");
+        is_whole.then(|| Error::mismatch(what, expected, header.payload_bytes))
+    }
+
     /// Returns whether the log ends at `offset`, where there are zeros instead of a header.
     fn ends_in_zeros(&mut self, offset: u64) -> Result<bool> {
         if self.is_known_zero() {
@@ -475,8 +493,13 @@ impl LogReader {
 
     /// Returns `None` (the end of the log) if a crash during the write of the record at
     /// `offset..end` can explain the damage, or if another process is still writing there.
-    /// Otherwise returns `error`.
+    /// Otherwise returns `error`. A crash does not change a length.
     fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
+        if let Some(wrong) = self.length_error(offset) {
+            let block_left = BLOCK_BYTES as u64 - offset % BLOCK_BYTES as u64;
+            let error = if end > offset + block_left { error } else { wrong };
+            return Err(self.corruption(error, offset));
+        }
         let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
         if self.is_zero_from(zeros)? || self.has_grown(offset, end)? {
             return Ok(None);

@@ -169,6 +169,20 @@ fn a_bad_checksum_is_an_error_before_preallocated_zeros_too() {
 }
 
 #[test]
+fn a_changed_length_of_the_last_record_is_an_error_and_no_torn_tail() {
+    let records = [payload(1, 100), payload(2, 300)];
+    let end = written(&records[..1]).len();
+    for zeros in [0, 512, BLOCK_BYTES] {
+        for bit in 0..16 {
+            let mut bytes = written(&records);
+            bytes.resize(bytes.len() + zeros, 0);
+            bytes[end + 4 + bit / 8] ^= 1 << (bit % 8);
+            assert_damage(&bytes, 1, end as u64, "");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_type_is_an_error() {
     let mut bytes = written(&[b"first"]);
     let mut header = RecordHeader { masked_crc: 0, payload_bytes: 1, type_number: 9 };
