@@ -26,6 +26,7 @@ use crate::service::api::{SEQUENCE, SESSION};
 use crate::service::tls::Trust;
 use crate::service::wire::{Answer, Call, Wire};
 use crate::service::{Read, Status, encode_percent};
+use crate::store::StoreOptions;
 
 /// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,10 @@ pub type Result<T> = std::result::Result<T, ClientError>;
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+/// Number of attempts to read one chunk of a backup.
+const CHUNK_ATTEMPTS: u32 = 5;
+/// Number of bytes of a request for which its time limits grow by a second.
+const BYTES_PER_SECOND: usize = 128 << 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -99,8 +104,8 @@ struct Ask<'a> {
 
 /// Result of sending a request once.
 enum Attempt {
-    /// A node served or refused the request.
-    Answered(Answer),
+    /// The node at this address served or refused the request.
+    Answered(Answer, String),
     /// The node redirected to the leader. Holds the node's message.
     Redirected(String),
     /// The node did not answer, or cannot serve requests for now. Holds the reason.
@@ -293,18 +298,34 @@ impl Client {
         parse(&self.ask(&ask).await?)
     }
 
-    /// Copies the leader's state into the empty directory `dir`, as a minikv database. Returns the
-    /// number of files, their total size in bytes, and the index of the last log entry that the
-    /// state includes. The contents of the files are durable, but their directory entries may not
-    /// be durable yet.
+    /// Copies the leader's state into the empty directory `dir`, as a minikv database with a
+    /// listing, and checks the copy. Returns the number of files, their total size in bytes, and
+    /// the index of the last log entry that the state includes. The contents of the files are
+    /// durable, but their directory entries may not be durable yet.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// [`ClientError::Invalid`] if the copy is damaged or cannot be written; see [`ClientError`].
     pub async fn backup_into(&self, dir: &Path) -> Result<(usize, u64, u64)> {
         let (method, body) = (Method::POST, Bytes::new());
         let path = "/v1/backup";
-        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: false };
-        let listing: Listing = parse(&self.ask(&ask).await?)?;
+        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: true };
+        let (answer, node) = self.ask_node(&ask).await?;
+        let listing: Listing = parse(&answer)?;
+        let copied = self.copy_files(&node, &listing, dir).await;
+        // If nobody releases the backup, the node does so after a while.
+        let path = format!("/v1/backup/{}", listing.id);
+        let _ = self.send_to(&node, Method::DELETE, &path).await;
+        let (total, index) = (copied?, listing.index.unwrap_or(0));
+        let dir = dir.to_path_buf();
+        let seal = move || crate::store::backup::seal(&dir, index, &StoreOptions::default());
+        let sealed = tokio::task::spawn_blocking(seal).await;
+        let sealed = sealed.map_err(|e| ClientError::Invalid(e.to_string()))?;
+        sealed.map_err(|e| ClientError::Invalid(e.to_string()))?;
+        Ok((listing.files.len(), total, index))
+    }
+
+    /// Copies the files of a backup from the node that made it. Returns their total size in bytes.
+    async fn copy_files(&self, node: &str, listing: &Listing, dir: &Path) -> Result<u64> {
         let mut total = 0;
         for (number, file) in listing.files.iter().enumerate() {
             if !file.has_good_name() {
@@ -316,7 +337,8 @@ impl Client {
             let mut copy = File::create(&path).map_err(failed)?;
             let mut offset = 0;
             while offset < file.bytes {
-                let chunk = self.read_backup(&listing.id, number, offset).await?;
+                let path = format!("/v1/backup/{}/{number}/{offset}", listing.id);
+                let chunk = self.read_chunk(node, &path).await?;
                 if chunk.is_empty() {
                     return Err(ClientError::Invalid(format!("{} ends too early", file.name)));
                 }
@@ -326,23 +348,30 @@ impl Client {
             copy.sync_all().map_err(failed)?;
             total += offset;
         }
-        Ok((listing.files.len(), total, listing.index.unwrap_or(0)))
+        Ok(total)
     }
 
-    /// Reads a chunk of a file of a backup from the node that made the backup.
-    async fn read_backup(&self, id: &str, file: usize, offset: u64) -> Result<Bytes> {
-        let path = format!("/v1/backup/{id}/{file}/{offset}");
-        let leader = lock(&self.nodes).leader.clone();
-        let to = leader.ok_or_else(|| ClientError::Invalid("the leader has changed".into()))?;
-        let (method, body) = (Method::GET, Bytes::new());
-        let (headers, timeout) = (Vec::new(), self.deadline);
-        let call = Call { method, to: &to, path: &path, headers, body, timeout };
-        let answer = self.wire.send(call).await;
-        let answer = answer.map_err(|e| ClientError::Deadline(e.to_string()))?;
-        match answer.status {
-            StatusCode::OK => Ok(answer.body),
-            _ => Err(refused(&answer)),
+    /// Reads a chunk of a file of a backup, if necessary several times.
+    async fn read_chunk(&self, node: &str, path: &str) -> Result<Bytes> {
+        let mut attempts = 1;
+        loop {
+            match self.send_to(node, Method::GET, path).await {
+                Ok(answer) if answer.status == StatusCode::OK => return Ok(answer.body),
+                Ok(answer) if attempts == CHUNK_ATTEMPTS || !is_for_now(answer.status) => {
+                    return Err(refused(&answer));
+                }
+                Err(error) if attempts == CHUNK_ATTEMPTS => return Err(error),
+                _ => tokio::time::sleep(LONGEST_PAUSE).await,
+            }
+            attempts += 1;
         }
+    }
+
+    /// Sends a request without a body to one node, once.
+    async fn send_to(&self, to: &str, method: Method, path: &str) -> Result<Answer> {
+        let (headers, body, timeout) = (Vec::new(), Bytes::new(), self.deadline);
+        let answer = self.wire.send(Call { method, to, path, headers, body, timeout }).await;
+        answer.map_err(|e| ClientError::Deadline(e.to_string()))
     }
 
     async fn take_session(&self) -> Result<Session> {
@@ -358,11 +387,16 @@ impl Client {
 
     /// Sends a request repeatedly until a node serves or refuses the request.
     async fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
-        let deadline = Instant::now() + self.deadline;
+        Ok(self.ask_node(ask).await?.0)
+    }
+
+    /// Does the same as [`Client::ask`], and also returns the address of the node that answered.
+    async fn ask_node(&self, ask: &Ask<'_>) -> Result<(Answer, String)> {
+        let deadline = Instant::now() + self.deadline + transfer(&ask.body);
         let mut pause = FIRST_PAUSE;
         loop {
             let failure = match self.attempt(ask, deadline).await? {
-                Attempt::Answered(answer) => return Ok(answer),
+                Attempt::Answered(answer, node) => return Ok((answer, node)),
                 Attempt::Redirected(_) if Instant::now() < deadline => continue,
                 Attempt::Redirected(error) | Attempt::Failed(error) => error,
             };
@@ -381,6 +415,7 @@ impl Client {
             true => self.deadline,
             false => (self.deadline / 4).max(SHORTEST_ATTEMPT),
         };
+        let longest = longest + transfer(&ask.body);
         let call = Call {
             method: ask.method.clone(),
             to: &to,
@@ -405,9 +440,9 @@ impl Client {
             }
             Ok(answer) => {
                 if !ask.anywhere {
-                    lock(&self.nodes).leader = Some(to);
+                    lock(&self.nodes).leader = Some(to.clone());
                 }
-                Ok(Attempt::Answered(answer))
+                Ok(Attempt::Answered(answer, to))
             }
         }
     }
@@ -439,6 +474,11 @@ impl Client {
             nodes.leader = None;
         }
     }
+}
+
+/// Returns the additional time that a request with this body may take.
+fn transfer(body: &Bytes) -> Duration {
+    Duration::from_secs_f64(body.len() as f64 / BYTES_PER_SECOND as f64)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use minikv_raft::service::LayoutArg;
-use minikv_raft::store::{Store, StoreOptions};
+use minikv_raft::store::{Origin, Store, StoreOptions};
 
 use crate::cli::Target;
 
@@ -22,6 +22,9 @@ pub struct BackupArgs {
 pub struct RestoreArgs {
     /// The directory that `backup` made.
     backup: PathBuf,
+    /// Accept a database without a listing: `snapshots/ID/db` or `state-N` of a stopped node.
+    #[arg(long)]
+    unlisted: bool,
     /// Directory of the node; it must not exist.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -68,7 +71,11 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
 pub fn restore(args: &RestoreArgs) -> Result<ExitCode, String> {
     let layout = Some(args.layout.into());
     let options = StoreOptions { layout, ..StoreOptions::default() };
-    let restored = Store::restore(&args.backup, &args.dir, options, args.id, &args.advertise);
+    let origin = match args.unlisted {
+        true => Origin::Database(&args.backup),
+        false => Origin::Backup(&args.backup),
+    };
+    let restored = Store::restore(origin, &args.dir, options, args.id, &args.advertise);
     let last = restored.map_err(|e| e.to_string())?;
     println!("node {} has the state up to entry {} of the log", args.id, last.index);
     Ok(ExitCode::SUCCESS)

@@ -14,7 +14,9 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 use crate::store::{Error, SnapshotFile};
 
-pub(crate) const CHUNK_BYTES: u64 = 4 << 20;
+/// Size of a chunk, in bytes: small enough to arrive within the client's time limit over a link of
+/// 1 Mbit/s.
+const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A snapshot whose files a client can read.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,6 +30,7 @@ pub(crate) struct Listing {
 pub(crate) fn routes() -> Router<Arc<Node>> {
     Router::new()
         .route("/v1/backup", post(make))
+        .route("/v1/backup/{id}", axum::routing::delete(release))
         .route("/v1/backup/{id}/{file}/{offset}", get(read))
 }
 
@@ -35,10 +38,20 @@ pub(crate) fn routes() -> Router<Arc<Node>> {
 async fn make(State(node): State<Arc<Node>>) -> ApiResult<Json<Listing>> {
     let listing = node.read(super::Read::Linearizable, |node| {
         let (meta, snapshot) = crate::store::build::build::<BasicNode>(&node.store)?;
-        let index = meta.last_log_id.map(|id| id.index);
-        Ok(Listing { id: meta.snapshot_id, index, files: snapshot.files()? })
+        let (index, files) = (meta.last_log_id.map(|id| id.index), snapshot.files()?);
+        let id = node.backups.keep(&meta.snapshot_id, snapshot)?;
+        Ok(Listing { id, index, files })
     });
     Ok(Json(listing.await?))
+}
+
+async fn release(State(node): State<Arc<Node>>, Path(id): Path<String>) -> ApiResult<()> {
+    // Dropping the last clone of an old snapshot removes its files.
+    let release = move |node: &Node| {
+        node.backups.release(&id);
+        Ok(())
+    };
+    node.blocking(release).await
 }
 
 async fn read(
@@ -46,10 +59,7 @@ async fn read(
     Path((id, file, offset)): Path<(String, usize, u64)>,
 ) -> ApiResult<Vec<u8>> {
     let chunk = node.blocking(move |node| {
-        let Some(snapshot) = node.store.snapshot().clone() else { return Ok(None) };
-        if !snapshot.path()?.ends_with(&id) {
-            return Ok(None);
-        }
+        let Some(snapshot) = node.backups.get(&id) else { return Ok(None) };
         let files = snapshot.files()?;
         let Some(file) = files.get(file).filter(|file| offset <= file.bytes) else {
             return Err(Error::Refused(format!("no byte {offset} in a file {file}")));
@@ -59,6 +69,6 @@ async fn read(
         chunk.truncate(read);
         Ok(Some(chunk))
     });
-    let gone = || ApiError::with(StatusCode::GONE, "a newer snapshot has taken its place");
+    let gone = || ApiError::with(StatusCode::GONE, "the node no longer keeps this backup");
     chunk.await?.ok_or_else(gone)
 }

@@ -27,6 +27,7 @@
 //! | `text` | keys and values in JSON and in paths |
 //! | `error` | errors as HTTP answers |
 //! | `backup` | the routes for reading a backup |
+//! | `kept` | the snapshots of backups |
 //! | `faults`, `fault_routes` | faults on demand, in builds for tests |
 
 mod backup;
@@ -43,6 +44,7 @@ mod health;
 mod hosts;
 mod http;
 mod identity;
+mod kept;
 mod lease;
 mod network;
 mod node;

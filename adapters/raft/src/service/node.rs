@@ -15,6 +15,7 @@ use crate::kv::{Kv, TypeConfig};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::hosts::Hosts;
 use crate::service::identity::Identity;
+use crate::service::kept::Backups;
 use crate::service::lease::Lease;
 use crate::service::network::Network;
 use crate::service::rounds::Rounds;
@@ -124,6 +125,7 @@ pub struct Node {
     pub(crate) patience: Duration,
     pub(crate) writes: Writes,
     pub(crate) rounds: Rounds,
+    pub(crate) backups: Backups,
     pub(crate) counters: Counters,
     pub(crate) token: Option<Arc<HeaderValue>>,
     pub(crate) scheme: &'static str,
@@ -199,6 +201,7 @@ impl Node {
             wire,
             writes: Writes::new(raft.clone()),
             rounds: Rounds::new(raft.clone()),
+            backups: Backups::watched(),
             raft,
             store,
             hub,

@@ -7,6 +7,9 @@ use minikv::fs::Fs;
 
 use crate::store::error::{Error, Result};
 
+/// The word before a checksum.
+const SUM: &str = "crc32c ";
+
 /// Reads a whole file of at most `limit` bytes.
 pub(crate) fn read(fs: &dyn Fs, path: &Path, limit: u64) -> Result<Vec<u8>> {
     let read = || {
@@ -21,6 +24,29 @@ pub(crate) fn read(fs: &dyn Fs, path: &Path, limit: u64) -> Result<Vec<u8>> {
         Ok(content)
     };
     read().map_err(Error::file("read", path))
+}
+
+/// Returns `content`, which must not contain a line feed, followed by its checksum: a line feed,
+/// `crc32c`, a space, and eight hexadecimal digits.
+pub(crate) fn with_sum(mut content: Vec<u8>) -> Vec<u8> {
+    let sum = crc32c::crc32c(&content);
+    content.extend_from_slice(format!("\n{SUM}{sum:08x}").as_bytes());
+    content
+}
+
+/// Reads a file that [`with_sum`] made. Returns its content without the checksum, and whether there
+/// was a checksum: the first version of the store wrote files of one line without one.
+pub(crate) fn read_summed(fs: &dyn Fs, path: &Path, limit: u64) -> Result<(Vec<u8>, bool)> {
+    let mut content = read(fs, path, limit)?;
+    let Some(end) = content.iter().position(|byte| *byte == b'\n') else {
+        return Ok((content, false));
+    };
+    let sum = content.split_off(end);
+    if sum != format!("\n{SUM}{:08x}", crc32c::crc32c(&content)).as_bytes() {
+        let what = format!("{}: the content does not have its checksum", path.display());
+        return Err(Error::Damaged { what });
+    }
+    Ok((content, true))
 }
 
 /// Writes a file and makes its content durable. The directory entry of the file may not be durable

@@ -100,7 +100,7 @@ impl Home {
     pub(crate) fn set_live(&self, number: u64) -> Result<()> {
         let live = LiveFile { format: FORMAT, layout: self.layout, state: state_name(number) };
         let content = serde_json::to_vec(&live).map_err(|e| Error::format(LIVE, e.to_string()))?;
-        files::replace(&*self.fs, &self.dir, LIVE, &content)
+        files::replace(&*self.fs, &self.dir, LIVE, &files::with_sum(content))
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn read_live(home: &Home) -> Result<Option<LiveFile>> {
     if !home.fs.exists(&path).map_err(Error::file("query", &path))? {
         return Ok(None);
     }
-    let content = files::read(&*home.fs, &path, SMALL_FILE_BYTES)?;
+    let (content, _) = files::read_summed(&*home.fs, &path, SMALL_FILE_BYTES)?;
     let live: LiveFile = serde_json::from_slice(&content)
         .map_err(|e| Error::format(path.display().to_string(), e.to_string()))?;
     if live.format != FORMAT {

@@ -90,6 +90,11 @@ pub(crate) fn replace_state(store: &Store, snapshot: &SnapshotDir) -> Result<()>
     minikv::checkpoint(snapshot.path()?.join(DB), &dir, &home.options)?;
     files::sync_dir(&*home.fs, &home.dir)?;
     let state = Arc::new(store.open_state(number)?);
+    let (found, expected) = (state.applied()?, snapshot::read_last_log_id(snapshot)?);
+    if found != expected {
+        let what = format!("the state ends at {found:?}, but `SNAPSHOT` says {expected:?}");
+        return Err(Error::Damaged { what: format!("{}: {what}", snapshot.path()?.display()) });
+    }
     store.with_current(|current| swap(store, current, state))
 }
 

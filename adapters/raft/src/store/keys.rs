@@ -8,6 +8,7 @@
 //! | `log` | index (8) | an entry, see below |
 //! | `meta` | `vote` | term (8), node (8), committed (1): 0 or 1 |
 //! | `meta` | `committed`, `purged` | a log id |
+//! | `meta` | `end` | 1 (1): ends a write whose last byte would be 0 |
 //! | `state` | `applied` | a log id |
 //! | `state` | `membership` | JSON of openraft's `StoredMembership` |
 //! | `data` | the user's key | the user's value |
@@ -37,6 +38,7 @@ pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const VOTE: &str = "vote";
 pub(crate) const COMMITTED: &str = "committed";
 pub(crate) const PURGED: &str = "purged";
+pub(crate) const END: &str = "end";
 pub(crate) const APPLIED: &str = "applied";
 pub(crate) const MEMBERSHIP: &str = "membership";
 
@@ -115,14 +117,23 @@ pub(crate) fn encode_entry<C: StoreConfig>(entry: &Entry<C>) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
+/// Decodes the id of an entry. Succeeds only if the entry has a whole head.
+pub(crate) fn decode_id(index: u64, bytes: &[u8]) -> Result<LogId<u64>> {
+    match (number(bytes, 0), number(bytes, 8), bytes.len()) {
+        (Some(term), Some(node), ENTRY_HEAD_BYTES..) => {
+            Ok(LogId::new(CommittedLeaderId::new(term, node), index))
+        }
+        _ => Err(Error::format(
+            format!("the entry {index} of the log"),
+            format!("{} bytes, but at least {ENTRY_HEAD_BYTES} are needed", bytes.len()),
+        )),
+    }
+}
+
 pub(crate) fn decode_entry<C: StoreConfig>(index: u64, bytes: &[u8]) -> Result<Entry<C>> {
     let failed = |what: String| Error::format(format!("the entry {index} of the log"), what);
-    let (Some(term), Some(node), Some(kind)) =
-        (number(bytes, 0), number(bytes, 8), bytes.get(16).copied())
-    else {
-        return Err(failed(format!("{} bytes, but at least 17 are needed", bytes.len())));
-    };
-    let payload = &bytes[ENTRY_HEAD_BYTES..];
+    let log_id = decode_id(index, bytes)?;
+    let (kind, payload) = (bytes[ENTRY_HEAD_BYTES - 1], &bytes[ENTRY_HEAD_BYTES..]);
     let payload = match kind {
         BLANK if payload.is_empty() => EntryPayload::Blank,
         NORMAL => {
@@ -135,5 +146,5 @@ pub(crate) fn decode_entry<C: StoreConfig>(index: u64, bytes: &[u8]) -> Result<E
         }
         _ => return Err(failed(format!("an unknown kind, {kind}"))),
     };
-    Ok(Entry { log_id: LogId::new(CommittedLeaderId::new(term, node), index), payload })
+    Ok(Entry { log_id, payload })
 }

@@ -33,6 +33,7 @@ use crate::store::disk::Store;
 use crate::store::error::{Error, Result, Stored};
 use crate::store::machine::blocking;
 use crate::store::recent::Recent;
+use crate::store::sizes::Sizes;
 use crate::store::writer::{Job, committed_meta};
 use crate::store::{StoreConfig, keys};
 
@@ -53,6 +54,7 @@ struct Shared<C: StoreConfig> {
     /// saves work after a restart, and is not worth a separate sync.
     committed: Option<LogId<u64>>,
     recent: Recent<C>,
+    sizes: Sizes,
 }
 
 impl<C: StoreConfig> Clone for LogStore<C> {
@@ -68,8 +70,8 @@ impl<C: StoreConfig> LogStore<C> {
     /// durable.
     ///
     /// # Errors
-    /// Errors of the database; [`Error::Format`] if the stored id of the last committed entry is
-    /// damaged.
+    /// Errors of the database; [`Error::Damaged`] if an entry is damaged or missing;
+    /// [`Error::Format`] if the stored id of the last committed entry is damaged.
     pub fn new(store: Arc<Store>) -> Result<Self> {
         LogStore::open(store, false)
     }
@@ -85,7 +87,8 @@ impl<C: StoreConfig> LogStore<C> {
 
     fn open(store: Arc<Store>, is_ahead: bool) -> Result<Self> {
         let committed = store.current().log.id(keys::COMMITTED)?;
-        let shared = Arc::new(Mutex::new(Shared { committed, recent: Recent::new() }));
+        let sizes = sizes_of(&store)?;
+        let shared = Arc::new(Mutex::new(Shared { committed, recent: Recent::new(), sizes }));
         Ok(LogStore { store, is_ahead, shared, config: PhantomData })
     }
 
@@ -111,6 +114,17 @@ impl<C: StoreConfig> LogStore<C> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the approximate size of the entries after `index`, or of all entries, in bytes.
+    pub fn bytes_after(&self, index: Option<u64>) -> u64 {
+        self.shared().sizes.bytes_after(index)
+    }
+
+    /// Returns the index of the last entry that has to be purged to leave about `bytes` bytes in
+    /// the log. Returns `None` if no entry has to be purged.
+    pub fn end_before(&self, bytes: u64) -> Option<u64> {
+        self.shared().sizes.end_before(bytes)
+    }
+
     /// Passes entries to the writer thread.
     fn push(&self, entries: Vec<C::Entry>, callback: LogFlushed<C>) -> Result<()> {
         let mut encoded = Vec::with_capacity(entries.len());
@@ -120,6 +134,7 @@ impl<C: StoreConfig> LogStore<C> {
         let last = entries.last().map(|entry| entry.log_id);
         let mut shared = self.shared();
         for (entry, (_, bytes)) in entries.into_iter().zip(&encoded) {
+            shared.sizes.push(entry.log_id.index, bytes.len() as u64);
             shared.recent.push(entry, bytes.len());
         }
         shared.recent.trim(self.store.writer.first_pending());
@@ -215,6 +230,27 @@ impl<C: StoreConfig> LogStore<C> {
     }
 }
 
+/// Returns the sizes of the entries in the log. Reads the whole log, and so notices damage to its
+/// tables, too.
+fn sizes_of(store: &Store) -> Result<Sizes> {
+    let (mut sizes, current) = (Sizes::default(), store.current());
+    let mut cursor = current.log.entries.cursor()?;
+    let mut valid = cursor.seek(b"").map_err(Error::damage)?;
+    let mut expected = None;
+    while valid {
+        let index = keys::index_of(cursor.key())?;
+        if expected.is_some_and(|expected| expected != index) {
+            let dir = current.log.db.path().display();
+            let what = format!("{dir}: the entry before entry {index} is missing");
+            return Err(Error::Damaged { what });
+        }
+        expected = index.checked_add(1);
+        sizes.push(index, cursor.value().len() as u64);
+        valid = cursor.next().map_err(Error::damage)?;
+    }
+    Ok(sizes)
+}
+
 impl<C: StoreConfig> RaftLogReader<C> for LogStore<C> {
     async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self,
@@ -297,6 +333,7 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         blocking(subject, ErrorVerb::Delete, move || {
             log.truncate_from(id.index)?;
             log.shared().recent.truncate(id.index);
+            log.shared().sizes.truncate(id.index);
             log.store.writer.truncated(id.index);
             Ok(())
         })
@@ -311,6 +348,7 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {
             log.put_meta(keys::PURGED, &keys::encode_log_id(&id))?;
             log.shared().recent.purge(id.index);
+            log.shared().sizes.purge(id.index);
             log.store.finish_purge()
         })
         .await

@@ -14,7 +14,7 @@ use crate::store::home::{
 };
 use crate::store::state::{Current, Log, State};
 use crate::store::writer::Writer;
-use crate::store::{files, install, snapshot};
+use crate::store::{damage, ends, files, install, snapshot};
 
 impl Store {
     /// Opens the store in the directory `dir`. Creates a store if the directory is empty or
@@ -22,7 +22,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Refused`] if the directory contains anything other than a store, or a store with a
-    /// different layout; errors of the databases and of files.
+    /// different layout; [`Error::Damaged`] if the files have lost something that the node has
+    /// promised to keep; errors of the databases and of files.
     pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Arc<Store>> {
         let StoreOptions { database, layout, fs } = options;
         let dir = fs.absolute(dir.as_ref()).map_err(Error::file("resolve", dir.as_ref()))?;
@@ -47,12 +48,27 @@ impl Store {
                 })?
             }
         };
-        remove_leftovers(&home, number)?;
-        let state = Arc::new(State::open(&home, number, false)?);
+        Store::open_state_and_log(home, number)
+    }
+
+    /// Opens the existing store with this live state, and completes interrupted work.
+    fn open_state_and_log(home: Home, number: u64) -> Result<Arc<Store>> {
+        let live = home.path(&state_name(number));
+        if !home.fs.exists(&live).map_err(Error::file("query", &live))? {
+            let what = format!("{}: missing, but `{LIVE}` names it", live.display());
+            return Err(Error::Damaged { what });
+        }
+        // A damaged log is noticed before anything changes.
         let log = match home.layout {
-            Layout::One => Log::of(state.db())?,
-            Layout::Two => Log::of(&Db::open(home.path("log"), home.options.clone())?)?,
+            Layout::One => None,
+            Layout::Two => {
+                let dir = home.path("log");
+                Some(damage::open_strictly(&*home.fs, &dir, &home.options)?)
+            }
         };
+        let state = Arc::new(State::open(&home, number, false)?);
+        let log = Log::of(log.as_ref().unwrap_or(state.db()))?;
+        remove_leftovers(&home, number)?;
         let newest = snapshot::clean(&home)?;
         let current = Arc::new(RwLock::new(Current { state, log }));
         let store = Store {
@@ -62,11 +78,15 @@ impl Store {
             snapshot: Mutex::new(newest.clone()),
             incoming: Mutex::new(None),
         };
-        if let Some(newest) = newest {
-            let applied = store.state().applied()?;
-            if snapshot::read_last_log_id(&newest)? > applied {
-                install::replace_state(&store, &newest)?;
-            }
+        let installed = newest.as_ref().map(snapshot::read_last_log_id).transpose()?.flatten();
+        if let Some(newest) = newest
+            && installed > store.state().applied()?
+        {
+            install::replace_state(&store, &newest)?;
+        }
+        {
+            let current = store.current();
+            ends::check(&current.log, &current.state, installed)?;
         }
         store.finish_purge()?;
         Ok(Arc::new(store))

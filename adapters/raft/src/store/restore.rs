@@ -6,9 +6,10 @@
 
 use std::path::Path;
 
-use minikv::{Db, WriteBatch, WriteOptions};
+use minikv::{WriteBatch, WriteOptions};
 use openraft::{BasicNode, LogId, Membership, StoredMembership, Vote};
 
+use crate::store::backup::Origin;
 use crate::store::cluster::ClusterFile;
 use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
@@ -18,14 +19,14 @@ use crate::store::{keys, snapshot};
 
 impl Store {
     /// Creates the store of the node `id` in the new directory `dir`, from a copy of the database
-    /// in `backup`. Other nodes reach the node at `address`. Returns the id of the last log entry
-    /// in the backup.
+    /// in `origin`, after every byte of the database was checked. Other nodes reach the node at
+    /// `address`. Returns the id of the last log entry in the database.
     ///
     /// # Errors
-    /// [`Error::Refused`] if `dir` exists, or `backup` does not come from a replicated database;
-    /// errors of the databases and of files.
+    /// [`Error::Refused`] if `dir` exists; [`Error::Backup`] if the database is damaged or
+    /// incomplete, or does not come from a replicated database; errors of files.
     pub fn restore(
-        backup: &Path,
+        origin: Origin<'_>,
         dir: &Path,
         options: StoreOptions,
         id: u64,
@@ -37,14 +38,7 @@ impl Store {
             return Err(Error::Refused(format!("{}: exists already", dir.display())));
         }
         let database = options.database.clone().fs(fs);
-        let copy = Db::open_read_only(backup, database.clone())?;
-        let applied = copy.keyspace(keys::STATE)?.get(keys::APPLIED)?;
-        let Some(applied) = applied else {
-            let what = "no entry of a log was applied to this database";
-            return Err(Error::Refused(format!("{}: {what}", backup.display())));
-        };
-        let last = keys::decode_log_id(keys::APPLIED, &applied)?;
-        drop(copy);
+        let last = origin.check(&options)?;
 
         // The store is built in a temporary directory next to `dir`. When the store is complete,
         // this directory is renamed to `dir`.
@@ -55,7 +49,7 @@ impl Store {
         let store = Store::open(building, options.clone())?;
         let number = store.state().number + 1;
         let target = building.join(super::home::state_name(number));
-        minikv::checkpoint(backup, &target, &database)?;
+        minikv::checkpoint(origin.dir(), &target, &database)?;
         begin(&store, number, last, id, address)?;
         store.set_cluster(&ClusterFile::random()?)?;
         store.home.set_live(number)?;

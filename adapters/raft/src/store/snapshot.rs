@@ -158,7 +158,8 @@ impl SnapshotDir {
     fn read_head(&self) -> Result<(String, Vec<u8>)> {
         let dir = self.dir()?;
         let path = dir.path.join(HEAD);
-        Ok((path.display().to_string(), files::read(&*dir.fs, &path, HEAD_LIMIT_BYTES)?))
+        let (content, _) = files::read_summed(&*dir.fs, &path, HEAD_LIMIT_BYTES)?;
+        Ok((path.display().to_string(), content))
     }
 
     pub(crate) fn make_obsolete(&self) {
@@ -205,7 +206,7 @@ pub(crate) fn is_good_id(id: &str) -> bool {
 
 pub(crate) fn write_head<N: Node>(fs: &dyn Fs, dir: &Path, head: &Head<N>) -> Result<()> {
     let content = serde_json::to_vec(head).map_err(|e| Error::format(HEAD, e.to_string()))?;
-    files::write(fs, &dir.join(HEAD), &content)?;
+    files::write(fs, &dir.join(HEAD), &files::with_sum(content))?;
     files::sync_dir(fs, dir)
 }
 

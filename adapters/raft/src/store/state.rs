@@ -9,9 +9,9 @@ use minikv::fs::Fs;
 use minikv::{Db, Keyspace};
 use openraft::LogId;
 
-use crate::store::error::Result;
-use crate::store::home::{Home, state_name};
-use crate::store::{files, keys};
+use crate::store::error::{Error, Result};
+use crate::store::home::{Home, Layout, state_name};
+use crate::store::{damage, files, keys};
 
 /// The database that contains the state. After another state has replaced this one, dropping the
 /// last reference removes the directory of this one.
@@ -34,7 +34,12 @@ pub(crate) struct Spaces {
 impl State {
     pub(crate) fn open(home: &Home, number: u64, create: bool) -> Result<State> {
         let dir = home.dir.join(state_name(number));
-        let db = Db::open(&dir, home.options.clone().create_if_missing(create))?;
+        let options = home.options.clone().create_if_missing(create);
+        let db = match home.layout {
+            // The log is in there.
+            Layout::One if !create => damage::open_strictly(&*home.fs, &dir, &options)?,
+            _ => Db::open(&dir, options).map_err(Error::damage)?,
+        };
         let spaces = Spaces {
             state: db.keyspace(keys::STATE)?,
             data: db.keyspace(keys::DATA)?,

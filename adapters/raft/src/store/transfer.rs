@@ -7,9 +7,9 @@ use openraft::{Node, SnapshotMeta};
 
 use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
-use crate::store::files;
 use crate::store::incoming::{Incoming, Position};
 use crate::store::snapshot::{self, DB, SnapshotDir, SnapshotFile};
+use crate::store::{damage, files};
 
 /// Maximum number of files in a transfer. A database of several terabytes has fewer files.
 const MAX_FILES: usize = 1 << 20;
@@ -112,7 +112,8 @@ impl Store {
     /// Ends a transfer after all files have been received, and makes the snapshot durable.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the transfer is not complete; I/O errors.
+    /// [`Error::Refused`] if the transfer is not complete or is not the announced snapshot;
+    /// [`Error::Damaged`] if the received database is damaged; I/O errors.
     pub fn finish_transfer<N: Node>(&self, meta: &SnapshotMeta<u64, N>) -> Result<SnapshotDir> {
         let mut guard = self.lock_incoming();
         let id = &meta.snapshot_id;
@@ -120,6 +121,12 @@ impl Store {
             Some(done) if done.id == *id && done.at.file == done.files.len() => {
                 let fs = &*self.home.fs;
                 let dir = self.home.incoming().join(id);
+                let last = damage::last_applied(&dir.join(DB), &self.home.options)?;
+                if last != meta.last_log_id {
+                    let expected = &meta.last_log_id;
+                    let what = format!("the snapshot `{id}` ends at {last:?}, not {expected:?}");
+                    return Err(Error::Refused(what));
+                }
                 files::sync_dir(fs, &dir.join(DB))?;
                 snapshot::write_head(fs, &dir, &snapshot::new_head(meta.clone(), done.files))?;
                 files::sync_dir(fs, &self.home.incoming())?;

@@ -227,13 +227,20 @@ impl Drop for FailOnPanic<'_> {
 fn write(current: &RwLock<Current>, jobs: &[Job]) -> Result<()> {
     let current = current.read().unwrap_or_else(PoisonError::into_inner);
     let mut batch = WriteBatch::new();
+    let mut last_byte = None;
     for job in jobs {
         for (index, value) in &job.entries {
             batch.put_in(&current.log.entries, index.to_be_bytes(), value);
+            last_byte = value.last();
         }
         for (name, value) in &job.meta {
             batch.put_in(&current.log.meta, name, value);
+            last_byte = value.last();
         }
+    }
+    if last_byte == Some(&0) {
+        // The zeros at the end of a write that a crash cut off look like this one's own zeros.
+        batch.put_in(&current.log.meta, keys::END, [1]);
     }
     Ok(current.log.db.write_with(&WriteOptions::default().sync(true), batch)?)
 }

@@ -101,7 +101,7 @@ async fn bad_and_oversized_requests_get_answers_that_say_so() {
         ("GET", "/v1/kv/", &[], b"", 400, "at least one byte"),
         ("PUT", "/v1/kv/", &[], b"v", 400, "at least one byte"),
         ("POST", "/v1/batch", &json, EMPTY_KEY, 400, "at least one byte"),
-        ("GET", "/v1/backup/x/0/0", &[], b"", 410, "newer"),
+        ("GET", "/v1/backup/x/0/0", &[], b"", 410, "no longer keeps"),
     ];
     for (method, path, headers, body, status, words) in cases {
         let (got, text) = http(address, method, path, headers, body).await.unwrap();

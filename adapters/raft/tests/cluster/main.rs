@@ -1,6 +1,7 @@
 //! Tests of clusters of processes: requests of clients, and histories of clients that run while
 //! faults occur.
 
+mod backups;
 mod bodies;
 mod browsers;
 mod clocks;

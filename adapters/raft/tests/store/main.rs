@@ -3,5 +3,6 @@
 
 mod common;
 mod crash;
+mod damage;
 mod restored;
 mod suite;

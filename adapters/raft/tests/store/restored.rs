@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use minikv::fs::{Fs, SimFs};
 use minikv_raft::kv::TypeConfig;
-use minikv_raft::store::{LogStore, Store, StoreOptions};
+use minikv_raft::store::{LogStore, Origin, Store, StoreOptions};
 use openraft::storage::{
     RaftLogReader, RaftLogStorage, RaftLogStorageExt, RaftStateMachine, StorageHelper,
 };
@@ -34,7 +34,7 @@ async fn a_restored_node_has_the_data_and_nothing_of_the_old_log() {
         let database = minikv::Options::default();
         let options = StoreOptions { database, layout: Some(layout), fs: fs.clone() };
         let new = Path::new("/new");
-        let last = Store::restore(&backup, new, options, 7, "n7:1").unwrap();
+        let last = Store::restore(Origin::Database(&backup), new, options, 7, "n7:1").unwrap();
         assert_eq!(last, id(1, 30));
         let (store, mut log, mut machine): (_, LogStore<TypeConfig>, _) =
             open(fs, new, layout).unwrap();

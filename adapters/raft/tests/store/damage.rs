@@ -1,0 +1,154 @@
+//! Flips bits in every file of a node. A node with a flipped bit must not start, or must have all
+//! of its log, its vote and its state.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minikv::fs::{Fs, SimFs, sim::CrashPlan};
+use minikv_raft::kv::TypeConfig;
+use minikv_raft::store::{Layout, Store};
+use openraft::storage::{RaftLogReaderExt, RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
+use openraft::{Entry, RaftSnapshotBuilder, Vote};
+
+use crate::common::{Data, LAYOUTS, Opened, data_after, entry, id, open};
+
+const NODE: &str = "/node";
+
+/// Everything that a node promised to keep.
+#[derive(Debug, PartialEq)]
+struct Promised {
+    vote: Option<Vote<u64>>,
+    purged: Option<u64>,
+    log: BTreeMap<u64, Entry<TypeConfig>>,
+}
+
+/// A node that has purged a part of its log, and whose databases have tables and write-ahead logs.
+async fn node(fs: &SimFs, layout: Layout) -> Opened {
+    let (store, mut log, mut machine) =
+        open(Arc::new(fs.clone()), Path::new(NODE), layout).unwrap();
+    log.save_vote(&Vote::new_committed(1, 1)).await.unwrap();
+    log.blocking_append((0..150).map(|index| entry(1, index))).await.unwrap();
+    store.log_durable().await.unwrap();
+    machine.apply((0..120).map(|index| entry(1, index))).await.unwrap();
+    machine.build_snapshot().await.unwrap();
+    log.purge(id(1, 99)).await.unwrap();
+    for first in (150..300).step_by(10) {
+        log.blocking_append((first..first + 10).map(|index| entry(1, index))).await.unwrap();
+    }
+    log.save_committed(Some(id(1, 255))).await.unwrap();
+    log.save_vote(&Vote::new(2, 3)).await.unwrap();
+    machine.apply((120..256).map(|index| entry(1, index))).await.unwrap();
+    log.blocking_append((300..310).map(|index| entry(1, index))).await.unwrap();
+    store.log_durable().await.unwrap();
+    (store, log, machine)
+}
+
+/// Returns what the node in `fs` has kept, or the reason why it does not start.
+async fn kept(fs: &SimFs, layout: Layout) -> Result<Promised, String> {
+    let opened = open(Arc::new(fs.clone()), Path::new(NODE), layout);
+    let (store, mut log, mut machine) = opened.map_err(|e| e.to_string())?;
+    let failed = |e: openraft::StorageError<u64>| e.to_string();
+    let state = log.get_log_state().await.map_err(failed)?;
+    let entries = log.get_log_entries(..).await.map_err(failed)?;
+    let (applied, _) = machine.applied_state().await.map_err(failed)?;
+    let applied = applied.map(|id| id.index);
+    assert_eq!(data(&store)?, data_after(applied), "the state after entry {applied:?}");
+    let purged = state.last_purged_log_id.map(|id| id.index);
+    assert!(applied >= purged, "the state ends at {applied:?}, the log begins after {purged:?}");
+    let log_entries = entries.into_iter().map(|entry| (entry.log_id.index, entry)).collect();
+    Ok(Promised { vote: log.read_vote().await.map_err(failed)?, purged, log: log_entries })
+}
+
+fn data(store: &Store) -> Result<Data, String> {
+    let owned = |entry: minikv::Result<(minikv::Bytes, minikv::Bytes)>| {
+        let (key, value) = entry.map_err(|e| e.to_string())?;
+        Ok((key.to_vec(), value.to_vec()))
+    };
+    store.state().data().iter().map_err(|e| e.to_string())?.map(owned).collect()
+}
+
+/// Returns the files under `dir` with their lengths.
+fn files(fs: &SimFs, dir: &Path, found: &mut Vec<(PathBuf, u64)>) {
+    for name in fs.list(dir).unwrap() {
+        let path = dir.join(name);
+        match fs.is_real_dir(&path).unwrap() {
+            true => files(fs, &path, found),
+            false => found.push((path.clone(), fs.len(&path).unwrap())),
+        }
+    }
+}
+
+async fn every_file(layout: Layout, is_closed: bool) {
+    let positions: u64 = match std::env::var("MINIKV_RAFT_FLIPS") {
+        Ok(number) => number.parse().unwrap(),
+        Err(_) => 60,
+    };
+    let fs = SimFs::new(5);
+    let opened = node(&fs, layout).await;
+    if is_closed {
+        drop(opened);
+    } else {
+        std::mem::forget(opened);
+    }
+    let image = || fs.crash_image(&CrashPlan::everything());
+    let promised = kept(&image(), layout).await.unwrap();
+    assert_eq!(promised.log.keys().copied().collect::<Vec<_>>(), (100..310).collect::<Vec<_>>());
+    let mut found = Vec::new();
+    files(&image(), Path::new(NODE), &mut found);
+    let (mut flips, mut refused) = (0, 0);
+    for (path, bytes) in found {
+        // The last bytes of a write-ahead log, before its zeros, are the likeliest to be mistaken
+        // for a write that was cut off.
+        let end = content_end(&image(), &path, bytes);
+        let step = (end / positions).max(1);
+        let positions = (0..end).step_by(step as usize).chain(end.saturating_sub(positions)..end);
+        for (number, at) in positions.enumerate() {
+            let damaged = image();
+            damaged.damage(&path, at, 1 << (number % 8)).unwrap();
+            let place = format!("{}, byte {at}, bit {}, {layout:?}", path.display(), number % 8);
+            match kept(&damaged, layout).await {
+                Ok(kept) => assert_eq!(kept, promised, "{place}"),
+                Err(why) => {
+                    refused += 1;
+                    assert!(why.contains(NODE), "{place}: `{why}` names no file");
+                }
+            }
+            flips += 1;
+        }
+    }
+    println!("{flips} flipped bits, {layout:?}: {refused} refused, all others did no harm");
+    assert!(refused > flips / 10, "{refused} of {flips} were refused");
+}
+
+/// Returns the offset after the last byte of a file that is not zero.
+fn content_end(fs: &SimFs, path: &Path, bytes: u64) -> u64 {
+    let mut content = vec![0; bytes as usize];
+    fs.open(path).unwrap().read_at(&mut content, 0).unwrap();
+    content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_any_file_of_a_running_node_loses_nothing_silently() {
+    for layout in LAYOUTS {
+        every_file(layout, false).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_any_file_of_a_closed_node_loses_nothing_silently() {
+    for layout in LAYOUTS {
+        every_file(layout, true).await;
+    }
+}
+
+/// Checks that a log from which an open by other means has removed entries is refused, too.
+#[tokio::test]
+async fn a_log_that_ends_before_the_state_is_refused() {
+    let fs = SimFs::new(6);
+    let (store, mut log, machine) = node(&fs, Layout::Two).await;
+    log.truncate(id(1, 200)).await.unwrap();
+    drop((store, log, machine));
+    let why = kept(&fs, Layout::Two).await.unwrap_err();
+    assert!(why.contains("ends at entry 199, but the state contains entry 255"), "{why}");
+}
