@@ -53,7 +53,9 @@ MINIKV_OPS=$((60000 / scale)) row tables 'test result' \
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
 MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages
-MINIKV_RAFT_SECONDS=7200 MINIKV_RAFT_SEEDS=0..$((100 / scale > 0 ? 100 / scale : 1)) row replication 'tests of replication' \
+flips=$((2000 / scale > 60 ? 2000 / scale : 60))
+MINIKV_RAFT_LINKS=1 MINIKV_RAFT_FLIPS=$flips \
+  MINIKV_RAFT_SECONDS=7200 MINIKV_RAFT_SEEDS=0..$((100 / scale > 0 ? 100 / scale : 1)) row replication 'tests of replication' \
   adapters/raft/test
 mutants=''
 # A short run tries only one of the mutants.

@@ -11,8 +11,12 @@
 //! | `reads` | linearizable reads, reads by lease, and stale reads |
 //! | `rounds` | linearizable reads, combined into rounds |
 //! | `lease` | the period during which no other node can be leader |
-//! | `network` | messages and snapshots sent to other nodes |
+//! | `network` | messages sent to other nodes |
+//! | `sending` | snapshots sent to other nodes |
+//! | `target` | the other nodes, and streams to them |
 //! | `rpc` | messages from other nodes |
+//! | `lane` | a connection on which messages may take long |
+//! | `pace` | the number of bytes under way on a connection |
 //! | `stream` | the connection for entries of the log |
 //! | `wire` | the HTTP client that `network`, `stream` and `client.rs` use |
 //! | `tls` | certificates, and the addresses on which a node may listen |
@@ -45,9 +49,11 @@ mod hosts;
 mod http;
 mod identity;
 mod kept;
+mod lane;
 mod lease;
 mod network;
 mod node;
+mod pace;
 mod peers;
 mod query;
 mod reads;
@@ -55,9 +61,11 @@ mod report;
 mod rounds;
 mod routes;
 mod rpc;
+mod sending;
 mod serve;
 mod status;
 mod stream;
+mod target;
 mod text;
 pub mod tls;
 pub(crate) mod wire;

@@ -2,7 +2,6 @@
 //! format.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -15,30 +14,38 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::{
-    AnyError, BasicNode, ErrorSubject, ErrorVerb, RaftNetwork, RaftNetworkFactory, Snapshot,
+    AnyError, BasicNode, Entry, EntryPayload, LogId, RaftNetwork, RaftNetworkFactory, Snapshot,
     SnapshotMeta, Vote,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::kv::TypeConfig;
-use crate::service::identity::Identity;
-use crate::service::lease::Lease;
-use crate::service::stream::{PROTOCOL, Stream};
-use crate::service::wire::{Answer, Call, Wire};
-use crate::store::{Position, SnapshotDir, SnapshotFile, Store};
+use crate::service::lane::Lane;
+use crate::service::target::{Network, Target, unreachable};
+use crate::service::wire::{Answer, Call};
+use crate::store::SnapshotFile;
 
 /// Header with the CRC-32C checksum of a chunk.
 pub(crate) const CRC: HeaderName = HeaderName::from_static("chunk-crc32c");
 
-const CHUNK_BYTES: usize = 1 << 20;
-const CHUNK_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit for the installation of a snapshot by the receiver.
-const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
-const CHUNK_RETRIES: u32 = 8;
+/// Time that entries may take before a heartbeat is sent beside them.
+const PROMPT: Duration = Duration::from_millis(20);
+/// Time without progress after which entries are given up and sent again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time without an answer after which the connection for heartbeats is replaced.
+const HEARTBEAT_PATIENCE: Duration = Duration::from_secs(1);
+/// A message with entries gets longer if the last one took less than the first of these times, and
+/// shorter if it took more than the second: little is sent twice after a failure, and each sync of
+/// the follower is worth its cost.
+const SHORT_MESSAGE: Duration = Duration::from_millis(100);
+const LONG_MESSAGE: Duration = Duration::from_millis(400);
+const FIRST_MESSAGE_BYTES: usize = 1 << 20;
+const SMALLEST_MESSAGE_BYTES: usize = 64 << 10;
+const LARGEST_MESSAGE_BYTES: usize = 4 << 20;
 
 type RpcResult<T> = Result<T, RPCError<u64, BasicNode, RaftError<u64>>>;
-type Streaming = StreamingError<TypeConfig, Fatal<u64>>;
+pub(super) type Streaming = StreamingError<TypeConfig, Fatal<u64>>;
 
 /// The message that announces the files of a snapshot.
 #[derive(Serialize, Deserialize)]
@@ -54,106 +61,54 @@ pub(crate) struct Finish {
     pub(crate) meta: SnapshotMeta<u64, BasicNode>,
 }
 
-/// A factory of connections to other nodes.
-#[derive(Clone)]
-pub(crate) struct Network {
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) wire: Wire,
-    pub(crate) lease: Arc<Lease>,
-    pub(crate) store: Arc<Store>,
-    #[cfg(feature = "faults")]
-    pub(crate) faults: Arc<super::faults::Faults>,
+/// A connection to one node, for openraft.
+pub(crate) struct Peer {
+    pub(super) target: Target,
+    /// Whether a message was already sent to the node. openraft also creates peers for single
+    /// messages, for which a stream would not be worth its cost.
+    is_in_use: bool,
+    /// Carries heartbeats, which must not wait behind entries.
+    heartbeats: Lane,
+    /// Carries entries.
+    entries: Lane,
+    /// The entries under way.
+    under_way: Option<UnderWay>,
+    /// The last entry up to which the node's log is known to match this one; `None` if unknown.
+    matching: Option<Option<LogId<u64>>>,
+    /// Size in bytes at which a message with entries ends.
+    message_bytes: usize,
 }
 
-/// A connection to one node.
-pub(crate) struct Peer {
-    network: Network,
-    target: u64,
-    address: String,
-    /// Whether entries or heartbeats were already sent to the node. openraft also creates peers for
-    /// single messages, for which a stream would not be worth its cost.
-    is_in_use: bool,
-    /// The stream for entries and heartbeats, used from the second message on. A call takes the
-    /// stream out, so a cancelled call drops the stream. No thread ever waits for this mutex.
-    stream: Mutex<Option<Stream>>,
+/// Entries that are being sent.
+struct UnderWay {
+    vote: Vote<u64>,
+    prev: Option<LogId<u64>>,
+    last: LogId<u64>,
+    bytes: usize,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = Peer;
 
-    async fn new_client(&mut self, target: u64, node: &BasicNode) -> Peer {
-        let (network, address) = (self.clone(), node.addr.clone());
-        Peer { network, target, address, is_in_use: false, stream: Mutex::new(None) }
+    async fn new_client(&mut self, id: u64, node: &BasicNode) -> Peer {
+        Peer {
+            target: Target { network: self.clone(), id, address: node.addr.clone() },
+            is_in_use: false,
+            heartbeats: Lane::default(),
+            entries: Lane::default(),
+            under_way: None,
+            matching: None,
+            message_bytes: FIRST_MESSAGE_BYTES,
+        }
     }
 }
 
-fn unreachable(error: &(impl std::error::Error + 'static)) -> Unreachable {
-    Unreachable::new(error)
-}
-
-fn failed(what: String) -> NetworkError {
+pub(super) fn failed(what: String) -> NetworkError {
     NetworkError::new(&AnyError::error(what))
 }
 
 impl Peer {
-    #[cfg(feature = "faults")]
-    async fn check_faults(&self) -> Result<(), Unreachable> {
-        self.network.faults.pass().await;
-        match self.network.faults.ignores(self.target) {
-            true => Err(unreachable(&AnyError::error("cut off by a test"))),
-            false => Ok(()),
-        }
-    }
-
-    /// Sends entries or a heartbeat over the stream. Opens the stream first if necessary.
-    async fn stream(&mut self, message: &[u8], timeout: Duration) -> Result<Vec<u8>, Unreachable> {
-        #[cfg(feature = "faults")]
-        self.check_faults().await?;
-        let stream = self.kept_stream().take();
-        let exchange = async {
-            let mut stream = match stream {
-                Some(stream) => stream,
-                None => self.open_stream().await?,
-            };
-            let answer = stream.call(message).await;
-            let answer = answer
-                .map_err(|e| unreachable(&AnyError::error(format!("{}: {e}", self.address))))?;
-            Ok::<_, Unreachable>((stream, answer))
-        };
-        let late = |_| {
-            let what = format!("{}: no answer within {} ms", self.address, timeout.as_millis());
-            unreachable(&AnyError::error(what))
-        };
-        let (stream, answer) = tokio::time::timeout(timeout, exchange).await.map_err(late)??;
-        *self.kept_stream() = Some(stream);
-        Ok(answer)
-    }
-
-    fn kept_stream(&mut self) -> &mut Option<Stream> {
-        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn open_stream(&self) -> Result<Stream, Unreachable> {
-        let (network, path) = (&self.network, format!("/raft/{}/stream", self.target));
-        let headers = network.identity.headers();
-        let upgraded = network.wire.upgrade(&self.address, &path, headers, PROTOCOL).await;
-        match upgraded.map_err(|error| unreachable(&error))? {
-            Ok(upgraded) => Ok(Stream::new(upgraded)),
-            Err(answer) => {
-                self.note(&answer);
-                Err(unreachable(&AnyError::error(self.refusal("stream", &answer))))
-            }
-        }
-    }
-
-    /// Records whether the other node takes messages of this one at all: a node of another cluster
-    /// does not.
-    fn note(&self, answer: &Answer) {
-        let is_refused = matches!(answer.status, StatusCode::CONFLICT | StatusCode::NOT_FOUND);
-        self.network.identity.sent(self.target, is_refused.then(|| answer.message()));
-    }
-
-    async fn post(
+    pub(super) async fn post(
         &self,
         what: &str,
         headers: Vec<(HeaderName, HeaderValue)>,
@@ -161,14 +116,14 @@ impl Peer {
         timeout: Duration,
     ) -> Result<Answer, Unreachable> {
         #[cfg(feature = "faults")]
-        self.check_faults().await?;
+        self.target.check_faults().await?;
+        let Target { network, id, address } = &self.target;
         let mut headers = headers;
-        headers.extend(self.network.identity.headers());
-        let path = format!("/raft/{}/{what}", self.target);
-        let (method, to) = (Method::POST, self.address.as_str());
-        let call = Call { method, to, path: &path, headers, body, timeout };
-        let answer = self.network.wire.send(call).await.map_err(|error| unreachable(&error))?;
-        self.note(&answer);
+        headers.extend(network.identity.headers());
+        let path = format!("/raft/{id}/{what}");
+        let call = Call { method: Method::POST, to: address, path: &path, headers, body, timeout };
+        let answer = network.wire.send(call).await.map_err(|e| unreachable(e.to_string()))?;
+        self.target.note(&answer);
         Ok(answer)
     }
 
@@ -177,97 +132,186 @@ impl Peer {
         &self,
         what: &str,
         message: &Q,
-        option: &RPCOption,
+        timeout: Duration,
     ) -> RpcResult<A> {
         let body = postcard::to_stdvec(message).map_err(|e| failed(format!("{what}: {e}")))?;
-        let answer = self.post(what, Vec::new(), body.into(), option.hard_ttl()).await?;
+        let answer = self.post(what, Vec::new(), body.into(), timeout).await?;
         if answer.status != StatusCode::OK {
-            return Err(unreachable(&AnyError::error(self.refusal(what, &answer))).into());
+            return Err(unreachable(self.target.refusal(what, &answer)).into());
         }
         let decoded = postcard::from_bytes(&answer.body);
-        decoded.map_err(|e| failed(format!("{} answers {what}: {e}", self.address)).into())
+        decoded.map_err(|e| failed(format!("{} answers {what}: {e}", self.target.address)).into())
+    }
+}
+
+type Append = AppendEntriesRequest<TypeConfig>;
+
+/// Returns a heartbeat with the same position in the log as `message`.
+fn head(message: &Append) -> Append {
+    let AppendEntriesRequest { vote, prev_log_id, leader_commit, .. } = message;
+    let (vote, prev_log_id, leader_commit) = (*vote, *prev_log_id, *leader_commit);
+    AppendEntriesRequest { vote, prev_log_id, leader_commit, entries: Vec::new() }
+}
+
+fn encode(message: &Append) -> Result<Vec<u8>, NetworkError> {
+    postcard::to_stdvec(message).map_err(|e| failed(format!("append: {e}")))
+}
+
+/// Returns the approximate size of an entry in a message, in bytes.
+fn bytes_of(entry: &Entry<TypeConfig>) -> usize {
+    match &entry.payload {
+        EntryPayload::Normal(requests) => 64 + requests.bytes(),
+        _ => 64,
+    }
+}
+
+/// Sending entries and heartbeats.
+impl Peer {
+    fn decode(&self, answer: &[u8]) -> Result<AppendEntriesResponse<u64>, NetworkError> {
+        let decoded = postcard::from_bytes(answer);
+        decoded.map_err(|e| failed(format!("{} answers append: {e}", self.target.address)))
     }
 
-    fn refusal(&self, what: &str, answer: &Answer) -> String {
-        let body = String::from_utf8_lossy(&answer.body);
-        format!("{} answers {what}: {} {body}", self.address, answer.status)
-    }
-
-    async fn send_files(&self, snapshot: &Snapshot<TypeConfig>) -> Result<(), Streaming> {
-        let signature = snapshot.meta.signature();
-        let reading = |error: crate::store::Error| {
-            error.into_storage(ErrorSubject::Snapshot(Some(signature.clone())), ErrorVerb::Read)
-        };
-        let files = snapshot.snapshot.files().map_err(reading)?;
-        let id = &snapshot.meta.snapshot_id;
-        let mut at = self.offer(id, &files).await?;
-        let mut failures = 0;
-        while let Some(file) = files.get(at.file) {
-            let bytes = (file.bytes.saturating_sub(at.offset)).min(CHUNK_BYTES as u64) as usize;
-            let (dir, name, offset) = (snapshot.snapshot.clone(), file.name.clone(), at.offset);
-            let chunk = tokio::task::spawn_blocking(move || read_chunk(&dir, &name, offset, bytes))
-                .await
-                .map_err(|e| failed(format!("reading a snapshot: {e}")))?
-                .map_err(reading)?;
-            match self.send_chunk(id, at, chunk).await {
-                Ok(next) => (at, failures) = (next, 0),
-                Err(_) if failures < CHUNK_RETRIES => {
-                    failures += 1;
-                    tokio::time::sleep(Duration::from_millis(50 << failures.min(5))).await;
-                    // The receiver knows how far the transfer got, even if its last answer was
-                    // lost.
-                    if let Ok(known) = self.offer(id, &files).await {
-                        at = known;
-                    }
-                }
-                Err(error) => return Err(error),
+    /// Sends a heartbeat, and waits for its answer until the time `until`.
+    async fn heartbeat(
+        &mut self,
+        heartbeat: Append,
+        until: Instant,
+    ) -> RpcResult<AppendEntriesResponse<u64>> {
+        let (vote, prev) = (heartbeat.vote, heartbeat.prev_log_id);
+        let late = || failed(format!("{}: a heartbeat is late", self.target.address));
+        let (sent, answer) = if std::mem::replace(&mut self.is_in_use, true) {
+            let late = late();
+            let exchange = exchange(&mut self.heartbeats, &self.target, encode(&heartbeat)?);
+            match tokio::time::timeout_at(until.into(), exchange).await {
+                Ok((sent, answer)) => (sent, self.decode(&answer?)?),
+                Err(_) => return Err(late.into()),
             }
+        } else {
+            let (sent, limit) = (Instant::now(), until.saturating_duration_since(Instant::now()));
+            (sent, self.exchange("append", &heartbeat, limit).await?)
+        };
+        if is_accepted(&answer) {
+            self.target.network.lease.accepted(&vote, self.target.id, sent);
+            self.matching = Some(prev);
         }
+        Ok(answer)
+    }
+
+    /// Returns whether entries after the same position are under way.
+    fn is_under_way(&self, message: &Append) -> bool {
+        self.under_way.as_ref().is_some_and(|under_way| {
+            under_way.vote == message.vote && under_way.prev == message.prev_log_id
+        })
+    }
+
+    /// Sends as many of the entries as fit into a message.
+    fn send(&mut self, mut message: Append) -> Result<(), NetworkError> {
+        let mut bytes = 0;
+        let mut fits = |entry: &Entry<TypeConfig>| {
+            let is_first = bytes == 0;
+            bytes += bytes_of(entry);
+            is_first || bytes <= self.message_bytes
+        };
+        let count = message.entries.iter().take_while(|entry| fits(entry)).count();
+        message.entries.truncate(count);
+        let Some(last) = message.entries.last().map(|entry| entry.log_id) else { return Ok(()) };
+        let bytes = message.entries.iter().map(bytes_of).sum();
+        let (vote, prev) = (message.vote, message.prev_log_id);
+        self.entries.abandon();
+        self.entries.send(&self.target, encode(&message)?, PATIENCE);
+        self.under_way = Some(UnderWay { vote, prev, last, bytes });
         Ok(())
     }
 
-    async fn offer(&self, id: &str, files: &[SnapshotFile]) -> Result<Position, Streaming> {
-        let offer = Offer { id: id.into(), files: files.to_vec() };
-        let body = serde_json::to_vec(&offer).map_err(|e| failed(e.to_string()))?;
-        let answer = self.post("snapshot", Vec::new(), body.into(), CHUNK_TIMEOUT).await?;
-        self.position("snapshot", &answer)
+    /// Waits until the entries under way have arrived. If that takes longer than until `until`,
+    /// reports that the node has accepted nothing new, if it has answered a heartbeat meanwhile.
+    /// `last` is the last entry that openraft wants to send.
+    async fn wait(
+        &mut self,
+        heartbeat: Append,
+        last: LogId<u64>,
+        until: Instant,
+    ) -> RpcResult<AppendEntriesResponse<u64>> {
+        let prompt = (Instant::now() + PROMPT).min(until);
+        let landed = tokio::time::timeout_at(prompt.into(), self.entries.answer()).await;
+        if let Ok((sent, answer)) = landed {
+            return self.landed(sent, answer, last);
+        }
+        let (target, vote) = (&self.target, heartbeat.vote);
+        let beat = exchange(&mut self.heartbeats, target, encode(&heartbeat)?);
+        let until = tokio::time::Instant::from(until);
+        let beat = tokio::time::timeout_at(until, beat);
+        let landed = tokio::time::timeout_at(until, self.entries.answer());
+        let (beat, landed) = tokio::select! {
+            Ok((sent, answer)) = landed => (None, Some((sent, answer))),
+            beat = async {
+                let beat = beat.await.ok();
+                tokio::time::sleep_until(until).await;
+                beat
+            } => (beat, None),
+        };
+        if let Some((sent, answer)) = landed {
+            return self.landed(sent, answer, last);
+        }
+        // openraft takes no answer that a node matches nothing.
+        let Some((sent, answer)) = beat.filter(|_| heartbeat.prev_log_id.is_some()) else {
+            return Err(failed(format!("{}: a heartbeat is late", self.target.address)).into());
+        };
+        let answer = self.decode(&answer?)?;
+        if !is_accepted(&answer) {
+            return Ok(answer);
+        }
+        self.target.network.lease.accepted(&vote, self.target.id, sent);
+        Ok(AppendEntriesResponse::PartialSuccess(heartbeat.prev_log_id))
     }
 
-    async fn send_chunk(
-        &self,
-        id: &str,
-        at: Position,
-        chunk: Vec<u8>,
-    ) -> Result<Position, Streaming> {
-        let crc = HeaderValue::from(crc32c::crc32c(&chunk));
-        let what = format!("chunk/{id}/{}/{}", at.file, at.offset);
-        let answer = self.post(&what, vec![(CRC, crc)], chunk.into(), CHUNK_TIMEOUT).await?;
-        self.position(&what, &answer)
-    }
-
+    /// Handles the answer to the entries under way.
     #[expect(clippy::result_large_err, reason = "openraft's error has that size")]
-    fn position(&self, what: &str, answer: &Answer) -> Result<Position, Streaming> {
-        if answer.status != StatusCode::OK {
-            return Err(failed(self.refusal(what, answer)).into());
+    fn landed(
+        &mut self,
+        sent: Instant,
+        answer: Result<Vec<u8>, Unreachable>,
+        last: LogId<u64>,
+    ) -> RpcResult<AppendEntriesResponse<u64>> {
+        let Some(UnderWay { vote, last: arrived, bytes, .. }) = self.under_way.take() else {
+            return Err(failed("no entries are under way".into()).into());
+        };
+        let answer = self.decode(&answer?)?;
+        if !is_accepted(&answer) {
+            return Ok(answer);
         }
-        serde_json::from_slice(&answer.body)
-            .map_err(|e| failed(format!("{} answers {what}: {e}", self.address)).into())
+        self.target.network.lease.accepted(&vote, self.target.id, sent);
+        self.matching = Some(Some(arrived));
+        let took = sent.elapsed();
+        if took > LONG_MESSAGE {
+            self.message_bytes = (self.message_bytes / 2).max(SMALLEST_MESSAGE_BYTES);
+        } else if took < SHORT_MESSAGE && bytes > self.message_bytes / 2 {
+            self.message_bytes = (self.message_bytes * 2).min(LARGEST_MESSAGE_BYTES);
+        }
+        match (arrived.index < last.index, answer) {
+            (true, AppendEntriesResponse::Success) => {
+                Ok(AppendEntriesResponse::PartialSuccess(Some(arrived)))
+            }
+            (_, answer) => Ok(answer),
+        }
     }
+}
 
-    async fn finish(
-        &self,
-        vote: Vote<u64>,
-        meta: &SnapshotMeta<u64, BasicNode>,
-    ) -> Result<SnapshotResponse<u64>, Streaming> {
-        let finish = Finish { vote, meta: meta.clone() };
-        let body = serde_json::to_vec(&finish).map_err(|e| failed(e.to_string()))?;
-        let answer = self.post("finish", Vec::new(), body.into(), INSTALL_TIMEOUT).await?;
-        if answer.status != StatusCode::OK {
-            return Err(failed(self.refusal("finish", &answer)).into());
-        }
-        serde_json::from_slice(&answer.body)
-            .map_err(|e| failed(format!("{} answers finish: {e}", self.address)).into())
+/// Sends a heartbeat as soon as an earlier one, whose answer nobody waits for any more, is
+/// answered.
+/// Returns the time of sending, and the answer.
+async fn exchange(
+    lane: &mut Lane,
+    target: &Target,
+    message: Vec<u8>,
+) -> (Instant, Result<Vec<u8>, Unreachable>) {
+    if lane.is_busy() {
+        // If it failed, the connection was closed, and the next heartbeat opens another one.
+        let _ = lane.answer().await;
     }
+    lane.send(target, message, HEARTBEAT_PATIENCE);
+    lane.answer().await
 }
 
 /// Returns whether a follower has accepted entries or a heartbeat.
@@ -275,44 +319,38 @@ pub(crate) fn is_accepted(answer: &AppendEntriesResponse<u64>) -> bool {
     matches!(answer, AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_))
 }
 
-fn read_chunk(
-    dir: &SnapshotDir,
-    name: &str,
-    offset: u64,
-    bytes: usize,
-) -> crate::store::Result<Vec<u8>> {
-    let mut chunk = vec![0; bytes];
-    let read = dir.read_at(name, &mut chunk, offset)?;
-    if read < bytes {
-        let what = format!("ends at {}, before its length", offset + read as u64);
-        return Err(crate::store::Error::Format { place: format!("the snapshot's {name}"), what });
-    }
-    Ok(chunk)
-}
-
 impl RaftNetwork<TypeConfig> for Peer {
+    /// Sends entries or a heartbeat. openraft gives up after the time between two heartbeats, and
+    /// sends nothing else until then. If entries take longer, this function therefore sends a
+    /// heartbeat beside them, and reports that the node has accepted nothing new so far. openraft
+    /// then calls it with the same entries again, and it goes on waiting for those under way.
     async fn append_entries(
         &mut self,
-        mut message: AppendEntriesRequest<TypeConfig>,
+        mut message: Append,
         option: RPCOption,
     ) -> RpcResult<AppendEntriesResponse<u64>> {
         // openraft counts this node's own copy of an entry towards the quorum before that copy is
         // durable.
-        let durable = |id| self.network.store.durable_part(id);
+        let durable = |id| self.target.network.store.durable_part(id);
         message.leader_commit = message.leader_commit.and_then(durable);
-        let sent = Instant::now();
-        let answer: AppendEntriesResponse<u64> = if std::mem::replace(&mut self.is_in_use, true) {
-            let body = postcard::to_stdvec(&message).map_err(|e| failed(format!("append: {e}")))?;
-            let answer = self.stream(&body, option.hard_ttl()).await?;
-            let decoded = postcard::from_bytes(&answer);
-            decoded.map_err(|e| failed(format!("{} answers append: {e}", self.address)))?
-        } else {
-            self.exchange("append", &message, &option).await?
+        let until = Instant::now() + option.soft_ttl();
+        let Some(last) = message.entries.last().map(|entry| entry.log_id) else {
+            return self.heartbeat(message, until).await;
         };
-        if is_accepted(&answer) {
-            self.network.lease.accepted(&message.vote, self.target, sent);
+        let heartbeat = Append { entries: Vec::new(), ..head(&message) };
+        if !self.is_under_way(&message) {
+            // If the logs do not match, the entries would be sent in vain.
+            if self.matching != Some(message.prev_log_id) {
+                let answer = self.heartbeat(heartbeat, until).await?;
+                if !is_accepted(&answer) {
+                    return Ok(answer);
+                }
+            }
+            let heartbeat = head(&message);
+            self.send(message)?;
+            return self.wait(heartbeat, last, until).await;
         }
-        Ok(answer)
+        self.wait(heartbeat, last, until).await
     }
 
     async fn vote(
@@ -320,7 +358,7 @@ impl RaftNetwork<TypeConfig> for Peer {
         message: VoteRequest<u64>,
         option: RPCOption,
     ) -> RpcResult<VoteResponse<u64>> {
-        self.exchange("vote", &message, &option).await
+        self.exchange("vote", &message, option.hard_ttl()).await
     }
 
     async fn full_snapshot(

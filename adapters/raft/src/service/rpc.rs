@@ -12,9 +12,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use openraft::Snapshot;
+use openraft::raft::AppendEntriesRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::kv::TypeConfig;
 use crate::service::connections::Slot;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Claim, Hello, sender};
@@ -97,9 +99,16 @@ async fn append_alone(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<V
 
 /// Handles a message with entries or a heartbeat, and returns the answer.
 async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
-    let answer = node.raft.append_entries(decode(message)?).await.map_err(ApiError::internal)?;
+    let message: AppendEntriesRequest<TypeConfig> = decode(message)?;
+    // A heartbeat confirms nothing that is not durable if its entry is, and need not wait for the
+    // entries that are being written.
+    let is_durable = |id| node.store.durable_part(id) == Some(id);
+    let confirms = !message.entries.is_empty() || !message.prev_log_id.is_none_or(is_durable);
+    let answer = node.raft.append_entries(message).await.map_err(ApiError::internal)?;
     if is_accepted(&answer) {
         node.hear();
+    }
+    if is_accepted(&answer) && confirms {
         node.store.log_durable().await.map_err(ApiError::internal)?;
     }
     encode(&answer)
@@ -109,7 +118,7 @@ async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
 /// closes the connection.
 async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
     if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
-        let what = "this path needs `Upgrade: minikv-raft`";
+        let what = "this path needs `Upgrade: minikv-raft-2`";
         return ApiError::with(StatusCode::UPGRADE_REQUIRED, what).into_response();
     }
     let from = sender(request.headers());

@@ -10,6 +10,7 @@ mod faults;
 mod health;
 mod history;
 mod identity;
+mod links;
 mod lists;
 mod load;
 mod membership;

@@ -33,6 +33,8 @@ pub struct Cluster {
     extra: Vec<String>,
     /// Maximum number of files that each node may open, unless it is the limit of this process.
     pub descriptors: Option<u32>,
+    /// Whether each node has a loopback address of its own: 127.0.0.11 for node 1, and so on.
+    pub has_own_hosts: bool,
     /// The faulty clocks of the nodes, unless the nodes use the machine's clocks.
     pub clocks: Option<Clocks>,
 }
@@ -61,8 +63,8 @@ impl Cluster {
 
     pub fn without_nodes(extra: &[&str]) -> Cluster {
         let extra = extra.iter().map(ToString::to_string).collect();
-        let home = tempfile::tempdir().unwrap();
-        Cluster { home, nodes: Vec::new(), extra, descriptors: None, clocks: None }
+        let (home, nodes) = (tempfile::tempdir().unwrap(), Vec::new());
+        Cluster { home, nodes, extra, descriptors: None, has_own_hosts: false, clocks: None }
     }
 
     pub fn dir(&self, id: u64) -> PathBuf {
@@ -77,7 +79,8 @@ impl Cluster {
     /// address of the node.
     pub fn add(&mut self) -> (u64, String) {
         let id = self.nodes.len() as u64 + 1;
-        let address = format!("127.0.0.1:{}", free_port());
+        let host = if self.has_own_hosts { 10 + id } else { 1 };
+        let address = format!("127.0.0.{host}:{}", free_port());
         self.nodes.push(Process { id, address: address.clone(), child: None, is_stopped: false });
         self.run(id);
         (id, address)
@@ -90,6 +93,11 @@ impl Cluster {
         let environment = clocks.unwrap_or_default();
         node.child =
             Some(serve(&dir, id, &node.address, &self.extra, self.descriptors, environment));
+    }
+
+    /// Returns the number of the process of a running node.
+    pub fn process(&self, id: u64) -> u32 {
+        self.nodes[id as usize - 1].child.as_ref().unwrap().id()
     }
 
     pub fn is_running(&self, id: u64) -> bool {
