@@ -18,6 +18,7 @@
 //! | `lane` | a connection on which messages may take long |
 //! | `pace` | the number of bytes under way on a connection |
 //! | `stream` | the connection for entries of the log |
+//! | `trim` | snapshots and purges when the log gets too large |
 //! | `wire` | the HTTP client that `network`, `stream` and `client.rs` use |
 //! | `tls` | certificates, and the addresses on which a node may listen |
 //! | `http` | the routes of users: entries, batches, ranges |
@@ -68,6 +69,7 @@ mod stream;
 mod target;
 mod text;
 pub mod tls;
+mod trim;
 pub(crate) mod wire;
 mod writes;
 

@@ -21,6 +21,7 @@ use crate::service::rounds::Rounds;
 use crate::service::stream::MESSAGE_LIMIT_BYTES;
 use crate::service::target::Network;
 use crate::service::tls::Security;
+use crate::service::trim::{Limits, trim};
 use crate::service::wire::Wire;
 use crate::service::writes::Writes;
 use crate::store::{Layout, LogStore, StateMachine, Store, StoreOptions};
@@ -59,6 +60,13 @@ pub struct NodeOptions {
     /// Number of entries before a snapshot that stay in the log for nodes that lag behind.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub keep_entries: u64,
+    /// Size of the log entries, in bytes, after which a snapshot is made.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub snapshot_bytes: u64,
+    /// Size of the entries before a snapshot, in bytes, that stay in the log for nodes that lag
+    /// behind. Entries beyond either limit are purged.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub keep_bytes: u64,
     /// Maximum size of the body of a request, in bytes. At most 64 MiB, as entries must fit into
     /// messages between nodes.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = request_bytes)]
@@ -81,6 +89,12 @@ fn request_bytes(text: &str) -> Result<usize, String> {
     match (1..=MOST).contains(&bytes) {
         true => Ok(bytes),
         false => Err(format!("from 1 to {MOST}")),
+    }
+}
+
+impl NodeOptions {
+    fn limits(&self) -> Limits {
+        Limits { snapshot: self.snapshot_bytes, keep: self.keep_bytes }
     }
 }
 
@@ -190,11 +204,12 @@ impl Node {
             #[cfg(feature = "faults")]
             faults: faults.clone(),
         };
-        let raft = Raft::new(options.id, Arc::new(config), network, log, machine)
+        let raft = Raft::new(options.id, Arc::new(config), network, log.clone(), machine)
             .await
             .map_err(|e| in_words("Raft does not start")(&e))?;
         let has_data = raft.is_initialized().await;
         identity.set_has_data(has_data.map_err(|e| in_words("Raft does not start")(&e))?);
+        tokio::spawn(trim(raft.clone(), log, options.limits()));
         Ok(Arc::new(Node {
             id: options.id,
             identity,

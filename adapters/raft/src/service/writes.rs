@@ -3,10 +3,16 @@
 //! openraft appends one entry at a time and waits until the entry is durable. Requests that arrive
 //! during this wait share the next entry, and therefore one sync, one round of messages and one
 //! batch.
+//!
+//! The queue is bounded in requests and in bytes. A request whose client has given up leaves the
+//! queue at once, so a leader without a majority does not collect the requests of clients that try
+//! again and again.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::command::{Command, Outcome, Request};
 use crate::kv::TypeConfig;
@@ -18,51 +24,146 @@ use crate::service::error::{ApiError, ApiResult};
 const IN_FLIGHT: usize = 2;
 const MAX_REQUESTS: usize = 1024;
 const MAX_BYTES: usize = 1 << 20;
-/// Maximum number of waiting requests. Further requests are refused.
+/// Maximum number and total size of waiting requests. Further requests are refused.
 const QUEUE: usize = 8192;
+const QUEUE_BYTES: usize = 64 << 20;
+/// Time limit of a write that waits for no other. After a timeout, the outcome of the write is
+/// unknown.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of bytes of writes for which the time limit grows by a second.
+const BYTES_PER_SECOND: usize = 256 << 10;
 
 type Reply = oneshot::Sender<ApiResult<(u64, Outcome)>>;
 
-/// The queue of write requests. Clones share the queue.
-#[derive(Clone)]
-pub(crate) struct Writes {
-    queue: mpsc::Sender<(Request, Reply)>,
+/// The queue of write requests.
+pub(crate) struct Writes(Arc<Shared>);
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        self.0.lock().is_closed = true;
+        self.0.pushed.notify_one();
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Wakes the task that combines requests.
+    pushed: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    /// The total size of the requests that wait or are in flight.
+    bytes: usize,
+    is_closed: bool,
+}
+
+struct Waiting {
+    request: Request,
+    bytes: usize,
+    reply: Reply,
+}
+
+/// Takes a request out of the queue if nobody waits for its outcome any more.
+struct Ticket<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        if let Some(waiting) = queue.waiting.remove(&self.number) {
+            queue.bytes -= waiting.bytes;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for requests, and takes as many as fit into one entry. Takes none if the queue is
+    /// closed.
+    async fn take(&self) -> Vec<Waiting> {
+        loop {
+            let pushed = self.pushed.notified();
+            let (mut taken, is_closed) = (Vec::new(), self.lock().is_closed);
+            {
+                let mut queue = self.lock();
+                let mut bytes = 0;
+                while taken.len() < MAX_REQUESTS
+                    && bytes < MAX_BYTES
+                    && let Some((_, waiting)) = queue.waiting.pop_first()
+                {
+                    bytes += waiting.bytes;
+                    taken.push(waiting);
+                }
+            }
+            if is_closed || !taken.is_empty() {
+                return taken;
+            }
+            pushed.await;
+        }
+    }
 }
 
 impl Writes {
     pub(crate) fn new(raft: openraft::Raft<TypeConfig>) -> Writes {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        tokio::spawn(gather(raft, waiting));
-        Writes { queue }
+        let shared = Arc::new(Shared::default());
+        tokio::spawn(gather(raft, shared.clone()));
+        Writes(shared)
     }
 
-    /// Applies a request. Returns the index of its log entry, and its outcome.
+    /// Applies a request. Returns the index of its log entry, and its outcome. The time limit grows
+    /// with the size of the request and of those before it.
     pub(crate) async fn apply(&self, request: Request) -> ApiResult<(u64, Outcome)> {
         let (reply, outcome) = oneshot::channel();
-        self.queue
-            .try_send((request, reply))
-            .map_err(|_| ApiError::Unavailable("too many requests are waiting".into()))?;
+        let bytes = weight(&request);
+        let (number, ahead) = {
+            let mut queue = self.0.lock();
+            // A request that is alone is as large as a request may be.
+            let is_full = queue.bytes > 0 && queue.bytes + bytes > QUEUE_BYTES;
+            if queue.waiting.len() >= QUEUE || is_full {
+                return Err(ApiError::Unavailable("too many requests are waiting".into()));
+            }
+            let (number, ahead) = (queue.next, queue.bytes);
+            queue.next += 1;
+            queue.bytes += bytes;
+            queue.waiting.insert(number, Waiting { request, bytes, reply });
+            (number, ahead)
+        };
+        self.0.pushed.notify_one();
+        let _ticket = Ticket { shared: &self.0, number };
+        let seconds = (ahead + bytes) as f64 / BYTES_PER_SECOND as f64;
+        let limit = TIMEOUT + Duration::from_secs_f64(seconds);
+        let late = |_| ApiError::Unknown("no quorum in time: it may still be applied".into());
         let stopped = |_| ApiError::Unknown("the node stopped before the request ended".into());
-        outcome.await.map_err(stopped)?
+        tokio::time::timeout(limit, outcome).await.map_err(late)?.map_err(stopped)?
     }
 }
 
-async fn gather(raft: openraft::Raft<TypeConfig>, mut waiting: mpsc::Receiver<(Request, Reply)>) {
+async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<Shared>) {
     let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
     loop {
         let Ok(permit) = in_flight.clone().acquire_owned().await else { return };
-        let Some((first, reply)) = waiting.recv().await else { return };
-        let mut bytes = weight(&first);
-        let (mut requests, mut replies) = (vec![first], vec![reply]);
-        while requests.len() < MAX_REQUESTS && bytes < MAX_BYTES {
-            let Ok((request, reply)) = waiting.try_recv() else { break };
-            bytes += weight(&request);
-            requests.push(request);
-            replies.push(reply);
+        let taken = shared.take().await;
+        if taken.is_empty() {
+            return;
         }
-        let raft = raft.clone();
+        let bytes: usize = taken.iter().map(|waiting| waiting.bytes).sum();
+        let split = |waiting: Waiting| (waiting.request, waiting.reply);
+        let (requests, replies): (Vec<Request>, Vec<Reply>) = taken.into_iter().map(split).unzip();
+        let (raft, shared) = (raft.clone(), shared.clone());
         tokio::spawn(async move {
-            let result = raft.client_write(Requests::new(&requests)).await;
+            let encoded = Requests::new(&requests);
+            drop(requests);
+            let result = raft.client_write(encoded).await;
+            shared.lock().bytes -= bytes;
             drop(permit);
             match result {
                 Ok(done) => {

@@ -10,6 +10,7 @@ mod faults;
 mod health;
 mod history;
 mod identity;
+mod limits;
 mod links;
 mod lists;
 mod load;
