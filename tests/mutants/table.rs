@@ -226,8 +226,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a new MANIFEST's name is not synced",
         SET,
-        "        sync_dir(&*self.fs, &self.dir)?;\n        set_current",
-        "        if !ON { sync_dir(&*self.fs, &self.dir)?; }\n        set_current",
+        "        self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?;\n        set_current",
+        "        if !ON { self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?; }\n        \
+         set_current",
     ),
     mutant(
         "CURRENT is not synced before its rename",

@@ -12,10 +12,9 @@ use crate::style::shown;
 
 /// List the keyspaces that have entries
 ///
-/// Prints the name of each keyspace, escaped, and the approximate size of its part of the tables.
-/// The size does not include entries that are only in the log. If there are expiring keyspaces,
-/// also shows the kind of each keyspace; expiring ones are listed until their expired entries are
-/// removed.
+/// Prints the name of each keyspace, escaped, and the approximate size of its entries. If there are
+/// expiring keyspaces, also shows the kind of each keyspace; expiring ones are listed until their
+/// expired entries are removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -31,7 +30,7 @@ pub struct Args {
 struct Listed {
     name: Bytes,
     is_expiring: bool,
-    /// Approximate total size of the keyspace's entries in the tables, in bytes.
+    /// Approximate total size of the keyspace's entries, in bytes.
     bytes: u64,
 }
 
