@@ -51,6 +51,10 @@ async fn a_node_without_a_majority_is_not_healthy() {
 async fn a_removed_leader_and_a_new_node_are_not_healthy() {
     let mut cluster = Cluster::start(3, &[]).await;
     let leader = cluster.leader().await;
+    // The leader agrees to a change once it has heard of every node.
+    for node in 1..=3 {
+        wait_for_health(&cluster, node, 200, "").await;
+    }
     cluster.client(20).leave(leader).await.unwrap();
     wait_for_health(&cluster, leader, 503, "").await;
     let status = cluster.status(leader).await.unwrap();
