@@ -1,14 +1,16 @@
 //! The compression of a database's tables: what the existing tables have, and what new tables get.
 
+use std::cmp::Reverse;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 use crate::engine::options::Options;
 use crate::format::compress::{Compression, Method};
+use crate::format::handle::BlockHandle;
 use crate::format::name;
 use crate::fs::Fs;
-use crate::table::compression::compression_of;
+use crate::table::compression::{compression_of, compression_of_blocks};
 
 /// Number of tables that are examined to find a compressed one. A higher number makes it slower to
 /// open a database without compression.
@@ -42,24 +44,25 @@ pub struct TableCompression {
 impl TableCompression {
     /// Decides on the compression of new tables: the one that the options name, or else the one of
     /// the newest compressed table, or else none if the tables are not compressed, or else snappy.
-    /// `tables` are the numbers of all tables.
+    /// `tables` are the numbers of all tables, each with the undamaged data blocks if the table was
+    /// found to be damaged.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the options name no compression, and that of the tables is not
     /// included in this build; an I/O error that prevents the decision. Damaged tables are left
     /// out.
-    pub(crate) fn decide(
+    pub(crate) fn decide<'a>(
         fs: &dyn Fs,
         dir: &Path,
         options: &Options,
-        tables: impl Iterator<Item = u64>,
+        tables: impl Iterator<Item = (u64, &'a [BlockHandle])>,
     ) -> Result<TableCompression> {
-        let mut numbers: Vec<u64> = tables.collect();
-        numbers.sort_unstable_by(|a, b| b.cmp(a));
-        let newest = numbers.iter().take(MAX_TABLES).copied();
-        let oldest = numbers.iter().rev().take(MAX_TABLES).copied();
+        let mut tables: Vec<_> = tables.collect();
+        tables.sort_unstable_by_key(|(number, _)| Reverse(*number));
+        let newest = tables.iter().take(MAX_TABLES).copied();
+        let oldest = tables.iter().rev().take(MAX_TABLES).copied();
         let found = first_compressed(fs, dir, newest).and_then(|newest| {
-            let more = newest.is_some() && numbers.len() > 1;
+            let more = newest.is_some() && tables.len() > 1;
             let oldest = more.then(|| first_compressed(fs, dir, oldest)).transpose()?;
             Ok((newest, oldest.flatten()))
         });
@@ -114,13 +117,13 @@ impl TableCompression {
 
 /// Returns the method and the path of the first of the tables that is compressed. If there is none,
 /// returns the first table that shows that it is not.
-fn first_compressed(
+fn first_compressed<'a>(
     fs: &dyn Fs,
     dir: &Path,
-    tables: impl Iterator<Item = u64>,
+    tables: impl Iterator<Item = (u64, &'a [BlockHandle])>,
 ) -> Result<Option<(Method, PathBuf)>> {
     let (mut failed, mut plain) = (None, None);
-    for number in tables {
+    for (number, blocks) in tables {
         let mut path = dir.join(name::table_name(number));
         let file = fs.open(&path).or_else(|error| {
             if error.kind() != ErrorKind::NotFound {
@@ -130,7 +133,11 @@ fn first_compressed(
             fs.open(&path)
         });
         let file = file.map_err(|error| Error::io("open", &path, error));
-        match file.and_then(|file| compression_of(&*file, &path)) {
+        let method = file.and_then(|file| match compression_of(&*file, &path) {
+            Err(Error::Corruption(_)) => compression_of_blocks(&*file, &path, blocks),
+            method => method,
+        });
+        match method {
             Ok(Some(Method::None)) => plain = plain.or(Some((Method::None, path))),
             Ok(Some(method)) => return Ok(Some((method, path))),
             Ok(None) | Err(Error::Corruption(_)) => {}
@@ -256,6 +263,19 @@ mod tests {
             let report = crate::repair("/db", &on(&fs), Default::default()).unwrap();
             assert!(!report.new_tables.is_empty(), "{report:?}");
             assert_eq!(methods(&fs), [method], "a repair");
+        }
+    }
+
+    #[test]
+    fn a_repair_of_tables_without_an_index_keeps_the_compression_of_their_blocks() {
+        for (compression, method) in every() {
+            let fs = MemFs::new();
+            write_table(on(&fs).compression(compression), "a");
+            let (table, bytes) = last_table(&fs);
+            fs.create(&table).unwrap().write(&bytes[..bytes.len() - 60]).unwrap();
+            let report = crate::repair("/db", &on(&fs), Default::default()).unwrap();
+            assert!(!report.new_tables.is_empty(), "{report:?}");
+            assert_eq!(methods(&fs), [method]);
         }
     }
 

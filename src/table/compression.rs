@@ -37,6 +37,21 @@ pub(crate) fn compression_of(file: &dyn ReadFile, path: &Path) -> Result<Option<
     reader.compression().map_err(|error| error.in_file(path))
 }
 
+/// Returns the same as [`compression_of`], for a table whose index is damaged: `blocks` are its
+/// undamaged data blocks.
+///
+/// # Errors
+/// [`Error::Unsupported`], if a method is unknown; I/O errors.
+pub(crate) fn compression_of_blocks(
+    file: &dyn ReadFile,
+    path: &Path,
+    blocks: &[BlockHandle],
+) -> Result<Option<Method>> {
+    let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+    let mut reader = BlockReader { file, path, file_bytes, buffer: Vec::new() };
+    reader.first_compressed(blocks, false).map_err(|error| error.in_file(path))
+}
+
 /// Reads blocks of a table without decompressing them.
 struct BlockReader<'a> {
     file: &'a dyn ReadFile,
@@ -52,12 +67,20 @@ impl BlockReader<'_> {
         if method != Method::None {
             return Ok(Some(method));
         }
-        let mut is_left_out = is_compressible(stored);
-        let index_block = Block::new(stored)?;
-        for handle in first_blocks(&index_block)? {
-            if handle.size > MAX_DATA_BYTES {
-                continue;
-            }
+        let is_left_out = is_compressible(stored);
+        let blocks = first_blocks(&Block::new(stored)?)?;
+        self.first_compressed(&blocks, is_left_out)
+    }
+
+    /// Returns the method of the first of the blocks that is compressed. If none is, returns
+    /// [`Method::None`] if one could be, or if `is_left_out` says so of another block.
+    fn first_compressed(
+        &mut self,
+        blocks: &[BlockHandle],
+        mut is_left_out: bool,
+    ) -> Result<Option<Method>> {
+        let small = blocks.iter().filter(|handle| handle.size <= MAX_DATA_BYTES);
+        for &handle in small.take(MAX_DATA_BLOCKS) {
             // The other blocks of a damaged table show the method as well.
             let (method, stored) = match self.read(handle) {
                 Err(Error::Corruption(_)) => continue,

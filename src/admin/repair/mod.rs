@@ -165,7 +165,7 @@ fn choose_compression(
     options: &mut Options,
     survey: &Survey,
 ) -> Result<Option<String>> {
-    let tables = survey.tables.keys().copied();
+    let tables = survey.tables.iter().map(|(number, facts)| (*number, &facts.blocks[..]));
     let compression = TableCompression::decide(&*options.fs, dir, options, tables)?;
     options.compression = Some(compression.new);
     Ok(compression.warning())

@@ -181,7 +181,7 @@ impl Opening {
             files.iter().filter_map(|(_, name)| name.number()).all(|taken| taken < numbers.next()),
             "the number of a file is handed out again"
         );
-        let tables = recovered.edit.new_files.iter().map(|file| file.number);
+        let tables = recovered.edit.new_files.iter().map(|file| (file.number, &[][..]));
         let compression = TableCompression::decide(&*fs, dir, &options, tables)?;
         options.compression = Some(compression.new);
         Ok(Opening {
