@@ -77,9 +77,8 @@ mod tests {
     }
     #[test]
     fn for_a_tool_a_missing_database_is_an_io_error() {
-        let text_for = |path: &str| {
-            text(&of_tool(Error::DatabaseMissing { path: path.into() }, "repair"))
-        };
+        let text_for =
+            |path: &str| text(&of_tool(Error::DatabaseMissing { path: path.into() }, "repair"));
         let missing = text_for("/none/none");
         assert!(missing.starts_with("NotFound: /none/none: cannot repair: No such file"));
         let expected = "IO error: /: cannot repair: there is no database in it";
