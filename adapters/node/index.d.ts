@@ -81,8 +81,8 @@ declare abstract class Store<KDefault, VDefault>
   snapshot (options?: any | undefined): Snapshot
 
   /**
-   * Returns the approximate size of the entries in `[start, end)`, in bytes of files. Entries that
-   * are only in memory do not count.
+   * Returns the approximate size of the entries in `[start, end)`, in bytes of files and of
+   * memory.
    */
   approximateSize (start: KDefault, end: KDefault): Promise<number>
   approximateSize<K = KDefault> (start: K, end: K, options: RangeOptions<K>): Promise<number>

@@ -56,7 +56,7 @@ test('reads beside a writer in another process', async (t) => {
   ]) {
     await assert.rejects(write, { code: 'LEVEL_READONLY' })
   }
-  assert.strictEqual(await reader.approximateSize('a', 'b'), 0)
+  assert(await reader.approximateSize('a', 'b') > 0)
   assert.match(reader.getProperty('leveldb.stats'), /Level/)
   assert.strictEqual(await reader.get('a7'), '7')
   child.send('close')
