@@ -22,7 +22,8 @@ pub(crate) const LOST: &str = "lost";
 /// Returns whether `dir` contains a database.
 ///
 /// # Errors
-/// As [`find_database`].
+/// Corruption, if there are files of a database but no `CURRENT`; I/O errors; unsupported, if the
+/// directory is another engine's.
 pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     Ok(find_database(fs, dir)?.is_some())
 }
