@@ -198,6 +198,29 @@ impl Peer {
         Ok(answer)
     }
 
+    /// Sends heartbeats beside a snapshot, as openraft sends none to a node that is being sent one.
+    /// Ends when the node answers that it has a higher vote, and returns that vote.
+    async fn beat(&self, vote: Vote<u64>) -> Vote<u64> {
+        let Target { network, id, .. } = &self.target;
+        let mut lane = Lane::default();
+        // Every log matches the position before its first entry.
+        let heartbeat =
+            Append { vote, prev_log_id: None, leader_commit: None, entries: Vec::new() };
+        loop {
+            if let Ok(message) = encode(&heartbeat) {
+                let (sent, answer) = exchange(&mut lane, &self.target, message).await;
+                match answer.map(|answer| self.decode(&answer)) {
+                    Ok(Ok(AppendEntriesResponse::HigherVote(higher))) => return higher,
+                    Ok(Ok(answer)) if is_accepted(&answer) => {
+                        network.lease.accepted(&vote, *id, sent);
+                    }
+                    _ => {}
+                }
+            }
+            tokio::time::sleep(network.heartbeat).await;
+        }
+    }
+
     /// Returns whether entries after the same position are under way.
     fn is_under_way(&self, message: &Append) -> bool {
         self.under_way.as_ref().is_some_and(|under_way| {
@@ -374,6 +397,7 @@ impl RaftNetwork<TypeConfig> for Peer {
         };
         tokio::select! {
             result = send => result,
+            higher = self.beat(vote) => Ok(SnapshotResponse::new(higher)),
             closed = cancel => Err(closed.into()),
         }
     }

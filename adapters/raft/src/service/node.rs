@@ -200,6 +200,7 @@ impl Node {
             identity: identity.clone(),
             wire: wire.clone(),
             lease: lease.clone(),
+            heartbeat: Duration::from_millis(options.heartbeat),
             store: store.clone(),
             #[cfg(feature = "faults")]
             faults: faults.clone(),

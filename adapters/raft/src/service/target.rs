@@ -19,6 +19,8 @@ pub(crate) struct Network {
     pub(crate) identity: Arc<Identity>,
     pub(crate) wire: Wire,
     pub(crate) lease: Arc<Lease>,
+    /// Time between two heartbeats.
+    pub(crate) heartbeat: Duration,
     pub(crate) store: Arc<Store>,
     #[cfg(feature = "faults")]
     pub(crate) faults: Arc<super::faults::Faults>,

@@ -84,6 +84,7 @@ async fn cluster(extra: &[&str]) -> Cluster {
     // A build without optimisation needs much of the processor for these amounts of data, and the
     // machine may be busy with other tests. Without heartbeats beside the entries, however, even
     // this time would be over before four of the largest values have passed a link of 10 Mbit/s.
+    // Release builds are judged with the default timeout.
     let patient: &[&str] = match cfg!(debug_assertions) {
         true => &["--election-timeout", "4000"],
         false => &[],
