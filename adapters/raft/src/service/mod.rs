@@ -11,6 +11,7 @@
 //! | `reads` | linearizable reads, reads by lease, and stale reads |
 //! | `rounds` | linearizable reads, combined into rounds |
 //! | `lease` | the period during which no other node can be leader |
+//! | `elections` | when this node may stand for election |
 //! | `network` | messages sent to other nodes |
 //! | `sending` | snapshots sent to other nodes |
 //! | `target` | the other nodes, and streams to them |
@@ -39,6 +40,7 @@ mod backup;
 mod caretaker;
 mod cluster;
 mod connections;
+mod elections;
 mod error;
 mod events;
 #[cfg(feature = "faults")]

@@ -12,6 +12,7 @@ use minikv::fs::{DiskFs, Fs};
 use openraft::{Config, Raft, ServerState, SnapshotPolicy};
 
 use crate::kv::{Kv, TypeConfig};
+use crate::service::elections::Elections;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::hosts::Hosts;
 use crate::service::identity::Identity;
@@ -133,6 +134,7 @@ pub struct Node {
     pub(crate) store: Arc<Store>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) lease: Arc<Lease>,
+    pub(crate) elections: Arc<Elections>,
     /// When this node last took a message of a leader.
     pub(crate) heard: Mutex<Option<Instant>>,
     /// The time without an answer after which another node counts as down.
@@ -177,7 +179,8 @@ impl Node {
         let token = options.security.trust.token()?;
         let wire = Wire::new(options.security.trust.client_config()?, token.clone());
         let config = raft_config(options)?;
-        let lease = Arc::new(Lease::new(Duration::from_millis(config.election_timeout_max)));
+        let lease_length = Duration::from_millis(config.election_timeout_max);
+        let lease = Arc::new(Lease::new(lease_length));
 
         let failed = |e: crate::store::Error| e.to_string();
         let is_new = Store::is_new(&*fs, &options.dir).map_err(failed)?;
@@ -218,6 +221,7 @@ impl Node {
             writes: Writes::new(raft.clone()),
             rounds: Rounds::new(raft.clone()),
             backups: Backups::watched(),
+            elections: Elections::watched(raft.clone(), lease_length),
             raft,
             store,
             hub,

@@ -104,7 +104,9 @@ async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
     // entries that are being written.
     let is_durable = |id| node.store.durable_part(id) == Some(id);
     let confirms = !message.entries.is_empty() || !message.prev_log_id.is_none_or(is_durable);
+    let waiting = node.elections.wait(&message.vote);
     let answer = node.raft.append_entries(message).await.map_err(ApiError::internal)?;
+    drop(waiting);
     if is_accepted(&answer) {
         node.hear();
     }
@@ -189,6 +191,7 @@ async fn finish(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Respons
         node.blocking(move |node| node.store.finish_transfer(&meta)).await?
     };
     let snapshot = Snapshot { meta, snapshot: Box::new(received) };
+    let _waiting = node.elections.wait(&vote);
     let answer = node.raft.install_full_snapshot(vote, snapshot).await;
     Ok(axum::Json(answer.map_err(ApiError::internal)?).into_response())
 }
