@@ -23,6 +23,8 @@ use crate::store::keys;
 /// Size of a block of a write-ahead log, and of the header of a record in it.
 const BLOCK_BYTES: u64 = 32 << 10;
 const HEADER_BYTES: usize = 7;
+/// The polynomial of CRC-32C, from its lowest to its highest coefficient.
+const CRC32C: u32 = 0x82f6_3b78;
 /// Smallest unit that a disk writes or loses.
 const SECTOR_BYTES: u64 = 512;
 
@@ -55,7 +57,8 @@ fn look(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
 
 /// Returns whether a crash explains the damage to a write-ahead log: a sector of the damaged record
 /// is still zeros, as the log was before the record was written. If the record had been synced, all
-/// of its sectors would have been written, and damage to one of its bits leaves no sector of zeros.
+/// of its sectors would have been written. They may be zeros, too, if a value has many, so damage
+/// that one flipped bit explains is never taken for a crash.
 fn is_torn(fs: &dyn Fs, damage: &Corruption) -> Result<bool> {
     let (Some(path), Some(offset)) = (&damage.path, damage.offset) else { return Ok(false) };
     let is_log = matches!(
@@ -78,11 +81,41 @@ fn is_torn(fs: &dyn Fs, damage: &Corruption) -> Result<bool> {
         // No writer writes such a length, and zeros in its place would make it shorter.
         return Ok(false);
     }
+    if is_one_bit(&block, length) {
+        return Ok(false);
+    }
     let record = &block[..block.len().min(HEADER_BYTES + length)];
     let to_sector = (SECTOR_BYTES - offset % SECTOR_BYTES) as usize;
     let (first, rest) = record.split_at(record.len().min(to_sector));
     let is_zero = |sector: &[u8]| sector.iter().all(|byte| *byte == 0);
     Ok(is_zero(first) || rest.chunks(SECTOR_BYTES as usize).any(is_zero))
+}
+
+/// Returns whether one flipped bit explains why the record at the start of `block` does not have
+/// its checksum. Such a record may have sectors of zeros, too: those of a value.
+fn is_one_bit(block: &[u8], length: usize) -> bool {
+    let Some((header, rest)) = block.split_at_checked(HEADER_BYTES - 1) else { return false };
+    let stored = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+    let sum = |length: usize| rest.get(..=length).map(crc32c::crc32c);
+    let Some(found) = sum(length) else { return false };
+    let in_checksum = || (0..32).any(|bit| unmask(stored ^ 1 << bit) == found);
+    let in_length = || (0..16).any(|bit| sum(length ^ 1 << bit) == Some(unmask(stored)));
+    // Checksums are linear: a flipped bit changes the checksum by a number that depends only on the
+    // distance of the bit from the end.
+    let difference = unmask(stored) ^ found;
+    let mut change = 1_u32;
+    let mut in_content = || {
+        (0..8 * (length + 1)).any(|_| {
+            change = change >> 1 ^ (if change & 1 == 1 { CRC32C } else { 0 });
+            change == difference
+        })
+    };
+    in_checksum() || in_length() || in_content()
+}
+
+/// Returns the checksum that a write-ahead log stores as `masked`.
+fn unmask(masked: u32) -> u32 {
+    masked.wrapping_sub(0xa282_ead8).rotate_left(15)
 }
 
 /// Opens a copy of a database for reading, and returns the last entry in the state of the copy.

@@ -55,6 +55,8 @@ struct Shared<C: StoreConfig> {
     committed: Option<LogId<u64>>,
     recent: Recent<C>,
     sizes: Sizes,
+    /// The index of the next entry, or `None` if the log never had an entry.
+    next: Option<u64>,
 }
 
 impl<C: StoreConfig> Clone for LogStore<C> {
@@ -88,8 +90,12 @@ impl<C: StoreConfig> LogStore<C> {
     fn open(store: Arc<Store>, is_ahead: bool) -> Result<Self> {
         let committed = store.current().log.id(keys::COMMITTED)?;
         let sizes = sizes_of(&store)?;
-        let shared = Arc::new(Mutex::new(Shared { committed, recent: Recent::new(), sizes }));
-        Ok(LogStore { store, is_ahead, shared, config: PhantomData })
+        let shared = Shared { committed, recent: Recent::new(), sizes, next: None };
+        let shared = Arc::new(Mutex::new(shared));
+        let log = LogStore { store, is_ahead, shared, config: PhantomData };
+        let last = log.state()?.last_log_id;
+        log.shared().next = last.and_then(|id| id.index.checked_add(1));
+        Ok(log)
     }
 
     /// Makes the node `own` start as a follower, even if the node was the leader when it stopped.
@@ -133,6 +139,8 @@ impl<C: StoreConfig> LogStore<C> {
         }
         let last = entries.last().map(|entry| entry.log_id);
         let mut shared = self.shared();
+        let next = self.check_next(shared.next, &encoded)?;
+        shared.next = next;
         for (entry, (_, bytes)) in entries.into_iter().zip(&encoded) {
             shared.sizes.push(entry.log_id.index, bytes.len() as u64);
             shared.recent.push(entry, bytes.len());
@@ -148,6 +156,21 @@ impl<C: StoreConfig> LogStore<C> {
             self.store.writer.push(job)?;
         }
         Ok(())
+    }
+
+    /// Checks that the new entries leave no gap after `next`, and returns the index after them.
+    /// openraft does not check this: a follower whose directory is an older copy, and a leader that counts on
+    /// what the copy lacks, would leave a gap in the log.
+    fn check_next(&self, next: Option<u64>, new: &[(u64, Vec<u8>)]) -> Result<Option<u64>> {
+        let (Some((first, _)), Some((last, _))) = (new.first(), new.last()) else {
+            return Ok(next);
+        };
+        if let Some(next) = next.filter(|next| next < first) {
+            let dir = self.store.current().log.db.path().display().to_string();
+            let what = format!("{dir}: the leader sends entry {first} instead of entry {next}");
+            return Err(Error::Damaged { what });
+        }
+        Ok(next.max(last.checked_add(1)))
     }
 
     fn put_meta(&self, name: &str, value: &[u8]) -> Result<()> {
@@ -222,8 +245,19 @@ impl<C: StoreConfig> LogStore<C> {
         Ok((entries, true))
     }
 
+    /// Removes the entries from `index` on, unless the state contains one of them. A majority had
+    /// those entries, so no leader has others unless nodes have lost what they confirmed.
     fn truncate_from(&self, index: u64) -> Result<()> {
         let current = self.store.current();
+        let applied = current.state.applied()?.map(|id| id.index);
+        if let Some(applied) = applied.filter(|applied| index <= *applied) {
+            return Err(Error::Refused(format!(
+                "the leader has other entries from entry {index} on, but this node has applied \
+                 entry {applied}: other nodes have lost entries that they had confirmed, perhaps \
+                 because of an older copy of a directory; the data of this node has the lost \
+                 entries"
+            )));
+        }
         let sync = WriteOptions::default().sync(true);
         current.log.entries.delete_range_with(&sync, index.to_be_bytes()..)?;
         Ok(())
@@ -334,6 +368,9 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
             log.truncate_from(id.index)?;
             log.shared().recent.truncate(id.index);
             log.shared().sizes.truncate(id.index);
+            let mut shared = log.shared();
+            shared.next = shared.next.min(Some(id.index));
+            drop(shared);
             log.store.writer.truncated(id.index);
             Ok(())
         })
@@ -349,6 +386,9 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
             log.put_meta(keys::PURGED, &keys::encode_log_id(&id))?;
             log.shared().recent.purge(id.index);
             log.shared().sizes.purge(id.index);
+            let mut shared = log.shared();
+            shared.next = shared.next.max(id.index.checked_add(1));
+            drop(shared);
             log.store.finish_purge()
         })
         .await

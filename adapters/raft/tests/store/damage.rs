@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use minikv::fs::{Fs, SimFs, sim::CrashPlan};
+use minikv_raft::command::{Command, Op, Request};
 use minikv_raft::kv::TypeConfig;
+use minikv_raft::requests::Requests;
 use minikv_raft::store::{Layout, Store};
 use openraft::storage::{RaftLogReaderExt, RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
-use openraft::{Entry, RaftSnapshotBuilder, Vote};
+use openraft::{Entry, EntryPayload, RaftSnapshotBuilder, Vote};
 
 use crate::common::{Data, LAYOUTS, Opened, data_after, entry, id, open};
 
@@ -147,8 +150,56 @@ async fn a_flipped_bit_in_any_file_of_a_closed_node_loses_nothing_silently() {
 async fn a_log_that_ends_before_the_state_is_refused() {
     let fs = SimFs::new(6);
     let (store, mut log, machine) = node(&fs, Layout::Two).await;
-    log.truncate(id(1, 200)).await.unwrap();
+    log.get_log_state().await.unwrap();
     drop((store, log, machine));
+    let options = minikv::Options::default().fs(Arc::new(fs.clone()));
+    let database = minikv::Db::open(Path::new(NODE).join("log"), options).unwrap();
+    database.keyspace("log").unwrap().delete_range(200_u64.to_be_bytes()..).unwrap();
+    drop(database);
     let why = kept(&fs, Layout::Two).await.unwrap_err();
     assert!(why.contains("ends at entry 199, but the state contains entry 255"), "{why}");
+}
+
+/// Zeros in a value look like sectors that a crash kept from being written.
+#[tokio::test]
+async fn a_flipped_bit_beside_a_value_of_zeros_is_not_taken_for_a_crash() {
+    let key = Bytes::from("a key that is found in the log");
+    for layout in LAYOUTS {
+        let fs = SimFs::new(7);
+        let (store, mut log, machine) =
+            open(Arc::new(fs.clone()), Path::new(NODE), layout).unwrap();
+        for index in 0..4 {
+            let ops = vec![Op { key: key.clone(), value: Some(vec![0; 4096].into()) }];
+            let command = Command::Write { conditions: Vec::new(), ops };
+            let payload = EntryPayload::Normal(Requests::new(&[Request { id: None, command }]));
+            log.blocking_append([Entry { log_id: id(1, index), payload }]).await.unwrap();
+            store.log_durable().await.unwrap();
+        }
+        std::mem::forget((store, log, machine));
+        let image = || fs.crash_image(&CrashPlan::everything());
+        assert!(open(Arc::new(image()), Path::new(NODE), layout).is_ok());
+        let (path, at) = place_of(&image(), &key);
+        // The checksum, the length and the type of the record are before the key.
+        for before in (0..100).filter(|before| *before <= at) {
+            for bit in 0..8 {
+                let damaged = image();
+                damaged.damage(&path, at - before, 1 << bit).unwrap();
+                let result = open(Arc::new(damaged), Path::new(NODE), layout);
+                assert!(result.is_err(), "{layout:?}, byte {}, bit {bit}", at - before);
+            }
+        }
+    }
+}
+
+/// Returns the first place of `text` in a write-ahead log of the node.
+fn place_of(fs: &SimFs, text: &[u8]) -> (PathBuf, u64) {
+    let mut found = Vec::new();
+    files(fs, Path::new(NODE), &mut found);
+    let mut places = found.into_iter().filter_map(|(path, bytes)| {
+        let mut content = vec![0; bytes as usize];
+        fs.open(&path).unwrap().read_at(&mut content, 0).unwrap();
+        let at = content.windows(text.len()).position(|window| window == text)?;
+        path.extension().is_some_and(|e| e == "log").then_some((path, at as u64))
+    });
+    places.next().unwrap()
 }

@@ -2,6 +2,7 @@
 //! operation.
 
 mod common;
+mod contradictions;
 mod crash;
 mod damage;
 mod restored;
