@@ -147,6 +147,14 @@ impl Format {
     }
 }
 
+/// Returns the first `chars` characters of `text` and an ellipsis, or `text` if it is not longer.
+pub fn cut(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
 fn escape(bytes: &[u8], text: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {

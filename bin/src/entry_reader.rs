@@ -89,7 +89,7 @@ impl CsvReader {
     /// Reads the header, which must name `columns`, in any order. Input without a header has no
     /// records.
     pub fn new(lines: Lines, columns: &[&str]) -> Result<CsvReader> {
-        let (input, name, total_bytes) = lines.into_parts();
+        let (input, name, total_bytes) = lines.into_parts()?;
         let mut builder = ReaderBuilder::new();
         let reader = builder.has_headers(false).flexible(true).from_reader(input);
         let record = ByteRecord::new();

@@ -10,6 +10,9 @@ use crate::error::{CliError, Result};
 
 const BUFFER_BYTES: usize = 128 << 10;
 
+/// Number of bytes of a line after which the part read so far is checked.
+const CHECKED_BYTES: u64 = 64 << 10;
+
 /// Bytes that some editors and spreadsheets put at the start of a text in UTF-8. `dump` escapes a
 /// key that begins with them.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -18,6 +21,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub struct Lines {
     reader: Box<dyn BufRead>,
     name: String,
+    is_text: bool,
     line: Vec<u8>,
     line_number: u64,
     bytes_read: u64,
@@ -47,35 +51,40 @@ impl Lines {
     }
 
     fn new(reader: Box<dyn BufRead>, name: String, total_bytes: Option<u64>) -> Lines {
-        Lines { reader, name, line: Vec::new(), line_number: 0, bytes_read: 0, total_bytes }
+        let (is_text, line) = (true, Vec::new());
+        Lines { reader, name, is_text, line, line_number: 0, bytes_read: 0, total_bytes }
+    }
+
+    /// Returns lines of any bytes: only a newline ends a line. Lines of text may end with CR LF.
+    pub fn of_any_bytes(self) -> Lines {
+        Lines { is_text: false, ..self }
     }
 
     /// Returns the input, its name and the total number of bytes, if it is known. No line must have
-    /// been read.
-    pub fn into_parts(self) -> (Box<dyn Read>, String, Option<u64>) {
-        (Box::new(self.reader), self.name, self.total_bytes)
+    /// been read. Input that begins with a NUL byte is refused: it may be endless, as /dev/zero is.
+    pub fn into_parts(mut self) -> Result<(Box<dyn Read>, String, Option<u64>)> {
+        match self.reader.fill_buf() {
+            Ok([0, ..]) => {
+                let what = format!("{} begins with a NUL byte, so it is no text", self.name);
+                Err(CliError::Usage(what))
+            }
+            Ok(_) => Ok((Box::new(self.reader), self.name, self.total_bytes)),
+            Err(source) => Err(CliError::Io { op: "read", name: self.name, source }),
+        }
     }
 
     /// Returns the next line without its line end, or `None` after the last line. The last line of
     /// the input need not have a line end. A byte-order mark at the start of the input is left out.
+    /// A line of text ends early at a NUL byte, which no format contains.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
-        self.line.clear();
-        let read = self
-            .reader
-            .read_until(b'\n', &mut self.line)
+        let read = read_line(&mut *self.reader, self.is_text, &mut self.line)
             .map_err(|source| CliError::Io { op: "read", name: self.name.clone(), source })?;
         if read == 0 {
             return Ok(None);
         }
-        self.bytes_read += read as u64;
+        self.bytes_read += read;
         self.line_number += 1;
-        if self.line.last() == Some(&b'\n') {
-            self.line.pop();
-        }
-        if self.line_number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
-            self.line.drain(..BYTE_ORDER_MARK.len());
-        }
-        Ok(Some(&self.line))
+        Ok(Some(line_of(&self.line, self.is_text, self.line_number)))
     }
 
     /// Returns the location of the last line read, for messages: `entries.tsv line 7`.
@@ -94,6 +103,30 @@ impl Lines {
     }
 }
 
+/// Reads a line with its line end. Returns the number of bytes, which is 0 after the last line.
+///
+/// A long line of text is not read past a part with a NUL byte, so that endless input that is no
+/// text, such as /dev/zero, is refused.
+pub fn read_line(reader: &mut dyn BufRead, is_text: bool, line: &mut Vec<u8>) -> io::Result<u64> {
+    line.clear();
+    loop {
+        let begin = line.len();
+        Read::take(&mut *reader, CHECKED_BYTES).read_until(b'\n', line)?;
+        let part = &line[begin..];
+        let is_last = part.len() < CHECKED_BYTES as usize || part.ends_with(b"\n");
+        if is_last || is_text && part.contains(&0) {
+            return Ok(line.len() as u64);
+        }
+    }
+}
+
+/// Returns a line without its line end and, if it is the first, without a byte-order mark.
+pub fn line_of(line: &[u8], is_text: bool, number: u64) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").filter(|_| is_text).unwrap_or(line);
+    line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1).unwrap_or(line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,8 +140,20 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_text_may_end_with_cr_lf_and_stop_at_a_nul() {
+        let mut lines = Lines::of(b"a\r\n\r\nb\rc\r", "x");
+        for line in [&b"a"[..], b"", b"b\rc"] {
+            assert_eq!(lines.next_line().unwrap(), Some(line));
+        }
+        let zeros: &'static [u8] = &[0; 1 << 20];
+        assert_eq!(Lines::of(zeros, "x").next_line().unwrap().unwrap().len(), 64 << 10);
+        let mut lines = Lines::of(zeros, "x").of_any_bytes();
+        assert_eq!(lines.next_line().unwrap().unwrap().len(), 1 << 20);
+    }
+
+    #[test]
     fn lines_are_numbered_and_a_last_end_may_lack() {
-        let mut lines = Lines::of(b"a\r\n\nb", "x");
+        let mut lines = Lines::of(b"a\r\n\nb", "x").of_any_bytes();
         assert_eq!(lines.next_line().unwrap(), Some(&b"a\r"[..]));
         assert_eq!(lines.next_line().unwrap(), Some(&b""[..]));
         assert_eq!(lines.next_line().unwrap(), Some(&b"b"[..]));

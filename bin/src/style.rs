@@ -1,7 +1,7 @@
 //! The appearance of entries: as their format prescribes, or easier to read, on a terminal.
 
 use crate::args::Global;
-use crate::codec::{Format, embeddable_json, push_readable};
+use crate::codec::{Format, cut, embeddable_json, push_readable};
 use crate::output;
 
 /// Colours of a terminal, as parameters of its escape sequence.
@@ -11,6 +11,16 @@ pub enum Colour {
     Green = 32,
     Yellow = 33,
     Cyan = 36,
+}
+
+impl Colour {
+    /// The escape sequence that ends a colour.
+    const END: &str = "\x1b[0m";
+
+    /// Returns the escape sequence that begins the colour.
+    fn begin(self) -> String {
+        format!("\x1b[{}m", self as u8)
+    }
 }
 
 /// The way in which entries are printed.
@@ -88,11 +98,11 @@ impl Style {
     /// Appends what `push` appends, in a colour if stdout has colours.
     pub fn coloured(self, colour: Colour, text: &mut Vec<u8>, push: impl FnOnce(&mut Vec<u8>)) {
         if self.is_coloured {
-            text.extend_from_slice(format!("\x1b[{}m", colour as u8).as_bytes());
+            text.extend_from_slice(colour.begin().as_bytes());
         }
         push(text);
         if self.is_coloured {
-            text.extend_from_slice(b"\x1b[0m");
+            text.extend_from_slice(Colour::END.as_bytes());
         }
     }
 
@@ -107,7 +117,7 @@ impl Style {
 /// Returns `text` in a colour if stdout has colours.
 pub fn coloured(colour: Colour, text: &str) -> String {
     match output::stdout_has_colours() {
-        true => format!("\x1b[{}m{text}\x1b[0m", colour as u8),
+        true => format!("{}{text}{}", colour.begin(), Colour::END),
         false => text.to_string(),
     }
 }
@@ -126,11 +136,7 @@ pub fn shown(key: &[u8]) -> String {
 /// Returns [`shown`], or its first `chars` characters and an ellipsis if it is longer.
 pub fn shortened(key: &[u8], chars: usize) -> String {
     // A character has at most four bytes, so the rest of a long key need not be converted.
-    let text = shown(&key[..key.len().min((chars + 1) * 4)]);
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    cut(&shown(&key[..key.len().min((chars + 1) * 4)]), chars)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Data {
                 }
             }
             None => {
-                let mut lines = Lines::open(Some(&path))?;
+                let mut lines = Lines::open(Some(&path))?.of_any_bytes();
                 while let Some(line) = lines.next_line()? {
                     let (key, value) = match line.iter().position(|&byte| byte == b'\t') {
                         Some(tab) => (line[..tab].to_vec(), line[tab + 1..].to_vec()),

@@ -1,6 +1,7 @@
 //! `minikv diff A B`
 
 use std::cmp::Ordering;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::writer::is_same_dir;
 /// lock and changes nothing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directory of a database, or a file of entries
+    /// Directory of a database, or a file of entries; `-` for stdin
     #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
     a: PathBuf,
     /// Directory of a database, or a file of entries; `-` for stdin
@@ -45,6 +46,7 @@ pub struct Args {
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
+    check_streams(&args)?;
     let orders = [&args.a, &args.b].map(|path| order_of(global, path));
     let [a, b] = orders;
     let order = match (a?, b?) {
@@ -77,6 +79,23 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         report.add(from_a, from_b)?;
     }
     report.finish(&args)
+}
+
+/// Returns an error if A and B are one stream, of which each would read a part.
+fn check_streams(args: &Args) -> Result<()> {
+    let is_stdin = |path: &Path| path.as_os_str() == "-";
+    let of = |path: &Path| {
+        let path = if is_stdin(path) { Path::new("/dev/stdin") } else { path };
+        let metadata = path.metadata().ok()?;
+        let kind = metadata.file_type();
+        (kind.is_fifo() || kind.is_socket()).then(|| (metadata.dev(), metadata.ino()))
+    };
+    let is_one = of(&args.a).is_some_and(|stream| of(&args.b) == Some(stream));
+    if is_one || is_stdin(&args.a) && is_stdin(&args.b) {
+        let what = "A and B are the same stream, which can be read only once; name a file for one";
+        return Err(CliError::Usage(what.to_string()));
+    }
+    Ok(())
 }
 
 /// Returns the order of the keys of the database in `path`, or `None` if it is a file.

@@ -51,7 +51,7 @@ Directory of the database, if neither \-\-db nor the argument DIR is given.
 File of the lines typed to shell; empty to keep none.
 .TP
 .B NO_COLOR
-If set, help pages, messages and entries have no colors.
+If set, help pages, messages and entries have no colours.
 .TP
 .B TMPDIR
 Directory for the temporary databases of demo, bench and readamp.

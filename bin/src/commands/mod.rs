@@ -21,7 +21,6 @@ mod inspect;
 mod keyspaces;
 mod load;
 mod man;
-mod prefixes;
 mod put;
 mod range;
 mod readamp;

@@ -14,7 +14,7 @@ use crate::files::Survey;
 use crate::output::{
     Stdout, {self},
 };
-use crate::style::shown;
+use crate::style::shortened;
 use crate::writer::Writer;
 
 /// Minimum width of the drawing of a level, in columns.
@@ -183,14 +183,9 @@ fn ends(
     let by_key = |a: &&[u8], b: &&[u8]| compare(a, b);
     let first = survey.tables.iter().map(|table| user_key(&table.smallest)).min_by(by_key);
     let last = survey.tables.iter().map(|table| user_key(&table.largest)).max_by(by_key);
-    let most = SHOWN_KEY_CHARS.min(width / 2 - 1);
-    let show = |key: Option<&[u8]>| {
-        let text = shown(key.unwrap_or_default());
-        match text.char_indices().nth(most - 1) {
-            Some((end, _)) if text.chars().count() > most => format!("{}…", &text[..end]),
-            _ => text,
-        }
-    };
+    // The ellipsis of a longer key takes one more column.
+    let most = SHOWN_KEY_CHARS.min(width / 2 - 2);
+    let show = |key: Option<&[u8]>| shortened(key.unwrap_or_default(), most);
     let (first, last) = (show(first), show(last));
     let room = width - first.chars().count();
     format!("{:label$}{first}{last:>room$}", "keys")

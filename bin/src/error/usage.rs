@@ -3,18 +3,25 @@
 use clap::error::{ContextKind, ContextValue};
 
 use super::one_line;
+use crate::codec::cut;
+
+/// Maximum number of characters of what was typed that a message repeats.
+const SHOWN_CHARS: usize = 100;
 
 /// Describes the error on the command line, and refers to a help page: the page of `command`, if
 /// the user named a command.
 pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     drop_far_fetched_tips(&mut error);
+    show_typed(&mut error);
     let page = error.to_string();
     let mut message = String::new();
     for line in page.lines().map(str::trim) {
         if line.starts_with("Usage:") || line.starts_with("For more information") {
             break;
         }
-        if !line.is_empty() {
+        // A tip that is this long repeats a long word that was typed.
+        let is_long_tip = line.starts_with("tip:") && line.chars().count() > 2 * SHOWN_CHARS;
+        if !line.is_empty() && !is_long_tip {
             message.push_str(match line.starts_with("tip:") {
                 true => "; ",
                 false => " ",
@@ -45,6 +52,17 @@ fn drop_far_fetched_tips(error: &mut clap::Error) {
         };
         if !keep {
             error.remove(suggested);
+        }
+    }
+}
+
+/// Escapes control characters in what was typed, and cuts it if it is long.
+fn show_typed(error: &mut clap::Error) {
+    for kind in [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue]
+    {
+        if let Some(ContextValue::String(typed)) = error.get(kind) {
+            let shown = cut(&one_line(typed), SHOWN_CHARS);
+            error.insert(kind, ContextValue::String(shown));
         }
     }
 }

@@ -232,6 +232,39 @@ fn diff_reads_dumps_in_key_order() {
 }
 
 #[test]
+fn diff_refuses_to_read_one_stream_twice() {
+    let place = Place::new();
+    for sides in [["-", "-"], ["-", "/dev/stdin"], ["/dev/stdin", "-"]] {
+        let ran = run(minikv().arg("diff").args(sides), b"a\t1\n");
+        ran.fails(2, &["A and B are the same stream"]);
+    }
+    run(minikv().args(["diff", "/dev/null", "/dev/null"]), b"").ok();
+    place.feed(&["load"], b"a\t1\n").ok();
+    let dir = place.db().display().to_string();
+    assert_eq!(run(minikv().args(["diff", "-", &dir]), b"a\t1\n").ok(), b"");
+}
+
+#[test]
+fn endless_input_that_is_no_text_is_refused() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    for format in ENTRY_FORMATS {
+        for args in [&["diff", "/dev/zero"][..], &["load", "/dev/zero"], &["batch", "/dev/zero"]] {
+            let mut command = place.command(args);
+            if args[0] == "diff" {
+                command.arg(place.db());
+            }
+            let ran = run(command.args(["--format", format]), b"");
+            ran.fails(2, &["/dev/zero"]);
+        }
+    }
+    let zeros = File::open("/dev/zero").unwrap();
+    let output = place.command(&["shell"]).stdin(zeros).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(place.text(&["dump"]), "a\t1\n");
+}
+
+#[test]
 fn csv_restores_every_entry_and_works_with_other_programs() {
     let place = Place::new();
     let entries = nasty_entries();

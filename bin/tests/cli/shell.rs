@@ -22,6 +22,30 @@ fn a_script_runs_the_same_commands_with_one_open_database() {
 }
 
 #[test]
+fn a_script_may_have_a_byte_order_mark_and_lines_that_end_with_cr_lf() {
+    let place = Place::new();
+    script(&place, "\u{feff}put a 1\r\n\r\nput b '2 '\r\n# c\r\nput c 3\r").ok();
+    assert_eq!(place.text(&["dump"]), "a\t1\nb\t2 \nc\t3\n");
+    place.feed(&["batch"], b"\xef\xbb\xbfput\ta\t4\r\ncommit\r\ndelete\tc\r\n").ok();
+    place.feed(&["load", "--format", "hex"], b"64\t35\r\n").ok();
+    assert_eq!(place.text(&["dump"]), "a\t4\nb\t2 \nd\t5\n");
+    place.feed(&["load"], b"e\t5\r6\r\n").fails(2, &["stdin line 1", "0x0d"]);
+}
+
+#[test]
+fn what_was_typed_is_repeated_escaped_and_cut() {
+    let place = Place::new();
+    let long = "x".repeat(100_000);
+    for args in [[&long, "a"], ["get", &format!("--{long}")], ["--cache-size", &long]] {
+        let ran = place.run(&args);
+        ran.fails(2, &["xxx…"]);
+        assert!(ran.stderr.len() < 1000, "{}", ran.stderr.len());
+    }
+    place.run(&["a\nb\u{1b}[31mc"]).fails(2, &["'a\\nb\\u{1b}[31mc'"]);
+    script(&place, "\u{1b}[31mc\n").fails(2, &["stdin line 1: ", "'\\u{1b}[31mc'"]);
+}
+
+#[test]
 fn the_database_is_locked_from_the_first_write_to_the_end() {
     let place = Place::new();
     place.ok(&["put", "a", "1"]);

@@ -7,7 +7,7 @@ use minikv::files::ParsedKey;
 use minikv::internals::base::Damage;
 use serde_json::{Map, Value, json};
 
-use crate::codec::{Format, JsonBytes};
+use crate::codec::{Format, JsonBytes, cut};
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
 
@@ -87,11 +87,7 @@ impl Report {
 
     /// Formats a key for a line of text, and shortens it if it is long.
     pub fn show_key(&self, key: &[u8]) -> String {
-        let text = self.format.show(key);
-        match text.char_indices().nth(SHOWN_KEY_CHARS) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text,
-        }
+        cut(&self.format.show(key), SHOWN_KEY_CHARS)
     }
 
     /// Formats an internal key for a line of text: key, sequence number, kind.

@@ -277,7 +277,8 @@ impl Zipf {
 /// given by `--key-format` or `--format`. Without these options, they are plain bytes.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
-    let mut lines = Lines::open(Some(path))?;
+    let lines = Lines::open(Some(path))?;
+    let mut lines = if format.is_some() { lines } else { lines.of_any_bytes() };
     let mut lookups = Vec::new();
     while let Some(line) = lines.next_line()? {
         let key = match format {

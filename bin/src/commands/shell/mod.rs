@@ -4,7 +4,7 @@ mod completer;
 
 use std::ffi::OsString;
 use std::io::{
-    BufRead, IsTerminal, {self},
+    IsTerminal, {self},
 };
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use super::Command;
 use crate::args::{Cli, Dir, Global};
 use crate::definition;
 use crate::error::{CliError, Result, usage};
+use crate::input;
 use crate::output;
 use crate::shared_db::SharedDb;
 use crate::writer::is_same_dir;
@@ -73,15 +74,14 @@ impl Shell {
     fn run_script(&self) -> Result<()> {
         let (mut text, mut line) = (Vec::new(), 0);
         loop {
-            text.clear();
             // Stdin is not kept locked, because commands may read from it.
-            let read = io::stdin().lock().read_until(b'\n', &mut text);
+            let read = input::read_line(&mut io::stdin().lock(), true, &mut text);
             let name = "stdin".to_string();
             if read.map_err(|source| CliError::Io { op: "read", name, source })? == 0 {
                 return Ok(());
             }
             line += 1;
-            match self.run_line(&text) {
+            match self.run_line(input::line_of(&text, true, line)) {
                 Ok(Next::Line) => {}
                 Ok(Next::End) => return Ok(()),
                 Err(CliError::ClosedPipe) => return Err(CliError::ClosedPipe),

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 
-use super::entries::Entries;
-use super::{count, size, thousands};
 use crate::args::Global;
 use crate::codec::{Format, JsonBytes};
+use crate::commands::entries::Entries;
+use crate::commands::{count, size, thousands};
 use crate::error::{CliError, Result};
 use crate::keyspace::InKeyspace;
 use crate::output::{Progress, Stdout, Table};

@@ -1,5 +1,7 @@
 //! `minikv stats`
 
+mod prefixes;
+
 use std::cmp::Ordering;
 use std::path::Path;
 
@@ -7,7 +9,7 @@ use minikv::files::{FileName, NewFile, ParsedKey, list_files};
 use minikv::fs::{DiskFs, Fs};
 use serde::Serialize;
 
-use super::prefixes::Prefixes;
+use self::prefixes::Prefixes;
 use super::{count, size, thousands};
 use crate::args::{Dir, Global};
 use crate::codec::JsonBytes;
