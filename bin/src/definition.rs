@@ -11,6 +11,7 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches, ValueEnum};
 use crate::args::Cli;
 use crate::codec::Format;
 use crate::error::{CliError, Result, usage};
+use crate::output;
 
 /// Parses the command line. If the user asked for help or the version, prints it and ends the
 /// process.
@@ -19,8 +20,10 @@ pub fn parse() -> Result<Cli> {
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as Bare;
         if !error.use_stderr() || error.kind() == Bare {
-            let _ = error.print();
-            std::process::exit(error.exit_code());
+            match output::page(&error) {
+                Ok(()) => std::process::exit(error.exit_code()),
+                Err(error) => return error,
+            }
         }
         let typed: Vec<_> = std::env::args_os().skip(1).collect();
         CliError::Usage(usage::message(error, command_of(&typed)))

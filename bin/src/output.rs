@@ -42,6 +42,12 @@ pub fn say(line: impl AsRef<str>) {
     let _ = writeln!(io::stderr(), "{}", line.as_ref());
 }
 
+/// Prints a help page or the version. A bare command's page goes to stderr.
+pub fn page(page: &clap::Error) -> Result<()> {
+    let printed = page.print().and_then(|()| io::stdout().flush());
+    if page.use_stderr() { Ok(()) } else { printed.map_err(stdout_error) }
+}
+
 /// Buffered stdout. [`Stdout::finish`] reports errors; dropping does not.
 pub struct Stdout {
     writer: BufWriter<File>,

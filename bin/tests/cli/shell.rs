@@ -46,6 +46,17 @@ fn what_was_typed_is_repeated_escaped_and_cut() {
 }
 
 #[test]
+fn a_help_page_that_cannot_be_written_is_an_error() {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["help"][..], &["--version"], &["get", "--help"]] {
+        let output = minikv().args(args).stdout(full()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(5), "{args:?}: {stderr}");
+        assert!(stderr.starts_with("minikv: cannot write stdout: "), "{stderr}");
+    }
+}
+
+#[test]
 fn the_database_is_locked_from_the_first_write_to_the_end() {
     let place = Place::new();
     place.ok(&["put", "a", "1"]);

@@ -144,7 +144,7 @@ impl Shell {
         let cli = match definition::parse_words(&words) {
             Ok(cli) => cli,
             Err(error) if !error.use_stderr() => {
-                let _ = error.print();
+                output::page(&error)?;
                 return Ok(Next::Line);
             }
             Err(error) => {
