@@ -40,7 +40,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 use minikv::internals::base::Size;
-use minikv::{Db, ReadOnlyDb, Recovery, Snapshot};
+use minikv::{Compression, Db, ReadOnlyDb, Recovery, Snapshot};
 
 use crate::args::{Cli, Global};
 use crate::codec::Format;
@@ -215,10 +215,28 @@ fn open_new(global: &Global, create: bool) -> Result<Db> {
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
     let db = Db::open(&dir, options)?;
     report_lost_logs(db.recovery());
-    if let Some(warning) = db.compression().warning() {
+    let compression = db.compression();
+    if let Some(warning) =
+        compression.warning().or_else(|| minecraft_warning(&dir, compression.new))
+    {
         output::say(format!("minikv: {}: {warning}", dir.display()));
     }
     Ok(db)
+}
+
+/// Returns a warning if the directory is in a world of Minecraft, and new tables get a compression
+/// that Minecraft cannot read. A world without compressed tables does not show its compression.
+fn minecraft_warning(dir: &Path, new: Compression) -> Option<String> {
+    if matches!(new, Compression::None | Compression::Zlib(_) | Compression::Deflate(_)) {
+        return None;
+    }
+    let is_in_world = dir.join("../level.dat").is_file() && dir.join("../levelname.txt").is_file();
+    is_in_world.then(|| {
+        format!(
+            "this is a world of Minecraft, which cannot read the new tables, compressed with \
+             {new}; give --compression deflate"
+        )
+    })
 }
 
 /// Returns an error if the parent of the directory to create does not exist, because that is

@@ -99,3 +99,23 @@ fn a_compression_that_minecraft_cannot_read_is_said_to_be_one() {
     let Some(python) = python() else { return };
     assert_eq!(seen_by_minecraft(&python, &place.db()), "", "the check can fail");
 }
+
+#[test]
+fn a_world_whose_tables_show_no_compression_is_told_from_the_files_beside_it() {
+    let place = Place::new();
+    assert_eq!(place.feed(&["put", "a", "1"], b"").stderr, "");
+    for name in ["level.dat", "levelname.txt"] {
+        fs::write(place.db().with_file_name(name), "").unwrap();
+    }
+    let said = "a world of Minecraft, which cannot read the new tables, compressed with snappy; give \
+                --compression deflate";
+    let ran = place.feed(&["put", "a", "2"], b"");
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    ran.ok();
+    for args in [&["put", "b", &"x".repeat(10_000)][..], &["compact"]] {
+        let ran = place.feed(&[args, &["--compression", "deflate"]].concat(), b"");
+        assert!(!ran.stderr.contains("Minecraft"), "{}", ran.stderr);
+        ran.ok();
+    }
+    assert_eq!(place.feed(&["put", "c", "3"], b"").stderr, "", "deflate is kept");
+}
