@@ -30,7 +30,7 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
     let dest = &*crate::fs::absolute(fs, dest.as_ref())?;
     check_empty(fs, dest)?;
-    source(dir, options)?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
+    source(dir, options)?.write_copy(dest, &mut |from, to, _| link_or_copy(fs, from, to))
 }
 
 /// Locks the database in the directory `dir`, which must be an absolute path. Returns the

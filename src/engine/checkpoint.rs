@@ -17,12 +17,16 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::open::directory::{self, create_dir};
 use crate::engine::version::manifest::{set_current, write_manifest};
-use crate::format::edit::VersionEdit;
+use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::{crc, name};
 use crate::fs::{Fs, ReadFile, absolute, sync_dir};
 
 /// Size of the copy buffer, in bytes. A larger buffer takes more memory and saves system calls.
 const COPY_BYTES: u64 = 1 << 20;
+
+/// Number of zeros, in bytes, that may be the beginning of a hole, and the size of the first read
+/// after a hole.
+const PAGE_BYTES: usize = 4096;
 
 /// A database to copy from.
 pub(crate) struct Source<'a> {
@@ -110,7 +114,7 @@ impl Engine {
         let fs = &*self.fs;
         let dest = &absolute(fs, dest)?;
         check_empty(fs, dest)?;
-        self.source()?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
+        self.source()?.write_copy(dest, &mut |from, to, _| link_or_copy(fs, from, to))
     }
 
     /// Returns a source for a copy of the database as it is now.
@@ -240,9 +244,10 @@ pub(crate) fn fill_directory(
     result
 }
 
-/// Links or copies the table at the first path to the second path. Fails with
+/// Links or copies the table at the first path to the second path. The number is the length of the
+/// table according to the MANIFEST, in bytes; the file may be longer. Fails with
 /// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] only if it has not created a file.
-pub(crate) type PlaceTable<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<()>;
+pub(crate) type PlaceTable<'a> = &'a mut dyn FnMut(&Path, &Path, u64) -> Result<()>;
 
 /// A copy being made.
 struct Copy<'a> {
@@ -257,7 +262,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn write(&mut self, moment: Moment, check_dir: &dyn Fn() -> Result<()>) -> Result<()> {
         for table in &moment.edit.new_files {
-            self.table(table.number)?;
+            self.table(table)?;
         }
         for log in &moment.logs {
             let to = self.dest.join(name::log_name(log.number));
@@ -278,12 +283,12 @@ impl Copy<'_> {
     }
 
     /// Links or copies a table. The table's file has one of two possible names.
-    fn table(&mut self, number: u64) -> Result<()> {
+    fn table(&mut self, table: &NewFile) -> Result<()> {
         let mut missing = None;
-        for name in [name::table_name(number), name::legacy_table_name(number)] {
+        for name in [name::table_name(table.number), name::legacy_table_name(table.number)] {
             let (from, to) = (self.dir.join(&name), self.dest.join(&name));
             self.made.push(to.clone());
-            match (self.place)(&from, &to) {
+            match (self.place)(&from, &to, table.file_bytes) {
                 Err(error) if error.io_kind() == Some(ErrorKind::AlreadyExists) => {
                     self.made.pop();
                     return Err(error);
@@ -328,21 +333,34 @@ pub(crate) fn cannot_link(kind: ErrorKind) -> bool {
     )
 }
 
-/// Copies the first `bytes` bytes of a file and syncs the copy. Returns the CRC-32C of these bytes.
+/// Copies the first `bytes` bytes of a file and syncs the copy. Holes stay holes. Returns the
+/// CRC-32C of these bytes.
 ///
 /// # Errors
 /// I/O errors.
 pub(crate) fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path) -> Result<u32> {
     let mut file = fs.create(to).map_err(|error| Error::io("create", to, error))?;
     let checksum = read_pieces(from, bytes, to, &mut |piece| {
-        file.write(piece).map_err(|error| Error::io("write", to, error))
+        let written = match piece {
+            Piece::Bytes(bytes) => file.write(bytes),
+            Piece::Hole(bytes) => file.write_zeros(bytes),
+        };
+        written.map_err(|error| Error::io("write", to, error))
     })?;
     file.sync().map_err(|error| Error::io("sync", to, error))?;
     Ok(checksum)
 }
 
-/// Reads the first `bytes` bytes of a file and passes them to `take`, piece by piece. Errors name
-/// the file `path`. Returns the CRC-32C of these bytes.
+/// A piece of a file.
+pub(crate) enum Piece<'a> {
+    Bytes(&'a [u8]),
+    /// This many zeros that take no space on the disk.
+    Hole(u64),
+}
+
+/// Reads the first `bytes` bytes of a file and passes them to `take`, piece by piece. Holes are not
+/// read, because they may be as long as the filesystem allows. Errors name the file `path`. Returns
+/// the CRC-32C of these bytes.
 ///
 /// # Errors
 /// I/O errors, including one for a file that is shorter than `bytes` bytes; errors of `take`.
@@ -350,22 +368,36 @@ pub(crate) fn read_pieces(
     file: &dyn ReadFile,
     bytes: u64,
     path: &Path,
-    take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    take: &mut dyn FnMut(Piece<'_>) -> Result<()>,
 ) -> Result<u32> {
+    let failed = |error| Error::io("read for", path, error);
     let mut buffer = Vec::new();
-    let (mut at, mut checksum) = (0, 0);
+    let (mut at, mut checksum, mut wanted) = (0, 0, COPY_BYTES);
     while at < bytes {
-        buffer.resize((bytes - at).min(COPY_BYTES) as usize, 0);
-        let read = file.read_at(&mut buffer, at).and_then(|read| match read == buffer.len() {
-            true => Ok(()),
-            false => Err(ErrorKind::UnexpectedEof.into()),
-        });
-        read.map_err(|error| Error::io("read for", path, error))?;
+        buffer.resize((bytes - at).min(wanted) as usize, 0);
+        match file.read_at(&mut buffer, at).map_err(failed)? {
+            read if read == buffer.len() => {}
+            _ => return Err(failed(ErrorKind::UnexpectedEof.into())),
+        }
         checksum = crc::extend(checksum, &buffer);
-        take(&buffer)?;
+        take(Piece::Bytes(&buffer))?;
         at += buffer.len() as u64;
+        wanted = (2 * wanted).min(COPY_BYTES);
+        if at < bytes && buffer.iter().rev().take(PAGE_BYTES).all(|&byte| byte == 0) {
+            let data = file.skip_hole(at).map_err(failed)?.unwrap_or(bytes).min(bytes);
+            if data > at {
+                checksum = crc::extend_zeros(checksum, data - at);
+                take(Piece::Hole(data - at))?;
+                // What follows a hole may be small, and the next hole near.
+                (at, wanted) = (data, PAGE_BYTES as u64);
+            }
+        }
     }
-    Ok(checksum)
+    // The end of the file may be a hole, which was not read.
+    match file.len().map_err(failed)? < bytes {
+        true => Err(failed(ErrorKind::UnexpectedEof.into())),
+        false => Ok(checksum),
+    }
 }
 
 #[cfg(test)]

@@ -201,6 +201,13 @@ impl WriteFile for DiskWriteFile {
         Ok(())
     }
 
+    fn write_zeros(&mut self, count: u64) -> io::Result<()> {
+        let end = self.position.checked_add(count).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.file.set_len(end)?;
+        self.position = end;
+        Ok(())
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         // fdatasync also makes the length durable, because the bytes cannot be read without it.
         self.file.sync_data()

@@ -201,6 +201,20 @@ pub trait WriteFile: Send + Debug {
     /// contents of the file past the old position are unknown.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes `count` zeros at the position, which must be the end of the file, and advances the
+    /// position. The zeros need not take space on the disk (a hole in a sparse file). By default,
+    /// the zeros are written.
+    fn write_zeros(&mut self, count: u64) -> io::Result<()> {
+        let zeros = [0; 16 << 10];
+        let mut left = count;
+        while left > 0 {
+            let piece = left.min(zeros.len() as u64);
+            self.write(&zeros[..piece as usize])?;
+            left -= piece;
+        }
+        Ok(())
+    }
+
     /// Makes durable all bytes written and the length of the file.
     fn sync(&mut self) -> io::Result<()>;
 

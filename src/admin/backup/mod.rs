@@ -25,7 +25,7 @@ use crate::admin::backup::listing::{FileSum, Listing};
 use crate::admin::findings::Progress;
 use crate::base::error::Corruption;
 use crate::base::{Error, Result};
-use crate::engine::checkpoint::{check_empty, copy_file, fill_directory, read_pieces};
+use crate::engine::checkpoint::{Piece, check_empty, copy_file, fill_directory, read_pieces};
 use crate::engine::open::directory;
 use crate::engine::options::Options;
 use crate::format::name::{CURRENT, FileName};
@@ -349,7 +349,10 @@ fn read_file(fs: &dyn Fs, path: &Path) -> Result<Vec<u8>> {
     }
     let mut contents = Vec::new();
     read_pieces(&*file, bytes, path, &mut |piece| {
-        contents.extend_from_slice(piece);
+        match piece {
+            Piece::Bytes(bytes) => contents.extend_from_slice(bytes),
+            Piece::Hole(bytes) => contents.resize(contents.len() + bytes as usize, 0),
+        }
         Ok(())
     })?;
     Ok(contents)

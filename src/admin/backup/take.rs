@@ -61,7 +61,9 @@ pub(crate) fn take(
         progress: Progress { done_bytes: 0, total_bytes: bytes.fold(0, u64::saturating_add) },
         tell,
     };
-    source.write_copy(&backups.backup_dir(number), &mut |from, to| taking.place(from, to))?;
+    source.write_copy(&backups.backup_dir(number), &mut |from, to, bytes| {
+        taking.place(from, to, bytes)
+    })?;
     let listing = taking.finish()?;
     backups.write(&format!("{number:06}.backup"), listing.encode().as_bytes())?;
     Ok(Backup::new(number, &listing))
@@ -142,11 +144,19 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Adds the table `from` to the backup as `to`: as a link if the previous backup has the same
-    /// table, otherwise as a copy.
-    fn place(&mut self, from: &Path, to: &Path) -> Result<()> {
+    /// Adds the table `from`, of `bytes` bytes, to the backup as `to`: as a link if the previous
+    /// backup has the same table, otherwise as a copy. Like an open, leaves out what follows the
+    /// table's end in its file.
+    ///
+    /// # Errors
+    /// Corruption if the file is shorter than the table; I/O errors.
+    fn place(&mut self, from: &Path, to: &Path, bytes: u64) -> Result<()> {
         let file = self.fs.open(from).map_err(|error| Error::io("open", from, error))?;
-        let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
+        let file_bytes = file.len().map_err(|error| Error::io("read", from, error))?;
+        if file_bytes < bytes {
+            let what = "the table is not as long as the MANIFEST says";
+            return Err(Error::mismatch(what, bytes, file_bytes).in_file(from));
+        }
         let name = to.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let (dir, listing) = &self.before;
         let same = listing.files.get(&name).filter(|sum| sum.bytes == bytes);
