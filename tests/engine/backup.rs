@@ -352,3 +352,120 @@ fn backups_beside_writers_hold_a_prefix_of_the_writes() {
         done.store(true, Ordering::Relaxed);
     });
 }
+
+/// A folder with a backup that was interrupted, and in which someone put something of their own.
+#[test]
+fn what_others_put_beside_an_interrupted_backup_stays_and_blocks_no_later_one() {
+    let fs = SimFs::new(8);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    put(&db, 0..500, "value ");
+    db.flush().unwrap();
+    db.backup("/backups").unwrap();
+    let rest = Path::new("/backups/000002");
+    fs.create_dir(&rest.join("000007.log")).unwrap();
+    for name in ["000005.ldb", "note"] {
+        fs.create(&rest.join(name)).unwrap().write(b"text").unwrap();
+    }
+    for number in [3, 4] {
+        assert_eq!(db.backup("/backups").unwrap().number, number);
+        let mut left = fs.list(rest).unwrap();
+        left.sort();
+        assert_eq!(left, ["000007.log", "note"]);
+        assert_eq!(restored(&fs, "/backups", Some(number)).unwrap(), contents(&db));
+    }
+    let backups = Backups::open("/backups", &on(&fs)).unwrap();
+    assert_eq!(backups.list().unwrap().len(), 3);
+    fs.create(Path::new("/backups/000001/note")).unwrap();
+    backups.keep(1).unwrap();
+    assert_eq!(backups.list().unwrap().len(), 1);
+    assert_eq!(fs.list(Path::new("/backups/000001")).unwrap(), ["note"]);
+}
+
+/// Returns the paths of the files in a directory that have this ending.
+fn files_ending_in(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
+}
+
+/// Returns the space that a directory takes on the disk, in bytes.
+fn space_of(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let space = |path: PathBuf| match path.is_dir() {
+        true => space_of(&path),
+        false => path.metadata().unwrap().blocks() * 512,
+    };
+    std::fs::read_dir(dir).unwrap().map(|entry| space(entry.unwrap().path())).sum()
+}
+
+/// Makes a closed database on the disk with one table and one log. Returns their paths.
+fn table_and_log(dir: &Path) -> [PathBuf; 2] {
+    let db = Db::open(dir, small().preallocate_logs(false)).unwrap();
+    put(&db, 0..100, "table ");
+    db.compact_range::<&str>(..).unwrap();
+    put(&db, 100..200, "log ");
+    db.close().unwrap();
+    ["ldb", "log"].map(|ending| match &files_ending_in(dir, ending)[..] {
+        [file] => file.clone(),
+        files => panic!("{files:?}"),
+    })
+}
+
+#[test]
+fn copies_of_sparse_files_take_no_more_space_than_the_files() {
+    const HOLE: u64 = 512 << 20;
+    let home = tempfile::tempdir().unwrap();
+    let [dir, folder, copy, back] = ["db", "backups", "copy", "back"].map(|n| home.path().join(n));
+    let options = small();
+    let [table, log] = table_and_log(&dir);
+    let table_bytes = table.metadata().unwrap().len();
+    let extend = |path: &Path, by: u64| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(path.metadata().unwrap().len() + by).unwrap();
+    };
+    extend(&table, HOLE);
+    extend(&log, HOLE);
+    let island = [&std::fs::read(&table).unwrap()[..100], &[7; 5000]].concat();
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::File::options().write(true).open(&log).unwrap(),
+        &island,
+        HOLE / 2,
+    )
+    .unwrap();
+
+    for _ in 0..2 {
+        backup(&dir, &folder, &options, |_| {}).unwrap();
+    }
+    minikv::checkpoint(&dir, &copy, &options).unwrap();
+    let backups = Backups::open(&folder, &options).unwrap();
+    assert_eq!(backups.verify(|_| {}).unwrap(), []);
+    backups.restore(None, &back, |_| {}).unwrap();
+    for made in [&folder, &copy, &back] {
+        let space = space_of(made);
+        assert!(space < 8 << 20, "{} takes {space} bytes", made.display());
+    }
+    // As an open does, a backup reads the bytes of the table that the MANIFEST states.
+    let restored = back.join(table.file_name().unwrap());
+    assert_eq!(restored.metadata().unwrap().len(), table_bytes);
+    for copied in [&copy, &back] {
+        let copied = copied.join(log.file_name().unwrap());
+        assert_eq!(copied.metadata().unwrap().len(), HOLE / 2 + island.len() as u64);
+        let db = Db::open_read_only(copied.parent().unwrap(), options.clone()).unwrap();
+        assert_eq!(db.iter().unwrap().map(Result::unwrap).count(), 200);
+    }
+}
+
+#[test]
+fn a_table_shorter_than_the_manifest_says_is_not_backed_up() {
+    let home = tempfile::tempdir().unwrap();
+    let [dir, folder] = ["db", "backups"].map(|name| home.path().join(name));
+    let [table, _] = table_and_log(&dir);
+    let bytes = table.metadata().unwrap().len();
+    std::fs::File::options().write(true).open(&table).unwrap().set_len(bytes - 7).unwrap();
+    let error = backup(&dir, &folder, &small(), |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Corruption(_)), "{error}");
+    let text = error.to_string();
+    for part in [&table.display().to_string(), &bytes.to_string(), &(bytes - 7).to_string()] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(Backups::open(&folder, &small()).unwrap().list().unwrap(), []);
+}

@@ -29,7 +29,7 @@ use crate::engine::checkpoint::{Piece, check_empty, copy_file, fill_directory, r
 use crate::engine::open::directory;
 use crate::engine::options::Options;
 use crate::format::name::{CURRENT, FileName};
-use crate::fs::{Fs, absolute, sync_dir};
+use crate::fs::{EntryKind, Fs, absolute, sync_dir};
 
 mod listing;
 pub(crate) mod take;
@@ -266,7 +266,8 @@ impl Backups {
         Ok(())
     }
 
-    /// Removes the directory of a backup whose listing does not exist.
+    /// Removes the directory of a backup whose listing does not exist. If something in it was not
+    /// made by a backup, the directory stays with that.
     fn remove_dir(&self, number: u64) -> Result<()> {
         let fs = &self.options.fs;
         let dir = self.backup_dir(number);
@@ -275,13 +276,19 @@ impl Backups {
         if !fs.exists(&dir).map_err(look_for)? || !fs.is_real_dir(&dir).map_err(look_for)? {
             return Ok(());
         }
-        for name in fs.list(&dir).map_err(|error| Error::io("list", &dir, error))? {
-            if FileName::parse(&name).is_some() {
-                let path = dir.join(name);
-                fs.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
+        let mut has_others = false;
+        for (name, kind) in fs.entries(&dir).map_err(|error| Error::io("list", &dir, error))? {
+            if FileName::parse(&name).is_none() || kind == EntryKind::Directory {
+                has_others = true;
+                continue;
             }
+            let path = dir.join(name);
+            fs.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
         }
-        fs.remove_dir(&dir).map_err(|error| Error::io("remove", &dir, error))
+        match has_others {
+            true => Ok(()),
+            false => fs.remove_dir(&dir).map_err(|error| Error::io("remove", &dir, error)),
+        }
     }
 
     /// Returns the numbers of the backups that have a listing, in ascending order.
