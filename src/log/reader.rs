@@ -546,6 +546,10 @@ impl LogReader {
         }
         let chunk_end = self.chunk_offset + self.chunk.len() as u64;
         if offset < self.chunk_offset || offset >= chunk_end {
+            // After a jump, over a hole for example, little may follow before the next one.
+            if offset > chunk_end + BLOCK_BYTES as u64 {
+                self.read_bytes = BLOCK_BYTES as u64;
+            }
             self.chunk_offset = offset - offset % BLOCK_BYTES as u64;
             let wanted = (self.file_bytes - self.chunk_offset).min(self.read_bytes) as usize;
             self.read_bytes = (2 * self.read_bytes).min(CHUNK_BYTES);

@@ -308,6 +308,26 @@ fn a_hole_of_a_sparse_log_is_skipped_and_told_with_its_bounds() {
 }
 
 #[test]
+fn the_data_between_many_holes_is_read_without_the_holes() {
+    const ISLANDS: u64 = 300;
+    const APART: u64 = 256 << 20;
+    let mut data: Vec<_> = (0..ISLANDS).map(|at| (at * APART + 5, b"x".to_vec())).collect();
+    data[0] = (0, written(&[b"first"]));
+    let bytes = ISLANDS * APART;
+    let file = Arc::new(Sparse { bytes, data, has_seek: true, read: Default::default() });
+    let mut log = LogReader::of_batches(file.clone(), Path::new("000003.log")).unwrap();
+    assert_eq!(log.next().unwrap(), Some(&b"first"[..]));
+    let mut errors = 0;
+    while log.next().is_err() {
+        errors += 1;
+        log.skip_damage();
+    }
+    assert!(errors >= ISLANDS - 1, "{errors}");
+    let read = file.read.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(read < ISLANDS * (384 << 10), "{read} bytes read");
+}
+
+#[test]
 fn a_length_past_the_block_is_an_error_in_the_last_block_too() {
     for blocks in [1, 2] {
         let mut bytes = written(&vec![payload(1, BLOCK_BYTES - HEADER_BYTES); blocks]);
