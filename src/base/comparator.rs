@@ -12,6 +12,10 @@ use crate::base::prefix::common_prefix;
 /// The name is stored in the MANIFEST, and a database cannot be opened with a different comparator.
 /// Change the name whenever the order changes.
 ///
+/// The methods are called by every read and write, from any thread and often under a lock, and must
+/// not use the database: not even [`Db::health`](crate::Db::health) or
+/// [`Db::stats`](crate::Db::stats), which could wait for that lock forever.
+///
 /// ```
 /// use minikv::{Comparator, Db, Options};
 /// use std::cmp::Ordering;

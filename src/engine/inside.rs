@@ -3,31 +3,43 @@
 //! A compaction filter, a comparator, a clock and the program's other callbacks are called in the
 //! middle of work for which other threads wait, often under a lock. If such a callback wrote to the
 //! same database or waited for its background work, it would in the end wait for itself. Each
-//! thread therefore remembers for which engine it works ([`Inside`]), and every call that changes
+//! thread therefore remembers for which engines it works ([`Inside`]), and every call that changes
 //! the database or waits for it checks that it does not come from inside
 //! ([`Engine::check_outside`]).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use crate::base::sync::thread_local;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 
 thread_local! {
-    /// Address of the engine for which the thread works; 0 if there is none.
+    /// Address of the engine for which the thread works now; 0 if there is none.
     static ENGINE: Cell<usize> = const { Cell::new(0) };
+
+    /// Addresses of the other engines for which the thread works: a callback of each called the
+    /// next one.
+    static OUTER: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Marks the thread as working for an engine until it is dropped.
 pub(super) struct Inside {
     /// The engine for which the thread worked before.
     before: usize,
+    /// Whether `before` was added to the outer engines.
+    is_nested: bool,
 }
 
 impl Inside {
     #[inline]
     pub(super) fn enter(engine: &Engine) -> Inside {
-        Inside { before: replace(address(engine)) }
+        let engine = address(engine);
+        let before = replace(engine);
+        let is_nested = before != 0 && before != engine;
+        if is_nested {
+            let _ = OUTER.try_with(|outer| outer.borrow_mut().push(before));
+        }
+        Inside { before, is_nested }
     }
 }
 
@@ -35,6 +47,9 @@ impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
         replace(self.before);
+        if self.is_nested {
+            let _ = OUTER.try_with(|outer| outer.borrow_mut().pop());
+        }
     }
 }
 
@@ -56,10 +71,16 @@ impl Engine {
     /// [`Error::InvalidArgument`].
     #[inline]
     pub(crate) fn check_outside(&self) -> Result<()> {
-        match ENGINE.try_with(|cell| cell.get() == address(self)) {
-            Ok(true) => Err(called_from_inside()),
-            _ => Ok(()),
-        }
+        let is_inside = match ENGINE.try_with(Cell::get).unwrap_or(0) {
+            0 => false,
+            engine => engine == address(self) || self.is_outer(),
+        };
+        if is_inside { Err(called_from_inside()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn is_outer(&self) -> bool {
+        OUTER.try_with(|outer| outer.borrow().contains(&address(self))).unwrap_or(false)
     }
 
     /// Checks that the call does not come from a callback in a thread that the call would wait for.

@@ -359,3 +359,51 @@ fn a_filter_that_writes_to_its_own_database_gets_an_error() {
         assert!(error.to_string().contains("compaction filter"), "{error}");
     }
 }
+
+/// A comparator that writes to a database from inside each comparison.
+#[derive(Debug)]
+struct Writing {
+    to: Arc<OnceLock<Db>>,
+    results: Arc<Mutex<Vec<minikv::Result<()>>>>,
+}
+
+impl minikv::Comparator for Writing {
+    fn name(&self) -> &str {
+        "test.Writing"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        if let Some(db) = self.to.get() {
+            self.results.lock().unwrap().push(db.put("counter", "1"));
+        }
+        a.cmp(b)
+    }
+}
+
+/// A filter of the first database writes to a second one, whose comparator writes to the first: the
+/// compaction of the first would wait for itself.
+#[test]
+fn a_callback_within_a_callback_of_another_database_gets_the_error_too() {
+    let own: Arc<OnceLock<Db>> = Arc::default();
+    let results: Arc<Mutex<Vec<_>>> = Arc::default();
+    let comparator = Writing { to: own.clone(), results: results.clone() };
+    let on_other = small().fs(Arc::new(MemFs::new())).comparator(Arc::new(comparator));
+    let other = Db::open("/other", on_other).unwrap();
+    other.put("0", "").unwrap();
+    let is_ready = own.clone();
+    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+        if is_ready.get().is_some() {
+            other.put(key, value).unwrap();
+        }
+        CompactionDecision::Keep
+    });
+    let db = Db::open("/db", options).unwrap();
+    (0..100u32).for_each(|i| db.put(format!("key{i:05}"), "value").unwrap());
+    own.set(db.clone()).unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    let results = results.lock().unwrap();
+    assert!(results.len() > 50, "{}", results.len());
+    for result in results.iter() {
+        assert!(matches!(result, Err(Error::InvalidArgument { .. })), "{result:?}");
+    }
+}
