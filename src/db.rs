@@ -152,8 +152,10 @@ impl Db {
     /// # Errors
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the key or the value is
     ///   longer;
-    /// - an I/O error while writing the log. From then on every write fails with
-    ///   [`Error::ReadOnly`](crate::Error::ReadOnly), until [`Db::resume`] succeeds;
+    /// - an I/O error while writing or syncing the log. From then on every write fails with
+    ///   [`Error::ReadOnly`](crate::Error::ReadOnly), until [`Db::resume`] succeeds. Reads do not
+    ///   show the failed write, but it may be in the log: if the database is opened again without
+    ///   a `resume` before, it may have happened;
     /// - [`Error::Closed`](crate::Error::Closed) after [`Db::close`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(&WriteOptions::default(), key, value)
