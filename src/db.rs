@@ -728,7 +728,7 @@ impl Db {
     /// was opened. [`TableCompression::warning`] tells whether programs that read those cannot read
     /// the new ones.
     pub fn compression(&self) -> &TableCompression {
-        &self.inner.engine.compression
+        self.inner.engine.table_compression()
     }
 
     /// Ends background work and syncs the log. Afterwards, writes through other clones fail with

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::base::{Error, Result};
 use crate::engine::options::Options;
@@ -37,20 +38,18 @@ pub struct TableCompression {
     /// compressed, although they could be. Empty if the tables are too small to show a compression,
     /// or if there are none.
     pub found: Vec<&'static str>,
-    /// The methods in `found`.
-    methods: Vec<Method>,
 }
 
 impl TableCompression {
     /// Decides on the compression of new tables: the one that the options name, or else the one of
-    /// the newest compressed table, or else none if the tables are not compressed, or else snappy.
-    /// `tables` are the numbers of all tables, each with the undamaged data blocks if the table was
+    /// the newest compressed table, or else none if the tables are not compressed or cannot be
+    /// opened, or else snappy. `tables` are the numbers of all tables, each with the undamaged data blocks if the table was
     /// found to be damaged.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the options name no compression, and that of the tables is not
-    /// included in this build; an I/O error that prevents the decision. Damaged tables are left
-    /// out.
+    /// included in this build; a read error that prevents the decision. Damaged tables, and tables
+    /// that cannot be opened, are left out.
     pub(crate) fn decide<'a>(
         fs: &dyn Fs,
         dir: &Path,
@@ -62,27 +61,29 @@ impl TableCompression {
         let newest = tables.iter().take(MAX_TABLES).copied();
         let oldest = tables.iter().rev().take(MAX_TABLES).copied();
         let found = first_compressed(fs, dir, newest).and_then(|newest| {
-            let more = newest.is_some() && tables.len() > 1;
+            let more = newest.found.is_some() && tables.len() > 1;
             let oldest = more.then(|| first_compressed(fs, dir, oldest)).transpose()?;
-            Ok((newest, oldest.flatten()))
+            Ok((newest, oldest.unwrap_or_default()))
         });
         let (newest, oldest) = match (found, options.compression) {
             // The choice does not depend on the tables, which may be readable later.
-            (Err(_), Some(_)) => (None, None),
+            (Err(_), Some(_)) => Default::default(),
             (found, _) => found?,
         };
-        let new = match (options.compression, &newest) {
+        let new = match (options.compression, &newest.found) {
             (Some(compression), _) => compression,
+            // Every program reads tables that are not compressed.
+            (None, None) if newest.has_unopened => Compression::None,
             (None, None) => Compression::default(),
             (None, Some((method, path))) => {
                 method.compression().map_err(|error| error.in_file(path))?
             }
         };
-        let mut methods: Vec<Method> =
-            [newest, oldest].into_iter().flatten().map(|f| f.0).collect();
+        let found = [newest.found, oldest.found].into_iter().flatten();
+        let mut methods: Vec<Method> = found.map(|(method, _)| method).collect();
         methods.dedup();
         let found = methods.iter().map(|method| method.name()).collect();
-        Ok(TableCompression { new, found, methods })
+        Ok(TableCompression { new, found })
     }
 
     /// Returns a sentence for the user if a program that reads the tables that were found cannot
@@ -90,7 +91,9 @@ impl TableCompression {
     pub fn warning(&self) -> Option<String> {
         let new = self.new.method();
         let tables = self.found.join(" and ");
-        let old = self.methods.first().copied();
+        let methods: Vec<Method> =
+            self.found.iter().filter_map(|name| Method::named(name)).collect();
+        let old = methods.first().copied();
         if let Some(who) = excluded(new, old.unwrap_or(Method::Snappy)) {
             let new = new.name();
             let text = match old {
@@ -101,8 +104,8 @@ impl TableCompression {
             };
             return Some(format!("{text}, which {who} cannot read"));
         }
-        let is_mixed = self.methods.iter().any(|method| is_leveldb(*method))
-            && self.methods.iter().any(|method| is_minecraft(*method));
+        let is_mixed = methods.iter().any(|method| is_leveldb(*method))
+            && methods.iter().any(|method| is_minecraft(*method));
         is_mixed.then(|| {
             format!(
                 "some tables are compressed with {}, others with {}, and hardly any program reads \
@@ -115,14 +118,70 @@ impl TableCompression {
     }
 }
 
-/// Returns the method and the path of the first of the tables that is compressed. If there is none,
-/// returns the first table that shows that it is not.
+/// The compression of an open database's tables, which is found out when someone asks for it: if
+/// the options name a compression, an open need not read any table.
+#[derive(Debug)]
+pub(crate) struct Compressions {
+    /// The compression of new tables.
+    pub new: Compression,
+    /// Numbers of the tables at open that are examined.
+    tables: Vec<u64>,
+    found: OnceLock<TableCompression>,
+}
+
+impl Compressions {
+    /// Decides on the compression of new tables as [`TableCompression::decide`] does. `tables` are
+    /// the numbers of all tables.
+    ///
+    /// # Errors
+    /// As [`TableCompression::decide`].
+    pub(crate) fn at_open(
+        fs: &dyn Fs,
+        dir: &Path,
+        options: &Options,
+        mut tables: Vec<u64>,
+    ) -> Result<Compressions> {
+        if let Some(new) = options.compression {
+            tables.sort_unstable();
+            let middle = MAX_TABLES.min(tables.len())..tables.len().saturating_sub(MAX_TABLES);
+            if !middle.is_empty() {
+                tables.drain(middle);
+            }
+            return Ok(Compressions { new, tables, found: OnceLock::new() });
+        }
+        let tables = tables.iter().map(|number| (*number, &[][..]));
+        let found = TableCompression::decide(fs, dir, options, tables)?;
+        Ok(Compressions { new: found.new, tables: Vec::new(), found: OnceLock::from(found) })
+    }
+
+    /// Returns the compression of new tables and of the tables at open, except those that cannot be
+    /// read any more.
+    pub(crate) fn get(&self, fs: &dyn Fs, dir: &Path, options: &Options) -> &TableCompression {
+        self.found.get_or_init(|| {
+            let tables = self.tables.iter().map(|number| (*number, &[][..]));
+            let found = TableCompression::decide(fs, dir, options, tables);
+            found.unwrap_or(TableCompression { new: self.new, found: Vec::new() })
+        })
+    }
+}
+
+/// What an examination of some tables shows.
+#[derive(Default)]
+struct Examined {
+    /// The method and the path of the first table that is compressed. If there is none, the first
+    /// table that shows that it is not.
+    found: Option<(Method, PathBuf)>,
+    /// Whether a table could not be opened.
+    has_unopened: bool,
+}
+
+/// Examines the tables until one is compressed.
 fn first_compressed<'a>(
     fs: &dyn Fs,
     dir: &Path,
     tables: impl Iterator<Item = (u64, &'a [BlockHandle])>,
-) -> Result<Option<(Method, PathBuf)>> {
-    let (mut failed, mut plain) = (None, None);
+) -> Result<Examined> {
+    let (mut failed, mut plain, mut has_unopened) = (None, None, false);
     for (number, blocks) in tables {
         let mut path = dir.join(name::table_name(number));
         let file = fs.open(&path).or_else(|error| {
@@ -132,21 +191,24 @@ fn first_compressed<'a>(
             path = dir.join(name::legacy_table_name(number));
             fs.open(&path)
         });
-        let file = file.map_err(|error| Error::io("open", &path, error));
-        let method = file.and_then(|file| match compression_of(&*file, &path) {
+        let Ok(file) = file else {
+            has_unopened = true;
+            continue;
+        };
+        let method = match compression_of(&*file, &path) {
             Err(Error::Corruption(_)) => compression_of_blocks(&*file, &path, blocks),
             method => method,
-        });
+        };
         match method {
             Ok(Some(Method::None)) => plain = plain.or(Some((Method::None, path))),
-            Ok(Some(method)) => return Ok(Some((method, path))),
+            Ok(Some(method)) => return Ok(Examined { found: Some((method, path)), has_unopened }),
             Ok(None) | Err(Error::Corruption(_)) => {}
             Err(error @ Error::Unsupported { .. }) => return Err(error),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
     // Without this error, a disk that fails to read for a moment would change the compression.
-    failed.map_or(Ok(plain), Err)
+    failed.map_or(Ok(Examined { found: plain, has_unopened }), Err)
 }
 
 fn is_leveldb(method: Method) -> bool {
@@ -178,6 +240,7 @@ mod tests {
 
     use super::*;
     use crate::fs::MemFs;
+    use crate::fs::sim::{Fault, JournalEntry, OpKind, SimFs};
     use crate::{Db, SortedTable, TableWriter};
 
     fn on(fs: &MemFs) -> Options {
@@ -320,13 +383,64 @@ mod tests {
         }
     }
 
+    /// Makes a database of three tables, one of which is compressed, and returns its filesystem.
+    fn of_three_tables(compressed: Compression) -> (SimFs, Options) {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+        write_table(options.clone().compression(Compression::None), "a");
+        write_table(options.clone().compression(compressed), "b");
+        write_table(options.clone().compression(Compression::None), "c");
+        fs.record_history();
+        (fs, options)
+    }
+
+    fn opened_tables(fs: &SimFs) -> usize {
+        let is_table = |entry: &&JournalEntry| {
+            entry.kind == OpKind::Open && entry.path.extension().is_some_and(|found| found == "ldb")
+        };
+        fs.journal().iter().filter(is_table).count()
+    }
+
+    #[test]
+    fn an_open_that_names_a_compression_reads_no_table_for_it() {
+        let (fs, options) = of_three_tables(Compression::Snappy);
+        let db = Db::open("/db", options.compression(Compression::None)).unwrap();
+        assert_eq!(opened_tables(&fs), 0);
+        let compression = db.compression();
+        assert_eq!((compression.new, &compression.found[..]), (Compression::None, &["snappy"][..]));
+        assert!(opened_tables(&fs) > 0);
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_opened_does_not_fail_the_open() {
+        const EACCES: i32 = 13;
+        let (fs, options) = of_three_tables(Compression::Snappy);
+        let mut tables = fs.list(Path::new("/db")).unwrap();
+        tables.retain(|name| name.ends_with(".ldb"));
+        tables.sort();
+        let mut open_without = |closed: &[&str]| {
+            fs.clear_faults();
+            for name in closed {
+                fs.inject(Fault::os_error(EACCES).on(&[OpKind::Open]).path(name).sticky());
+            }
+            let db = Db::open("/db", options.clone()).unwrap();
+            (db.compression().new, db.compression().found.clone())
+        };
+        let [first, second, third] = &tables[..] else { panic!("{tables:?}") };
+        assert_eq!(open_without(&[third]), (Compression::Snappy, vec!["snappy"]));
+        // Only the compressed table cannot be opened.
+        assert_eq!(open_without(&[second]), (Compression::None, vec!["none"]));
+        // Every program reads what is not compressed.
+        assert_eq!(open_without(&[first, second, third]), (Compression::None, vec![]));
+        assert_eq!(open_without(&[]), (Compression::Snappy, vec!["snappy"]));
+    }
+
     #[test]
     fn the_warning_names_the_programs_that_cannot_read_new_tables() {
         let warning = |new: Method, found: &[Method]| {
             let new = new.compression().unwrap_or(Compression::Snappy);
-            let methods = found.to_vec();
             let found = found.iter().map(|method| method.name()).collect();
-            TableCompression { new, found, methods }.warning()
+            TableCompression { new, found }.warning()
         };
         assert_eq!(warning(Method::Snappy, &[]), None);
         assert_eq!(warning(Method::None, &[Method::Deflate]), None);

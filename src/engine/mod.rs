@@ -76,7 +76,7 @@ use std::sync::Arc;
 
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
-use crate::engine::compression::TableCompression;
+use crate::engine::compression::{Compressions, TableCompression};
 use crate::engine::observe::Observing;
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
@@ -148,7 +148,7 @@ pub(crate) struct Engine {
     /// Measures how far writes are ahead of flushes.
     pace: Pace,
     /// Compression of new tables, and of the tables at open.
-    pub compression: TableCompression,
+    pub compression: Compressions,
     /// Report of the recovery when the database was opened.
     pub recovery: Recovery,
     /// Held during an ingest, so that ingests take turns.
@@ -185,6 +185,11 @@ impl Engine {
             Arc::ptr_eq(manifest.current(), &state.version),
             "an edit is made of a version that readers do not see"
         );
+    }
+
+    /// Returns the compression of new tables, and of the tables at open.
+    pub(crate) fn table_compression(&self) -> &TableCompression {
+        self.compression.get(&*self.fs, &self.dir, &self.options)
     }
 
     /// Returns the target to which flushes and compactions write tables.

@@ -108,8 +108,7 @@ impl FromStr for Compression {
                  with or without a level, as in zlib:9"
             ))
         };
-        let method = Method::ALL.into_iter().find(|method| method.name() == name);
-        let compression = method.ok_or_else(invalid)?.compression()?;
+        let compression = Method::named(name).ok_or_else(invalid)?.compression()?;
         match (compression, level) {
             (compression, None) => Ok(compression),
             (Compression::None | Compression::Snappy, Some(_)) => Err(invalid()),
@@ -171,6 +170,11 @@ impl Method {
     /// All methods.
     const ALL: [Method; 5] =
         [Method::None, Method::Snappy, Method::Zstd, Method::Zlib, Method::Deflate];
+
+    /// Returns the method with this name.
+    pub(crate) fn named(name: &str) -> Option<Method> {
+        Method::ALL.into_iter().find(|method| method.name() == name)
+    }
 
     /// Returns the method of a block that was stored with the compression `id`.
     ///

@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime};
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
-use crate::engine::compression::TableCompression;
+use crate::engine::compression::Compressions;
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::observe::Observing;
@@ -146,7 +146,7 @@ struct Opening {
     dir: PathBuf,
     fs: Arc<dyn Fs>,
     options: Options,
-    compression: TableCompression,
+    compression: Compressions,
     order: InternalComparator,
     numbers: Arc<FileNumbers>,
     /// Files of the database before the open changes anything.
@@ -181,8 +181,8 @@ impl Opening {
             files.iter().filter_map(|(_, name)| name.number()).all(|taken| taken < numbers.next()),
             "the number of a file is handed out again"
         );
-        let tables = recovered.edit.new_files.iter().map(|file| (file.number, &[][..]));
-        let compression = TableCompression::decide(&*fs, dir, &options, tables)?;
+        let tables = recovered.edit.new_files.iter().map(|file| file.number).collect();
+        let compression = Compressions::at_open(&*fs, dir, &options, tables)?;
         options.compression = Some(compression.new);
         Ok(Opening {
             dir: dir.to_path_buf(),
