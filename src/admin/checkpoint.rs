@@ -1,19 +1,17 @@
 //! Checkpoints of a database that is not open.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::admin::findings::Findings;
 use crate::admin::logs::{self};
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{Moment, OpenLog, Source, check_empty, link_or_copy};
-use crate::engine::open::directory;
+use crate::engine::open::directory::{self, NewLock};
 use crate::engine::open::entries;
 use crate::engine::options::Options;
 use crate::engine::version::manifest;
 use crate::engine::version::obsolete::Trash;
 use crate::format::edit::VersionEdit;
-use crate::fs::FileLock;
 
 /// Copies the database in the directory `dir` to the directory `dest`, which must be empty or
 /// missing. For an open database, use [`Db::checkpoint`](crate::Db::checkpoint).
@@ -43,11 +41,12 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
     if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
-    let lock: Arc<dyn FileLock> = directory::lock(fs, dir, options.allow_no_lock)?.into();
-    let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock);
+    let lock = NewLock::take(fs, dir, options.allow_no_lock)?;
+    let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock.guard);
     let recovered = manifest::recover(fs, dir, options.comparator.name())?;
-    let files = entries::list(fs, dir)?;
-    directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
+    let entries = entries::entries(fs, dir)?;
+    directory::check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
+    let files = entries.files;
     let mut logs = Vec::new();
     let mut no_progress = |_| {};
     let mut findings = Findings::new(&mut no_progress);
@@ -66,6 +65,7 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
         last_seq: Some(recovered.last_seq),
         ..recovered.edit
     };
+    let lock = lock.keep();
     let check_dir = move || {
         let _held = &lock;
         trash.check_directory()

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::base::{Error, Result};
-use crate::engine::open::directory;
+use crate::engine::open::directory::{self, NewLock};
 use crate::engine::open::entries;
 use crate::engine::options::Options;
+use crate::engine::version::manifest;
 use crate::format::name::FileName;
 use crate::fs::Fs;
 
@@ -14,7 +15,9 @@ use crate::fs::Fs;
 ///
 /// # Errors
 /// [`Error::Locked`] if the database is open; [`Error::InvalidArgument`] if `lost` in `dir` is not
-/// a directory but, for example, a symbolic link (then nothing is removed); I/O errors.
+/// a directory but, for example, a symbolic link; [`Error::Unsupported`] if the directory belongs to
+/// another engine, or the database has another comparator or a MANIFEST that this build does not
+/// know. After these errors, nothing has been removed. I/O errors.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
@@ -22,7 +25,8 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     if !exists || entries::list(fs, dir)?.is_empty() {
         return Ok(());
     }
-    let lock = directory::lock(fs, dir, options.allow_no_lock)?;
+    refuse_unsupported(fs, dir, options)?;
+    let lock = NewLock::take(fs, dir, options.allow_no_lock)?;
     let remove = |path: &Path| fs.remove(path).map_err(|error| Error::io("remove", path, error));
     if let Some(lost) = directory::find_lost(fs, dir)? {
         for (file, _) in entries::list(fs, &lost)? {
@@ -41,8 +45,17 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     for (file, _) in files {
         remove(&dir.join(file))?;
     }
-    drop(lock);
+    drop(lock.keep());
     remove_if_empty(fs, dir)
+}
+
+/// Returns an error if the MANIFEST shows that the database is not one that these options open.
+/// A damaged or missing MANIFEST shows nothing.
+fn refuse_unsupported(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
+    match manifest::recover_beside_writer(fs, dir, options.comparator.name()) {
+        Err(error @ Error::Unsupported { .. }) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Removes `dir`, unless it contains files that do not belong to a database.

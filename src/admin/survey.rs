@@ -92,6 +92,10 @@ pub(crate) fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>)
     if let Err(error) = directory::check_numbers(dir, &survey.taken, next_number) {
         findings.fault(error, dir);
     }
+    let live_from =
+        |manifest: &Manifest| (manifest.log_number.unwrap_or(0), manifest.prev_log_number);
+    let (log_number, prev) = survey.manifest.as_ref().map_or((0, 0), live_from);
+    directory::check_no_live_directory(dir, &directories, log_number, prev)?;
     survey.weigh_manifest(dir, &InternalComparator::new(options.comparator.clone()), findings);
     survey.read_tables(fs, dir, &table_context(options), findings);
     survey.read_logs(fs, dir, findings)?;
@@ -328,7 +332,7 @@ impl Survey {
                 _ => None,
             })
             .collect();
-        let is_live = |number: &u64| *number >= first || (prev != 0 && *number == prev);
+        let is_live = |number: &u64| directory::is_live(*number, first, prev);
         let live: Vec<u64> = all.into_iter().filter(is_live).collect();
         for &number in &live {
             findings.expect(fs.len(&dir.join(name::log_name(number))).unwrap_or(0));

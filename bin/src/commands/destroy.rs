@@ -33,7 +33,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if !args.yes {
         confirm(&dir)?;
     }
-    let options = Options::default().allow_no_lock(global.shape.allow_no_lock);
+    let options = Options::default()
+        .comparator(global.comparator(&dir)?)
+        .allow_no_lock(global.shape.allow_no_lock);
     Ok(minikv::destroy(dir, &options)?)
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::base::{Error, Result};
-use crate::engine::open::entries::{Entries, entries, list};
+use crate::engine::open::entries::{Entries, entries, refused};
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::MAX_FILE_NUMBER;
@@ -13,7 +14,7 @@ use crate::format::edit::VersionEdit;
 use crate::format::name::{
     FileName, {self},
 };
-use crate::fs::{FileLock, Fs, sync_dir};
+use crate::fs::{EntryKind, FileLock, Fs, sync_dir};
 
 /// Name of the directory, inside a database's directory, for files that an open or a repair takes
 /// out of the database.
@@ -59,9 +60,14 @@ pub(crate) fn find_database(fs: &dyn Fs, dir: &Path) -> Result<Option<Entries>> 
 }
 
 /// Returns the name of a file in `dir` that only a database can have, if there is one.
+///
+/// # Errors
+/// As [`find_database`]: without a MANIFEST, every log is live.
 fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
     let mut orphan = None;
-    for (file, name) in list(fs, dir)? {
+    let Entries { files, directories } = entries(fs, dir)?;
+    check_no_live_directory(dir, &directories, 0, 0)?;
+    for (file, name) in files {
         let counts = match name {
             FileName::Table { .. } | FileName::Log(_) => true,
             FileName::Manifest(number) => {
@@ -118,12 +124,32 @@ fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
+/// Returns whether the log `number` is live, if the MANIFEST states these numbers.
+pub(crate) fn is_live(number: u64, log_number: u64, prev_log_number: u64) -> bool {
+    number >= log_number || (prev_log_number != 0 && number == prev_log_number)
+}
+
+/// Checks that none of `directories` in `dir` has the name of a live log: the log's data would be
+/// missing.
+///
+/// # Errors
+/// An I/O error that names the directory.
+pub(crate) fn check_no_live_directory(
+    dir: &Path,
+    directories: &[(String, FileName)],
+    log_number: u64,
+    prev_log_number: u64,
+) -> Result<()> {
+    let found = directories.iter().find(|(_, name)| match name {
+        FileName::Log(number) => is_live(*number, log_number, prev_log_number),
+        _ => false,
+    });
+    found.map_or(Ok(()), |(name, _)| Err(refused(dir, name, EntryKind::Directory)))
+}
+
 /// Returns the numbers of the logs to replay, ascending.
 pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64> {
-    let live = |number: u64| {
-        number >= recovered.log_number
-            || (recovered.prev_log_number != 0 && number == recovered.prev_log_number)
-    };
+    let live = |number| is_live(number, recovered.log_number, recovered.prev_log_number);
     let logs: BTreeSet<u64> = files
         .iter()
         .filter_map(|(_, name)| match name {
@@ -132,6 +158,22 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
         })
         .collect();
     logs.into_iter().collect()
+}
+
+/// Checks that the files that the MANIFEST names exist, as [`check_files`] does, and that no
+/// directory takes the place of a live log.
+///
+/// # Errors
+/// As [`check_files`] and [`check_no_live_directory`].
+pub(crate) fn check_entries(
+    dir: &Path,
+    entries: &Entries,
+    recovered: &Recovered,
+    paranoid: bool,
+) -> Result<()> {
+    let Recovered { log_number, prev_log_number, .. } = *recovered;
+    check_no_live_directory(dir, &entries.directories, log_number, prev_log_number)?;
+    check_files(dir, &entries.files, recovered, paranoid)
 }
 
 /// Checks that the files that the MANIFEST names exist.
@@ -295,6 +337,44 @@ pub(crate) fn lock(fs: &dyn Fs, dir: &Path, allow_no_lock: bool) -> Result<Box<d
         }
         Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
         Err(error) => Err(Error::io("lock", path, error)),
+    }
+}
+
+/// The lock of a database that may yet be refused. If it is dropped before [`NewLock::keep`], a
+/// lock file that it made is removed again, so that a refused directory stays as it was.
+pub(crate) struct NewLock<'a> {
+    /// The lock itself.
+    pub guard: Arc<dyn FileLock>,
+    fs: &'a dyn Fs,
+    /// The lock file to remove.
+    made: Option<PathBuf>,
+}
+
+impl<'a> NewLock<'a> {
+    /// Takes the lock of the database in `dir`, as [`lock`] does.
+    ///
+    /// # Errors
+    /// As [`lock`].
+    pub(crate) fn take(fs: &'a dyn Fs, dir: &Path, allow_no_lock: bool) -> Result<NewLock<'a>> {
+        let path = dir.join(name::LOCK);
+        let had_lock = fs.exists(&path).map_err(|error| Error::io("look for", &path, error))?;
+        let guard = lock(fs, dir, allow_no_lock)?.into();
+        Ok(NewLock { guard, fs, made: (!had_lock).then_some(path) })
+    }
+
+    /// Lets the lock file stay. Returns the lock.
+    pub(crate) fn keep(mut self) -> Arc<dyn FileLock> {
+        self.made = None;
+        self.guard.clone()
+    }
+}
+
+impl Drop for NewLock<'_> {
+    fn drop(&mut self) {
+        // The lock is still held, so no other process relies on the file.
+        if let Some(path) = &self.made {
+            let _ = self.fs.remove(path);
+        }
     }
 }
 

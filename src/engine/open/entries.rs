@@ -3,7 +3,8 @@
 //!
 //! - A regular file whose name is the one that would be written for its number is a file of the
 //!   database.
-//! - A directory is none, whatever its name; but its number is not given to a new file.
+//! - A directory is none, whatever its name; but its number is not given to a new file, and one in
+//!   place of a live log is refused, because it may stand for data.
 //! - A link or a special file with the name of a numbered file is refused, because it may stand for
 //!   data: LevelDB replays a log through a link.
 //! - A file that only RocksDB or Pebble makes is refused: the directory is not LevelDB's.
@@ -61,8 +62,10 @@ pub(crate) fn entries(fs: &dyn Fs, dir: &Path) -> Result<Entries> {
     Ok(found)
 }
 
-fn refused(dir: &Path, name: &str, kind: EntryKind) -> Error {
+/// Returns the error for an entry `name` of `dir` that stands in place of a file.
+pub(crate) fn refused(dir: &Path, name: &str, kind: EntryKind) -> Error {
     let what = match kind {
+        EntryKind::Directory => "is a directory, not a regular file: move it away",
         EntryKind::Link => "is a symbolic link, not a regular file: move it away",
         _ => "is not a regular file: move it away",
     };

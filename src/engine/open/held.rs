@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
-use crate::engine::open::entries;
+use crate::engine::open::entries::{self, Entries};
 use crate::engine::options::Options;
 use crate::engine::version::{Version, manifest};
 use crate::format::edit::NewFile;
@@ -111,14 +111,16 @@ impl HeldFs {
         held: &mut Files,
     ) -> Result<Option<HeldFs>> {
         let fs = &options.fs;
-        let mut names: BTreeSet<String> =
-            entries::list(&**fs, dir)?.into_iter().map(|(name, _)| name).collect();
+        let Entries { files, directories } = entries::entries(&**fs, dir)?;
+        let mut names: BTreeSet<String> = files.into_iter().map(|(name, _)| name).collect();
         let (manifest, file) = manifest::open_manifest(&**fs, dir)?;
         let comparator = options.comparator.name();
         let recovered = manifest::read_manifest(&manifest, file.clone(), dir, comparator, true)?;
         if !recovered.clean {
             return Ok(None);
         }
+        let (log_number, prev_log_number) = (recovered.log_number, recovered.prev_log_number);
+        directory::check_no_live_directory(dir, &directories, log_number, prev_log_number)?;
         hold_tables(&**fs, dir, &recovered.edit.new_files, held)?;
         let mut open = held.clone();
         names.extend(open.keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));

@@ -33,7 +33,8 @@ use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::observe::Observing;
 use crate::engine::open::directory::{
-    check_files, check_numbers, create_dir, find_database, has_database, live_logs, lock, make_lost,
+    NewLock, check_entries, check_numbers, create_dir, find_database, has_database, live_logs,
+    make_lost,
 };
 use crate::engine::open::entries::{Entries, entries};
 use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
@@ -107,7 +108,7 @@ impl Engine {
         if !options.allows(dir, has_database(&*fs, dir)?)? {
             create_dir(&*fs, dir)?;
         }
-        let lock = lock(&*fs, dir, options.allow_no_lock)?;
+        let lock = NewLock::take(&*fs, dir, options.allow_no_lock)?;
         // Another process may have created or removed the database before this process took the
         // lock.
         let found = find_database(&*fs, dir)?;
@@ -119,7 +120,9 @@ impl Engine {
                 entries(&*fs, dir)?
             }
         };
-        Opening::new(dir, options, entries)?.finish(lock)
+        let engine = Opening::new(dir, options, entries)?.finish(lock.guard.clone())?;
+        lock.keep();
+        Ok(engine)
     }
 }
 
@@ -167,8 +170,8 @@ impl Opening {
     fn new(dir: &Path, mut options: Options, entries: Entries) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
+        check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
         let Entries { files, directories } = entries;
-        check_files(dir, &files, &recovered, options.paranoid_checks)?;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
         // not be assigned again.
         let taken = [&files[..], &directories].concat();
@@ -198,10 +201,9 @@ impl Opening {
 
     /// Finishes the open and returns the engine. No file is removed before the MANIFEST records
     /// what replaces the file.
-    fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
+    fn finish(self, lock: Arc<dyn FileLock>) -> Result<Arc<Engine>> {
         let logs = live_logs(&self.files, &self.recovered);
         let (mut replayed, flushed) = self.replay(&logs)?;
-        let lock: Arc<dyn FileLock> = lock.into();
         let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
         let mut manifest = self.version_set(&trash)?;
         let mut commit = self.start_log(&mut replayed)?;

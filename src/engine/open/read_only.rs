@@ -138,12 +138,13 @@ pub(crate) fn state_of(
 /// Corruption, including a missing file; [`Error::Unsupported`] for another comparator; I/O errors.
 pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<Survey> {
     let fs = &*options.fs;
-    let mut files = entries::list(fs, dir)?;
+    let entries = entries::entries(fs, dir)?;
     let (manifest_name, manifest) = manifest::open_manifest(fs, dir)?;
     let comparator = options.comparator.name();
     let recovered =
         manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
-    directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
+    directory::check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
+    let mut files = entries.files;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
     // The files are listed again, because a log whose writes are older than the tables may have
     // been created after the first listing.
