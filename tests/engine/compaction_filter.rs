@@ -398,12 +398,12 @@ fn a_callback_within_a_callback_of_another_database_gets_the_error_too() {
         CompactionDecision::Keep
     });
     let db = Db::open("/db", options).unwrap();
+    own.set(db.clone()).unwrap();
     // Two tables of the same keys are merged rather than moved.
     for _ in 0..2 {
         (0..100u32).for_each(|i| db.put(format!("key{i:05}"), "value").unwrap());
         db.flush().unwrap();
     }
-    own.set(db.clone()).unwrap();
     db.compact_range::<&str>(..).unwrap();
     let results = results.lock().unwrap();
     assert!(results.len() > 50, "{}", results.len());
