@@ -418,7 +418,7 @@ mod tests {
         let mut tables = fs.list(Path::new("/db")).unwrap();
         tables.retain(|name| name.ends_with(".ldb"));
         tables.sort();
-        let mut open_without = |closed: &[&str]| {
+        let open_without = |closed: &[&str]| {
             fs.clear_faults();
             for name in closed {
                 fs.inject(
