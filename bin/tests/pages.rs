@@ -322,7 +322,7 @@ fn without_times(lines: &[String]) -> Vec<String> {
         advice = (advice && !line.is_empty()) || names_columns;
         match (times, advice) {
             (true, _) => {}
-            // The width of the times decides how many dashes stand beside a name: none, one or more.
+            // The width of the times decides how many dashes stand beside a name: none or more.
             (_, true) if names_columns => kept.push(words(&line.replace('-', " ")).join(" ")),
             (_, true) => {
                 let words = words(line);

@@ -15,8 +15,8 @@ use crate::fs::Fs;
 ///
 /// # Errors
 /// [`Error::Locked`] if the database is open; [`Error::InvalidArgument`] if `lost` in `dir` is not
-/// a directory but, for example, a symbolic link; [`Error::Unsupported`] if the directory belongs to
-/// another engine, or the database has another comparator or a MANIFEST that this build does not
+/// a directory but, for example, a symbolic link; [`Error::Unsupported`] if the directory belongs
+/// to another engine, or the database has another comparator or a MANIFEST that this build does not
 /// know. After these errors, nothing has been removed. I/O errors.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;

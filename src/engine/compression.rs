@@ -43,8 +43,8 @@ pub struct TableCompression {
 impl TableCompression {
     /// Decides on the compression of new tables: the one that the options name, or else the one of
     /// the newest compressed table, or else none if the tables are not compressed or cannot be
-    /// opened, or else snappy. `tables` are the numbers of all tables, each with the undamaged data blocks if the table was
-    /// found to be damaged.
+    /// opened, or else snappy. `tables` are the numbers of all tables, each with the undamaged data
+    /// blocks if the table was found to be damaged.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the options name no compression, and that of the tables is not
@@ -165,7 +165,7 @@ impl Compressions {
     }
 }
 
-/// What an examination of some tables shows.
+/// The result of an examination of some tables.
 #[derive(Default)]
 struct Examined {
     /// The method and the path of the first table that is compressed. If there is none, the first

@@ -107,8 +107,8 @@ fn a_world_whose_tables_show_no_compression_is_told_from_the_files_beside_it() {
     for name in ["level.dat", "levelname.txt"] {
         fs::write(place.db().with_file_name(name), "").unwrap();
     }
-    let said = "a world of Minecraft, which cannot read the new tables, compressed with snappy; give \
-                --compression deflate";
+    let said = "a world of Minecraft, which cannot read the new tables, compressed with snappy; \
+                give --compression deflate";
     let ran = place.feed(&["put", "a", "2"], b"");
     assert!(ran.stderr.contains(said), "{}", ran.stderr);
     ran.ok();

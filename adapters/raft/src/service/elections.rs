@@ -27,7 +27,7 @@ pub(crate) struct Elections {
     leader: Mutex<Leader>,
 }
 
-/// What this node knows of the messages of its leader.
+/// The messages of the leader, as far as this node knows.
 #[derive(Default)]
 struct Leader {
     /// Number of messages that have arrived and that the core has not handled yet.

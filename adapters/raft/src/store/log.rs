@@ -159,8 +159,8 @@ impl<C: StoreConfig> LogStore<C> {
     }
 
     /// Checks that the new entries leave no gap after `next`, and returns the index after them.
-    /// openraft does not check this: a follower whose directory is an older copy, and a leader that counts on
-    /// what the copy lacks, would leave a gap in the log.
+    /// openraft does not check this: a follower whose directory is an older copy, and a leader that
+    /// counts on what the copy lacks, would leave a gap in the log.
     fn check_next(&self, next: Option<u64>, new: &[(u64, Vec<u8>)]) -> Result<Option<u64>> {
         let (Some((first, _)), Some((last, _))) = (new.first(), new.last()) else {
             return Ok(next);
