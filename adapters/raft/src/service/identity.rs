@@ -27,8 +27,9 @@ pub(crate) const FROM: HeaderName = HeaderName::from_static("raft-from");
 const CLUSTER: HeaderName = HeaderName::from_static("raft-cluster");
 /// Header with the version of the messages between nodes. Versions before 1 had no such header.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("raft-version");
-/// The version of the messages between nodes, including those of the stream.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the messages between nodes, including those of the stream. Messages of version 1
+/// had no checksums.
+pub(crate) const VERSION: u32 = 2;
 
 /// The answer of a node that is asked who it is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -215,10 +216,12 @@ impl Identity {
     fn check_headers(&self, headers: &HeaderMap, from: u64) -> ApiResult<()> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let refused = |what| Err(ApiError::with(StatusCode::CONFLICT, what));
-        if let Some(version) = text(VERSION_HEADER)
-            && version != VERSION.to_string()
-        {
-            return refused(format!("messages of version {version}; this node knows {VERSION}"));
+        let version = text(VERSION_HEADER).unwrap_or("0");
+        if version != VERSION.to_string() {
+            return refused(format!(
+                "messages of version {version}; this node knows {VERSION}: stop all nodes, then \
+                 start all of them with one version of minikv-raft"
+            ));
         }
         let theirs = text(CLUSTER).filter(|id| is_cluster_id(id));
         match (self.cluster(), theirs) {

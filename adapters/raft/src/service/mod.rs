@@ -19,6 +19,7 @@
 //! | `lane` | a connection on which messages may take long |
 //! | `pace` | the number of bytes under way on a connection |
 //! | `stream` | the connection for entries of the log |
+//! | `sums` | checksums of messages |
 //! | `trim` | snapshots and purges when the log gets too large |
 //! | `wire` | the HTTP client that `network`, `stream` and `client.rs` use |
 //! | `tls` | certificates, and the addresses on which a node may listen |
@@ -68,6 +69,7 @@ mod sending;
 mod serve;
 mod status;
 mod stream;
+mod sums;
 mod target;
 mod text;
 pub mod tls;

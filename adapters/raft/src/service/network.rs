@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
@@ -22,12 +22,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::kv::TypeConfig;
 use crate::service::lane::Lane;
+use crate::service::sums;
 use crate::service::target::{Network, Target, unreachable};
 use crate::service::wire::{Answer, Call};
 use crate::store::SnapshotFile;
 
-/// Header with the CRC-32C checksum of a chunk.
-pub(crate) const CRC: HeaderName = HeaderName::from_static("chunk-crc32c");
+/// What is wrong with an answer that does not have its checksum.
+const DAMAGED: &str = "the answer does not have its checksum: it was damaged on the way";
 
 /// Time that entries may take before a heartbeat is sent beside them.
 const PROMPT: Duration = Duration::from_millis(20);
@@ -111,20 +112,22 @@ impl Peer {
     pub(super) async fn post(
         &self,
         what: &str,
-        headers: Vec<(HeaderName, HeaderValue)>,
         body: Bytes,
         timeout: Duration,
     ) -> Result<Answer, Unreachable> {
         #[cfg(feature = "faults")]
         self.target.check_faults().await?;
         let Target { network, id, address } = &self.target;
-        let mut headers = headers;
-        headers.extend(network.identity.headers());
         let path = format!("/raft/{id}/{what}");
+        let mut headers = network.identity.headers();
+        headers.push((sums::SUM, HeaderValue::from(sums::of_message(&path, &body))));
         let call = Call { method: Method::POST, to: address, path: &path, headers, body, timeout };
         let answer = network.wire.send(call).await.map_err(|e| unreachable(e.to_string()))?;
         self.target.note(&answer);
-        Ok(answer)
+        match answer.is_checked || answer.status != StatusCode::OK {
+            true => Ok(answer),
+            false => Err(unreachable(format!("{address} answers {what}: {DAMAGED}"))),
+        }
     }
 
     /// Sends one of openraft's messages, and returns the answer.
@@ -135,7 +138,7 @@ impl Peer {
         timeout: Duration,
     ) -> RpcResult<A> {
         let body = postcard::to_stdvec(message).map_err(|e| failed(format!("{what}: {e}")))?;
-        let answer = self.post(what, Vec::new(), body.into(), timeout).await?;
+        let answer = self.post(what, body.into(), timeout).await?;
         if answer.status != StatusCode::OK {
             return Err(unreachable(self.target.refusal(what, &answer)).into());
         }

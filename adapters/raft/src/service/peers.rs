@@ -9,33 +9,39 @@ use bytes::Bytes;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Claim, Hello, VERSION};
 use crate::service::node::Node;
-use crate::service::wire::Call;
+use crate::service::sums;
+use crate::service::wire::{Answer, Call};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-async fn ask(node: &Node, to: &str, method: Method, path: &str, body: Bytes) -> ApiResult<Bytes> {
+async fn ask(node: &Node, to: &str, method: Method, path: &str, body: Bytes) -> ApiResult<Answer> {
     #[cfg(feature = "faults")]
     node.faults.pass().await;
-    let headers = vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let sum = HeaderValue::from(sums::of_message(path, &body));
+    let json = HeaderValue::from_static("application/json");
+    let headers = vec![(header::CONTENT_TYPE, json), (sums::SUM, sum)];
     let call = Call { method, to, path, headers, body, timeout: TIMEOUT };
     let answer = node.wire.send(call).await;
     let answer = answer.map_err(|e| ApiError::Unavailable(format!("no answer from {e}")))?;
     match answer.status {
-        StatusCode::OK => Ok(answer.body),
+        StatusCode::OK => Ok(answer),
         status => Err(ApiError::with(status, format!("{to} answers: {}", answer.message()))),
     }
 }
 
 /// Asks the node at `address` who it is.
 pub(crate) async fn hello(node: &Node, address: &str) -> ApiResult<Hello> {
-    let body = ask(node, address, Method::GET, "/raft/hello", Bytes::new()).await?;
+    let answer = ask(node, address, Method::GET, "/raft/hello", Bytes::new()).await?;
     let strange = |e| ApiError::Unavailable(format!("{address} answers strangely: {e}"));
-    let hello: Hello = serde_json::from_slice(&body).map_err(strange)?;
+    let hello: Hello = serde_json::from_slice(&answer.body).map_err(strange)?;
     if hello.version != VERSION {
         let what = format!("{address} speaks version {}, not {VERSION}", hello.version);
         return Err(ApiError::with(StatusCode::CONFLICT, what));
     }
-    Ok(hello)
+    match answer.is_checked {
+        true => Ok(hello),
+        false => Err(ApiError::Unavailable(format!("{address}: a damaged answer"))),
+    }
 }
 
 /// Asks the node at `address`, which should be the node `id`, who it is.

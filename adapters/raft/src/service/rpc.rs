@@ -20,24 +20,29 @@ use crate::kv::TypeConfig;
 use crate::service::connections::Slot;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Claim, Hello, sender};
-use crate::service::network::{CRC, Finish, Offer, is_accepted};
+use crate::service::network::{Finish, Offer, is_accepted};
 use crate::service::node::Node;
 use crate::service::query::json;
 use crate::service::stream::{MESSAGE_LIMIT_BYTES, PROTOCOL, Stream};
+use crate::service::sums;
 use crate::store::Position;
 
 pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
+    let of_strangers = Router::new()
+        .route("/raft/hello", get(hello))
+        .route("/raft/claim", post(claim))
+        .layer(middleware::from_fn(sums::check));
     Router::new()
         .route("/raft/{to}/append", post(append_alone))
-        .route("/raft/{to}/stream", post(accept))
         .route("/raft/{to}/vote", post(vote))
         .route("/raft/{to}/snapshot", post(offer))
         .route("/raft/{to}/chunk/{id}/{file}/{offset}", post(chunk))
         .route("/raft/{to}/finish", post(finish))
+        .layer(middleware::from_fn(sums::check))
+        .route("/raft/{to}/stream", post(accept))
         .layer(middleware::from_fn_with_state(node.clone(), check_peer))
         .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES))
-        .route("/raft/hello", get(hello))
-        .route("/raft/claim", post(claim))
+        .merge(of_strangers)
 }
 
 /// Refuses messages meant for another node, as this node may have an address that previously
@@ -120,7 +125,7 @@ async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
 /// closes the connection.
 async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
     if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
-        let what = "this path needs `Upgrade: minikv-raft-2`";
+        let what = "this path needs `Upgrade: minikv-raft-3`";
         return ApiError::with(StatusCode::UPGRADE_REQUIRED, what).into_response();
     }
     let from = sender(request.headers());
@@ -129,9 +134,13 @@ async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
         // The connection counts until the stream has ended.
         let _slot = slot;
         if let Ok(upgraded) = hyper::upgrade::on(request).await {
-            // The error needs no handling here, because the sender notices that the connection has
-            // ended and reconnects.
-            let _ = answer_all(&node, from, Stream::new(upgraded)).await;
+            // The sender notices that the connection has ended, and reconnects.
+            if let Err(error) = answer_all(&node, from, Stream::new(upgraded)).await
+                && error.kind() == io::ErrorKind::InvalidData
+            {
+                let from = from.map_or("an unknown node".into(), |id| format!("node {id}"));
+                eprintln!("minikv-raft: closes the connection from {from}: {error}");
+            }
         }
     });
     let mut headers = HeaderMap::new();
@@ -170,13 +179,8 @@ async fn offer(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<axum::Js
 async fn chunk(
     State(node): State<Arc<Node>>,
     Path((_, id, file, offset)): Path<(u64, String, usize, u64)>,
-    headers: HeaderMap,
     body: Bytes,
 ) -> ApiResult<axum::Json<Position>> {
-    let crc = headers.get(CRC).and_then(|crc| crc.to_str().ok()).and_then(|crc| crc.parse().ok());
-    if crc != Some(crc32c::crc32c(&body)) {
-        return Err(ApiError::bad("the chunk does not have its checksum"));
-    }
     node.hear();
     let at = Position { file, offset };
     let next = node.blocking(move |node| node.store.add_chunk(&id, at, &body));

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use openraft::raft::SnapshotResponse;
 use openraft::{BasicNode, ErrorSubject, ErrorVerb, Snapshot, SnapshotMeta, Vote};
 
 use crate::kv::TypeConfig;
-use crate::service::network::{CRC, Finish, Offer, Peer, Streaming, failed};
+use crate::service::network::{Finish, Offer, Peer, Streaming, failed};
 use crate::service::wire::Answer;
 use crate::store::{Position, SnapshotDir, SnapshotFile};
 
@@ -66,7 +66,7 @@ impl Peer {
     async fn offer(&self, id: &str, files: &[SnapshotFile]) -> Result<Position, Streaming> {
         let offer = Offer { id: id.into(), files: files.to_vec() };
         let body = serde_json::to_vec(&offer).map_err(|e| failed(e.to_string()))?;
-        let answer = self.post("snapshot", Vec::new(), body.into(), CHUNK_TIMEOUT).await?;
+        let answer = self.post("snapshot", body.into(), CHUNK_TIMEOUT).await?;
         self.position("snapshot", &answer)
     }
 
@@ -76,9 +76,8 @@ impl Peer {
         at: Position,
         chunk: Vec<u8>,
     ) -> Result<Position, Streaming> {
-        let crc = HeaderValue::from(crc32c::crc32c(&chunk));
         let what = format!("chunk/{id}/{}/{}", at.file, at.offset);
-        let answer = self.post(&what, vec![(CRC, crc)], chunk.into(), CHUNK_TIMEOUT).await?;
+        let answer = self.post(&what, chunk.into(), CHUNK_TIMEOUT).await?;
         self.position(&what, &answer)
     }
 
@@ -98,7 +97,7 @@ impl Peer {
     ) -> Result<SnapshotResponse<u64>, Streaming> {
         let finish = Finish { vote, meta: meta.clone() };
         let body = serde_json::to_vec(&finish).map_err(|e| failed(e.to_string()))?;
-        let answer = self.post("finish", Vec::new(), body.into(), INSTALL_TIMEOUT).await?;
+        let answer = self.post("finish", body.into(), INSTALL_TIMEOUT).await?;
         if answer.status != StatusCode::OK {
             return Err(failed(self.target.refusal("finish", &answer)).into());
         }

@@ -86,7 +86,13 @@ impl Target {
             }
         };
         let answer = stream.call(message, patience).await;
-        let answer = answer.map_err(|e| unreachable(format!("{}: {e}", self.address)))?;
+        let answer = answer.map_err(|error| {
+            if error.kind() == std::io::ErrorKind::InvalidData {
+                let (id, address) = (self.id, &self.address);
+                eprintln!("minikv-raft: closes the connection to node {id} at {address}: {error}");
+            }
+            unreachable(format!("{}: {error}", self.address))
+        })?;
         Ok((answer, stream))
     }
 }

@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio_rustls::rustls::ClientConfig;
 
 use crate::service::error::ErrorBody;
+use crate::service::sums;
 
 /// Maximum size of a response, in bytes. Pages of a range and chunks of a snapshot are smaller.
 const ANSWER_LIMIT_BYTES: usize = 256 << 20;
@@ -44,6 +45,8 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
+    /// Whether the answer has a checksum, which is the right one.
+    pub(crate) is_checked: bool,
 }
 
 impl Answer {
@@ -173,7 +176,9 @@ async fn read(to: &str, answer: axum::http::Response<Incoming>) -> Result<Answer
     let (head, body) = answer.into_parts();
     let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
     let body = body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
-    Ok(Answer { status: head.status, body: body.to_bytes() })
+    let (status, body) = (head.status, body.to_bytes());
+    let sum = sums::given(&head.headers);
+    Ok(Answer { is_checked: sum == Some(sums::of_answer(status, &body)), status, body })
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

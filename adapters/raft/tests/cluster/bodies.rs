@@ -68,8 +68,16 @@ async fn bad_and_oversized_requests_get_answers_that_say_so() {
     let unknown = [("minikv-session", "77"), ("minikv-sequence", "1")];
     let json = [("content-type", "application/json")];
     let id = cluster.status(1).await.unwrap().cluster.unwrap();
-    let peer = [("raft-from", "1"), ("raft-cluster", id.as_str())];
-    let newer = [("raft-version", "2"), ("raft-cluster", id.as_str())];
+    let offer: &[u8] = b"{\"id\":\"../x\",\"files\":[]}";
+    let version = ("raft-version", "2");
+    let peer = [version, ("raft-from", "1"), ("raft-cluster", id.as_str())];
+    let sum = |path: &str, body: &[u8]| {
+        crc32c::crc32c_append(crc32c::crc32c(path.as_bytes()), body).to_string()
+    };
+    let sums = (sum("/raft/1/append", b"\xff\xff"), sum("/raft/1/snapshot", offer));
+    let [append, offered] =
+        [&sums.0, &sums.1].map(|sum| [&peer[..], &[("raft-crc32c", sum.as_str())]].concat());
+    let older = [("raft-version", "1"), ("raft-cluster", id.as_str())];
     type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str);
     let cases: &[Case<'_>] = &[
         ("GET", "/v1/kv/missing", &[], b"", 404, "no value"),
@@ -92,11 +100,16 @@ async fn bad_and_oversized_requests_get_answers_that_say_so() {
         ("POST", "/v1/cluster/init", &json, b"{}", 409, "already"),
         ("POST", "/v1/cluster/join", &json, b"{\"id\":2,\"address\":\"x\"}", 400, "HOST:PORT"),
         ("POST", "/v1/cluster/leave", &json, b"{\"id\":9}", 404, "no node 9"),
-        ("POST", "/raft/1/append", &peer, b"\xff\xff", 400, "not a message"),
+        ("POST", "/raft/1/append", &append, b"\xff\xff", 400, "not a message"),
+        ("POST", "/raft/1/append", &append, b"\xff\xfe", 400, "checksum"),
+        ("POST", "/raft/1/vote", &append, b"\xff\xff", 400, "checksum"),
+        ("POST", "/raft/1/vote", &peer, b"", 400, "checksum"),
         ("POST", "/raft/2/append", &[], b"", 404, "this is node 1"),
-        ("POST", "/raft/1/snapshot", &peer, b"{\"id\":\"../x\",\"files\":[]}", 400, "strange"),
-        ("POST", "/raft/1/append", &[], b"", 409, "names no cluster"),
-        ("POST", "/raft/1/append", &newer, b"", 409, "messages of version 2"),
+        ("POST", "/raft/1/snapshot", &offered, offer, 400, "strange"),
+        ("POST", "/raft/1/append", &[version], b"", 409, "names no cluster"),
+        ("POST", "/raft/1/append", &older, b"", 409, "messages of version 1; this node knows 2"),
+        ("POST", "/raft/1/stream", &older, b"", 409, "messages of version 1; this node knows 2"),
+        ("POST", "/raft/1/append", &[], b"", 409, "messages of version 0; this node knows 2"),
         ("POST", "/v1/batch", &[], b"{\"ops\":[]}", 415, "application/json"),
         ("GET", "/v1/kv/", &[], b"", 400, "at least one byte"),
         ("PUT", "/v1/kv/", &[], b"v", 400, "at least one byte"),

@@ -6,6 +6,7 @@ mod bodies;
 mod browsers;
 mod clocks;
 mod commands;
+mod damaged_links;
 mod faults;
 mod health;
 mod history;
