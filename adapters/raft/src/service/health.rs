@@ -28,6 +28,9 @@ impl Node {
         if let Some(failure) = self.failure() {
             return Some(format!("Raft has stopped: {failure}"));
         }
+        if let Some(stall) = self.store.log_stall(self.stall_limit) {
+            return Some(stall);
+        }
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let membership = metrics.membership_config.membership();

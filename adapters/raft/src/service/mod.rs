@@ -13,6 +13,7 @@
 //! | `lease` | the period during which no other node can be leader |
 //! | `elections` | when this node may stand for election |
 //! | `network` | messages sent to other nodes |
+//! | `beats` | heartbeats beside entries or a snapshot that take long |
 //! | `sending` | snapshots sent to other nodes |
 //! | `target` | the other nodes, and streams to them |
 //! | `rpc` | messages from other nodes |
@@ -38,6 +39,7 @@
 //! | `faults`, `fault_routes` | faults on demand, in builds for tests |
 
 mod backup;
+mod beats;
 mod caretaker;
 mod cluster;
 mod connections;

@@ -10,20 +10,19 @@ use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
 };
 use openraft::network::{Backoff, RPCOption};
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
-};
+use openraft::raft::{AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
 use openraft::{
-    AnyError, BasicNode, Entry, EntryPayload, LogId, RaftNetwork, RaftNetworkFactory, Snapshot,
-    SnapshotMeta, Vote,
+    BasicNode, Entry, EntryPayload, LogId, RaftNetwork, RaftNetworkFactory, Snapshot, SnapshotMeta,
+    Vote,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::kv::TypeConfig;
+use crate::service::beats::{Append, Beats, SharedLane, decode, encode, exchange, is_accepted};
 use crate::service::lane::Lane;
 use crate::service::sums;
-use crate::service::target::{Network, Target, unreachable};
+use crate::service::target::{Network, Target, failed, unreachable};
 use crate::service::wire::{Answer, Call};
 use crate::store::SnapshotFile;
 
@@ -34,8 +33,6 @@ const DAMAGED: &str = "the answer does not have its checksum: it was damaged on 
 const PROMPT: Duration = Duration::from_millis(20);
 /// Time without progress after which entries are given up and sent again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time without an answer after which the connection for heartbeats is replaced.
-const HEARTBEAT_PATIENCE: Duration = Duration::from_secs(1);
 /// A message with entries gets longer if the last one took less than the first of these times, and
 /// shorter if it took more than the second: little is sent twice after a failure, and each sync of
 /// the follower is worth its cost.
@@ -69,11 +66,13 @@ pub(crate) struct Peer {
     /// messages, for which a stream would not be worth its cost.
     is_in_use: bool,
     /// Carries heartbeats, which must not wait behind entries.
-    heartbeats: Lane,
+    heartbeats: SharedLane,
     /// Carries entries.
     entries: Lane,
     /// The entries under way.
     under_way: Option<UnderWay>,
+    /// Heartbeats beside them, if they take long.
+    beats: Option<Beats>,
     /// The last entry up to which the node's log is known to match this one; `None` if unknown.
     matching: Option<Option<LogId<u64>>>,
     /// Size in bytes at which a message with entries ends.
@@ -95,17 +94,14 @@ impl RaftNetworkFactory<TypeConfig> for Network {
         Peer {
             target: Target { network: self.clone(), id, address: node.addr.clone() },
             is_in_use: false,
-            heartbeats: Lane::default(),
+            heartbeats: SharedLane::default(),
             entries: Lane::default(),
             under_way: None,
+            beats: None,
             matching: None,
             message_bytes: FIRST_MESSAGE_BYTES,
         }
     }
-}
-
-pub(super) fn failed(what: String) -> NetworkError {
-    NetworkError::new(&AnyError::error(what))
 }
 
 impl Peer {
@@ -147,17 +143,11 @@ impl Peer {
     }
 }
 
-type Append = AppendEntriesRequest<TypeConfig>;
-
 /// Returns a heartbeat with the same position in the log as `message`.
 fn head(message: &Append) -> Append {
-    let AppendEntriesRequest { vote, prev_log_id, leader_commit, .. } = message;
+    let Append { vote, prev_log_id, leader_commit, .. } = message;
     let (vote, prev_log_id, leader_commit) = (*vote, *prev_log_id, *leader_commit);
-    AppendEntriesRequest { vote, prev_log_id, leader_commit, entries: Vec::new() }
-}
-
-fn encode(message: &Append) -> Result<Vec<u8>, NetworkError> {
-    postcard::to_stdvec(message).map_err(|e| failed(format!("append: {e}")))
+    Append { vote, prev_log_id, leader_commit, entries: Vec::new() }
 }
 
 /// Returns the approximate size of an entry in a message, in bytes.
@@ -170,11 +160,6 @@ fn bytes_of(entry: &Entry<TypeConfig>) -> usize {
 
 /// Sending entries and heartbeats.
 impl Peer {
-    fn decode(&self, answer: &[u8]) -> Result<AppendEntriesResponse<u64>, NetworkError> {
-        let decoded = postcard::from_bytes(answer);
-        decoded.map_err(|e| failed(format!("{} answers append: {e}", self.target.address)))
-    }
-
     /// Sends a heartbeat, and waits for its answer until the time `until`.
     async fn heartbeat(
         &mut self,
@@ -185,9 +170,9 @@ impl Peer {
         let late = || failed(format!("{}: a heartbeat is late", self.target.address));
         let (sent, answer) = if std::mem::replace(&mut self.is_in_use, true) {
             let late = late();
-            let exchange = exchange(&mut self.heartbeats, &self.target, encode(&heartbeat)?);
+            let exchange = exchange(&self.heartbeats, &self.target, encode(&heartbeat)?);
             match tokio::time::timeout_at(until.into(), exchange).await {
-                Ok((sent, answer)) => (sent, self.decode(&answer?)?),
+                Ok((sent, answer)) => (sent, decode(&self.target, &answer?)?),
                 Err(_) => return Err(late.into()),
             }
         } else {
@@ -199,29 +184,6 @@ impl Peer {
             self.matching = Some(prev);
         }
         Ok(answer)
-    }
-
-    /// Sends heartbeats beside a snapshot, as openraft sends none to a node that is being sent one.
-    /// Ends when the node answers that it has a higher vote, and returns that vote.
-    async fn beat(&self, vote: Vote<u64>) -> Vote<u64> {
-        let Target { network, id, .. } = &self.target;
-        let mut lane = Lane::default();
-        // Every log matches the position before its first entry.
-        let heartbeat =
-            Append { vote, prev_log_id: None, leader_commit: None, entries: Vec::new() };
-        loop {
-            if let Ok(message) = encode(&heartbeat) {
-                let (sent, answer) = exchange(&mut lane, &self.target, message).await;
-                match answer.map(|answer| self.decode(&answer)) {
-                    Ok(Ok(AppendEntriesResponse::HigherVote(higher))) => return higher,
-                    Ok(Ok(answer)) if is_accepted(&answer) => {
-                        network.lease.accepted(&vote, *id, sent);
-                    }
-                    _ => {}
-                }
-            }
-            tokio::time::sleep(network.heartbeat).await;
-        }
     }
 
     /// Returns whether entries after the same position are under way.
@@ -244,6 +206,7 @@ impl Peer {
         let Some(last) = message.entries.last().map(|entry| entry.log_id) else { return Ok(()) };
         let bytes = message.entries.iter().map(bytes_of).sum();
         let (vote, prev) = (message.vote, message.prev_log_id);
+        self.beats = None;
         self.entries.abandon();
         self.entries.send(&self.target, encode(&message)?, PATIENCE);
         self.under_way = Some(UnderWay { vote, prev, last, bytes });
@@ -264,32 +227,39 @@ impl Peer {
         if let Ok((sent, answer)) = landed {
             return self.landed(sent, answer, last);
         }
-        let (target, vote) = (&self.target, heartbeat.vote);
-        let beat = exchange(&mut self.heartbeats, target, encode(&heartbeat)?);
-        let until = tokio::time::Instant::from(until);
-        let beat = tokio::time::timeout_at(until, beat);
-        let landed = tokio::time::timeout_at(until, self.entries.answer());
-        let (beat, landed) = tokio::select! {
-            Ok((sent, answer)) = landed => (None, Some((sent, answer))),
-            beat = async {
-                let beat = beat.await.ok();
-                tokio::time::sleep_until(until).await;
-                beat
-            } => (beat, None),
+        let (vote, prev) = (heartbeat.vote, heartbeat.prev_log_id);
+        let recent = Instant::now() - self.target.network.heartbeat;
+        self.beat(heartbeat);
+        let Some(beats) = &mut self.beats else {
+            return Err(failed("no heartbeats".into()).into());
         };
-        if let Some((sent, answer)) = landed {
-            return self.landed(sent, answer, last);
+        let higher = tokio::select! {
+            (sent, answer) = self.entries.answer() => return self.landed(sent, answer, last),
+            higher = beats.higher_vote() => Some(higher),
+            () = tokio::time::sleep_until(until.into()) => None,
+        };
+        if let Some(higher) = higher {
+            self.beats = None;
+            return Ok(AppendEntriesResponse::HigherVote(higher));
         }
+        let is_live = self.target.network.lease.last(&vote, self.target.id) >= Some(recent);
         // openraft takes no answer that a node matches nothing.
-        let Some((sent, answer)) = beat.filter(|_| heartbeat.prev_log_id.is_some()) else {
-            return Err(failed(format!("{}: a heartbeat is late", self.target.address)).into());
-        };
-        let answer = self.decode(&answer?)?;
-        if !is_accepted(&answer) {
-            return Ok(answer);
+        match prev.filter(|_| is_live) {
+            Some(prev) => Ok(AppendEntriesResponse::PartialSuccess(Some(prev))),
+            None => Err(failed(format!("{}: a heartbeat is late", self.target.address)).into()),
         }
-        self.target.network.lease.accepted(&vote, self.target.id, sent);
-        Ok(AppendEntriesResponse::PartialSuccess(heartbeat.prev_log_id))
+    }
+
+    /// Sends heartbeats beside the entries under way, until some time after the last call.
+    fn beat(&mut self, heartbeat: Append) {
+        let until = Instant::now() + self.target.network.stall_limit;
+        match &self.beats {
+            Some(beats) => beats.update(heartbeat, until),
+            None => {
+                let (lane, target) = (self.heartbeats.clone(), self.target.clone());
+                self.beats = Some(Beats::start(lane, target, heartbeat, Some(until)));
+            }
+        }
     }
 
     /// Handles the answer to the entries under way.
@@ -300,10 +270,11 @@ impl Peer {
         answer: Result<Vec<u8>, Unreachable>,
         last: LogId<u64>,
     ) -> RpcResult<AppendEntriesResponse<u64>> {
+        self.beats = None;
         let Some(UnderWay { vote, last: arrived, bytes, .. }) = self.under_way.take() else {
             return Err(failed("no entries are under way".into()).into());
         };
-        let answer = self.decode(&answer?)?;
+        let answer = decode(&self.target, &answer?)?;
         if !is_accepted(&answer) {
             return Ok(answer);
         }
@@ -324,27 +295,6 @@ impl Peer {
     }
 }
 
-/// Sends a heartbeat as soon as an earlier one, whose answer nobody waits for any more, is
-/// answered.
-/// Returns the time of sending, and the answer.
-async fn exchange(
-    lane: &mut Lane,
-    target: &Target,
-    message: Vec<u8>,
-) -> (Instant, Result<Vec<u8>, Unreachable>) {
-    if lane.is_busy() {
-        // If it failed, the connection was closed, and the next heartbeat opens another one.
-        let _ = lane.answer().await;
-    }
-    lane.send(target, message, HEARTBEAT_PATIENCE);
-    lane.answer().await
-}
-
-/// Returns whether a follower has accepted entries or a heartbeat.
-pub(crate) fn is_accepted(answer: &AppendEntriesResponse<u64>) -> bool {
-    matches!(answer, AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_))
-}
-
 impl RaftNetwork<TypeConfig> for Peer {
     /// Sends entries or a heartbeat. openraft gives up after the time between two heartbeats, and
     /// sends nothing else until then. If entries take longer, this function therefore sends a
@@ -360,6 +310,12 @@ impl RaftNetwork<TypeConfig> for Peer {
         let durable = |id| self.target.network.store.durable_part(id);
         message.leader_commit = message.leader_commit.and_then(durable);
         let until = Instant::now() + option.soft_ttl();
+        let network = &self.target.network;
+        if let Some(stall) = network.store.log_stall(network.stall_limit) {
+            // Another node can lead better.
+            self.beats = None;
+            return Err(unreachable(stall).into());
+        }
         let Some(last) = message.entries.last().map(|entry| entry.log_id) else {
             return self.heartbeat(message, until).await;
         };
@@ -398,9 +354,14 @@ impl RaftNetwork<TypeConfig> for Peer {
             self.send_files(&snapshot).await?;
             self.finish(vote, &snapshot.meta).await
         };
+        // Every log matches the position before its first entry.
+        let heartbeat =
+            Append { vote, prev_log_id: None, leader_commit: None, entries: Vec::new() };
+        let (lane, target) = (self.heartbeats.clone(), self.target.clone());
+        let mut beats = Beats::start(lane, target, heartbeat, None);
         tokio::select! {
             result = send => result,
-            higher = self.beat(vote) => Ok(SnapshotResponse::new(higher)),
+            higher = beats.higher_vote() => Ok(SnapshotResponse::new(higher)),
             closed = cancel => Err(closed.into()),
         }
     }

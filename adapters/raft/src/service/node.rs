@@ -139,6 +139,8 @@ pub struct Node {
     pub(crate) heard: Mutex<Option<Instant>>,
     /// The time without an answer after which another node counts as down.
     pub(crate) patience: Duration,
+    /// The time that a write to the log may take.
+    pub(crate) stall_limit: Duration,
     pub(crate) writes: Writes,
     pub(crate) rounds: Rounds,
     pub(crate) backups: Backups,
@@ -199,11 +201,14 @@ impl Node {
         let hosts = Hosts::new(&address, &options.allow_host);
         let identity = Identity::new(options.id, address, store.clone()).map_err(failed)?;
         let identity = Arc::new(identity);
+        // Long enough for disks that are only slow: if all are, no other node leads better.
+        let stall_limit = Duration::from_millis(options.election_timeout * 6);
         let network = Network {
             identity: identity.clone(),
             wire: wire.clone(),
             lease: lease.clone(),
             heartbeat: Duration::from_millis(options.heartbeat),
+            stall_limit,
             store: store.clone(),
             #[cfg(feature = "faults")]
             faults: faults.clone(),
@@ -228,6 +233,7 @@ impl Node {
             lease,
             heard: Mutex::new(None),
             patience: Duration::from_millis(options.election_timeout * 3),
+            stall_limit,
             counters: Counters::default(),
             token,
             scheme: if options.security.cert.is_some() { "https" } else { "http" },
@@ -268,10 +274,12 @@ impl Node {
         self.raft.metrics().borrow().state == ServerState::Leader
     }
 
-    /// Redirects to the leader if this node is not the leader.
+    /// Redirects to the leader if this node is not the leader. Refuses if this node has stopped
+    /// leading because of its disk, and does not know the next leader yet.
     pub(crate) fn check_leads(&self) -> ApiResult<()> {
         if self.leads() {
-            return Ok(());
+            let stall = self.store.log_stall(self.stall_limit);
+            return stall.map_or(Ok(()), |stall| Err(ApiError::Unavailable(stall)));
         }
         let leader = self.raft.metrics().borrow().current_leader.filter(|id| *id != self.id);
         Err(ApiError::NotLeader(leader.and_then(|id| self.member(id))))

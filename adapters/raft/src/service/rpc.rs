@@ -17,10 +17,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::kv::TypeConfig;
+use crate::service::beats::is_accepted;
 use crate::service::connections::Slot;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Claim, Hello, sender};
-use crate::service::network::{Finish, Offer, is_accepted};
+use crate::service::network::{Finish, Offer};
 use crate::service::node::Node;
 use crate::service::query::json;
 use crate::service::stream::{MESSAGE_LIMIT_BYTES, PROTOCOL, Stream};

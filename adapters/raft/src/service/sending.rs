@@ -7,7 +7,8 @@ use openraft::raft::SnapshotResponse;
 use openraft::{BasicNode, ErrorSubject, ErrorVerb, Snapshot, SnapshotMeta, Vote};
 
 use crate::kv::TypeConfig;
-use crate::service::network::{Finish, Offer, Peer, Streaming, failed};
+use crate::service::network::{Finish, Offer, Peer, Streaming};
+use crate::service::target::failed;
 use crate::service::wire::Answer;
 use crate::store::{Position, SnapshotDir, SnapshotFile};
 

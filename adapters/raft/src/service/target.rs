@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use openraft::AnyError;
-use openraft::error::Unreachable;
+use openraft::error::{NetworkError, Unreachable};
 
 use crate::service::identity::Identity;
 use crate::service::lease::Lease;
@@ -21,6 +21,8 @@ pub(crate) struct Network {
     pub(crate) lease: Arc<Lease>,
     /// Time between two heartbeats.
     pub(crate) heartbeat: Duration,
+    /// Time without progress of the log's disk after which this node stops leading.
+    pub(crate) stall_limit: Duration,
     pub(crate) store: Arc<Store>,
     #[cfg(feature = "faults")]
     pub(crate) faults: Arc<super::faults::Faults>,
@@ -95,6 +97,10 @@ impl Target {
         })?;
         Ok((answer, stream))
     }
+}
+
+pub(crate) fn failed(what: String) -> NetworkError {
+    NetworkError::new(&AnyError::error(what))
 }
 
 pub(crate) fn unreachable(what: String) -> Unreachable {

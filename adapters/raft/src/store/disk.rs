@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use minikv::{Db, WriteOptions};
 use openraft::LogId;
@@ -63,6 +64,14 @@ impl Store {
     /// that entries are committed only up to the returned id.
     pub fn durable_part(&self, committed: LogId<u64>) -> Option<LogId<u64>> {
         self.writer.durable_part(committed)
+    }
+
+    /// Returns what is wrong if the disk has not completed a write to the log for longer than
+    /// `limit`.
+    pub(crate) fn log_stall(&self, limit: Duration) -> Option<String> {
+        let (took, dir) = (self.writer.writing_for()?, self.home.dir.display());
+        let what = || format!("{dir}: the disk has not synced the log for {} ms", took.as_millis());
+        (took > limit).then(what)
     }
 
     /// Returns the database that holds the log.

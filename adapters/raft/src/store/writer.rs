@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use minikv::{WriteBatch, WriteOptions};
 use openraft::LogId;
@@ -54,6 +55,8 @@ struct Queue {
     pending: VecDeque<Pending>,
     /// The id of the last durable entry.
     durable: Option<LogId<u64>>,
+    /// When the write under way began, if there is one.
+    writing_since: Option<Instant>,
     stop: bool,
 }
 
@@ -143,6 +146,11 @@ impl Writer {
         self.shared.lock().pending.iter().map(|pending| pending.first).min()
     }
 
+    /// Returns the time that the write under way has taken so far, if there is one.
+    pub(crate) fn writing_for(&self) -> Option<Duration> {
+        self.shared.lock().writing_since.map(|since| since.elapsed())
+    }
+
     /// Records that the entries from `index` on were truncated.
     pub(crate) fn truncated(&self, index: u64) {
         let mut queue = self.shared.lock();
@@ -188,7 +196,12 @@ impl Shared {
             }
             let (jobs, ticket) = (std::mem::take(&mut queue.jobs), queue.pushed);
             drop(queue);
-            let result = self.check().and_then(|()| write(current, &jobs));
+            let result = {
+                let current = current.read().unwrap_or_else(PoisonError::into_inner);
+                self.lock().writing_since = Some(Instant::now());
+                self.check().and_then(|()| write(&current, &jobs))
+            };
+            self.lock().writing_since = None;
             self.finish(ticket, result.as_ref().err());
             for done in jobs.into_iter().filter_map(|job| job.done) {
                 done(result.as_ref().map(|_| ()).map_err(|e| io::Error::other(e.to_string())));
@@ -224,8 +237,7 @@ impl Drop for FailOnPanic<'_> {
 }
 
 /// Durably writes all jobs in one batch.
-fn write(current: &RwLock<Current>, jobs: &[Job]) -> Result<()> {
-    let current = current.read().unwrap_or_else(PoisonError::into_inner);
+fn write(current: &Current, jobs: &[Job]) -> Result<()> {
     let mut batch = WriteBatch::new();
     let mut last_byte = None;
     for job in jobs {

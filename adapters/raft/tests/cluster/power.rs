@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use minikv::fs::SimFs;
@@ -18,7 +18,7 @@ use minikv_raft::service::{Listening, Node, NodeOptions, Read};
 use tokio::runtime::Runtime;
 
 use crate::load::Load;
-use crate::processes::{client_of, free_port, wait_for};
+use crate::processes::{client_of, free_port, http, wait_for};
 use crate::rng::{Rng, seeds};
 
 #[derive(Parser)]
@@ -54,7 +54,14 @@ impl Machine {
         let sync = self.sync.clone();
         self.disk.set_hook(move |operation| {
             if matches!(operation.kind, OpKind::Sync) {
-                std::thread::sleep(Duration::from_millis(sync.load(Ordering::Relaxed)));
+                // In short steps, so that a sync that hangs can be continued.
+                let began = Instant::now();
+                let left = || {
+                    Duration::from_millis(sync.load(Ordering::Relaxed)).checked_sub(began.elapsed())
+                };
+                while let Some(left) = left() {
+                    std::thread::sleep(left.min(Duration::from_millis(50)));
+                }
             }
         });
         let runtime =
@@ -264,4 +271,28 @@ async fn histories_beside_losses_of_power_are_linearizable() {
         run(seed).await;
         assert_eq!(panics.load(Ordering::Relaxed), 0, "seed {seed}: a panic");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_disk_hangs_says_so_and_is_replaced() {
+    let site = Site::start(3, "two", &mut Rng(1)).await;
+    site.client(20).put("before", "1").await.unwrap();
+    let leader_of = |status: minikv_raft::service::Status| status.leader;
+    let leader = || async { site.client(5).status().await.ok().and_then(leader_of) };
+    let hung = wait_for(leader).await.unwrap();
+    let machine = &site.machines[hung as usize - 1];
+    let usual = machine.sync.swap(60_000, Ordering::Relaxed);
+
+    // With the default election timeout of 600 ms, the leader gives up after 3.6 s.
+    let began = Instant::now();
+    site.client(25).put("during", "2").await.expect("another leader takes the write");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let health = || async {
+        let (status, text) = http(&machine.address(), "GET", "/health", &[], b"").await.ok()?;
+        (status == 503 && text.contains("has not synced the log")).then_some(())
+    };
+    assert!(wait_for(health).await.is_some(), "/health does not name the disk");
+
+    machine.sync.store(usual, Ordering::Relaxed);
+    site.compare().await;
 }
