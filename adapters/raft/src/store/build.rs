@@ -20,6 +20,8 @@ pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, Sna
     let home = &store.home;
     let fs = &*home.fs;
     let building = home.snapshots().join(BUILDING);
+    // Otherwise a part of a directory that was removed would be made again.
+    store.check_home()?;
     files::remove_tree(fs, &building)?;
     files::create_dir(fs, &building)?;
     let db = building.join(DB);

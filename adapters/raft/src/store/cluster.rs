@@ -4,7 +4,10 @@
 //!
 //! ```text
 //! {"format":1,"cluster":"<32 hexadecimal digits>","claimed_by":"<the node that gave the id>"}
+//! crc32c <8 hexadecimal digits>
 //! ```
+//!
+//! The first version of the file had no checksum.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +16,7 @@ use crate::store::error::{Error, Result};
 use crate::store::files;
 use crate::store::home::SMALL_FILE_BYTES;
 
-const CLUSTER: &str = "CLUSTER";
+pub(crate) const CLUSTER: &str = "CLUSTER";
 const FORMAT: u32 = 1;
 
 /// The cluster of a node.
@@ -54,23 +57,25 @@ impl Store {
     /// Returns the cluster of this node, or `None` if the node has no id of a cluster yet.
     ///
     /// # Errors
-    /// [`Error::Format`] if the file is damaged or of an unknown format; errors of the file.
+    /// [`Error::Damaged`] if the file is damaged; [`Error::Format`] if it is of an unknown format;
+    /// errors of the file.
     pub(crate) fn cluster(&self) -> Result<Option<ClusterFile>> {
         let (fs, path) = (&*self.home.fs, self.home.path(CLUSTER));
         if !fs.exists(&path).map_err(Error::file("query", &path))? {
             return Ok(None);
         }
-        let content = files::read(fs, &path, SMALL_FILE_BYTES)?;
-        let place = || path.display().to_string();
+        let (content, _) = files::read_summed(fs, &path, SMALL_FILE_BYTES)?;
+        let place = path.display().to_string();
+        let damaged = |what| Error::Damaged { what: format!("{place}: damaged: {what}") };
         let file: ClusterFile =
-            serde_json::from_slice(&content).map_err(|e| Error::format(place(), e.to_string()))?;
+            serde_json::from_slice(&content).map_err(|e| damaged(e.to_string()))?;
         if file.format != FORMAT {
             let what = format!("the format is {}, but this build knows {FORMAT}", file.format);
-            return Err(Error::format(place(), what));
+            return Err(Error::format(place, what));
         }
         match is_cluster_id(&file.cluster) {
             true => Ok(Some(file)),
-            false => Err(Error::format(place(), format!("`{}` is no id", file.cluster))),
+            false => Err(damaged(format!("`{}` is no id", file.cluster))),
         }
     }
 
@@ -81,7 +86,7 @@ impl Store {
     pub(crate) fn set_cluster(&self, file: &ClusterFile) -> Result<()> {
         let content =
             serde_json::to_vec(file).map_err(|e| Error::format(CLUSTER, e.to_string()))?;
-        files::replace(&*self.home.fs, &self.home.dir, CLUSTER, &content)
+        files::replace(&*self.home.fs, &self.home.dir, CLUSTER, &files::with_sum(content))
     }
 }
 
@@ -104,10 +109,50 @@ mod tests {
         let id = made.cluster.as_str();
         let newer = good.replace("\"format\":1", "\"format\":2");
         let short = good.replace(id, &id[1..]);
+        let path = store.dir().join(CLUSTER);
         for wrong in ["", &good[..20], &newer, &short, &good.replace(id, &"G".repeat(32))] {
-            std::fs::write(store.dir().join(CLUSTER), wrong).unwrap();
+            std::fs::write(&path, wrong).unwrap();
             let error = store.cluster().unwrap_err().to_string();
             assert!(error.contains("CLUSTER"), "{wrong}: {error}");
+            assert_eq!(error.contains("CLUSTER: damaged"), wrong != newer, "{error}");
         }
+        // A file of the first version.
+        std::fs::write(&path, &good).unwrap();
+        assert_eq!(store.cluster().unwrap(), Some(made.clone()));
+
+        // Another id that has the right form.
+        let other = if id.starts_with('0') { "1" } else { "0" };
+        let other = format!("{other}{}", &id[1..]);
+        store.set_cluster(&made).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, whole.replace(id, &other)).unwrap();
+        let error = store.cluster().unwrap_err().to_string();
+        assert!(error.contains("CLUSTER: damaged"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_number_of_the_node_is_no_other_node() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(home.path().join("node"), StoreOptions::default()).unwrap();
+        store.claim(3).unwrap();
+        assert!(store.claim(4).unwrap_err().to_string().contains("of node 3, not of node 4"));
+        for wrong in ["", "\n", "s\n"] {
+            std::fs::write(store.dir().join("NODE"), wrong).unwrap();
+            let error = store.claim(3).unwrap_err().to_string();
+            assert!(error.contains("NODE: damaged"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_without_its_file_live_has_lost_data() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("node");
+        let store = Store::open(&dir, StoreOptions::default()).unwrap();
+        store.check_home().unwrap();
+        std::fs::remove_file(dir.join("LIVE")).unwrap();
+        assert!(store.check_home().unwrap_err().to_string().contains("LIVE is missing"));
+        drop(store);
+        let error = Store::open(&dir, StoreOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("LIVE is missing") && error.contains("may have lost"), "{error}");
     }
 }

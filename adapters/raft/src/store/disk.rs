@@ -8,8 +8,8 @@ use std::time::Duration;
 use minikv::{Db, WriteOptions};
 use openraft::LogId;
 
-use crate::store::error::Result;
-use crate::store::home::{Home, Layout};
+use crate::store::error::{Error, Result};
+use crate::store::home::{Home, LIVE, Layout};
 use crate::store::incoming::Incoming;
 use crate::store::keys;
 use crate::store::snapshot::SnapshotDir;
@@ -64,6 +64,22 @@ impl Store {
     /// that entries are committed only up to the returned id.
     pub fn durable_part(&self, committed: LogId<u64>) -> Option<LogId<u64>> {
         self.writer.durable_part(committed)
+    }
+
+    /// Checks that nobody has removed or emptied the directory while the store is open.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the file `LIVE` is missing; errors of the file.
+    pub(crate) fn check_home(&self) -> Result<()> {
+        let path = self.home.path(LIVE);
+        match self.home.fs.exists(&path).map_err(Error::file("query", &path))? {
+            true => Ok(()),
+            false => {
+                let dir = self.home.dir.display();
+                let what = format!("{dir}: the file {LIVE} is missing: the directory was emptied");
+                Err(Error::Damaged { what })
+            }
+        }
     }
 
     /// Returns what is wrong if the disk has not completed a write to the log for longer than

@@ -43,7 +43,7 @@ pub(crate) fn read_summed(fs: &dyn Fs, path: &Path, limit: u64) -> Result<(Vec<u
     };
     let sum = content.split_off(end);
     if sum != format!("\n{SUM}{:08x}", crc32c::crc32c(&content)).as_bytes() {
-        let what = format!("{}: the content does not have its checksum", path.display());
+        let what = format!("{}: damaged: the content does not have its checksum", path.display());
         return Err(Error::Damaged { what });
     }
     Ok((content, true))

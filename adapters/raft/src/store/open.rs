@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use minikv::Db;
 use minikv::fs::Fs;
 
+use crate::store::cluster::CLUSTER;
 use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
 use crate::store::home::{
@@ -102,21 +103,24 @@ impl Store {
     /// store, because it could vote again in a term in which the first node has already voted.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the store belongs to another node; errors of the file.
+    /// [`Error::Refused`] if the store belongs to another node; [`Error::Damaged`] if the file is
+    /// damaged; errors of the file.
     pub(crate) fn claim(&self, id: u64) -> Result<()> {
         let (fs, path) = (&*self.home.fs, self.home.path(OWNER));
         if !fs.exists(&path).map_err(Error::file("query", &path))? {
             return files::replace(fs, &self.home.dir, OWNER, format!("{id}\n").as_bytes());
         }
         let content = files::read(fs, &path, SMALL_FILE_BYTES)?;
-        let owner = String::from_utf8_lossy(&content);
-        match owner.trim() == id.to_string() {
-            true => Ok(()),
-            false => Err(Error::Refused(format!(
-                "{}: this is the directory of node {}, not of node {id}",
-                path.display(),
-                owner.trim()
+        let (owner, path) = (String::from_utf8_lossy(&content), path.display());
+        match owner.trim().parse::<u64>() {
+            Ok(owner) if owner == id => Ok(()),
+            Ok(owner) => Err(Error::Refused(format!(
+                "{path}: this is the directory of node {owner}, not of node {id}"
             ))),
+            Err(_) => {
+                let what = format!("{path}: damaged: {owner:?} is not the number of a node");
+                Err(Error::Damaged { what })
+            }
         }
     }
 }
@@ -128,6 +132,14 @@ fn create(home: &Home) -> Result<u64> {
     let fs = &*home.fs;
     let names = files::list(fs, &home.dir)?;
     let is_new = names.iter().any(|name| name == NEW);
+    let is_of_store = |name: &&String| {
+        name.starts_with("state-") || [OWNER, CLUSTER, "log", "snapshots"].contains(&name.as_str())
+    };
+    if let Some(name) = names.iter().find(is_of_store).filter(|_| !is_new) {
+        let dir = home.dir.display();
+        let what = format!("{dir}: the file {LIVE} is missing, but `{name}` of a node is there");
+        return Err(Error::Damaged { what });
+    }
     if !is_new && !names.is_empty() {
         return Err(Error::Refused(format!(
             "{}: not empty, and without the file {LIVE}: not a store",

@@ -34,6 +34,7 @@ impl Store {
         if let Some(file) = files.iter().find(|file| !file.has_good_name()) {
             return Err(Error::Refused(format!("a snapshot has no file `{}`", file.name)));
         }
+        self.check_home()?;
         *incoming = None;
         let fs = &*self.home.fs;
         files::remove_tree(fs, &self.home.incoming())?;

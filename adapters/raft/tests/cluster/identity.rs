@@ -29,6 +29,10 @@ async fn a_node_at_the_address_of_another_cluster_is_refused_by_both() {
     let (mut one, mut two) = (Cluster::start(3, &[]).await, Cluster::start(3, &[]).await);
     one.client(10).put("of", "one").await.unwrap();
     two.client(10).put("of", "two").await.unwrap();
+    // A node that restarts without its cluster knows only what it has applied.
+    let third = two.client_of(&[3], Duration::from_secs(5));
+    let has_it = || async { third.get(b"of", Read::Stale).await.ok().flatten() };
+    assert!(wait_for(has_it).await.is_some(), "node 3 lags");
     // Node 3 of the second cluster now runs at the address of node 3 of the first.
     one.kill(3);
     two.kill(3);
