@@ -80,6 +80,9 @@ impl Target {
     }
 }
 
+/// Time after which a command says what it waits for.
+const SILENT: Duration = Duration::from_secs(2);
+
 #[derive(clap::Args)]
 struct InitArgs {
     #[command(flatten)]
@@ -141,7 +144,19 @@ async fn run_command(command: Command) -> Result<ExitCode, String> {
             let (id, address) = &args.member;
             // The new node receives all data before it joins, which may take long.
             let timeout = args.target.timeout.max(600);
-            Target { timeout, ..args.target.clone() }.client()?.join(*id, address).await
+            let client = Target { timeout, ..args.target.clone() }.client()?;
+            let join = client.join(*id, address);
+            tokio::pin!(join);
+            match tokio::time::timeout(SILENT, &mut join).await {
+                Ok(joined) => joined,
+                Err(_) => {
+                    eprintln!(
+                        "minikv-raft: waits until node {id} at {address} has the data of the \
+                         cluster: up to {timeout} s, or 15 s without an answer from it"
+                    );
+                    join.await
+                }
+            }
         }
         Command::Leave(args) => args.target.client()?.leave(args.id).await,
         Command::Status(target) => target.client()?.status().await,

@@ -1,5 +1,6 @@
 //! A task that looks after the cluster: it gives an id to a cluster that an older version made, and
-//! completes a change of the membership that an earlier leader left half done.
+//! completes a change of the membership that an earlier leader left half done. It also looks whether
+//! the node still has its directory.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub(crate) async fn run(node: Weak<Node>) {
         if node.failure().is_some() {
             return;
         }
+        node.check_home().await;
         if !is_settled {
             is_settled = settle(&node).await.unwrap_or(false);
         }

@@ -15,7 +15,7 @@ use openraft::{BasicNode, ChangeMembers};
 use serde::{Deserialize, Serialize};
 
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::identity::lost;
+use crate::service::identity::{Hello, lost};
 use crate::service::node::Node;
 use crate::service::peers;
 use crate::service::query::json;
@@ -23,6 +23,10 @@ use crate::service::status::{Status, status};
 
 /// Time limit for a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Time without an answer of a new node after which it does not join.
+const JOIN_SILENCE: Duration = Duration::from_secs(15);
+const JOIN_PAUSE: Duration = Duration::from_millis(500);
 
 /// Time for which a node that creates a cluster waits for the other nodes to start.
 const INIT_WAIT: Duration = Duration::from_secs(8);
@@ -172,9 +176,12 @@ async fn join(
     }
     let change = async {
         if known.is_none() {
-            node.raft.add_learner(id, BasicNode::new(address), false).await?;
+            node.raft.add_learner(id, BasicNode::new(address.clone()), false).await?;
         }
-        caught_up(&node, id).await;
+        tokio::select! {
+            () = caught_up(&node, id) => {}
+            silent = falls_silent(&node, id, &address), if id != node.id => return Err(silent),
+        }
         let mut voters = node.voters();
         voters.insert(id);
         node.check_majority(&format!("node {id} as a voter"), &voters).await?;
@@ -193,7 +200,7 @@ async fn admit(node: &Arc<Node>, id: u64, address: &str, is_member: bool) -> Api
         let what = "the cluster has no id yet: all of its nodes must run this version first";
         return Err(ApiError::Unavailable(what.into()));
     };
-    let hello = peers::hello_of(node, id, address).await?;
+    let hello = hello_in_time(node, id, address).await?;
     match hello.cluster {
         Some(theirs) if theirs == own => Ok(()),
         Some(theirs) => Err(conflict(format!(
@@ -205,6 +212,35 @@ async fn admit(node: &Arc<Node>, id: u64, address: &str, is_member: bool) -> Api
         ))),
         None if is_member => Err(conflict(lost(id, address))),
         None => peers::claim(node, &own, id, address).await,
+    }
+}
+
+/// Asks the node `id` who it is, for some time if it does not answer.
+async fn hello_in_time(node: &Node, id: u64, address: &str) -> ApiResult<Hello> {
+    let end = Instant::now() + JOIN_SILENCE;
+    loop {
+        match peers::hello_of(node, id, address).await {
+            Err(ApiError::Unavailable(why)) if Instant::now() > end => {
+                let seconds = JOIN_SILENCE.as_secs();
+                let what = format!(
+                    "node {id} at {address} has not answered for {seconds} s, so it does not join \
+                     ({why}): start it, then ask again"
+                );
+                return Err(ApiError::with(StatusCode::BAD_GATEWAY, what));
+            }
+            Err(ApiError::Unavailable(_)) => tokio::time::sleep(JOIN_PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// Returns when the node `id` has not answered for some time.
+async fn falls_silent(node: &Node, id: u64, address: &str) -> ApiError {
+    loop {
+        if let Err(silent) = hello_in_time(node, id, address).await {
+            return silent;
+        }
+        tokio::time::sleep(JOIN_PAUSE).await;
     }
 }
 

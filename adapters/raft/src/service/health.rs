@@ -1,6 +1,7 @@
 //! Whether a node can serve requests, by what it has heard from others lately.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use axum::http::StatusCode;
@@ -31,6 +32,9 @@ impl Node {
         if let Some(stall) = self.store.log_stall(self.stall_limit) {
             return Some(stall);
         }
+        if let Some(problem) = self.lock_home_problem().clone() {
+            return Some(problem);
+        }
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let membership = metrics.membership_config.membership();
@@ -51,9 +55,19 @@ impl Node {
         if metrics.current_leader.is_none() {
             return Some("there is no leader at present".into());
         }
-        let heard = *self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = heard.is_some_and(|at| at.elapsed() < self.patience);
         (!is_recent).then(|| format!("the leader has sent nothing for {limit} ms"))
+    }
+
+    fn lock_home_problem(&self) -> MutexGuard<'_, Option<String>> {
+        self.home_problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks whether the node still has its directory.
+    pub(crate) async fn check_home(self: &Arc<Node>) {
+        let found = self.blocking(|node| Ok(node.store.check_home().err())).await;
+        *self.lock_home_problem() = found.ok().flatten().map(|problem| problem.to_string());
     }
 
     /// Redirects to the leader if this node is not the leader, and refuses if this node leads no
@@ -66,7 +80,7 @@ impl Node {
     /// Records that this node has taken a message of the leader.
     pub(crate) fn hear(&self) {
         let now = Some(Instant::now());
-        *self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = now;
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
     /// Refuses a change of the membership to `voters` unless a majority of them answers. Otherwise

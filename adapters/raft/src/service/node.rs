@@ -139,6 +139,8 @@ pub struct Node {
     pub(crate) heard: Mutex<Option<Instant>>,
     /// The time without an answer after which another node counts as down.
     pub(crate) patience: Duration,
+    /// What is wrong with the directory of the node.
+    pub(crate) home_problem: Mutex<Option<String>>,
     /// The time that a write to the log may take.
     pub(crate) stall_limit: Duration,
     pub(crate) writes: Writes,
@@ -233,6 +235,7 @@ impl Node {
             lease,
             heard: Mutex::new(None),
             patience: Duration::from_millis(options.election_timeout * 3),
+            home_problem: Mutex::default(),
             stall_limit,
             counters: Counters::default(),
             token,

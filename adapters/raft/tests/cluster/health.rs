@@ -72,3 +72,24 @@ async fn a_node_whose_raft_has_panicked_ends() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(cluster.has_ended(leader), "{:?}", health(&cluster, leader).await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_directory_was_removed_says_so_and_makes_no_other() {
+    let mut cluster = Cluster::start(3, &[]).await;
+    cluster.client(10).put("a", "1").await.unwrap();
+    let leader = cluster.leader().await;
+    let (gone, emptied) = (cluster.others(leader)[0], cluster.others(leader)[1]);
+    std::fs::remove_dir_all(cluster.dir(gone)).unwrap();
+    wait_for_health(&cluster, gone, 503, "LIVE is missing").await;
+    let address = cluster.nodes[gone as usize - 1].address.clone();
+    let _ = http(&address, "POST", "/v1/cluster/snapshot", &[], b"").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!cluster.dir(gone).exists(), "the node has made a part of its directory again");
+
+    // A directory of which only a part is left.
+    cluster.kill(emptied);
+    std::fs::remove_file(cluster.dir(emptied).join("LIVE")).unwrap();
+    cluster.run(emptied);
+    let has_ended = wait_for(|| std::future::ready(cluster.has_ended(emptied).then_some(()))).await;
+    assert!(has_ended.is_some(), "a node without LIVE runs");
+}

@@ -1,6 +1,6 @@
 //! Tests that a change of the membership does not leave a cluster without a live majority.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minikv_raft::client::ClientError;
 
@@ -58,4 +58,15 @@ async fn a_change_that_was_left_half_done_is_completed() {
     };
     assert!(wait_for(is_complete).await.is_some(), "{:?}", cluster.status(leader).await);
     cluster.client(10).put("a", "2").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_of_a_node_that_does_not_answer_ends_and_says_so() {
+    let cluster = Cluster::start(1, &[]).await;
+    let (client, began) = (cluster.client(60), Instant::now());
+    let joined = client.join(9, "127.0.0.1:1").await;
+    let says = |what: &str| what.contains("node 9 at 127.0.0.1:1 has not answered for 15 s");
+    assert!(matches!(&joined, Err(ClientError::Refused(502, what)) if says(what)), "{joined:?}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert_eq!(client.status().await.unwrap().voters, [[1].into()]);
 }
