@@ -60,6 +60,11 @@ impl Beats {
         *lock(&self.next) = Next { heartbeat, until: Some(until) };
     }
 
+    /// Returns whether no more heartbeats are sent.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.next).until.is_some_and(|until| Instant::now() >= until)
+    }
+
     /// Waits until the node answers that it has a higher vote, and returns that vote. Must not be
     /// called again after that.
     pub(crate) async fn higher_vote(&mut self) -> Vote<u64> {

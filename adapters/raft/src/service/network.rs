@@ -71,7 +71,8 @@ pub(crate) struct Peer {
     entries: Lane,
     /// The entries under way.
     under_way: Option<UnderWay>,
-    /// Heartbeats beside them, if they take long.
+    /// Heartbeats beside entries that take long or do not arrive, and while openraft reads the next
+    /// ones.
     beats: Option<Beats>,
     /// The last entry up to which the node's log is known to match this one; `None` if unknown.
     matching: Option<Option<LogId<u64>>>,
@@ -206,11 +207,33 @@ impl Peer {
         let Some(last) = message.entries.last().map(|entry| entry.log_id) else { return Ok(()) };
         let bytes = message.entries.iter().map(bytes_of).sum();
         let (vote, prev) = (message.vote, message.prev_log_id);
-        self.beats = None;
         self.entries.abandon();
         self.entries.send(&self.target, encode(&message)?, PATIENCE);
         self.under_way = Some(UnderWay { vote, prev, last, bytes });
         Ok(())
+    }
+
+    /// Sends entries, or goes on waiting for those under way.
+    async fn send_entries(
+        &mut self,
+        message: Append,
+        until: Instant,
+    ) -> RpcResult<AppendEntriesResponse<u64>> {
+        let Some(last) = message.entries.last().map(|entry| entry.log_id) else {
+            return Err(failed("a message without entries".into()).into());
+        };
+        let heartbeat = head(&message);
+        if !self.is_under_way(&message) {
+            // If the logs do not match, the entries would be sent in vain.
+            if self.matching != Some(message.prev_log_id) {
+                let answer = self.heartbeat(head(&message), until).await?;
+                if !is_accepted(&answer) {
+                    return Ok(answer);
+                }
+            }
+            self.send(message)?;
+        }
+        self.wait(heartbeat, last, until).await
     }
 
     /// Waits until the entries under way have arrived. If that takes longer than until `until`,
@@ -250,7 +273,7 @@ impl Peer {
         }
     }
 
-    /// Sends heartbeats beside the entries under way, until some time after the last call.
+    /// Sends heartbeats beside entries, until some time after the last call.
     fn beat(&mut self, heartbeat: Append) {
         let until = Instant::now() + self.target.network.stall_limit;
         match &self.beats {
@@ -270,7 +293,6 @@ impl Peer {
         answer: Result<Vec<u8>, Unreachable>,
         last: LogId<u64>,
     ) -> RpcResult<AppendEntriesResponse<u64>> {
-        self.beats = None;
         let Some(UnderWay { vote, last: arrived, bytes, .. }) = self.under_way.take() else {
             return Err(failed("no entries are under way".into()).into());
         };
@@ -316,23 +338,17 @@ impl RaftNetwork<TypeConfig> for Peer {
             self.beats = None;
             return Err(unreachable(stall).into());
         }
-        let Some(last) = message.entries.last().map(|entry| entry.log_id) else {
+        if message.entries.is_empty() {
             return self.heartbeat(message, until).await;
-        };
-        let heartbeat = Append { entries: Vec::new(), ..head(&message) };
-        if !self.is_under_way(&message) {
-            // If the logs do not match, the entries would be sent in vain.
-            if self.matching != Some(message.prev_log_id) {
-                let answer = self.heartbeat(heartbeat, until).await?;
-                if !is_accepted(&answer) {
-                    return Ok(answer);
-                }
-            }
-            let heartbeat = head(&message);
-            self.send(message)?;
-            return self.wait(heartbeat, last, until).await;
         }
-        self.wait(heartbeat, last, until).await
+        let heartbeat = head(&message);
+        let answer = self.send_entries(message, until).await;
+        if answer.is_err() {
+            self.beat(heartbeat);
+        } else if self.beats.as_ref().is_some_and(Beats::is_over) {
+            self.beats = None;
+        }
+        answer
     }
 
     async fn vote(

@@ -178,7 +178,8 @@ async fn read(to: &str, answer: axum::http::Response<Incoming>) -> Result<Answer
     let body = body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
     let (status, body) = (head.status, body.to_bytes());
     let sum = sums::given(&head.headers);
-    Ok(Answer { is_checked: sum == Some(sums::of_answer(status, &body)), status, body })
+    let is_checked = sum.is_some_and(|sum| sum == sums::of_answer(status, &body));
+    Ok(Answer { status, body, is_checked })
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

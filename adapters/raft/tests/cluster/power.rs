@@ -32,6 +32,8 @@ struct Machine {
     disk: SimFs,
     /// Duration of a sync of the disk, in milliseconds.
     sync: Arc<AtomicU64>,
+    /// Duration of a read from a table of the log, in milliseconds.
+    read: Arc<AtomicU64>,
     running: Option<(Runtime, Arc<Node>)>,
 }
 
@@ -43,7 +45,7 @@ impl Machine {
         let others = ["--layout", layout, "--snapshot-every", "60", "--keep-entries", "20"];
         let options = Options::parse_from(arguments.into_iter().chain(others)).node;
         let (disk, sync) = (SimFs::new(1), Arc::new(AtomicU64::new(sync)));
-        Machine { options, disk, sync, running: None }
+        Machine { options, disk, sync, read: Arc::default(), running: None }
     }
 
     fn address(&self) -> String {
@@ -51,8 +53,12 @@ impl Machine {
     }
 
     async fn start(&mut self) {
-        let sync = self.sync.clone();
+        let (sync, read) = (self.sync.clone(), self.read.clone());
         self.disk.set_hook(move |operation| {
+            let is_of_log = || operation.path.starts_with("/node/log");
+            if matches!(operation.kind, OpKind::Read) && is_of_log() {
+                std::thread::sleep(Duration::from_millis(read.load(Ordering::Relaxed)));
+            }
             if matches!(operation.kind, OpKind::Sync) {
                 // In short steps, so that a sync that hangs can be continued.
                 let began = Instant::now();
@@ -295,4 +301,30 @@ async fn a_leader_whose_disk_hangs_says_so_and_is_replaced() {
 
     machine.sync.store(usual, Ordering::Relaxed);
     site.compare().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_reads_its_log_slowly_stays_the_leader() {
+    let mut site = Site::start(3, "two", &mut Rng(2)).await;
+    let client = site.client(20);
+    client.put("before", "1").await.unwrap();
+    let leader = wait_for(|| async { client.status().await.ok()?.leader }).await.unwrap();
+    let before = client.status().await.unwrap().term;
+    let away = site.machines.iter().position(|machine| machine.options.id != leader).unwrap();
+    site.machines[away].lose_power(1);
+    // More than the leader keeps in memory, and no reason for a snapshot.
+    let mut rng = Rng(3);
+    for n in 0..30 {
+        let value: Vec<u8> = (0..1_000_000).map(|_| rng.next(256) as u8).collect();
+        client.put(format!("key/{n}"), value).await.unwrap();
+    }
+    // A read of some entries takes longer than the election timeout.
+    let read = site.machines[leader as usize - 1].read.clone();
+    read.store(300, Ordering::Relaxed);
+    site.machines[away].start().await;
+    let only = client_of(&[site.machines[away].address()], Duration::from_secs(30));
+    let has_all = || async { only.get(b"key/29", Read::Stale).await.ok().flatten() };
+    assert!(wait_for(has_all).await.is_some(), "the node does not catch up");
+    read.store(0, Ordering::Relaxed);
+    assert_eq!(client.status().await.unwrap().term, before, "the leader was overthrown");
 }
