@@ -1,6 +1,6 @@
 //! A task that looks after the cluster: it gives an id to a cluster that an older version made, and
-//! completes a change of the membership that an earlier leader left half done. It also looks whether
-//! the node still has its directory.
+//! completes a change of the membership that an earlier leader left half done. It also looks for
+//! the directory of the node.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -26,7 +26,7 @@ use crate::service::target::{Network, Target, failed, unreachable};
 use crate::service::wire::{Answer, Call};
 use crate::store::SnapshotFile;
 
-/// What is wrong with an answer that does not have its checksum.
+/// Description of an answer that does not have its checksum.
 const DAMAGED: &str = "the answer does not have its checksum: it was damaged on the way";
 
 /// Time that entries may take before a heartbeat is sent beside them.

@@ -139,7 +139,7 @@ pub struct Node {
     pub(crate) heard: Mutex<Option<Instant>>,
     /// The time without an answer after which another node counts as down.
     pub(crate) patience: Duration,
-    /// What is wrong with the directory of the node.
+    /// Description of what is wrong with the directory of the node.
     pub(crate) home_problem: Mutex<Option<String>>,
     /// The time that a write to the log may take.
     pub(crate) stall_limit: Duration,

@@ -1,5 +1,5 @@
-//! Checksums of the HTTP messages between nodes, and of their answers. A damaged vote or entry would
-//! otherwise be taken for another one, as TCP does not notice all damage, and TLS is not always used.
+//! Checksums of the HTTP messages between nodes, and of their answers. Otherwise a damaged vote
+//! would be taken for another one: TCP does not notice all damage, and TLS is not always used.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
