@@ -69,9 +69,10 @@ impl Model {
     }
 
     /// Returns the largest number of commits that a crash right after operation `number` may leave:
-    /// the number of all commits that had begun.
+    /// the number of all commits that had begun. A commit that found nothing to write has no
+    /// operation of its own, and had ended as soon as it began.
     pub fn most(&self, number: u64) -> usize {
-        self.commits.partition_point(|commit| commit.begun < number)
+        self.commits.partition_point(|commit| commit.begun < number || commit.acked <= number)
     }
 
     /// Returns the largest number of commits, from `least` to `most`, after which the hash of the
