@@ -1,6 +1,6 @@
 //! A log on the disk that is written through a memory mapping of its end, without a system call for
-//! each record. This file has the only unsafe code of the library; `docs/performance.md` says how
-//! much time the mapping saves.
+//! each record. This file has the only unsafe code of the library; `docs/history/performance.md`
+//! says how much time the mapping saves.
 //!
 //! When a process is killed, the system keeps the bytes that the process stored in a shared
 //! mapping, just like written bytes, and `fdatasync` makes both kinds of bytes durable. After the
@@ -67,7 +67,7 @@ const OFTEN_BYTES: u64 = 64 << 10;
 
 /// Minimum mean size, in bytes, of records that count as large. With a larger minimum, more logs
 /// are mapped. The value was measured by filling databases with values of 1 to 4 KiB
-/// (`docs/performance.md`).
+/// (`docs/history/performance.md`).
 const LARGE_BYTES: u64 = 2 << 10;
 
 /// Distance, in bytes, by which the length of a log is set ahead once the log has [`PLAIN_BYTES`].

@@ -36,7 +36,7 @@ const MINIKV: usize = 2;
 const MINIKV_TABLE: usize = 3;
 const OTHERS: usize = 4;
 const ROCKSDB: usize = 5;
-const TO_BEST: usize = 9;
+const TO_BEST: usize = 8;
 
 /// Returns the rows of all tables on a page, each as a list of cells, keyed by the first cell. If
 /// several rows have the same first cell, only the first of these rows is returned.

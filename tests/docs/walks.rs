@@ -1,4 +1,5 @@
-//! Checks docs/walks.md against the code: each walk goes through the files in one direction only.
+//! Checks the walks of docs/tour.md against the code: each goes through the files in one direction
+//! only.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -339,7 +340,7 @@ fn faults(library: &Library, walk: &Walk, not_followed: &[String]) -> Vec<String
 
 #[test]
 fn walks_lead_forward_only() {
-    let page = page("docs/walks.md");
+    let page = page("docs/tour.md");
     let library = Library::read(&root().join("src"));
     let (walks, not_followed) = walks(&page);
     assert!(walks.len() >= 5, "only {} walks", walks.len());

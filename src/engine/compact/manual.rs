@@ -30,8 +30,8 @@ use crate::format::key::UserComparator;
 
 /// Maximum size of a piece, in tables of the target size; the piece of level 0, and a single table
 /// with all tables that it overlaps, may exceed the maximum. With larger pieces, fewer entries are
-/// written twice, but more tables are withheld from automatic compactions. `docs/performance.md`
-/// has measurements.
+/// written twice, but more tables are withheld from automatic compactions.
+/// `docs/history/performance.md` has measurements.
 const PIECE_TABLES: u64 = 128;
 
 /// The right to run a manual compaction. Only one manual compaction runs at a time. Dropping the
