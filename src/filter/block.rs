@@ -31,6 +31,7 @@ const BASE_LG: u8 = 11;
 const TAIL_BYTES: usize = 5;
 
 /// Builds a filter block. Calls must match `(start_block add_key*)* finish`.
+#[doc(alias = "filterWriter")]
 #[derive(Debug)]
 pub struct FilterBlockBuilder {
     generator: Box<dyn FilterGenerator>,
@@ -89,6 +90,7 @@ impl FilterBlockBuilder {
         block
     }
 
+    #[doc(alias = "GenerateFilter")]
     fn end_filter(&mut self) {
         match u32::try_from(self.filters.len()) {
             Ok(offset) => self.offsets.push(offset),
@@ -102,6 +104,7 @@ impl FilterBlockBuilder {
 
 /// Queries the filters of a filter block. A malformed block answers "may match" for every key: a
 /// filter may cost an unnecessary read, but must never hide a key.
+#[doc(alias = "filterBlock")]
 #[derive(Clone, Debug)]
 pub(crate) struct FilterBlockReader {
     policy: Arc<dyn FilterPolicy>,

@@ -30,6 +30,8 @@ const MIN_BITS: u64 = 64;
 /// assert!(policy.may_match(b"hello", &filter));
 /// assert!(!policy.may_match(b"x", &filter));
 /// ```
+#[doc(alias = "NewBloomFilterPolicy", alias = "NewBloomFilter")]
+#[doc(alias = "filter.leveldb.BuiltinBloomFilter2")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BloomFilterPolicy {
     bits_per_key: u32,

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 /// A kind of filter. A policy has a name, because a reader uses a filter only if it knows the
-/// filter's name.
+/// filter's name. Keys are user keys: whoever builds or queries a table's filters removes the trailers
+/// of internal keys.
+#[doc(alias = "InternalFilterPolicy", alias = "iFilter")]
 pub trait FilterPolicy: Send + Sync + Debug + 'static {
     /// Returns the name on disk, such as `leveldb.BuiltinBloomFilter2`. Change it when the encoding
     /// changes.
@@ -22,16 +24,19 @@ pub trait FilterPolicy: Send + Sync + Debug + 'static {
     }
 
     /// Appends the filter of `keys` to `dst`. `keys` are in table order and may repeat.
+    #[doc(alias = "CreateFilter")]
     fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>);
 
     /// Returns whether `key` may be among the keys that `filter` was built from. Must never return
     /// false for one of these keys. Should return true for every key if the filter is damaged or
     /// unknown.
+    #[doc(alias = "KeyMayMatch", alias = "Contains")]
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool;
 
     /// Returns a builder to which keys are added one at a time, and which stores as little of each
     /// key as possible. Its filters are byte for byte the same as those of
     /// [`FilterPolicy::create`].
+    #[doc(alias = "NewGenerator")]
     fn generator(&self) -> Box<dyn FilterGenerator>;
 }
 
@@ -44,6 +49,7 @@ pub trait FilterGenerator: Send + Debug {
     fn is_empty(&self) -> bool;
 
     /// Appends the current filter to `dst` and starts the next filter.
+    #[doc(alias = "Generate", alias = "GenerateFilter")]
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 

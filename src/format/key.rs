@@ -245,6 +245,7 @@ impl KeyOrder {
 
     /// Returns the user key of `key`. Filters are built from user keys. [`KeyOrder::user`] is the
     /// order of user keys.
+    #[doc(alias = "InternalFilterPolicy", alias = "iFilter")]
     #[inline]
     pub fn user_key<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         match self {
