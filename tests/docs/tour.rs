@@ -45,12 +45,12 @@ fn check(heading: &str, least: usize) {
 
 #[test]
 fn each_thing_is_where_the_tour_says() {
-    check("Where is …?", 30);
+    check("Where is …?", 20);
 }
 
 #[test]
 fn each_word_of_the_glossary_is_where_it_says() {
-    check("Glossary", 15);
+    check("Glossary", 10);
 }
 
 #[test]
