@@ -267,12 +267,11 @@ const NOT_RUN: &[(&str, usize)] = &[
     ("README.md", 1),
     ("adapters/node/README.md", 1),
     ("adapters/raft/README.md", 2),
-    ("docs/durability.md", 3),
+    ("docs/durability.md", 1),
     ("docs/filters-compared.md", 1),
     ("docs/observer.md", 2),
-    ("docs/read-amplification.md", 3),
+    ("docs/read-amplification.md", 1),
     ("docs/replication.md", 2),
-    ("docs/tour.md", 1),
 ];
 
 #[test]
@@ -390,5 +389,5 @@ fn read_amplification_shows_what_readamp_prints() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
-    assert!(compared > 150, "only {compared} lines were compared");
+    assert!(compared > 60, "only {compared} lines were compared");
 }

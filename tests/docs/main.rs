@@ -16,7 +16,7 @@ use minikv::{BloomFilterPolicy, Compression, Db, Options, WriteBatch};
 
 /// Returns the pages of the project: those in the top folder, in `docs/` and in the packages.
 fn pages() -> Vec<String> {
-    let folders = [".", "docs", "adapters", "benches", "tests"].map(|name| root().join(name));
+    let folders = [".", "docs", "docs/history", "adapters", "benches", "tests"].map(|name| root().join(name));
     let mut pages = Vec::new();
     for folder in folders {
         for entry in fs::read_dir(folder).unwrap() {
@@ -122,10 +122,22 @@ fn the_predicted_rates_are_those_of_the_formula() {
     assert_eq!(seen, [2, 3, 4, 6, 8, 9, 10, 12, 16, 20].into());
 }
 
-/// Returns the targets of Markdown links, without anything after a `#`.
-fn links(markdown: &str) -> impl Iterator<Item = &str> {
+/// Returns the targets of Markdown links, each as a path and the anchor after its `#`.
+fn links(markdown: &str) -> impl Iterator<Item = (&str, &str)> {
     let targets = markdown.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    targets.filter_map(|target| target.split('#').next())
+    targets.map(|target| target.split_once('#').unwrap_or((target, "")))
+}
+
+/// Returns the anchors of a page's headings, as GitHub makes them.
+fn anchors(markdown: &str) -> BTreeSet<String> {
+    let outside_fences = markdown.split("```").step_by(2);
+    let headings = outside_fences.flat_map(str::lines).filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        text.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
 }
 
 #[test]
@@ -133,11 +145,42 @@ fn links_lead_somewhere() {
     for name in &pages() {
         let dir = root().join(name).parent().unwrap().to_path_buf();
         let page = page(name);
-        for target in links(&page) {
-            let outside = target.is_empty() || target.contains("://");
-            assert!(outside || dir.join(target).exists(), "{name} links to {target}");
+        for (target, anchor) in links(&page).filter(|(target, _)| !target.contains("://")) {
+            let path = if target.is_empty() { root().join(name) } else { dir.join(target) };
+            assert!(path.exists(), "{name} links to {target}");
+            if !anchor.is_empty() && target.is_empty() | target.ends_with(".md") {
+                let there = anchors(&fs::read_to_string(path).unwrap());
+                assert!(there.contains(anchor), "{name} links to {target}#{anchor}: {there:?}");
+            }
         }
     }
+}
+
+/// Most words, as `wc -w` counts them, of all pages below docs/. A new passage takes the place of
+/// an old one.
+const MOST_WORDS: usize = 37_500;
+
+/// Prints the words of each page, and checks their sum.
+#[test]
+fn the_pages_have_a_limit_of_words() {
+    let mut folders = vec![root().join("docs")];
+    let mut counts = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|of| of == "md") {
+                let words = fs::read_to_string(&path).unwrap().split_whitespace().count();
+                counts.push((words, path.strip_prefix(root()).unwrap().to_path_buf()));
+            }
+        }
+    }
+    counts.sort();
+    counts.iter().for_each(|(words, path)| println!("{words:6} {}", path.display()));
+    let all: usize = counts.iter().map(|(words, _)| words).sum();
+    println!("{all:6} in {} pages", counts.len());
+    assert!(counts.len() >= 20 && all <= MOST_WORDS, "{all} words in {} pages", counts.len());
 }
 
 fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
