@@ -270,7 +270,6 @@ const NOT_RUN: &[(&str, usize)] = &[
     ("docs/durability.md", 1),
     ("docs/filters-compared.md", 1),
     ("docs/observer.md", 2),
-    ("docs/read-amplification.md", 1),
     ("docs/replication.md", 2),
 ];
 
@@ -389,5 +388,5 @@ fn read_amplification_shows_what_readamp_prints() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
-    assert!(compared > 60, "only {compared} lines were compared");
+    assert!(compared > 50, "only {compared} lines were compared");
 }
