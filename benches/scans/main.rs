@@ -1,5 +1,4 @@
-//! Reads of many keys at once: the source of the figure in
-//! `docs/history/performance.md`.
+//! Reads of many keys at once: the source of a figure in `docs/history/performance.md`.
 //!
 //! ```text
 //! cargo bench --bench scans -- deleted    the first step of a cursor over a million deletes

@@ -24,7 +24,7 @@ fn root() -> PathBuf {
 /// Returns the pages of the project: those in the top folder, in `docs/` and in the packages.
 fn pages() -> Vec<String> {
     let mut pages = Vec::new();
-    for folder in [".", "docs", "adapters", "benches", "tests", "tests/fixtures"] {
+    for folder in [".", "docs", "docs/history", "adapters", "benches", "tests", "tests/fixtures"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             pages.extend(path.extension().is_some_and(|of| of == "md").then(|| path.clone()));

@@ -16,7 +16,8 @@ use minikv::{BloomFilterPolicy, Compression, Db, Options, WriteBatch};
 
 /// Returns the pages of the project: those in the top folder, in `docs/` and in the packages.
 fn pages() -> Vec<String> {
-    let folders = [".", "docs", "docs/history", "adapters", "benches", "tests"].map(|name| root().join(name));
+    let folders =
+        [".", "docs", "docs/history", "adapters", "benches", "tests"].map(|name| root().join(name));
     let mut pages = Vec::new();
     for folder in folders {
         for entry in fs::read_dir(folder).unwrap() {
@@ -290,7 +291,7 @@ fn tests_of_known_bugs_are_there() {
     let sources: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     let page = page("docs/durability.md");
     let (_, rest) = page.split_once("\n## Known bugs").expect("a section of known bugs");
-    let (section, _) = rest.split_once("\n## ").expect("a section after it");
+    let section = rest.split("\n## ").next().unwrap_or(rest);
     let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
     let mut count = 0;
     for row in rows {
