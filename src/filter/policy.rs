@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 /// A kind of filter. A policy has a name, because a reader uses a filter only if it knows the
-/// filter's name. Keys are user keys: whoever builds or queries a table's filters removes the trailers
-/// of internal keys.
+/// filter's name. Keys are user keys: whoever builds or queries a table's filters removes the
+/// trailers of internal keys.
 #[doc(alias = "InternalFilterPolicy", alias = "iFilter")]
 pub trait FilterPolicy: Send + Sync + Debug + 'static {
     /// Returns the name on disk, such as `leveldb.BuiltinBloomFilter2`. Change it when the encoding
