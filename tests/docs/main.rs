@@ -149,7 +149,7 @@ fn links_lead_somewhere() {
         for (target, anchor) in links(&page).filter(|(target, _)| !target.contains("://")) {
             let path = if target.is_empty() { root().join(name) } else { dir.join(target) };
             assert!(path.exists(), "{name} links to {target}");
-            if !anchor.is_empty() && target.is_empty() | target.ends_with(".md") {
+            if !anchor.is_empty() && (target.is_empty() || target.ends_with(".md")) {
                 let there = anchors(&fs::read_to_string(path).unwrap());
                 assert!(there.contains(anchor), "{name} links to {target}#{anchor}: {there:?}");
             }
@@ -159,7 +159,7 @@ fn links_lead_somewhere() {
 
 /// Most words, as `wc -w` counts them, of all pages below docs/. A new passage takes the place of
 /// an old one.
-const MOST_WORDS: usize = 36_500;
+const MOST_WORDS: usize = 36_000;
 
 /// Prints the words of each page, and checks their sum.
 #[test]
