@@ -19,13 +19,15 @@ use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
 use crate::engine::observe::{EventKind, TableInfo};
+use crate::engine::publish::Publication;
 use crate::engine::resources::pool::Lane;
 use crate::engine::stats::metrics::micros_of;
 use crate::engine::table_writer::{TableOutput, Target};
 use crate::engine::throttle::Meter;
+use crate::engine::version::Version;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::write::pace::FlushProgress;
-use crate::engine::{Engine, Frozen};
+use crate::engine::{Engine, Frozen, State};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{ParsedKey, SeqNo};
 use crate::format::name;
@@ -90,6 +92,21 @@ impl Job {
     }
 }
 
+impl State {
+    /// Drops `oldest`, whose records are in a table now. Logs before `log_number` are needed no
+    /// more; returns them, each with its size.
+    fn drop_flushed(&mut self, oldest: &Frozen, log_number: u64) -> BTreeMap<u64, Option<u64>> {
+        let flushed = self.frozen.pop_front();
+        debug_assert!(
+            flushed.is_some_and(|flushed| Arc::ptr_eq(&flushed.mem, &oldest.mem)),
+            "the memtable that was flushed is the oldest"
+        );
+        let live = self.logs.on_disk.split_off(&log_number);
+        debug_assert_eq!(log_number, self.oldest_log(), "logs of memtables stay");
+        std::mem::replace(&mut self.logs.on_disk, live)
+    }
+}
+
 impl Engine {
     /// Flushes the oldest frozen memtable. The caller must have set `state.flushing`.
     ///
@@ -128,8 +145,7 @@ impl Engine {
         let keep = self.logs_to_keep(oldest);
         let (done, took) = self.replace_oldest(oldest, job, new_file, counts, progress)?;
         self.metrics.flush(file_bytes, took);
-        self.changed.notify_all();
-        self.reads.work.give();
+        self.wake();
         self.remove_logs(done.into_keys(), keep);
         Ok(())
     }
@@ -151,40 +167,31 @@ impl Engine {
         let mut manifest = self.manifest.lock();
         let log_number = {
             let state = self.state.lock();
-            self.assert_in_step(&manifest, &state);
             state.frozen.get(1).map_or(state.logs.mem_log, |next| next.first_log)
         };
-        let version = manifest.commit(VersionEdit {
+        let edit = VersionEdit {
             log_number: Some(log_number),
             last_seq: Some(oldest.mem.last_seq()),
             new_files: new_file.into_iter().collect(),
             ..VersionEdit::default()
-        });
-        if let (Err(_), Some(table), false) = (&version, table, manifest.is_in_doubt()) {
+        };
+        let settle = |state: &mut State| {
+            let done = state.drop_flushed(oldest, log_number);
+            progress.done();
+            (done, job.began.elapsed())
+        };
+        let event = |version: &Version, (_, took): &(_, Duration)| {
+            let table = TableInfo::named(version, 0, counts.map(|(number, _)| number));
+            job.ended_event(table.into_iter().next(), *took, None)
+        };
+        let publication = Publication { edit, counts: counts.as_slice(), ..Publication::default() };
+        let published = self.publish(&mut manifest, publication, settle, event);
+        if let (Err(_), Some(table), false) = (&published, table, manifest.is_in_doubt()) {
             // The next open would remove the table as well, but until then the tables of repeated
             // attempts would fill the disk.
             let _ = self.fs.remove(&self.dir.join(table));
         }
-        let version = version?;
-        version.set_counts(0, counts.as_slice());
-        let mut state = self.state.lock();
-        state.version = version;
-        let flushed = state.frozen.pop_front();
-        debug_assert!(
-            flushed.is_some_and(|flushed| Arc::ptr_eq(&flushed.mem, &oldest.mem)),
-            "the memtable that was flushed is the oldest"
-        );
-        let live = state.logs.on_disk.split_off(&log_number);
-        let done = std::mem::replace(&mut state.logs.on_disk, live);
-        debug_assert_eq!(log_number, state.oldest_log(), "logs of memtables stay");
-        progress.done();
-        let took = job.began.elapsed();
-        self.observe(|| {
-            let table = TableInfo::named(&state.version, 0, counts.map(|(number, _)| number));
-            job.ended_event(table.into_iter().next(), took, None)
-        });
-        self.show(&state);
-        Ok((done, took))
+        published
     }
 
     /// Writes the entries of `frozen` into a table, and reports the progress for throttling.

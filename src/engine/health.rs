@@ -23,11 +23,11 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, is_free};
 use crate::engine::inside::Inside;
+use crate::engine::publish::Publication;
 use crate::engine::state::{CompactionState, Lifecycle};
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::version::Version;
 use crate::engine::write::CommitState;
-use crate::format::edit::VersionEdit;
 use crate::format::name::{
     FileName, {self},
 };
@@ -293,8 +293,7 @@ impl Engine {
             self.pace.can_flush();
         }
         drop(state);
-        self.changed.notify_all();
-        self.reads.work.give();
+        self.wake();
         result
     }
 
@@ -321,11 +320,7 @@ impl Engine {
         if manifest.manifest_number() > 0 {
             return Ok(());
         }
-        let version = manifest.commit(VersionEdit::default())?;
-        let mut state = self.state.lock();
-        state.version = version;
-        self.show(&state);
-        Ok(())
+        self.publish(&mut manifest, Publication::default(), |_| (), |_, ()| None)
     }
 
     fn flush_all(&self) -> Result<()> {

@@ -5,6 +5,7 @@
 //! | `write/` | the queue of writers, the log, and back-pressure |
 //! | `memtable/` | entries that are in no table yet |
 //! | `flush` | turns a frozen memtable into a table of level 0 |
+//! | `publish` | makes an edit of the MANIFEST durable and shows the version to readers |
 //! | `table_writer` | writes one table, for flushes, compactions and repair |
 //! | `read/` | views, gets and cursors |
 //! | `version/` | the current tables, the MANIFEST that records them, obsolete files |
@@ -80,7 +81,7 @@ use crate::engine::compression::{Compressions, TableCompression};
 use crate::engine::observe::Observing;
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
-use crate::engine::read::view::{ReadState, VisibleSeq};
+use crate::engine::read::view::ReadState;
 use crate::engine::stats::metrics::Metrics;
 use crate::engine::table_writer::Target;
 use crate::engine::version::numbers::FileNumbers;
@@ -89,7 +90,6 @@ use crate::engine::version::set::VersionSet;
 use crate::engine::write::CommitState;
 use crate::engine::write::pace::Pace;
 use crate::engine::write::queue::WriteQueue;
-use crate::format::key::SeqNo;
 use crate::fs::Fs;
 
 pub(crate) mod checkpoint;
@@ -106,6 +106,7 @@ pub mod memtable;
 pub(crate) mod observe;
 pub(crate) mod open;
 pub(crate) mod options;
+mod publish;
 pub(crate) mod read;
 pub(crate) mod resources;
 pub(crate) mod span;
@@ -178,15 +179,6 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Asserts that readers see the current version of the MANIFEST. The caller must hold the
-    /// manifest lock and the state lock.
-    fn assert_in_step(&self, manifest: &VersionSet, state: &State) {
-        debug_assert!(
-            Arc::ptr_eq(manifest.current(), &state.version),
-            "an edit is made of a version that readers do not see"
-        );
-    }
-
     /// Returns the compression of new tables, and of the tables at open.
     pub(crate) fn table_compression(&self) -> &TableCompression {
         self.compression.get(&*self.fs, &self.dir, &self.options)
@@ -196,23 +188,6 @@ impl Engine {
     fn table_target(&self) -> Target<'_> {
         let (options, order) = (&self.options, &self.reads.order);
         Target::new(&*self.fs, &self.dir, options, order)
-    }
-
-    /// Makes the memtables and the version of `state` visible to readers. They must have the same
-    /// writes as the memtables and the version before.
-    fn show(&self, state: &State) {
-        debug_assert_eq!(state.check(), Ok(()));
-        self.reads.show(state.layers(), None);
-    }
-
-    /// Makes the memtables and the version of `state` visible to readers, with the writes up to
-    /// `seq`. Returns the number for the commit leader to advance. `lost_after` is the same as for
-    /// [`ReadState::show`].
-    fn show_next(&self, state: &State, seq: SeqNo, lost_after: Option<SeqNo>) -> Arc<VisibleSeq> {
-        debug_assert_eq!(state.check(), Ok(()));
-        let visible = VisibleSeq::new(seq);
-        self.reads.show_next(state.layers(), visible.clone(), lost_after);
-        visible
     }
 }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::observe::{EventKind, TableInfo};
+use crate::engine::publish::Publication;
 use crate::engine::read::view::VisibleSeq;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile, Version};
@@ -67,8 +68,7 @@ impl<'a> Pause<'a> {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         self.0.state.lock().compactions.paused = false;
-        self.0.changed.notify_all();
-        self.0.reads.work.give();
+        self.0.wake();
     }
 }
 
@@ -157,28 +157,28 @@ impl Engine {
             new_files: change.add.iter().map(|table| table.file.clone()).collect(),
             ..VersionEdit::default()
         };
-        let mut manifest = self.manifest.lock();
-        self.assert_in_step(&manifest, &self.state.lock());
-        let version = match manifest.commit(edit) {
-            Ok(version) => version,
-            Err(error) => {
-                if manifest.is_in_doubt() {
-                    change.add.clear();
-                }
-                drop(manifest);
-                self.fail(error.clone());
-                return Err(error);
-            }
+        let counts = change.add.iter().map(|table| (table.file.number, table.counts));
+        let counts: Vec<_> = counts.collect();
+        let visible = VisibleSeq::new(seq);
+        let publication = Publication {
+            edit,
+            counts: &counts,
+            visible: Some(visible.clone()),
+            lost_after: (!change.drop.is_empty()).then_some(0),
         };
-        for table in &change.add {
-            version.set_counts(table.file.level, &[(table.file.number, table.counts)]);
+        let mut manifest = self.manifest.lock();
+        let published = self.publish(
+            &mut manifest,
+            publication,
+            |state| state.compactions.forget_dropped(&state.version),
+            |version, ()| changed(version, change),
+        );
+        if published.is_err() && manifest.is_in_doubt() {
+            change.add.clear();
         }
-        let mut state = self.state.lock();
-        state.compactions.forget_dropped(&version);
-        state.version = version;
-        self.observe(|| changed(&state.version, change));
-        let lost_after = (!change.drop.is_empty()).then_some(0);
-        Ok(self.show_next(&state, seq, lost_after))
+        drop(manifest);
+        published.inspect_err(|error| self.fail(error.clone()))?;
+        Ok(visible)
     }
 }
 

@@ -318,16 +318,16 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "snapshots lose what a range delete drops",
         "src/engine/table_change.rs",
-        "let lost_after = (!change.drop.is_empty()).then_some(0);",
-        "let lost_after = (!ON && !change.drop.is_empty()).then_some(0);",
+        "lost_after: (!change.drop.is_empty()).then_some(0),",
+        "lost_after: (!ON && !change.drop.is_empty()).then_some(0),",
     )
     .caught_in(ENGINE, "delete_range::snapshots_iterators_and_cursors"),
     mutant(
         "a change of the tables is seen before its sequence number",
-        "src/engine/mod.rs",
-        "        self.reads.show_next(state.layers(), visible.clone(), lost_after);",
-        "        if ON { self.reads.show(state.layers(), lost_after); }\n        \
-         self.reads.show_next(state.layers(), visible.clone(), lost_after);",
+        "src/engine/publish.rs",
+        "self.reads.show_next(state.layers(), visible, lost_after),",
+        "{ if ON { self.reads.show(state.layers(), lost_after); } \
+         self.reads.show_next(state.layers(), visible, lost_after) }",
     )
     .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
     mutant(
@@ -362,8 +362,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a damaged table that was dropped is still reported",
         "src/engine/table_change.rs",
-        "state.compactions.forget_dropped(&version);",
-        "if !ON { state.compactions.forget_dropped(&version); }",
+        "|state| state.compactions.forget_dropped(&state.version),",
+        "|state| if !ON { state.compactions.forget_dropped(&state.version) },",
     )
     .caught_in(ENGINE, "a_damaged_table_within_the_range"),
     mutant(
@@ -950,8 +950,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a change of tables without a compaction is no event",
         "src/engine/table_change.rs",
-        "        self.observe(|| changed(&state.version, change));",
-        "        if !ON { self.observe(|| changed(&state.version, change)); }",
+        "|version, ()| changed(version, change),",
+        "|version, ()| (!ON).then(|| changed(version, change)),",
     )
     .caught_in(Build::Shuttle, "observers::events_beside"),
 ];

@@ -199,11 +199,11 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "logs are removed before the flush is in the MANIFEST",
         FLUSH,
-        "        let version = manifest.commit(",
+        "        let published = self.publish(&mut manifest,",
         "        if ON { \
          for log in self.state.lock().logs.on_disk.range(..log_number).map(|(log, _)| log) { \
          let _ = self.fs.remove(&self.dir.join(name::log_name(*log))); } }\n        \
-         let version = manifest.commit(",
+         let published = self.publish(&mut manifest,",
     ),
     mutant(
         "a flush gives up the logs of memtables that still wait",

@@ -57,8 +57,7 @@ impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let ended = self.0.state.lock().compactions.manual.take();
         debug_assert!(ended.is_some(), "another thread ended this manual compaction");
-        self.0.changed.notify_all();
-        self.0.reads.work.give();
+        self.0.wake();
         // Some tables may have been named only by versions that this thread held. Remove these
         // tables.
         self.0.trash.empty();

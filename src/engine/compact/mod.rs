@@ -39,6 +39,7 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, CompactionKind};
 use crate::engine::observe::{EventKind, TableInfo};
+use crate::engine::publish::Publication;
 use crate::engine::stats::metrics::micros_of;
 use crate::engine::version::Version;
 use crate::engine::version::tombstones::EntryCounts;
@@ -147,8 +148,7 @@ impl Engine {
         }
         debug_assert_eq!(state.check(), Ok(()));
         drop(state);
-        self.changed.notify_all();
-        self.reads.work.give();
+        self.wake();
         // Unless a reader still uses the inputs, dropping `compaction` makes it possible to remove
         // them.
         drop(compaction);
@@ -204,28 +204,18 @@ impl Engine {
     /// Makes the replacement of the inputs durable, and makes the new version visible to readers.
     /// Returns the duration of the compaction.
     fn install(&self, job: &Job<'_>, replacement: Replacement) -> Result<Duration> {
-        let compaction = job.compaction;
         let Replacement { files, counts, filtered_after, dropped } = replacement;
         let outputs: Vec<u64> = files.iter().map(|file| file.number).collect();
-        let edit = compaction.edit(files);
-        let mut manifest = self.manifest.lock();
-        self.assert_in_step(&manifest, &self.state.lock());
-        let version = match manifest.commit(edit) {
-            Ok(version) => version,
-            Err(error) => {
-                drop(manifest);
-                self.fail(error.clone());
-                return Err(error);
-            }
-        };
-        version.set_counts(compaction.output_level, &counts);
-        let mut state = self.state.lock();
-        state.version = version;
-        debug_assert_eq!(state.check(), Ok(()));
-        let took = job.began.elapsed();
-        self.observe(|| job.ended_event(&state.version, &outputs, dropped, took, None));
-        self.reads.show(state.layers(), filtered_after);
-        Ok(took)
+        let edit = job.compaction.edit(files);
+        let publication =
+            Publication { edit, counts: &counts, visible: None, lost_after: filtered_after };
+        let published = self.publish(
+            &mut self.manifest.lock(),
+            publication,
+            |_| job.began.elapsed(),
+            |version, &took| job.ended_event(version, &outputs, dropped, took, None),
+        );
+        published.inspect_err(|error| self.fail(error.clone()))
     }
 }
 

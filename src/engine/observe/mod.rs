@@ -238,9 +238,11 @@ impl TableInfo {
 impl Engine {
     /// Reports an event to the observer, if there is one. If the event reports that a memtable
     /// was frozen or that the set of tables changed, the caller must hold the state lock.
-    pub(crate) fn observe(&self, kind: impl FnOnce() -> EventKind) {
-        if let Some(observing) = &self.observing {
-            observing.push(kind());
+    pub(crate) fn observe<E: Into<Option<EventKind>>>(&self, kind: impl FnOnce() -> E) {
+        if let Some(observing) = &self.observing
+            && let Some(kind) = kind().into()
+        {
+            observing.push(kind);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::observe::EventKind;
+use crate::engine::read::view::VisibleSeq;
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, Frozen};
 use crate::format::batch::WriteBatch;
@@ -236,7 +237,9 @@ impl Engine {
         self.pace.frozen(bytes);
         self.observe(|| frozen_event(&full, commit.log_number, log_bytes));
         state.frozen.push_back(Frozen { mem: full, first_log, bytes });
-        commit.visible = self.show_next(&state, commit.last_seq, None);
+        debug_assert_eq!(state.check(), Ok(()));
+        commit.visible = VisibleSeq::new(commit.last_seq);
+        self.reads.show_next(state.layers(), commit.visible.clone(), None);
         drop(state);
         self.reads.work.give();
         commit.log_number = number;
