@@ -25,19 +25,18 @@ use crate::engine::delete_range::DeletedRange;
 use crate::engine::follow::changes::Changes;
 use crate::engine::follow::poll::Follow;
 use crate::engine::follow::{Followed, Refreshed};
-use crate::engine::health::Health;
 use crate::engine::open::read_only;
-use crate::engine::open::replay::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
 pub(crate) use crate::engine::read::cursor::Cursor;
 pub(crate) use crate::engine::read::iter::Iter;
 use crate::engine::read::iter::prefix_bounds;
 use crate::engine::read::reader::{Reader, key_range};
 pub(crate) use crate::engine::read::snapshot::Snapshot;
+use crate::engine::report::health::Health;
+use crate::engine::report::recovery::Recovery;
+use crate::engine::report::stats::Stats;
 use crate::engine::span::Span;
-use crate::engine::stats::property::{
-    Stats, {self},
-};
+use crate::engine::stats::property;
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::worker::Workers;
 use crate::engine::write::queue::Write;

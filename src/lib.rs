@@ -132,22 +132,22 @@ pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
 pub use dialect::indexed_db::IndexedDbComparator;
 pub use engine::compact::filter::CompactionDecision;
-pub use engine::compact::plan::CompactionKind;
 pub use engine::compression::TableCompression;
 pub use engine::delete_range::DeletedRange;
 pub use engine::follow::Refreshed;
 pub use engine::follow::changes::Changes;
 pub use engine::follow::poll::Follow;
-pub use engine::health::{Health, HealthState};
-pub use engine::observe::{Event, EventKind, Observer, TableInfo};
-pub use engine::open::replay::{LostLog, Recovery};
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
 pub use engine::read::cursor::Cursor;
 pub use engine::read::iter::{Iter, Keys};
 pub use engine::read::snapshot::Snapshot;
+pub use engine::report::event::{
+    CompactionKind, Event, EventKind, Observer, StallCause, TableInfo,
+};
+pub use engine::report::health::{Health, HealthState};
+pub use engine::report::recovery::{LostLog, Recovery};
+pub use engine::report::stats::{LevelStats, Stalls, Stats};
 pub use engine::resources::Resources;
-pub use engine::stats::metrics::StallCause;
-pub use engine::stats::property::{LevelStats, Stalls, Stats};
 pub use engine::stats::trace::ReadTrace;
 pub use explain::Explanation;
 pub use filter::bloom::BloomFilterPolicy;

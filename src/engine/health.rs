@@ -13,7 +13,6 @@
 //!    are not tried again. Other compactions continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +23,8 @@ use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, is_free};
 use crate::engine::inside::Inside;
 use crate::engine::publish::Publication;
+use crate::engine::report::health::{Health, HealthState};
 use crate::engine::state::{CompactionState, Lifecycle};
-use crate::engine::stats::metrics::StallCause;
 use crate::engine::version::Version;
 use crate::engine::write::CommitState;
 use crate::format::name::{
@@ -39,42 +38,6 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 /// Longest back-off between two attempts at a compaction. With a longer back-off, compactions also
 /// resume later after the cause of the failures is gone.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-
-/// Operations that a database currently serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HealthState {
-    /// Reads and writes.
-    Good,
-    /// Reads and writes, but compactions fail or cannot use damaged tables, so that writes stop
-    /// once level 0 is full.
-    Degraded,
-    /// Reads only, until [`Db::resume`](crate::Db::resume) or the next open.
-    ReadOnly,
-}
-
-/// Operations that a database serves, and the failures that restrict them.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Health {
-    /// State of the database: which operations it serves.
-    pub state: HealthState,
-    /// The failure that caused `state`; `None` if `state` is [`HealthState::Good`].
-    pub error: Option<Error>,
-    /// Number of compactions that failed since the last one that succeeded.
-    pub compaction_failures: u32,
-    /// Tables that no compaction can read, each with its error. Reads of these tables return
-    /// correct results or errors.
-    pub damaged_tables: Vec<(PathBuf, Error)>,
-    /// Cause of the current write stall; `None` if no write waits.
-    pub stall: Option<StallCause>,
-    /// Whether the directory is locked against other processes. False only with
-    /// [`Options::allow_no_lock`](crate::Options::allow_no_lock) on a filesystem without locks.
-    pub has_lock: bool,
-    /// Whether the filesystem can sync directories. If not, it alone decides when the names of new
-    /// files are durable: if it loses them in a crash, synced writes may be lost.
-    pub syncs_names: bool,
-}
 
 impl CompactionState {
     /// Returns the error that keeps some compactions from running, if there is one.

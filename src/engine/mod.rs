@@ -10,7 +10,8 @@
 //! | `read/` | views, gets and cursors |
 //! | `version/` | the current tables, the MANIFEST that records them, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
-//! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
+//! | `report/` | events, statistics and health, as plain data |
+//! | `observe/` | the way of events to a program's observer |
 //! | `open/` | opens a database: its directory, the replay of logs, read-only opens |
 //! | `follow/` | reads a database that another process writes |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
@@ -78,10 +79,10 @@ use std::sync::Arc;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
 use crate::engine::compression::{Compressions, TableCompression};
-use crate::engine::observe::Observing;
-use crate::engine::open::replay::Recovery;
+use crate::engine::observe::deliver::Observing;
 use crate::engine::options::Options;
 use crate::engine::read::view::ReadState;
+use crate::engine::report::recovery::Recovery;
 use crate::engine::stats::metrics::Metrics;
 use crate::engine::table_writer::Target;
 use crate::engine::version::numbers::FileNumbers;
@@ -108,6 +109,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 mod publish;
 pub(crate) mod read;
+pub(crate) mod report;
 pub(crate) mod resources;
 pub(crate) mod span;
 mod state;

@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::Result;
-use crate::engine::observe::EventKind;
 use crate::engine::read::view::VisibleSeq;
+use crate::engine::report::event::EventKind;
 use crate::engine::version::Version;
 use crate::engine::version::set::VersionSet;
 use crate::engine::version::tombstones::EntryCounts;

@@ -11,7 +11,7 @@ use crate::base::sync::Instant;
 use crate::engine::compact::plan::{Compaction, is_free};
 use crate::engine::memtable::Memtable;
 use crate::engine::read::view::Layers;
-use crate::engine::stats::metrics::StallCause;
+use crate::engine::report::event::StallCause;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::write::kept::KeptLogs;
 use crate::engine::write::wal::{OutgoingLog, SpareLog};

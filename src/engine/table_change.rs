@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
-use crate::engine::observe::{EventKind, TableInfo};
 use crate::engine::publish::Publication;
 use crate::engine::read::view::VisibleSeq;
+use crate::engine::report::event::{EventKind, TableInfo};
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::engine::write::CommitState;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::base::error::Corruption;
-use crate::engine::open::replay::LostLog;
+use crate::engine::report::recovery::LostLog;
 
 /// Options of [`repair`](crate::repair).
 #[derive(Clone, Copy, Debug, Default)]

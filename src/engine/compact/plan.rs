@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::engine::options::Options;
+use crate::engine::report::event::CompactionKind;
 use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::UserComparator;
@@ -20,17 +21,6 @@ impl Inputs {
     pub(super) fn bytes(&self) -> u64 {
         self.files().map(|(_, file)| file.file_bytes).sum()
     }
-}
-
-/// The action of a compaction on its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompactionKind {
-    /// The inputs are merged into new tables.
-    Merge,
-    /// The inputs are moved to the output level unchanged.
-    Move,
-    /// The inputs are dropped without being read, because all their entries have expired.
-    Drop,
 }
 
 /// The plan of a compaction, which exists from the choice of the inputs to the end of the

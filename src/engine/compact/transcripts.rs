@@ -8,9 +8,10 @@ use crate::base::transcript::{
 use crate::engine::compact::manual::Request;
 use crate::engine::compact::parts::{Part, split};
 use crate::engine::compact::pick::{Moment, pick, target_bytes};
-use crate::engine::compact::plan::{Compaction, CompactionKind, Inputs, clean_cut_of};
+use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
+use crate::engine::report::event::CompactionKind;
 use crate::engine::version::testing::{key, level, numbers, order, version};
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile, Version};

@@ -1,8 +1,8 @@
-//! The queue of events, and the thread that delivers them to the observer.
+//! The queue of events, and the thread that delivers them to the observer. What that thread runs is
+//! in [`observe`](super).
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
@@ -10,8 +10,7 @@ use crate::base::sync::thread::{
     JoinHandle, ThreadId, {self},
 };
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex};
-use crate::engine::Engine;
-use crate::engine::observe::{Event, EventKind, Observed};
+use crate::engine::report::event::{Event, EventKind, Observed};
 use crate::engine::stats::metrics::micros_of;
 
 /// Events that are waiting for the observer. Thread-safe.
@@ -72,18 +71,22 @@ impl Observing {
         self.changed.notify_all();
     }
 
+    /// Calls the observer.
+    pub(super) fn call(&self, event: &Event) {
+        self.observer.0.event(event);
+    }
+
     pub(super) fn next_job(&self) -> u64 {
         self.jobs.fetch_add(1, Relaxed)
     }
 
-    /// Starts the thread that calls the observer.
+    /// Starts the thread that calls the observer, which runs `deliver`.
     ///
     /// # Errors
     /// The operating system's error, if it cannot start a thread.
-    pub(super) fn start(&self, engine: &Arc<Engine>) -> io::Result<()> {
-        let engine = engine.clone();
+    pub(super) fn start(&self, deliver: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let builder = thread::Builder::new().name("minikv-observer".to_owned());
-        let thread = builder.spawn(move || deliver(&engine))?;
+        let thread = builder.spawn(deliver)?;
         self.queue.lock().delivering = Some(thread.thread().id());
         *self.thread.lock() = Some(thread);
         Ok(())
@@ -114,7 +117,7 @@ impl Observing {
 
     /// Waits for an event and takes it out of the queue. Returns `None` after the last event was
     /// delivered.
-    fn next(&self) -> Option<Event> {
+    pub(super) fn next(&self) -> Option<Event> {
         let mut queue = self.queue.lock();
         loop {
             if let Some(event) = queue.waiting.pop_front() {
@@ -127,17 +130,5 @@ impl Observing {
             }
             self.changed.wait(&mut queue);
         }
-    }
-}
-
-/// Calls the observer for each event, up to the last event.
-fn deliver(engine: &Engine) {
-    let Some(observing) = &engine.observing else { return };
-    while let Some(event) = observing.next() {
-        // If the observer panics, `contain_outside` records the panic as an error of the database.
-        let _ = engine.contain_outside("an observer", || {
-            observing.observer.0.event(&event);
-            Ok(())
-        });
     }
 }

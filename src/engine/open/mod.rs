@@ -31,15 +31,16 @@ use crate::base::{Error, Result};
 use crate::engine::compression::Compressions;
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
-use crate::engine::observe::Observing;
+use crate::engine::observe::deliver::Observing;
 use crate::engine::open::directory::{
     NewLock, check_entries, check_numbers, create_dir, find_database, has_database, live_logs,
     make_lost,
 };
 use crate::engine::open::entries::{Entries, entries};
-use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
+use crate::engine::open::replay::{LogReplay, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::{ReadState, VisibleSeq};
+use crate::engine::report::recovery::Recovery;
 use crate::engine::stats::metrics::Metrics;
 use crate::engine::table_writer::Target;
 use crate::engine::version::manifest::Recovered;

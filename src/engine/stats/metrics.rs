@@ -5,19 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::engine::report::event::StallCause;
 use crate::format::edit::NUM_LEVELS;
-
-/// The cause of a write stall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StallCause {
-    /// Frozen memtables wait to be flushed.
-    Flush,
-    /// Level 0 has so many tables that writes stop until a compaction has finished.
-    Level0,
-    /// Writes are slowed down so that they do not have to stop later: level 0 has many tables,
-    /// flushes lag behind, or memtables take much of the memory budget.
-    Slowdown,
-}
 
 /// Counters that only grow. Each counter can be read at any time, but two counters cannot be read
 /// at exactly the same time.

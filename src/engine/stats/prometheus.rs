@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::engine::stats::property::{LevelStats, Stats};
+use crate::engine::report::stats::{LevelStats, Stats};
 use crate::table::counts::LevelTrace;
 
 /// Type of a metric: a counter never decreases while the database is open; a gauge may decrease.
@@ -197,7 +197,7 @@ impl Text<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::stats::property::Stalls;
+    use crate::engine::report::stats::Stalls;
 
     #[test]
     fn each_metric_is_introduced_once_before_its_samples() {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::base::size::Size;
-use crate::engine::stats::property::{LevelStats, Stats};
+use crate::engine::report::stats::{LevelStats, Stats};
 
 /// Writes a table of the levels that have tables, and a line each for reads, writes, and work in
 /// the background. The text has no newline at its end, and may change between versions.

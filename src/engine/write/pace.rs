@@ -20,9 +20,9 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::pick;
-use crate::engine::observe::EventKind;
+use crate::engine::report::event::{EventKind, StallCause};
 use crate::engine::resources::memory::{Memory, MemtableShare, Pressure};
-use crate::engine::stats::metrics::{StallCause, micros_of};
+use crate::engine::stats::metrics::micros_of;
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, State};
 
