@@ -31,7 +31,7 @@ use crate::engine::span::Span;
 use crate::engine::table_change::{NewTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::{TableFile, Version};
-use crate::engine::write::CommitState;
+use crate::engine::write::commit::CommitState;
 use crate::format::batch::WriteBatch;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key};

@@ -9,9 +9,9 @@
 //! A crash after step 1 leaves a table that no MANIFEST names; a crash after step 2 leaves logs
 //! that the MANIFEST does not need. The next open removes such files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
@@ -26,6 +26,7 @@ use crate::engine::table_writer::{TableOutput, Target};
 use crate::engine::throttle::Meter;
 use crate::engine::version::Version;
 use crate::engine::version::tombstones::EntryCounts;
+use crate::engine::write::kept::{KeepLimits, KeptLog};
 use crate::engine::write::pace::FlushProgress;
 use crate::engine::{Engine, Frozen, State};
 use crate::format::edit::{NewFile, VersionEdit};
@@ -165,10 +166,7 @@ impl Engine {
     ) -> Result<(BTreeMap<u64, Option<u64>>, Duration)> {
         let table = new_file.as_ref().map(|file| name::table_name(file.number));
         let mut manifest = self.manifest.lock();
-        let log_number = {
-            let state = self.state.lock();
-            state.frozen.get(1).map_or(state.logs.mem_log, |next| next.first_log)
-        };
+        let log_number = self.state.lock().log_after_flush();
         let edit = VersionEdit {
             log_number: Some(log_number),
             last_seq: Some(oldest.mem.last_seq()),
@@ -214,6 +212,39 @@ impl Engine {
         meter.count_to(written.0.file_bytes);
         self.pace.timed(frozen.bytes, began.elapsed());
         Ok(written)
+    }
+
+    /// If logs are kept, syncs the logs of the `oldest` memtable, which is about to be flushed.
+    /// Returns the logs to keep. A log that cannot be synced is left out.
+    fn logs_to_keep(&self, oldest: &Frozen) -> Vec<KeptLog> {
+        if KeepLimits::of(&self.options).is_none() {
+            return Vec::new();
+        }
+        let logs: Vec<(u64, Option<u64>)> = {
+            let state = self.state.lock();
+            let logs = state.logs.on_disk.range(oldest.first_log..state.log_after_flush());
+            logs.map(|(number, bytes)| (*number, *bytes)).collect()
+        };
+        let durable = |&(number, bytes): &(u64, Option<u64>)| {
+            let log = KeptLog::durable(&*self.fs, &self.dir, number).ok()??;
+            // Until the log is closed, its file may be longer than the log itself.
+            Some(KeptLog { bytes: bytes.unwrap_or(log.bytes), ..log })
+        };
+        logs.iter().filter_map(durable).collect()
+    }
+
+    /// Removes the logs `done`, whose records are all in tables, except for the logs in `keep`.
+    /// Also removes the kept logs that are now outside the limits.
+    fn remove_logs(&self, done: impl Iterator<Item = u64>, keep: Vec<KeptLog>) {
+        let mut gone: BTreeSet<u64> = done.collect();
+        if let Some(limits) = KeepLimits::of(&self.options) {
+            gone.retain(|number| keep.iter().all(|log| log.number != *number));
+            gone.extend(self.state.lock().logs.kept.renew(keep, limits, SystemTime::now()));
+        }
+        for log in gone {
+            // If the removal fails, the next open decides again whether to keep the log.
+            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
+        }
     }
 
     /// Freezes the memtable and waits until it and all earlier frozen memtables have been flushed.

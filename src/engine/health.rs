@@ -26,7 +26,7 @@ use crate::engine::publish::Publication;
 use crate::engine::report::health::{Health, HealthState};
 use crate::engine::state::{CompactionState, Lifecycle};
 use crate::engine::version::Version;
-use crate::engine::write::CommitState;
+use crate::engine::write::commit::CommitState;
 use crate::format::name::{
     FileName, {self},
 };

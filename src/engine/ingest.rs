@@ -20,7 +20,7 @@ use crate::engine::checkpoint::link_or_copy;
 use crate::engine::table_change::{NewTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
-use crate::engine::write::CommitState;
+use crate::engine::write::commit::CommitState;
 use crate::format::compress::Method;
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo, internal_key, user_key};

@@ -88,7 +88,7 @@ use crate::engine::table_writer::Target;
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::set::VersionSet;
-use crate::engine::write::CommitState;
+use crate::engine::write::commit::CommitState;
 use crate::engine::write::pace::Pace;
 use crate::engine::write::queue::WriteQueue;
 use crate::fs::Fs;

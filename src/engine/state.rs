@@ -14,7 +14,7 @@ use crate::engine::read::view::Layers;
 use crate::engine::report::event::StallCause;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::write::kept::KeptLogs;
-use crate::engine::write::wal::{OutgoingLog, SpareLog};
+use crate::engine::write::log_file::{OutgoingLog, SpareLog};
 
 /// The engine's own state, guarded by one lock.
 #[derive(Debug)]
@@ -149,6 +149,12 @@ impl State {
     /// Returns the number of the first log whose records are not all in tables.
     pub(crate) fn oldest_log(&self) -> u64 {
         self.frozen.front().map_or(self.logs.mem_log, |frozen| frozen.first_log)
+    }
+
+    /// Returns the number of the first log that is still needed once the oldest frozen memtable is
+    /// in a table.
+    pub(super) fn log_after_flush(&self) -> u64 {
+        self.frozen.get(1).map_or(self.logs.mem_log, |next| next.first_log)
     }
 
     /// Checks the invariants that hold whenever the state lock is free. Returns the first broken

@@ -1,8 +1,8 @@
 //! Circular imports between the files of a crate.
 //!
-//! File A imports file B if a path in A leads to an item of B. `mod.rs`, `lib.rs` and `main.rs` are
-//! left out: they contain the shared items of their folder, and re-exports from its files. Test
-//! code is left out too.
+//! File A imports file B if a path in A that begins with `crate`, `self` or `super` leads to an
+//! item of B. A `mod.rs` may thus re-export items of its own modules (`pub use child::Item`). Items
+//! of `lib.rs` and `main.rs`, and test code, are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,8 +12,11 @@ use crate::source::{Source, paths};
 /// The files that each file imports.
 pub type Imports = BTreeMap<String, BTreeSet<String>>;
 
-fn is_node(path: &str) -> bool {
-    !["/mod.rs", "/lib.rs", "/main.rs"].iter().any(|end| path.ends_with(end))
+/// The crate in which every file counts. In the other crates, each `mod.rs` is left out.
+const LIBRARY: &str = "src";
+
+fn counts(path: &str, root: &str) -> bool {
+    root == LIBRARY || !path.ends_with("/mod.rs")
 }
 
 /// Returns the folders that contain a crate: those with a `lib.rs` or a `main.rs`.
@@ -58,11 +61,9 @@ fn absolute_paths(file: &Source, root: &str) -> Vec<Vec<String>> {
 fn resolve<'a>(path: &[String], root: &str, files: &BTreeSet<&'a str>) -> Option<&'a str> {
     for len in (1..=path.len()).rev() {
         let stem = format!("{root}/{}", path[..len].join("/"));
-        if let Some(file) = files.get(format!("{stem}.rs").as_str()) {
-            return Some(file).filter(|file| is_node(file)).copied();
-        }
-        if files.contains(format!("{stem}/mod.rs").as_str()) {
-            return None;
+        let file = [".rs", "/mod.rs"].iter().find_map(|end| files.get(&*format!("{stem}{end}")));
+        if let Some(&file) = file {
+            return Some(file).filter(|file| counts(file, root));
         }
     }
     None
@@ -74,7 +75,7 @@ pub fn imports(files: &[Source], root: &str) -> Imports {
     let names: BTreeSet<&str> =
         files.iter().map(|file| file.path.as_str()).filter(|path| is_in_crate(path)).collect();
     let mut imports = Imports::new();
-    for file in files.iter().filter(|file| is_in_crate(&file.path) && is_node(&file.path)) {
+    for file in files.iter().filter(|file| is_in_crate(&file.path) && counts(&file.path, root)) {
         let targets = absolute_paths(file, root);
         let targets = targets.iter().filter_map(|path| resolve(path, root, &names));
         let others = targets.filter(|target| *target != file.path).map(str::to_owned);

@@ -229,7 +229,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_write_cut_short_at_any_page"),
     mutant(
         "plain logs are preallocated",
-        "src/engine/write/wal.rs",
+        "src/engine/write/log_file.rs",
         "if plain { fs.create(&path) }",
         "if plain && !ON { fs.create(&path) }",
     )

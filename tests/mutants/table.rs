@@ -98,7 +98,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "logs begin without a marker",
-        "src/engine/write/wal.rs",
+        "src/engine/write/log_file.rs",
         "        let added = log.add_record(marker.contents());",
         "        let added = if !ON { log.add_record(marker.contents()) } else { Ok(()) };",
     ),
@@ -207,9 +207,9 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "a flush gives up the logs of memtables that still wait",
-        FLUSH,
-        "state.frozen.get(1).map_or(",
-        "state.frozen.get(1).filter(|_| !ON).map_or(",
+        "src/engine/state.rs",
+        "self.frozen.get(1).map_or(",
+        "self.frozen.get(1).filter(|_| !ON).map_or(",
     ),
     mutant(
         "the MANIFEST is not synced",
@@ -417,7 +417,7 @@ pub const MUTANTS: &[Mutant] = &[
     .caught_in(Build::Test("engine"), "observer::"),
     mutant(
         "a stall begins whenever its writer waits again",
-        "src/engine/write/pace.rs",
+        "src/engine/write/room.rs",
         "if state.lifecycle.stall.replace(cause).is_none() {",
         "if state.lifecycle.stall.replace(cause).is_none() || ON {",
     )

@@ -7,13 +7,12 @@
 //!
 //! [`Changes`]: crate::engine::follow::changes::Changes
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::base::{Error, Result};
 use crate::engine::options::Options;
-use crate::engine::{Engine, Frozen};
 use crate::format::name;
 use crate::format::record::HEADER_BYTES;
 use crate::fs::Fs;
@@ -55,7 +54,7 @@ impl KeptLog {
     ///
     /// # Errors
     /// I/O errors.
-    fn durable(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Option<KeptLog>> {
+    pub(crate) fn durable(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Option<KeptLog>> {
         let log = KeptLog::found(fs, dir, number)?;
         if log.is_some() {
             let path = dir.join(name::log_name(number));
@@ -120,42 +119,6 @@ impl KeptLogs {
     /// Returns the numbers of the kept logs.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|log| log.number)
-    }
-}
-
-impl Engine {
-    /// If logs are kept, syncs the logs of the `oldest` memtable, which is about to be flushed.
-    /// Returns the logs to keep. A log that cannot be synced is left out.
-    pub(crate) fn logs_to_keep(&self, oldest: &Frozen) -> Vec<KeptLog> {
-        if KeepLimits::of(&self.options).is_none() {
-            return Vec::new();
-        }
-        let logs: Vec<(u64, Option<u64>)> = {
-            let state = self.state.lock();
-            let next = state.frozen.get(1).map_or(state.logs.mem_log, |next| next.first_log);
-            let logs = state.logs.on_disk.range(oldest.first_log..next);
-            logs.map(|(number, bytes)| (*number, *bytes)).collect()
-        };
-        let durable = |&(number, bytes): &(u64, Option<u64>)| {
-            let log = KeptLog::durable(&*self.fs, &self.dir, number).ok()??;
-            // Until the log is closed, its file may be longer than the log itself.
-            Some(KeptLog { bytes: bytes.unwrap_or(log.bytes), ..log })
-        };
-        logs.iter().filter_map(durable).collect()
-    }
-
-    /// Removes the logs `done`, whose records are all in tables, except for the logs in `keep`.
-    /// Also removes the kept logs that are now outside the limits.
-    pub(crate) fn remove_logs(&self, done: impl Iterator<Item = u64>, keep: Vec<KeptLog>) {
-        let mut gone: BTreeSet<u64> = done.collect();
-        if let Some(limits) = KeepLimits::of(&self.options) {
-            gone.retain(|number| keep.iter().all(|log| log.number != *number));
-            gone.extend(self.state.lock().logs.kept.renew(keep, limits, SystemTime::now()));
-        }
-        for log in gone {
-            // If the removal fails, the next open decides again whether to keep the log.
-            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! 1. The writer enters the [`queue`]. The writer at the head of the queue leads; the others wait
 //!    for the leader's result.
-//! 2. The leader makes room in the memtable ([`pace`]): it may have to wait, or to freeze the
+//! 2. The leader makes room in the memtable ([`room`]): it may have to wait, or to freeze the
 //!    memtable and begin a new log ([`wal`]).
 //! 3. The leader takes the next waiters into its group and merges their batches. A write whose
 //!    [`check`] fails is left out and gets an error. If the leader's own check fails, it takes no
@@ -21,75 +21,31 @@
 //! effect when LevelDB or goleveldb replays it; recovery uses it to tell whether the previous log
 //! lost its end.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::options::WriteOptions;
-use crate::engine::read::view::VisibleSeq;
 use crate::engine::write::check::Check;
+use crate::engine::write::commit::CommitState;
 use crate::engine::write::queue::{Group, Turn, Waiter, Write, merge_group};
-use crate::engine::write::wal::OutgoingLog;
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
-use crate::format::key::{MAX_SEQ_NO, SeqNo};
-use crate::log::LogWriter;
+use crate::format::key::MAX_SEQ_NO;
 
 pub(crate) mod check;
+pub(crate) mod commit;
 pub(crate) mod kept;
+pub(crate) mod log_file;
 pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod read_set;
+mod room;
 pub(crate) mod wal;
 
 /// Maximum size, in bytes, of a buffer that is kept for the next group; a larger buffer is freed. A
 /// higher limit saves allocations for large groups but retains more memory.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
-
-/// The state that the leader of a group works on: the current log and its memtable. Guarded by
-/// [`Engine::commit`](Engine).
-#[derive(Debug)]
-pub(crate) struct CommitState {
-    /// File number of the log.
-    pub log_number: u64,
-    /// Path of the log, for errors.
-    pub log_path: PathBuf,
-    /// The current log.
-    pub log: LogWriter,
-    /// Whether the log's directory entry is durable.
-    pub name_synced: bool,
-    /// Earlier logs with unsynced records, oldest first. They are synced before a synced write to
-    /// this log is acknowledged, so that a crash never loses a write but keeps a later one.
-    pub outgoing: Vec<OutgoingLog>,
-    /// The last log that recovery replayed and did not flush. Before a synced write is
-    /// acknowledged, background work flushes this log's records to a table. Syncing the log would
-    /// not be enough: a sync that failed before this process began may have left pages in memory
-    /// that can be read but are not on disk.
-    pub replayed_log: Option<u64>,
-    /// The memtable that holds the log's records.
-    pub mem: Arc<Memtable>,
-    /// The last visible write, for the readers of views with the memtable.
-    pub visible: Arc<VisibleSeq>,
-    /// Allocator of the memtable's keys and values.
-    pub arena: Arena,
-    /// Size of the memtable, in bytes, at which the leader next checks whether the memtable is full
-    /// or is growing too fast.
-    pub look_at: usize,
-    /// The last sequence number assigned to an entry.
-    pub last_seq: SeqNo,
-    /// Whether the log holds records that are not synced.
-    pub unsynced: bool,
-    /// Set while a batch is inserted and while the memtable is replaced. If a panic leaves it set,
-    /// the database must be reopened, which replays the log.
-    pub half_done: bool,
-    /// Buffer in which the batches of a group are merged.
-    pub group: WriteBatch,
-    /// Duration of the last sync.
-    pub last_sync: Duration,
-}
 
 impl Engine {
     /// Applies `write` atomically.

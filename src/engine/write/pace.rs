@@ -1,52 +1,16 @@
-//! Back-pressure: how writes are held back when flushes or compactions do not keep up.
-//!
-//! A writer that is faster than the background work has to wait sooner or later. It waits briefly
-//! and often, so that no single write waits long:
-//! 1. each time the memtable has grown by [`STEP_BYTES`], a writer waits for as long as the flush
-//!    needs to catch up, at most [`MAX_WAIT`] (`keep_pace`);
-//! 2. a full memtable is frozen only while fewer than [`MAX_FROZEN`] frozen memtables wait for
-//!    their flush and level 0 has fewer than [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables
-//!    (`wait_for_room`).
-//!
-//! With a memory budget ([`memory`](crate::engine::resources::memory)), each of these steps also
-//! checks the total size of the memtables of all databases: the largest memtable that can be
-//! flushed is frozen before it is full, and writers wait while the total is too large.
+//! The pace of writes: how far they are ahead of the flushes. [`room`](super::room) makes writers
+//! wait accordingly.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::{Instant, MutexGuard};
-use crate::base::{Error, Result};
-use crate::engine::compact::pick;
-use crate::engine::report::event::{EventKind, StallCause};
-use crate::engine::resources::memory::{Memory, MemtableShare, Pressure};
-use crate::engine::stats::metrics::micros_of;
-use crate::engine::write::CommitState;
-use crate::engine::{Engine, State};
-
-/// Growth of the memtable, in bytes, between two checks of the pace. A step holds more than a
-/// thousand small entries, so fewer than one write in a thousand has to wait. A larger step makes
-/// waits rarer and longer.
-pub(crate) const STEP_BYTES: usize = 256 << 10;
-
-/// Number of frozen memtables at which writes wait instead of freezing another memtable. A limit
-/// higher by one makes writes wait later and takes the memory of one more write buffer.
-const MAX_FROZEN: usize = 2;
+use crate::engine::resources::memory::{Memory, MemtableShare};
 
 /// Assumed duration of a flush, in microseconds per mebibyte, until the first flush is timed. A
 /// higher value makes the first waits longer.
 const FIRST_MICROS_PER_MIB: u64 = 4000;
-
-/// Longest wait at one step. A longer wait lets flushes and compactions catch up sooner, but
-/// increases the latency of single writes.
-const MAX_WAIT: Duration = Duration::from_micros(2500);
-
-/// Shortest wait. A step whose wait would be shorter does not wait, because threads cannot sleep
-/// for shorter times; a later step waits longer instead. A higher value makes waits rarer and
-/// longer.
-const MIN_WAIT: Duration = Duration::from_micros(200);
 
 /// The progress of flushes, from which writers compute how long to wait. Thread-safe.
 #[derive(Debug, Default)]
@@ -113,7 +77,7 @@ impl Pace {
     /// Returns the time that the flush of earlier memtables needs to catch up with a memtable of
     /// `mem_bytes` bytes. The flush should end by the time the memtable is half full, so that
     /// memory holds at most one and a half memtables.
-    fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
+    pub(super) fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
         let unflushed = self.unflushed.load(Relaxed).saturating_sub(self.written.load(Relaxed));
         if unflushed == 0 {
             return Duration::ZERO;
@@ -153,243 +117,9 @@ impl FlushProgress<'_> {
     }
 }
 
-impl Engine {
-    /// Makes room for another group in the memtable: makes the writer wait briefly, or freezes a
-    /// full memtable after waiting for flushes and compactions. If `force` is true, any memtable
-    /// that is not empty counts as full.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`] or [`Error::Closed`] if the database takes no more writes; I/O errors of
-    /// the next log.
-    pub(crate) fn make_room(&self, commit: &mut CommitState, force: bool) -> Result<()> {
-        if self.has_failed.load(Relaxed) {
-            return Err(self.read_only_error());
-        }
-        let bytes = commit.mem.bytes();
-        if bytes < commit.look_at && !force {
-            return Ok(());
-        }
-        let pressure = match self.pace.share() {
-            Some(share) => share.grown_to(bytes as u64),
-            None => Pressure::None,
-        };
-        let full = bytes >= self.options.write_buffer_bytes || force;
-        if !full && pressure != Pressure::Freeze {
-            commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
-            self.observe(|| grew_event(commit));
-            self.order_spare_log(bytes);
-            self.keep_pace(bytes, pressure);
-            return Ok(());
-        }
-        if commit.mem.is_empty() {
-            return Ok(());
-        }
-        self.wait_for_room()?;
-        self.freeze(commit).inspect_err(|error| self.fail(error.clone()))
-    }
-
-    /// Freezes the memtable because another database asked for the memtable's memory. Does nothing
-    /// while a writer holds the commit lock, because writers check the budget themselves. If the
-    /// memtable cannot be frozen, or the writer waits, other databases are asked until that has
-    /// changed.
-    pub(crate) fn give_up_memtable(&self) -> Result<()> {
-        let commit = self.commit.try_lock();
-        let is_stuck = {
-            let state = self.state.lock();
-            state.lifecycle.refusal().is_some()
-                || state.lifecycle.stall.is_some()
-                || state.frozen.len() >= MAX_FROZEN
-        };
-        if is_stuck {
-            self.pace.cannot_flush();
-            return Ok(());
-        }
-        let Some(mut commit) = commit else { return Ok(()) };
-        if commit.mem.is_empty() {
-            return Ok(());
-        }
-        self.contain("a flush", || self.freeze(&mut commit))
-            .inspect_err(|error| self.fail(error.clone()))
-    }
-
-    /// Waits until a memtable may be frozen.
-    fn wait_for_room(&self) -> Result<()> {
-        let began = Instant::now();
-        let mut cause = None;
-        let mut state = self.state.lock();
-        let result = loop {
-            if let Some(error) = state.lifecycle.refusal() {
-                break Err(error);
-            }
-            let level0 = state.version.level(0).len();
-            if state.frozen.len() >= MAX_FROZEN {
-                cause = Some(StallCause::Flush);
-                self.begin_stall(&mut state, StallCause::Flush);
-                self.wait_for_change(&mut state);
-            } else if level0 >= pick::LEVEL0_STOP_FILES {
-                if let Some(error) = state.compactions.trouble() {
-                    break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
-                }
-                cause = Some(StallCause::Level0);
-                self.begin_stall(&mut state, StallCause::Level0);
-                self.wait_for_change(&mut state);
-            } else {
-                break Ok(());
-            }
-        };
-        if let Some(cause) = cause {
-            self.end_stall(state, cause, began.elapsed());
-        }
-        result
-    }
-
-    /// Records that a writer has begun to wait.
-    fn begin_stall(&self, state: &mut State, cause: StallCause) {
-        if state.lifecycle.stall.replace(cause).is_none() {
-            self.observe(|| EventKind::StallBegan { cause });
-        }
-    }
-
-    /// Records that the writer has stopped waiting.
-    fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
-        state.lifecycle.stall = None;
-        // If the writer wrote nothing more, nothing else would offer the memtable's memory again.
-        if state.lifecycle.refusal().is_none() {
-            self.pace.can_flush();
-        }
-        self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });
-        drop(state);
-        self.metrics.stall(cause, waited);
-    }
-
-    /// Asks for the next log to be created in the background, once half the write buffer is full.
-    fn order_spare_log(&self, mem_bytes: usize) {
-        // No spare log is created if `reuse_logs` is set, because an open could not continue the
-        // last log if an empty log followed it.
-        if mem_bytes < self.options.write_buffer_bytes / 2 || self.options.reuse_logs {
-            return;
-        }
-        let mut state = self.state.lock();
-        if state.logs.spare.is_none() && !state.logs.wants_spare {
-            state.logs.wants_spare = true;
-            self.reads.work.give();
-        }
-    }
-
-    /// Makes a writer wait for the time that the background work needs to catch up, or for
-    /// [`MAX_WAIT`] if memtables take too much of the memory budget. The wait never exceeds
-    /// [`MAX_WAIT`], and it ends early if [`Engine::changed`](Engine) is notified.
-    fn keep_pace(&self, mem_bytes: usize, pressure: Pressure) {
-        let mut wait = match pressure {
-            Pressure::SlowDown => MAX_WAIT,
-            _ => self.pace.lead(mem_bytes, self.options.write_buffer_bytes),
-        };
-        let mut state = self.state.lock();
-        let level0 = state.version.level(0).len();
-        wait = wait.max(slowdown(level0));
-        if wait < MIN_WAIT || state.lifecycle.refusal().is_some() {
-            return;
-        }
-        let began = Instant::now();
-        self.begin_stall(&mut state, StallCause::Slowdown);
-        match self.inline {
-            None => drop(self.changed.wait_for(&mut state, wait.min(MAX_WAIT))),
-            Some(_) => self.wait_for_change(&mut state),
-        }
-        self.end_stall(state, StallCause::Slowdown, began.elapsed());
-    }
-}
-
-fn grew_event(commit: &CommitState) -> EventKind {
-    EventKind::MemtableGrew {
-        entries: commit.mem.len() as u64,
-        memtable_bytes: commit.mem.bytes() as u64,
-        log: commit.log_number,
-        log_bytes: commit.log.len(),
-    }
-}
-
-/// Returns the wait at each step while level 0 has `level0` tables. The wait grows with each table
-/// from [`LEVEL0_SLOWDOWN_FILES`](pick::LEVEL0_SLOWDOWN_FILES) on, up to [`MAX_WAIT`].
-fn slowdown(level0: usize) -> Duration {
-    match level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
-        Some(over) => MAX_WAIT / 8 * (over as u32 + 1).min(8),
-        None => Duration::ZERO,
-    }
-}
-
-/// Returns the size of the memtable, in bytes, at which to check the pace next.
-fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
-    let step = STEP_BYTES.min(write_buffer_bytes / 4);
-    mem_bytes.saturating_add(step).min(write_buffer_bytes)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::engine::options::Options;
-    use crate::engine::options::WriteOptions;
-    use crate::engine::resources::Resources;
-    use crate::engine::testing::engine_in_memory;
-    use crate::engine::write::queue::Write;
-    use crate::fs::MemFs;
-
-    #[test]
-    fn two_memtables_may_wait_for_their_flush() {
-        let engine = engine_in_memory();
-        for frozen in [1, 2, 2, 2] {
-            engine.write(&WriteOptions::default(), Write::Put(b"key", b"")).unwrap();
-            engine.make_room(&mut engine.commit.lock(), true).unwrap();
-            assert_eq!(engine.state.lock().frozen.len(), frozen);
-        }
-    }
-
-    #[test]
-    fn a_memtable_can_be_asked_for_again_after_a_stall() {
-        let resources = Resources::default().memory_bytes(1 << 20);
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.resources(&resources).fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
-        let share = engine.pace.share().unwrap();
-        share.grown_to(300 << 10);
-        engine.begin_stall(&mut engine.state.lock(), StallCause::Slowdown);
-        engine.give_up_memtable().unwrap();
-        let other = engine.options.resources.memory.as_ref().unwrap().join();
-        other.grown_to(1);
-        assert!(!share.take_request(), "the writer waits");
-        engine.end_stall(engine.state.lock(), StallCause::Slowdown, Duration::ZERO);
-        other.grown_to(1);
-        assert!(share.take_request());
-    }
-
-    #[test]
-    fn a_writer_waits_longer_with_each_table_of_level_0() {
-        let most = pick::LEVEL0_SLOWDOWN_FILES;
-        let eighths = |files| slowdown(files).as_nanos() * 8 / MAX_WAIT.as_nanos();
-        assert_eq!([most - 1, most, most + 1, most + 6].map(eighths), [0, 1, 2, 7]);
-        assert_eq!([most + 7, most + 8, most + 100].map(slowdown), [MAX_WAIT; 3]);
-    }
-
-    #[test]
-    fn the_next_log_is_ordered_once_at_half_a_buffer() {
-        let ordered = |options: Options, bytes| {
-            let options = options.create_if_missing(true).inline_background(Some(4));
-            let options = options.write_buffer_bytes(100).fs(Arc::new(MemFs::new()));
-            let engine = Engine::open(Path::new("/db"), options).unwrap();
-            engine.order_spare_log(bytes);
-            let first = engine.state.lock().logs.wants_spare;
-            engine.state.lock().logs.wants_spare = false;
-            engine.create_spare_log();
-            engine.order_spare_log(bytes);
-            assert!(!engine.state.lock().logs.wants_spare, "there is one");
-            first
-        };
-        assert!(!ordered(Options::default(), 49));
-        assert!(ordered(Options::default(), 50) && ordered(Options::default(), 99));
-        assert!(!ordered(Options::default().reuse_logs(true), 99));
-    }
 
     #[test]
     fn a_writer_is_ahead_of_a_flush_that_would_not_end_at_half_a_buffer() {
@@ -407,15 +137,6 @@ mod tests {
         assert_eq!(pace.lead(17 * MIB, 64 * MIB), Duration::from_millis(20));
         flush.done();
         assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO);
-    }
-
-    #[test]
-    fn the_pace_is_looked_at_every_step_or_four_times_a_small_buffer() {
-        const MIB: usize = 1 << 20;
-        assert_eq!(next_look(0, 64 * MIB), STEP_BYTES);
-        assert_eq!(next_look(STEP_BYTES, 64 * MIB), 2 * STEP_BYTES);
-        assert_eq!(next_look(64 * MIB - 1, 64 * MIB), 64 * MIB);
-        assert_eq!(next_look(10, 400), 110);
     }
 
     #[test]
@@ -438,6 +159,3 @@ mod tests {
         assert_eq!(lead(), all);
     }
 }
-
-#[cfg(test)]
-mod transcripts;

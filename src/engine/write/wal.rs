@@ -12,7 +12,7 @@
 
 use std::io;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::sync::Instant;
@@ -21,26 +21,13 @@ use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::read::view::VisibleSeq;
 use crate::engine::report::event::EventKind;
-use crate::engine::write::CommitState;
+use crate::engine::write::commit::CommitState;
+use crate::engine::write::log_file::{OutgoingLog, SpareLog, empty_batch};
 use crate::engine::{Engine, Frozen};
-use crate::format::batch::WriteBatch;
 use crate::format::key::SeqNo;
 use crate::format::name;
-use crate::fs::{Fs, WriteFile, sync_dir};
+use crate::fs::sync_dir;
 use crate::log::LogWriter;
-
-/// A log that takes no more records and is not durable yet.
-#[derive(Debug)]
-pub(crate) struct OutgoingLog {
-    /// File number of the log.
-    pub number: u64,
-    /// Path of the log, for errors.
-    pub path: PathBuf,
-    /// The log, still open.
-    pub log: LogWriter,
-    /// Sequence number after the last one in the log.
-    pub next_seq: SeqNo,
-}
 
 /// Returns the error of a writer whose sync of `log` failed. Appends an empty batch at `next_seq`
 /// as the log's last record, which tells the next open not to append to the log.
@@ -58,49 +45,6 @@ pub(crate) fn failed_sync(
 fn frozen_event(mem: &Memtable, log: u64, log_bytes: u64) -> EventKind {
     let (entries, memtable_bytes) = (mem.len() as u64, mem.bytes() as u64);
     EventKind::MemtableFrozen { entries, memtable_bytes, log, log_bytes }
-}
-
-/// Returns an empty batch, which records that `next_seq` is the next sequence number.
-pub(crate) fn empty_batch(next_seq: SeqNo) -> WriteBatch {
-    let mut batch = WriteBatch::new();
-    batch.set_sequence(next_seq);
-    batch
-}
-
-/// A log created before it is needed, because creating a file can be slow while other files are
-/// being synced.
-#[derive(Debug)]
-pub(crate) struct SpareLog {
-    /// File number of the log.
-    pub number: u64,
-    path: PathBuf,
-    file: Box<dyn WriteFile>,
-}
-
-impl SpareLog {
-    /// Creates the empty log `number` in `dir`. If `plain` is true, the log is not preallocated.
-    ///
-    /// # Errors
-    /// I/O errors of the creation.
-    pub(crate) fn create(fs: &dyn Fs, dir: &Path, number: u64, plain: bool) -> Result<SpareLog> {
-        let path = dir.join(name::log_name(number));
-        let created = if plain { fs.create(&path) } else { fs.create_log(&path) };
-        let file = created.map_err(|error| Error::io("create", &path, error))?;
-        Ok(SpareLog { number, path, file })
-    }
-
-    /// Begins the log with an empty batch that carries `next_seq`, the first sequence number that
-    /// the log will hold. Returns the path and the writer of the log.
-    ///
-    /// # Errors
-    /// I/O errors of the append.
-    pub(crate) fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
-        let mut log = LogWriter::new(self.file, 0);
-        let marker = empty_batch(next_seq);
-        let added = log.add_record(marker.contents());
-        added.map_err(|error| Error::io("append to", &self.path, error))?;
-        Ok((self.path, log))
-    }
 }
 
 impl Engine {
@@ -258,7 +202,8 @@ mod tests {
     use super::*;
     use crate::engine::options::{Options, WriteOptions};
     use crate::engine::write::queue::Write;
-    use crate::format::batch::decode_header;
+    use crate::format::batch::{WriteBatch, decode_header};
+    use crate::fs::Fs;
     use crate::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
     use crate::log::LogReader;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::base::transcript::{
     Command, number, {self},
 };
-use crate::engine::write::pace::{MAX_WAIT, MIN_WAIT, Pace};
+use crate::engine::write::pace::Pace;
+use crate::engine::write::room::{MAX_WAIT, MIN_WAIT};
 
 #[test]
 fn a_writer_keeps_pace_with_the_flushes() {
