@@ -79,7 +79,7 @@ use std::sync::Arc;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
 use crate::engine::compression::{Compressions, TableCompression};
-use crate::engine::observe::deliver::Observing;
+use crate::engine::observe::queue::Observing;
 use crate::engine::options::Options;
 use crate::engine::read::view::ReadState;
 use crate::engine::report::recovery::Recovery;

@@ -942,7 +942,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(FOLLOW, "kept::a_damaged_kept_log"),
     mutant(
         "the second of two threads that close a database does not wait for its observer",
-        "src/engine/observe/deliver.rs",
+        "src/engine/observe/queue.rs",
         "        while queue.delivering.is_some() {",
         "        while !ON && queue.delivering.is_some() {",
     )

@@ -16,12 +16,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
-use crate::engine::observe::deliver::Observing;
+use crate::engine::observe::queue::Observing;
 use crate::engine::report::event::{EventKind, TableInfo};
 use crate::engine::version::{TableFile, Version};
 use crate::engine::{Engine, State};
 
-pub(crate) mod deliver;
+pub(crate) mod queue;
 
 impl TableInfo {
     pub(crate) fn of(level: usize, file: &TableFile) -> TableInfo {

@@ -31,7 +31,7 @@ use crate::base::{Error, Result};
 use crate::engine::compression::Compressions;
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
-use crate::engine::observe::deliver::Observing;
+use crate::engine::observe::queue::Observing;
 use crate::engine::open::directory::{
     NewLock, check_entries, check_numbers, create_dir, find_database, has_database, live_logs,
     make_lost,

@@ -28,7 +28,7 @@ use crate::engine::{Engine, State};
 /// Growth of the memtable, in bytes, between two checks of the pace. A step holds more than a
 /// thousand small entries, so fewer than one write in a thousand has to wait. A larger step makes
 /// waits rarer and longer.
-pub(crate) const STEP_BYTES: usize = 256 << 10;
+const STEP_BYTES: usize = 256 << 10;
 
 /// Number of frozen memtables at which writes wait instead of freezing another memtable. A limit
 /// higher by one makes writes wait later and takes the memory of one more write buffer.
