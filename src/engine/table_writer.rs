@@ -143,10 +143,26 @@ impl TableRun {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        if self.open.as_ref().is_some_and(|table| table.file_bytes() >= self.max_bytes) {
+        if self.open_bytes() >= self.max_bytes {
             self.end()?;
         }
-        let entry = ParsedKey::parse(key)?;
+        self.push(target, number, key, &ParsedKey::parse(key)?, value)
+    }
+
+    /// Adds an entry to the open table, whatever its size, or to a new table if none is open.
+    /// `entry` is the parsed form of `key`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        target: &Target<'_>,
+        number: impl FnOnce() -> u64,
+        key: &[u8],
+        entry: &ParsedKey<'_>,
+        value: &[u8],
+    ) -> Result<()> {
         let table = match &mut self.open {
             Some(table) => table,
             None => self.open.insert(TableOutput::create(target, self.level, number())?),
@@ -159,7 +175,17 @@ impl TableRun {
             last_key.is_empty() || target.order.compare(last_key, key).is_lt(),
             "the keys of a new table do not ascend"
         );
-        table.add(key, &entry, value)
+        table.add(key, entry, value)
+    }
+
+    /// Returns the internal key of the last entry of the open table.
+    pub(crate) fn last_key(&self) -> Option<&[u8]> {
+        self.open.as_ref().map(TableOutput::last_key)
+    }
+
+    /// Returns the size of the open table so far, in bytes.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, TableOutput::file_bytes)
     }
 
     /// Finishes the open table, if there is one, and syncs its file.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::base::Result;
-use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, MAX_GRANDPARENT_FACTOR};
-use crate::engine::table_writer::TableOutput;
+use crate::engine::table_writer::{TableRun, Target};
+use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
@@ -82,7 +82,7 @@ impl<'a> OutputSplitter<'a> {
             return false;
         }
         self.grandparent_bytes += passed;
-        let ends = outputs.open_bytes() >= self.max_file_bytes
+        let ends = outputs.run.open_bytes() >= self.max_file_bytes
             || self.grandparent_bytes > self.max_grandparent_bytes;
         if ends {
             self.grandparent_bytes = 0;
@@ -93,21 +93,24 @@ impl<'a> OutputSplitter<'a> {
 
 /// The tables that a merge has written, and the table that it is writing.
 pub(crate) struct Outputs<'a> {
-    engine: &'a Engine,
-    level: usize,
-    done: Vec<NewFile>,
-    /// Counts of the entries of the tables in `done`, by table number.
-    counts: Vec<(u64, EntryCounts)>,
-    open: Option<TableOutput>,
+    target: Target<'a>,
+    file_numbers: &'a FileNumbers,
+    run: TableRun,
     /// Numbers of all tables whose files may exist.
     numbers: Vec<u64>,
 }
 
 impl<'a> Outputs<'a> {
-    /// Creates an empty list of output tables for `level`.
-    pub(crate) fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
-        let (done, counts, numbers) = (Vec::new(), Vec::new(), Vec::new());
-        Outputs { engine, level, done, counts, open: None, numbers }
+    /// Creates an empty list of output tables for `level`, which take their numbers from
+    /// `file_numbers`.
+    pub(crate) fn new(
+        target: Target<'a>,
+        file_numbers: &'a FileNumbers,
+        level: usize,
+    ) -> Outputs<'a> {
+        // An `OutputSplitter` decides where a table ends.
+        let run = TableRun::new(level, u64::MAX);
+        Outputs { target, file_numbers, run, numbers: Vec::new() }
     }
 
     /// Adds an entry to the open table, or to a new table if none is open. Keys must ascend.
@@ -116,27 +119,22 @@ impl<'a> Outputs<'a> {
     /// I/O errors.
     pub(super) fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
         debug_assert!(self.is_next(key), "the output of a merge ascends");
-        let table = match &mut self.open {
-            Some(table) => table,
-            None => {
-                let number = self.engine.numbers.take();
-                // The number is listed before the file is created, so that a failure removes the
-                // file.
-                self.numbers.push(number);
-                let target = self.engine.table_target();
-                self.open.insert(TableOutput::create(&target, self.level, number)?)
-            }
+        // The number is listed before the file is created, so that a failure removes the file.
+        let number = || {
+            let number = self.file_numbers.take();
+            self.numbers.push(number);
+            number
         };
-        table.add(key, entry, value)
+        self.run.push(&self.target, number, key, entry, value)
     }
 
     /// Returns whether `key` may be added next: it must be after the last key of the open table or,
     /// if no table is open, have a later user key than the previous table.
     fn is_next(&self, key: &[u8]) -> bool {
-        let order = &self.engine.reads.order;
-        match (&self.open, self.done.last()) {
-            (Some(open), _) => order.compare(open.last_key(), key).is_lt(),
-            (None, Some(done)) => {
+        let order = self.target.order;
+        match (self.run.last_key(), self.run.done.last()) {
+            (Some(last), _) => order.compare(last, key).is_lt(),
+            (None, Some((done, _))) => {
                 order.user().compare(user_key(&done.largest), user_key(key)).is_lt()
             }
             (None, None) => true,
@@ -145,17 +143,13 @@ impl<'a> Outputs<'a> {
 
     /// Returns the last user key of the open table.
     fn last_key(&self) -> Option<&[u8]> {
-        self.open.as_ref().map(|table| user_key(table.last_key()))
-    }
-
-    /// Returns the size of the open table so far, in bytes.
-    fn open_bytes(&self) -> u64 {
-        self.open.as_ref().map_or(0, TableOutput::file_bytes)
+        self.run.last_key().map(user_key)
     }
 
     /// Returns the size of all tables so far, in bytes.
     pub(super) fn written_bytes(&self) -> u64 {
-        self.open_bytes() + self.done.iter().map(|file| file.file_bytes).sum::<u64>()
+        let done = self.run.done.iter().map(|(file, _)| file.file_bytes);
+        self.run.open_bytes() + done.sum::<u64>()
     }
 
     /// Finishes the open table, if there is one, and syncs its file.
@@ -163,20 +157,23 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// I/O errors.
     pub(super) fn end_table(&mut self) -> Result<()> {
-        let Some(table) = self.open.take() else { return Ok(()) };
-        let (file, counts) = table.finish()?;
-        debug_assert!(self.numbers.contains(&file.number), "a failure would leave {file:?}");
-        self.counts.push((file.number, counts));
-        self.done.push(file);
-        Ok(())
+        self.run.end()
     }
 
     /// Returns the tables, all of which are finished, and the counts of their entries, by table
     /// number.
     pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, EntryCounts)>) {
-        debug_assert!(self.open.is_none(), "a table is unfinished");
-        debug_assert!(self.done.iter().all(|file| file.file_bytes > 0), "a table has no bytes");
-        (self.done, self.counts)
+        debug_assert!(self.run.last_key().is_none(), "a table is unfinished");
+        let done = self.run.done.into_iter();
+        let done = done.inspect(|(file, _)| {
+            debug_assert!(file.file_bytes > 0, "a table has no bytes");
+            debug_assert!(self.numbers.contains(&file.number), "a failure would leave {file:?}");
+        });
+        let split = |(file, counts): (NewFile, EntryCounts)| {
+            let number = file.number;
+            (file, (number, counts))
+        };
+        done.map(split).unzip()
     }
 
     /// Returns the numbers of all tables whose files may exist.
@@ -217,7 +214,7 @@ mod tests {
         let compaction = Compaction::from_inputs(version, &order, inputs, 2);
         let ends = |max_file_bytes: u64, keys: &[&str]| {
             let mut splitter = OutputSplitter::new(&compaction, max_file_bytes);
-            let mut outputs = Outputs::new(&engine, 2);
+            let mut outputs = Outputs::new(engine.table_target(), &engine.numbers, 2);
             let mut ended = Vec::new();
             for key in keys {
                 if splitter.ends_table(&outputs, &order, key.as_bytes()) {
@@ -236,10 +233,10 @@ mod tests {
         assert_eq!(ends(101, &["a", "e", "h", "k"]), "k");
         assert_eq!(ends(1, &["a", "b"]), "b");
 
-        let mut outputs = Outputs::new(&engine, 2);
+        let mut outputs = Outputs::new(engine.table_target(), &engine.numbers, 2);
         let key = internal_key(b"a", 1, KeyKind::Value);
         outputs.add(&key, &ParsedKey::parse(&key).unwrap(), b"").unwrap();
-        let bytes = outputs.open_bytes();
+        let bytes = outputs.run.open_bytes();
         outputs.end_table().unwrap();
         outputs.into_files();
         assert_eq!(
@@ -251,7 +248,7 @@ mod tests {
     #[test]
     fn an_output_goes_on_after_its_last_key_and_after_its_last_table() {
         let engine = engine_in_memory();
-        let mut outputs = Outputs::new(&engine, 1);
+        let mut outputs = Outputs::new(engine.table_target(), &engine.numbers, 1);
         let key = |user_key: &[u8], seq| internal_key(user_key, seq, KeyKind::Value);
         assert!(outputs.is_next(&key(b"a", 1)));
         let first = key(b"b", 5);

@@ -162,7 +162,8 @@ impl Engine {
         filter: FilterRule<'_>,
         gave_up: &AtomicBool,
     ) -> Result<Merged> {
-        let mut outputs = Outputs::new(self, compaction.output_level());
+        let mut outputs =
+            Outputs::new(self.table_target(), &self.numbers, compaction.output_level());
         let run = || {
             let mut merge = self.input_cursor(compaction)?;
             match &part.from {
