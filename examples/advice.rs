@@ -14,7 +14,7 @@ fn main() -> Result<()> {
         db.put(format!("user/{user:016x}"), format!("joined in {}", 2000 + user % 26))?;
     }
     // Compact first, so that every run has the same tables.
-    db.compact_range::<&str>(..)?;
+    db.compact_range(..)?;
 
     // Two out of three lookups are for users that do not exist.
     for i in (0..USERS * 3).step_by(2) {

@@ -9,7 +9,7 @@
 
 use std::sync::Mutex;
 
-use minikv::{Db, Options, Result, Snapshot, WriteBatch};
+use minikv::{Db, Options, Readable, Result, Snapshot, WriteBatch};
 
 const TRANSFERS: u64 = 250;
 

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use minikv::{CompactionDecision, Db, Options};
+use minikv::{CompactionDecision, Db, Options, Readable};
 
 /// Returns whether a value, which begins with the time of its expiry in seconds, has expired at
 /// `now`.
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.put("user/ann", "stays")?;
 
     clock.store(1600, Ordering::Relaxed);
-    db.compact_range::<&str>(..)?;
+    db.compact_range(..)?;
     println!("{} offers are left", db.prefix("offer/")?.count());
     // Until the next compaction, a reader must check the expiry itself.
     clock.store(1700, Ordering::Relaxed);

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use minikv::{Comparator, Db, Error, Options, Result};
+use minikv::{Comparator, Db, Error, Options, Readable, Result};
 
 /// Orders decimal numbers by value, so that 9 comes before 10.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         db.put(number.to_string(), "")?;
     }
     let mut keys = Vec::new();
-    for entry in db.range("3"..)? {
+    for entry in db.range("3"..) {
         keys.push(String::from_utf8_lossy(&entry?.0).into_owned());
     }
     println!("from 3 on: {}", keys.join(", "));

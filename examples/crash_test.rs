@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use minikv::fs::SimFs;
 use minikv::fs::sim::CrashPlan;
-use minikv::{Db, Options, Result, WriteBatch, WriteOptions};
+use minikv::{Db, Options, Readable, Result, WriteBatch, WriteOptions};
 
 const ORDERS: u32 = 20;
 
@@ -22,7 +22,7 @@ fn accept(db: &Db, number: u32) -> Result<()> {
     let mut batch = WriteBatch::new();
     batch.put(format!("order/{number:04}"), "an apple");
     batch.put("count", (number + 1).to_le_bytes());
-    db.write_with(&WriteOptions::default().sync(true), batch)
+    db.writing(WriteOptions::default().sync(true)).write(batch)
 }
 
 fn main() -> Result<()> {

@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use minikv::{Db, Options};
+use minikv::{Db, Options, Readable};
 
 const DAYS: u32 = 30;
 const LINES: u32 = 40_000;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             db.put(format!("log/{day:02}/{line:06}"), format!("line {line} of day {day}"))?;
         }
     }
-    db.compact_range::<&str>(..)?;
+    db.compact_range(..)?;
     let before = db.snapshot();
 
     // The deletion is atomic: reads, and an open after a crash, show all of it or none of it.

@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     db.put("fruit/apple", "red or green")?;
     db.put("fruit/banana", "yellow")?;
     // Unsynced writes survive the end of the process; synced writes also survive a power loss.
-    db.put_with(&WriteOptions::default().sync(true), "fruit/cherry", "dark red")?;
+    db.writing(WriteOptions::default().sync(true)).put("fruit/cherry", "dark red")?;
     db.delete("fruit/banana")?;
 
     for name in ["apple", "banana", "cherry"] {

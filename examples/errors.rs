@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use minikv::fs::SimFs;
 use minikv::fs::sim::Fault;
-use minikv::{Db, Error, HealthState, Options, Result};
+use minikv::{Db, Error, HealthState, Options, Readable, Result};
 
 fn main() -> Result<()> {
     let disk = SimFs::new(1);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use minikv::{Db, Expiry, Options, WriteBatch};
+use minikv::{Db, Expiry, Options, Readable, WriteBatch};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let home = tempfile::tempdir()?;
@@ -31,14 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(sessions.expiry("s3")?, Some(Expiry::Never));
 
     seconds.store(1060, Ordering::Relaxed);
-    for entry in sessions.iter()? {
+    for entry in sessions.iter() {
         let (session, user) = entry?;
         println!("{} is that of {}", session.escape_ascii(), user.escape_ascii());
     }
     assert_eq!(sessions.get("s1")?, None);
-    assert_eq!(sessions.iter()?.count(), 2);
+    assert_eq!(sessions.iter().count(), 2);
 
     // Background compactions free the space of expired entries. This compaction frees it at once.
-    sessions.compact_range::<&str>(..)?;
+    sessions.compact_range(..)?;
     Ok(())
 }

@@ -10,7 +10,7 @@
 //! - *negatives*: filters that said "not here", which is always right;
 //! - *false positives*: filters that said "maybe" about a block that does not have the key.
 
-use minikv::{Db, LevelTrace, Options, ReadOptions, ReadTrace, Result};
+use minikv::{Db, LevelTrace, Options, ReadOptions, ReadTrace, Readable, Result};
 
 const ENTRIES: u32 = 50_000;
 const LOOKUPS: u32 = 10_000;
@@ -21,7 +21,7 @@ fn look_up(db: &Db, options: &ReadOptions, odd: u32) -> Result<LevelTrace> {
     let mut sum = ReadTrace::default();
     for i in 0..LOOKUPS {
         let number = i.wrapping_mul(104_729) % ENTRIES * 2 + odd;
-        let (value, trace) = db.get_traced_with(options, format!("key{number:08}"))?;
+        let (value, trace) = db.reading(*options).get_traced(format!("key{number:08}"))?;
         assert_eq!(value.is_some(), odd == 0);
         sum.add(&trace);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use minikv::{Db, Options, Result, WriteBatch};
+use minikv::{Db, Options, Readable, Result, WriteBatch};
 
 const ORDERS: u32 = 20;
 

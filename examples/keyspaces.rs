@@ -3,7 +3,7 @@
 //! A batch or a transaction writes to both keyspaces at once, so that the index always matches the
 //! users.
 
-use minikv::{Db, FixedPrefix, Keyspace, Options, Result, WriteBatch};
+use minikv::{Db, FixedPrefix, Keyspace, Options, Readable, Result, WriteBatch};
 
 /// The users by name, and the names by email.
 struct Accounts {
@@ -34,7 +34,7 @@ impl Accounts {
     fn remove(&self, user: &str) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete_in(&self.users, user);
-        for entry in self.emails.iter()? {
+        for entry in self.emails.iter() {
             let (email, owner) = entry?;
             if owner == user {
                 batch.delete_in(&self.emails, email);
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
 
     for name in db.keyspaces()? {
         let keyspace = db.keyspace(&name)?;
-        println!("{}: {} entries", name.escape_ascii(), keyspace.iter()?.count());
+        println!("{}: {} entries", name.escape_ascii(), keyspace.iter().count());
     }
     accounts.emails.clear()?;
     assert_eq!(db.keyspaces()?, ["users"]);

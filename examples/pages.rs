@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use minikv::{Bytes, Db, Options, Result};
+use minikv::{Bytes, Db, Options, Readable, Result};
 
 const PAGE: usize = 4;
 

@@ -1,7 +1,7 @@
 //! Scans a prefix, a range, and the last few keys of a prefix, and moves a cursor both ways:
 //! `cargo run --example prefix_scan`.
 
-use minikv::{Db, Options, Result};
+use minikv::{Db, Options, Readable, Result};
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     println!("temperatures: {}", db.prefix("temperature/")?.count());
 
     println!("the second week:");
-    for entry in db.range("temperature/2024-02-08".."temperature/2024-02-15")? {
+    for entry in db.range("temperature/2024-02-08".."temperature/2024-02-15") {
         let (key, value) = entry?;
         println!("  {} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
     }

@@ -4,7 +4,7 @@
 //! read-only medium, and while another process has the database open. It shows the database as it
 //! was when it was opened; open it again, or refresh it, to see later writes.
 
-use minikv::{Db, Options, Result};
+use minikv::{Db, Options, Readable, Result};
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Each of these puts is durable when it returns, and costs a sync.
     let synced = WriteOptions::default().sync(true);
-    (0..10).try_for_each(|i| db.put_with(&synced, format!("slow{i}"), ""))?;
+    (0..10).try_for_each(|i| db.writing(synced).put(format!("slow{i}"), ""))?;
     let slow = db.stats().wal_syncs;
 
     // Each of these puts survives the end of the process. It survives a power loss only after its

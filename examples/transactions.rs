@@ -4,7 +4,7 @@
 //! depend on what other threads write at the same time: if commits did not detect conflicts, two
 //! guests could get one seat, or one guest could get a fourth seat.
 
-use minikv::{Db, Options, Result, Transaction};
+use minikv::{Db, Options, Readable, Result, Transaction};
 
 const GUESTS: [&str; 4] = ["ann", "bob", "cid", "dan"];
 const SEATS: u32 = 10;

@@ -2,7 +2,7 @@
 //! their own; the work is done in `engine` and `transaction`.
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use crate::admin::backup::take::take;
 use crate::advice::{
     FilterAdvice, {self},
 };
+use crate::base::key_bounds::KeyBounds;
 use crate::base::sync::{LockRank, Mutex};
 use crate::base::{Error, Result};
 use crate::bulk::sorted::{
@@ -27,23 +28,19 @@ use crate::engine::follow::poll::Follow;
 use crate::engine::follow::{Followed, Refreshed};
 use crate::engine::open::read_only;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
-pub(crate) use crate::engine::read::cursor::Cursor;
-pub(crate) use crate::engine::read::iter::Iter;
-use crate::engine::read::iter::prefix_bounds;
-use crate::engine::read::reader::{Reader, key_range};
-pub(crate) use crate::engine::read::snapshot::Snapshot;
+use crate::engine::read::iter::Iter;
+use crate::engine::read::reader::Reader;
+use crate::engine::read::reads::prefix_span;
+use crate::engine::read::snapshot::Snapshot;
 use crate::engine::report::health::Health;
 use crate::engine::report::recovery::Recovery;
 use crate::engine::report::stats::Stats;
 use crate::engine::span::Span;
 use crate::engine::stats::property;
-use crate::engine::stats::trace::ReadTrace;
 use crate::engine::worker::Workers;
 use crate::engine::write::queue::Write;
-use crate::explain::{
-    Explanation, {self},
-};
 use crate::format::batch::WriteBatch;
+use crate::readable::Readable;
 use crate::transaction::{Transaction, retry};
 
 /// An open database: an ordered map from byte strings to byte strings, in a directory.
@@ -53,7 +50,7 @@ use crate::transaction::{Transaction, retry};
 /// iterator is dropped too.
 ///
 /// ```
-/// use minikv::{Db, Options};
+/// use minikv::{Db, Options, Readable};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path();
@@ -69,6 +66,8 @@ use crate::transaction::{Transaction, retry};
 #[derive(Clone)]
 pub struct Db {
     inner: Arc<Inner>,
+    /// The options of the writes of this handle.
+    options: WriteOptions,
 }
 
 struct Inner {
@@ -115,13 +114,13 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let engine = Engine::open(path.as_ref(), options)?;
         let workers = Mutex::ranked(LockRank::Workers, Workers::start(&engine)?);
-        Ok(Db { inner: Arc::new(Inner { engine, workers }) })
+        Ok(Db { inner: Arc::new(Inner { engine, workers }), options: WriteOptions::default() })
     }
 
     /// Opens the database in the directory `path` for reading only.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
     /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
@@ -157,20 +156,7 @@ impl Db {
     ///   a `resume` before, it may have happened;
     /// - [`Error::Closed`](crate::Error::Closed) after [`Db::close`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with(&WriteOptions::default(), key, value)
-    }
-
-    /// Like [`Db::put`], with options.
-    ///
-    /// # Errors
-    /// The same as for [`Db::put`].
-    pub fn put_with(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.inner.engine.write(options, Write::Put(key.as_ref(), value.as_ref()))
+        self.inner.engine.write(&self.options, Write::Put(key.as_ref(), value.as_ref()))
     }
 
     /// Deletes `key`. Succeeds even if `key` has no value.
@@ -178,15 +164,7 @@ impl Db {
     /// # Errors
     /// The same as for [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_with(&WriteOptions::default(), key)
-    }
-
-    /// Like [`Db::delete`], with options.
-    ///
-    /// # Errors
-    /// The same as for [`Db::put`].
-    pub fn delete_with(&self, options: &WriteOptions, key: impl AsRef<[u8]>) -> Result<()> {
-        self.inner.engine.write(options, Write::Delete(key.as_ref()))
+        self.inner.engine.write(&self.options, Write::Delete(key.as_ref()))
     }
 
     /// Applies the operations of `batch` in order and atomically: even after a crash, the database
@@ -200,7 +178,7 @@ impl Db {
     /// batch.put("alice", "70");
     /// batch.put("bob", "30");
     /// batch.delete("pending");
-    /// db.write_with(&WriteOptions::default().sync(true), batch)?;
+    /// db.writing(WriteOptions::default().sync(true)).write(batch)?;
     /// assert_eq!(db.get("bob")?.as_deref(), Some(&b"30"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -208,15 +186,24 @@ impl Db {
     /// # Errors
     /// The same as for [`Db::put`].
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
-        self.write_with(&WriteOptions::default(), batch)
+        self.inner.engine.write(&self.options, Write::Batch(batch))
     }
 
-    /// Like [`Db::write`], with options.
+    /// Returns a handle of the same database whose writes have `options`, as have the writes of its
+    /// keyspaces and transactions.
     ///
-    /// # Errors
-    /// The same as for [`Db::put`].
-    pub fn write_with(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
-        self.inner.engine.write(options, Write::Batch(batch))
+    /// ```
+    /// # use minikv::{Db, Options, WriteOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// db.put("draft", "1")?;
+    /// let synced = db.writing(WriteOptions::default().sync(true));
+    /// synced.put("order", "book")?; // and the draft before it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn writing(&self, options: WriteOptions) -> Db {
+        Db { inner: self.inner.clone(), options }
     }
 
     /// Begins a transaction. Its reads show the database at the moment of this call, and the
@@ -226,7 +213,7 @@ impl Db {
     ///
     /// The transaction keeps the database open, like a clone of this handle.
     pub fn transaction(&self) -> Transaction {
-        Transaction::begin(self.inner.engine.clone(), self.inner.clone())
+        Transaction::begin(self.inner.engine.clone(), self.options, self.inner.clone())
     }
 
     /// Runs `work` in a transaction and commits the transaction. After a conflict, runs `work`
@@ -238,7 +225,7 @@ impl Db {
     /// always makes progress. To give up, count the calls of `work` and return an error from it.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Result};
+    /// # use minikv::{Db, Options, Readable, Result};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// # let balance = |value: Option<minikv::Bytes>| -> u64 {
@@ -264,19 +251,7 @@ impl Db {
     /// [`Transaction::commit`]. [`Error::Conflict`](crate::Error::Conflict) is never returned: if
     /// the commit conflicts, or `work` returns another transaction's conflict, `work` runs again.
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        self.transact_with(&WriteOptions::default(), work)
-    }
-
-    /// Like [`Db::transact`], with options for the commit.
-    ///
-    /// # Errors
-    /// The same as for [`Db::transact`].
-    pub fn transact_with<T>(
-        &self,
-        options: &WriteOptions,
-        work: impl FnMut(&mut Transaction) -> Result<T>,
-    ) -> Result<T> {
-        retry::transact(|| self.transaction(), options, work)
+        retry::transact(|| self.transaction(), work)
     }
 
     /// Does the same as [`Db::transact`], for `work` that fails with an error type of the program's
@@ -284,7 +259,7 @@ impl Db {
     /// closure that only uses `?`.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// #[derive(Debug)]
@@ -316,19 +291,7 @@ impl Db {
         &self,
         work: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.try_transact_with(&WriteOptions::default(), work)
-    }
-
-    /// Like [`Db::try_transact`], with options for the commit.
-    ///
-    /// # Errors
-    /// The same as for [`Db::try_transact`].
-    pub fn try_transact_with<T, E: From<Error> + 'static>(
-        &self,
-        options: &WriteOptions,
-        work: impl FnMut(&mut Transaction) -> Result<T, E>,
-    ) -> Result<T, E> {
-        retry::transact(|| self.transaction(), options, work)
+        retry::transact(|| self.transaction(), work)
     }
 
     /// Replaces the value of `key` with the result of `change`, which is called with the current
@@ -354,23 +317,10 @@ impl Db {
     pub fn update<V: Into<Bytes>>(
         &self,
         key: impl AsRef<[u8]>,
-        change: impl FnMut(Option<&[u8]>) -> Option<V>,
-    ) -> Result<Option<Bytes>> {
-        self.update_with(&WriteOptions::default(), key, change)
-    }
-
-    /// Like [`Db::update`], with options for the write.
-    ///
-    /// # Errors
-    /// The same as for [`Db::update`].
-    pub fn update_with<V: Into<Bytes>>(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Bytes>> {
         let change = |old: Option<&[u8]>| Ok(change(old).map(Into::into));
-        retry::update(|| self.transaction(), options, key.as_ref(), change)
+        retry::update(|| self.transaction(), key.as_ref(), change)
     }
 
     /// Does the same as [`Db::update`], for a `change` that can fail. If it does, nothing is
@@ -396,23 +346,10 @@ impl Db {
     pub fn try_update<V: Into<Bytes>, E: From<Error> + 'static>(
         &self,
         key: impl AsRef<[u8]>,
-        change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
-    ) -> Result<Option<Bytes>, E> {
-        self.try_update_with(&WriteOptions::default(), key, change)
-    }
-
-    /// Like [`Db::try_update`], with options for the write.
-    ///
-    /// # Errors
-    /// The same as for [`Db::try_update`].
-    pub fn try_update_with<V: Into<Bytes>, E: From<Error> + 'static>(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
     ) -> Result<Option<Bytes>, E> {
         let change = |old: Option<&[u8]>| Ok(change(old)?.map(Into::into));
-        retry::update(|| self.transaction(), options, key.as_ref(), change)
+        retry::update(|| self.transaction(), key.as_ref(), change)
     }
 
     /// Makes all earlier writes durable, as if the last of them had been synced. Syncs nothing if
@@ -420,7 +357,7 @@ impl Db {
     /// one sync of the log. Like a write, the call may wait for a flush.
     ///
     /// # Errors
-    /// The same as for [`Db::put_with`].
+    /// The same as for [`Db::put`].
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -433,8 +370,7 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sync(&self) -> Result<()> {
-        let options = WriteOptions::default().sync(true);
-        self.inner.engine.write(&options, Write::Batch(WriteBatch::new()))
+        self.inner.engine.write(&WriteOptions { sync: true }, Write::Batch(WriteBatch::new()))
     }
 
     /// Returns the sequence number of the last write, or 0 if there is no write. Every put and
@@ -478,7 +414,7 @@ impl Db {
     /// Returns a snapshot of the database as it is now, for later reads.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// db.put("price", "10")?;
@@ -509,15 +445,15 @@ impl Db {
     /// # use minikv::{Db, Options};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
-    /// db.compact_range::<&str>(..)?;
+    /// db.compact_range(..)?;
     /// db.compact_range("log/2023"..="log/2024")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// The error that ended the compaction. No data is lost.
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        self.inner.engine.compact_range(key_range(&range))
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.inner.engine.compact_range(Span::new(&range).hull())
     }
 
     /// Copies the current state of the database to the directory `dir`, which must be empty or
@@ -528,7 +464,7 @@ impl Db {
     /// which cannot be opened.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let home = tempfile::tempdir()?;
     /// # let (path, copy) = (home.path().join("db"), home.path().join("copy"));
     /// let db = Db::open(&path, Options::default().create_if_missing(true))?;
@@ -619,7 +555,7 @@ impl Db {
     /// makes other writes wait until it is done, and is durable even without a sync.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// for day in 1..=30 {
@@ -634,33 +570,21 @@ impl Db {
     /// The same as for [`Db::put`]; corruption and I/O errors of the tables that straddle the ends
     /// of the range. After an error the database has all of the entries, unless writing the
     /// MANIFEST failed: in that case the next open shows all of the entries or none.
-    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
-        self.delete_range_with(&WriteOptions::default(), range)
-    }
-
-    /// Like [`delete_range`](Db::delete_range), with options.
-    ///
-    /// # Errors
-    /// The same as for [`delete_range`](Db::delete_range).
-    pub fn delete_range_with<K: AsRef<[u8]>>(
-        &self,
-        options: &WriteOptions,
-        range: impl RangeBounds<K>,
-    ) -> Result<DeletedRange> {
-        self.inner.engine.delete_range(options, &Span::new(&range))
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<DeletedRange> {
+        self.inner.engine.delete_range(&self.options, &Span::new(&range))
     }
 
     /// Deletes all entries whose keys start with `prefix`, like [`delete_range`](Db::delete_range).
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// for name in ["user/ann", "user/bob", "visit/1"] {
     ///     db.put(name, "")?;
     /// }
     /// db.delete_prefix("user/")?;
-    /// assert_eq!(db.count::<&str>(..)?, 1);
+    /// assert_eq!(db.count(..)?, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -669,21 +593,9 @@ impl Db {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator is not byte
     /// order.
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<DeletedRange> {
-        self.delete_prefix_with(&WriteOptions::default(), prefix)
-    }
-
-    /// Like [`delete_prefix`](Db::delete_prefix), with options.
-    ///
-    /// # Errors
-    /// The same as for [`delete_prefix`](Db::delete_prefix).
-    pub fn delete_prefix_with(
-        &self,
-        options: &WriteOptions,
-        prefix: impl AsRef<[u8]>,
-    ) -> Result<DeletedRange> {
         let order = self.inner.engine.reads.order.user();
-        let range = prefix_bounds(order, prefix.as_ref(), Bound::Unbounded)?;
-        self.delete_range_with(options, range)
+        let span = prefix_span(order, prefix.as_ref(), Bound::Unbounded)?;
+        self.inner.engine.delete_range(&self.options, &span)
     }
 
     /// Waits until no flush or compaction is running or due.
@@ -743,14 +655,54 @@ impl Db {
         engine.close()
     }
 
-    /// Returns approximately how many bytes the entries in `range` take in the table files and,
-    /// before they are flushed, in memory. Overwritten and deleted entries count as long as they
-    /// are stored. A memtable with many entries is sampled.
+    /// Returns advice on which filters are worthwhile for the gets since the database was
+    /// opened. A sample of the keys of these gets (at most 8192 keys and 1 MiB, from about
+    /// the last two million gets) is replayed against filters of other kinds and sizes.
+    /// Writes nothing and leaves the block cache as it is.
+    ///
+    /// Each table whose range contains a key of the sample is read once, which takes about
+    /// as long as the reads of a full compaction. The replay does not count in the
+    /// statistics.
+    ///
+    /// ```
+    /// # use minikv::{Db, FilterLayout, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::default().create_if_missing(true);
+    /// # let db = Db::open(dir.path(), options.filter(FilterLayout::None, 0))?;
+    /// for i in 0..1000 {
+    ///     db.put(format!("user/{i:04}"), "here")?;
+    /// }
+    /// db.flush()?;
+    /// for i in 0..1000 {
+    ///     db.get(format!("user/{i:04}/draft"))?; // does not exist
+    /// }
+    /// let advice = db.filter_advice()?;
+    /// assert_ne!(advice.layout, FilterLayout::None);
+    /// println!("{advice}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// Corruption and I/O errors of the tables that contain the bounds.
-    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
-        self.reader().approximate_size(range)
+    /// Corruption and I/O errors of the tables;
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator may
+    /// treat different byte strings as the same key.
+    pub fn filter_advice(&self) -> Result<FilterAdvice> {
+        let options = ReadOptions::default().fill_cache(false);
+        advice::filter_advice(&self.reading(options).point())
+    }
+
+    /// Returns the value of `key`, or `None` if `key` has no value: see [`Readable::get`].
+    ///
+    /// # Errors
+    /// Corruption and I/O errors. Damage is never reported as `None`.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.reader().point().get(key.as_ref())
+    }
+
+    /// Returns an iterator over all entries in key order: see [`Readable::iter`].
+    pub fn iter(&self) -> Iter {
+        Readable::iter(self)
     }
 
     /// Returns a property as text, as LevelDB's `GetProperty` does. Returns `None` for an unknown
@@ -768,10 +720,6 @@ impl Db {
     pub fn property(&self, name: &str) -> Option<String> {
         let view = self.inner.engine.reads.view_owned();
         property::property(name, &self.stats(), &view.version)
-    }
-
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader::now(&self.inner.engine.reads)
     }
 }
 
@@ -807,7 +755,7 @@ impl ReadOnlyDb {
     /// visible.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
     /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
@@ -834,7 +782,7 @@ impl ReadOnlyDb {
     /// and never ends. After an error, which is also an item, the iterator continues.
     ///
     /// ```no_run
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # use std::time::Duration;
     /// let db = Db::open_read_only("/var/lib/orders", Options::default())?;
     /// for refreshed in db.follow(Duration::from_millis(100)) {
@@ -866,7 +814,7 @@ impl ReadOnlyDb {
     /// megabytes.
     ///
     /// ```
-    /// # use minikv::{BatchOp, Db, Options};
+    /// # use minikv::{BatchOp, Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
     /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
@@ -891,35 +839,38 @@ impl ReadOnlyDb {
     }
 
     /// Returns a snapshot of the database as this handle shows it now. The snapshot does not change
-    /// after a [`ReadOnlyDb::refresh`], and it holds open the tables that the handle shows now. It
-    /// cannot be passed to [`ReadOptions::snapshot`], and its reads do not count in
-    /// [`ReadOnlyDb::stats`].
+    /// after a [`ReadOnlyDb::refresh`], and it holds open the tables that the handle shows now. Its
+    /// reads do not count in [`ReadOnlyDb::stats`].
     pub fn snapshot(&self) -> Snapshot {
         self.opened.snapshot()
     }
 
-    /// Returns approximately how many bytes the entries in `range` take, like
-    /// [`Db::approximate_size`].
+    /// Returns advice on which filters are worthwhile, like [`Db::filter_advice`].
     ///
     /// # Errors
-    /// The same as for [`Db::approximate_size`].
-    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
-        self.reader().approximate_size(range)
+    /// As [`Db::filter_advice`].
+    pub fn filter_advice(&self) -> Result<FilterAdvice> {
+        let options = ReadOptions::default().fill_cache(false);
+        advice::filter_advice(&self.reading(options).point())
     }
 
     /// Returns a property as text, like [`Db::property`].
     pub fn property(&self, name: &str) -> Option<String> {
         property::property(name, &self.stats(), &self.opened.state.view_owned().version)
     }
+}
 
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader::now(&self.opened.state)
+impl Readable for Db {
+    #[inline]
+    fn reader(&self) -> Reader<'_> {
+        Reader::now(&self.inner.engine.reads)
     }
 }
 
-impl Snapshot {
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader::at(self)
+impl Readable for ReadOnlyDb {
+    #[inline]
+    fn reader(&self) -> Reader<'_> {
+        Reader::now(&self.opened.state)
     }
 }
 
@@ -934,357 +885,6 @@ impl fmt::Debug for ReadOnlyDb {
         f.debug_struct("ReadOnlyDb").field("path", &self.opened.dir()).finish()
     }
 }
-
-/// Defines the read methods of all three handles.
-macro_rules! reads {
-    ($handle:ty) => {
-        impl $handle {
-            /// Returns the value of `key`, or `None` if `key` has no value.
-            ///
-            /// A value from a table is a copy if it is at most 1 KiB long. A longer value shares
-            /// the memory of its block, and a value from a memtable shares memory of the memtable:
-            /// copy a value that is kept for a long time.
-            ///
-            /// # Errors
-            /// Corruption and I/O errors. Damage is never reported as `None`.
-            pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-                self.get_with(&ReadOptions::default(), key)
-            }
-
-            /// Like [`get`](Self::get), with options.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get);
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a
-            /// snapshot of another database.
-            pub fn get_with(
-                &self,
-                options: &ReadOptions,
-                key: impl AsRef<[u8]>,
-            ) -> Result<Option<Bytes>> {
-                self.reader().get(options, key.as_ref())
-            }
-
-            /// Returns the value of `key`, and counts of the work done to find the value.
-            ///
-            /// ```
-            /// # use minikv::{Db, Options};
-            /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
-            /// db.put("apple", "red")?;
-            /// db.put("cherry", "dark red")?;
-            /// db.flush()?;
-            /// let (value, trace) = db.get_traced("banana")?;
-            /// assert_eq!(value, None);
-            /// // The key is in the table's range, but its filter rules it out: no block is read.
-            /// let total = trace.total();
-            /// assert_eq!((total.filter_checks, total.filter_negatives), (1, 1));
-            /// assert_eq!(trace.data_blocks(), 0);
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn get_traced(&self, key: impl AsRef<[u8]>) -> Result<(Option<Bytes>, ReadTrace)> {
-                self.get_traced_with(&ReadOptions::default(), key)
-            }
-
-            /// Like [`get_traced`](Self::get_traced), with options.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn get_traced_with(
-                &self,
-                options: &ReadOptions,
-                key: impl AsRef<[u8]>,
-            ) -> Result<(Option<Bytes>, ReadTrace)> {
-                self.reader().get_traced(options, key.as_ref())
-            }
-
-            /// Gets `key` and returns a step-by-step explanation: what was searched in which order,
-            /// what filters answered and whether the answers were right, and the cost of the same
-            /// get without filters.
-            ///
-            /// This method does two gets, one of them without filters. Both count in the
-            /// statistics. The get without filters adds nothing to the block cache.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-                self.explain_with(&ReadOptions::default(), key)
-            }
-
-            /// Like [`explain`](Self::explain), with options.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn explain_with(
-                &self,
-                options: &ReadOptions,
-                key: impl AsRef<[u8]>,
-            ) -> Result<Explanation> {
-                explain::explain(self.reader().point(options)?, key.as_ref())
-            }
-
-            /// Returns advice on which filters are worthwhile for the gets since the database was
-            /// opened. A sample of the keys of these gets (at most 8192 keys and 1 MiB, from about
-            /// the last two million gets) is replayed against filters of other kinds and sizes.
-            /// Writes nothing and leaves the block cache as it is.
-            ///
-            /// Each table whose range contains a key of the sample is read once, which takes about
-            /// as long as the reads of a full compaction. The replay does not count in the
-            /// statistics.
-            ///
-            /// ```
-            /// # use minikv::{Db, FilterLayout, Options};
-            /// # let dir = tempfile::tempdir()?;
-            /// # let options = Options::default().create_if_missing(true);
-            /// # let db = Db::open(dir.path(), options.filter(FilterLayout::None, 0))?;
-            /// for i in 0..1000 {
-            ///     db.put(format!("user/{i:04}"), "here")?;
-            /// }
-            /// db.flush()?;
-            /// for i in 0..1000 {
-            ///     db.get(format!("user/{i:04}/draft"))?; // does not exist
-            /// }
-            /// let advice = db.filter_advice()?;
-            /// assert_ne!(advice.layout, FilterLayout::None);
-            /// println!("{advice}");
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// # Errors
-            /// Corruption and I/O errors of the tables;
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator may
-            /// treat different byte strings as the same key.
-            pub fn filter_advice(&self) -> Result<FilterAdvice> {
-                let options = ReadOptions::default().fill_cache(false);
-                advice::filter_advice(&self.reader().point(&options)?)
-            }
-
-            /// Returns the values of `keys`, in the order of `keys`. All values are from the same
-            /// moment.
-            ///
-            /// ```
-            /// # use minikv::{Db, Options};
-            /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
-            /// db.put("b", "2")?;
-            /// let values = db.multi_get(&["b", "a"])?;
-            /// assert_eq!(values[0].as_deref(), Some(&b"2"[..]));
-            /// assert_eq!(values[1], None);
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get). If any key fails, only the first error is
-            /// returned.
-            pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-                self.multi_get_with(&ReadOptions::default(), keys)
-            }
-
-            /// Like [`multi_get`](Self::multi_get), with options.
-            ///
-            /// # Errors
-            /// The same as for [`multi_get`](Self::multi_get).
-            pub fn multi_get_with<K: AsRef<[u8]>>(
-                &self,
-                options: &ReadOptions,
-                keys: &[K],
-            ) -> Result<Vec<Option<Bytes>>> {
-                self.reader().multi_get(options, keys)
-            }
-
-            /// Returns whether `key` has a value.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-                Ok(self.get(key)?.is_some())
-            }
-
-            /// Returns an iterator over all entries in key order. The iterator can also move
-            /// backwards, with `next_back` or `rev`.
-            ///
-            /// # Errors
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a
-            /// snapshot of another database. A read error is an item of the iterator, which ends
-            /// after that item.
-            pub fn iter(&self) -> Result<Iter> {
-                self.iter_with(&ReadOptions::default())
-            }
-
-            /// Like [`iter`](Self::iter), with options.
-            ///
-            /// # Errors
-            /// The same as for [`iter`](Self::iter).
-            pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
-                self.reader().range::<&[u8]>(options, ..)
-            }
-
-            /// Returns an iterator over the entries whose keys are in `range`.
-            ///
-            /// ```
-            /// # use minikv::{Db, Options};
-            /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
-            /// for day in ["01", "02", "03", "04"] {
-            ///     db.put(day, "")?;
-            /// }
-            /// assert_eq!(db.range("02".."04")?.count(), 2);
-            /// assert_eq!(db.range("02"..)?.next_back().unwrap()?.0, "04");
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// # Errors
-            /// The same as for [`iter`](Self::iter).
-            pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
-                self.range_with(&ReadOptions::default(), range)
-            }
-
-            /// Like [`range`](Self::range), with options.
-            ///
-            /// # Errors
-            /// The same as for [`iter`](Self::iter).
-            pub fn range_with<K: AsRef<[u8]>>(
-                &self,
-                options: &ReadOptions,
-                range: impl RangeBounds<K>,
-            ) -> Result<Iter> {
-                self.reader().range(options, range)
-            }
-
-            /// Returns an iterator over the entries whose keys start with `prefix`.
-            ///
-            /// # Errors
-            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator is not
-            /// byte order.
-            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-                self.prefix_with(&ReadOptions::default(), prefix)
-            }
-
-            /// Like [`prefix`](Self::prefix), with options.
-            ///
-            /// # Errors
-            /// The same as for [`prefix`](Self::prefix).
-            pub fn prefix_with(
-                &self,
-                options: &ReadOptions,
-                prefix: impl AsRef<[u8]>,
-            ) -> Result<Iter> {
-                self.reader().prefix(options, prefix.as_ref(), Bound::Unbounded)
-            }
-
-            /// Returns an iterator over the entries whose keys start with `prefix` and are not
-            /// before the lower bound `from`. To get the next page of a long listing, pass the last
-            /// key of the previous page as an excluded bound. If the bound is after all keys with
-            /// the prefix, the iterator is empty.
-            ///
-            /// ```
-            /// # use minikv::{Db, Options};
-            /// # use std::ops::Bound;
-            /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
-            /// for name in ["user/ann", "user/bob", "user/cid", "visit/1"] {
-            ///     db.put(name, "")?;
-            /// }
-            /// let rest = db.prefix_from("user/", Bound::Excluded("user/ann"))?;
-            /// assert_eq!(rest.count(), 2);
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// # Errors
-            /// The same as for [`prefix`](Self::prefix).
-            pub fn prefix_from<K: AsRef<[u8]>>(
-                &self,
-                prefix: impl AsRef<[u8]>,
-                from: Bound<K>,
-            ) -> Result<Iter> {
-                self.prefix_from_with(&ReadOptions::default(), prefix, from)
-            }
-
-            /// Like [`prefix_from`](Self::prefix_from), with options.
-            ///
-            /// # Errors
-            /// The same as for [`prefix`](Self::prefix).
-            pub fn prefix_from_with<K: AsRef<[u8]>>(
-                &self,
-                options: &ReadOptions,
-                prefix: impl AsRef<[u8]>,
-                from: Bound<K>,
-            ) -> Result<Iter> {
-                let from = from.as_ref().map(AsRef::as_ref);
-                self.reader().prefix(options, prefix.as_ref(), from)
-            }
-
-            /// Returns the entry with the first key in order, or `None` if there is no entry.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn first_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
-                self.iter()?.next().transpose()
-            }
-
-            /// Returns the entry with the last key in order, or `None` if there is no entry.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn last_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
-                self.iter()?.next_back().transpose()
-            }
-
-            /// Returns whether there is no entry. There is no `len`, because counting the entries
-            /// would read all of them.
-            ///
-            /// # Errors
-            /// The same as for [`get`](Self::get).
-            pub fn is_empty(&self) -> Result<bool> {
-                Ok(self.first_key_value()?.is_none())
-            }
-
-            /// Returns the number of entries whose keys are in `range`. Walks over the entries, but
-            /// copies neither keys nor values. The range `..` counts everything; its type is that
-            /// of the missing bounds, as in `count::<&str>(..)`.
-            ///
-            /// ```
-            /// # use minikv::{Db, Options};
-            /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
-            /// for day in ["01", "02", "03"] {
-            ///     db.put(day, "")?;
-            /// }
-            /// assert_eq!(db.count("02"..)?, 2);
-            /// # Ok::<(), Box<dyn std::error::Error>>(())
-            /// ```
-            ///
-            /// # Errors
-            /// Corruption and I/O errors.
-            pub fn count<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
-                self.range(range)?.count_entries()
-            }
-
-            /// Returns a cursor, which is at no entry until it is first moved.
-            ///
-            /// # Errors
-            /// Corruption and I/O errors of the tables of level 0, which this method opens.
-            pub fn cursor(&self) -> Result<Cursor> {
-                self.cursor_with(&ReadOptions::default())
-            }
-
-            /// Like [`cursor`](Self::cursor), with options.
-            ///
-            /// # Errors
-            /// The same as for [`cursor`](Self::cursor).
-            pub fn cursor_with(&self, options: &ReadOptions) -> Result<Cursor> {
-                self.reader().cursor(options)
-            }
-        }
-    };
-}
-
-reads!(Db);
-reads!(ReadOnlyDb);
-reads!(Snapshot);
 
 #[cfg(test)]
 mod transcripts;

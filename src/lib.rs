@@ -1,7 +1,7 @@
 //! An embedded, ordered, crash-safe key-value store whose files are LevelDB's files.
 //!
 //! ```
-//! use minikv::{Db, Options, WriteBatch};
+//! use minikv::{Db, Options, Readable, WriteBatch};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path();
@@ -14,7 +14,7 @@
 //! db.write(batch)?;
 //!
 //! assert_eq!(db.get("apple")?, None);
-//! assert_eq!(db.iter()?.count(), 1);
+//! assert_eq!(db.iter().count(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -104,6 +104,7 @@ mod engine;
 mod format;
 mod keyspace;
 mod log;
+mod readable;
 mod table;
 mod transaction;
 
@@ -124,6 +125,7 @@ pub use admin::verify::{VerifyReport, verify, verify_with};
 pub use advice::FilterAdvice;
 pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Result};
+pub use base::key_bounds::KeyBounds;
 pub use bulk::sorted::{Ingested, SortedTable};
 pub use bulk::writer::TableWriter;
 /// The type of the keys and values that reads return, from the `bytes` crate. Clones share memory.
@@ -140,6 +142,7 @@ pub use engine::follow::poll::Follow;
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
 pub use engine::read::cursor::Cursor;
 pub use engine::read::iter::{Iter, Keys};
+pub use engine::read::reader::Reader;
 pub use engine::read::snapshot::Snapshot;
 pub use engine::report::event::{
     CompactionKind, Event, EventKind, Observer, StallCause, TableInfo,
@@ -156,12 +159,9 @@ pub use filter::prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
 pub use keyspace::Keyspace;
-pub use keyspace::cursor::KeyspaceCursor;
 pub use keyspace::expiry::Expiry;
-pub use keyspace::transaction::TransactionKeyspace;
+pub use readable::Readable;
 pub use table::counts::LevelTrace;
-pub use transaction::cursor::TransactionCursor;
-pub use transaction::iter::TransactionIter;
 pub use transaction::{Savepoint, Transaction};
 
 /// Includes the README, so that its examples are compiled with the tests.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use minikv::{Db, Options};
+use minikv::{Db, Options, Readable};
 
 use crate::{ENTRIES, disk_mib, fill, key, timed, write};
 
@@ -18,7 +18,7 @@ pub fn run() {
         }
         let db = Db::open(dir.path(), options.clone()).expect("a new database");
         fill(&db, 0..ENTRIES);
-        db.compact_range::<&str>(..).expect("room");
+        db.compact_range(..).expect("room");
         println!(
             "write buffer {}: {:.0} MiB on disk",
             if large_buffer { "64 MiB" } else { "4 MiB" },

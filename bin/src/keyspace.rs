@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use minikv::{
-    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, Snapshot, TableWriter, Transaction,
-    WriteBatch, WriteOptions,
+    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, Readable, Snapshot, TableWriter,
+    Transaction, WriteBatch, WriteOptions,
 };
 
 use crate::args::Global;
@@ -119,8 +119,8 @@ impl Source {
 
     pub fn range(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<Iter> {
         Ok(match self {
-            Source::All(db) => db.range(range)?,
-            Source::Keyspace(keyspace) => keyspace.range(range)?,
+            Source::All(db) => db.range(range),
+            Source::Keyspace(keyspace) => keyspace.range(range),
         })
     }
 
@@ -185,8 +185,8 @@ impl Target {
         range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     ) -> Result<DeletedRange> {
         Ok(match self {
-            Target::All(db) => db.delete_range_with(options, range)?,
-            Target::Keyspace(keyspace) => keyspace.delete_range_with(options, range)?,
+            Target::All(db) => db.writing(*options).delete_range(range)?,
+            Target::Keyspace(keyspace) => keyspace.writing(*options).delete_range(range)?,
         })
     }
 

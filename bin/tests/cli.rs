@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use minikv::{Comparator, Db, IndexedDbComparator, Options};
+use minikv::{Comparator, Db, IndexedDbComparator, Options, Readable};
 use tempfile::TempDir;
 
 #[path = "cli/browser.rs"]
@@ -655,7 +655,7 @@ fn of_unknown_order() -> Place {
     let from = Db::open_read_only(place.db(), from).unwrap();
     let new = Options::default().create_if_missing(true).comparator(Arc::new(Unknown));
     let db = Db::open(place.path("new"), new).unwrap();
-    for entry in from.iter().unwrap() {
+    for entry in from.iter() {
         let (key, value) = entry.unwrap();
         db.put(key, value).unwrap();
     }
@@ -830,7 +830,7 @@ fn a_process_that_may_open_few_files_reads_and_writes_more_tables() {
     let entry = |i: u32| (format!("key{i:03}"), format!("{i:04096}"));
     let entries: Vec<_> = (0..200).map(entry).collect();
     entries.iter().for_each(|(key, value)| db.put(key.as_bytes(), value.as_bytes()).unwrap());
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.close().unwrap();
     let tables = contents(&place.db()).into_keys().filter(|name| name.ends_with(".ldb")).count();
     assert!(tables >= 100, "{tables} tables");

@@ -96,7 +96,7 @@ fn made(compression: Compression, layout: FilterLayout) -> BTreeMap<String, Vec<
         db.write(batch).unwrap();
         db.flush().unwrap();
         if round == 1 {
-            db.compact_range::<&[u8]>(..).unwrap();
+            db.compact_range(..).unwrap();
         }
     }
     db.put("k1/2", "last").unwrap();

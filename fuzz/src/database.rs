@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
-use minikv::{Db, Error, Iter, Options, ReadOnlyDb, ReadOptions, Result, WriteOptions, verify};
+use minikv::{Db, Error, Options, ReadOnlyDb, ReadOptions, Readable, Result, WriteOptions, verify};
 
 use crate::files::{self, DIR};
 
@@ -15,32 +15,18 @@ pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Reads all entries forward and backward, looks up some of them by key, and returns the entries.
 /// If the database is sound, both scans must agree: `verify` must detect keys that are out of order
 /// even if the checksums are correct.
-fn read_all(
-    is_sound: bool,
-    iter: impl Fn() -> Result<Iter>,
-    get: impl Fn(&[u8]) -> Result<Option<Bytes>>,
-) -> Result<Entries> {
-    let forward: Vec<_> = iter()?.collect::<Result<_>>()?;
-    let backward: Vec<_> = iter()?.rev().collect::<Result<_>>()?;
+pub fn read_all(db: &impl Readable, is_sound: bool) -> Result<Entries> {
+    let forward: Vec<_> = db.iter().collect::<Result<_>>()?;
+    let backward: Vec<_> = db.iter().rev().collect::<Result<_>>()?;
     // Only keys are compared: two tables may hold the same version of a key with different values,
     // which `verify` does not notice.
     let keys = |(key, _): &(Bytes, Bytes)| key.clone();
     let is_same = forward.iter().map(keys).eq(backward.iter().rev().map(keys));
     assert!(is_same || !is_sound, "forward and backward are the same");
     for (key, _) in forward.iter().take(50) {
-        get(key)?;
+        db.get(key)?;
     }
     Ok(forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
-}
-
-/// Returns the entries of an open database.
-pub fn read_db(db: &Db, is_sound: bool) -> Result<Entries> {
-    read_all(is_sound, || db.iter(), |key| db.get(key))
-}
-
-/// Returns the entries of a database opened read-only.
-pub fn read_only(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
-    read_all(is_sound, || db.iter(), |key| db.get(key))
 }
 
 /// Looks up entries with and without filters.
@@ -48,7 +34,7 @@ pub fn check_gets(db: &ReadOnlyDb, entries: &Entries) {
     for use_filter in [true, false] {
         let options = ReadOptions::default().use_filter(use_filter);
         for key in entries.keys().take(100) {
-            db.get_with(&options, key).unwrap();
+            db.reading(options).get(key).unwrap();
         }
     }
 }
@@ -88,13 +74,13 @@ fn options(fs: &minikv::fs::MemFs) -> Options {
 /// Opens the database, reads, writes and compacts.
 fn write(options: &Options, reuse_logs: bool, is_sound: bool) -> Result<()> {
     let db = Db::open(DIR, options.clone().reuse_logs(reuse_logs))?;
-    let before = read_db(&db, is_sound);
-    db.put_with(&WriteOptions::default().sync(true), "new", "1")?;
+    let before = read_all(&db, is_sound);
+    db.writing(WriteOptions::default().sync(true)).put("new", "1")?;
     db.delete("newer")?;
     db.flush()?;
     assert_eq!(db.get("new")?.as_deref(), Some(&b"1"[..]));
-    db.compact_range::<&[u8]>(..)?;
-    let after = read_db(&db, is_sound)?;
+    db.compact_range(..)?;
+    let after = read_all(&db, is_sound)?;
     if let Ok(mut before) = before
         && is_sound
     {
@@ -105,12 +91,12 @@ fn write(options: &Options, reuse_logs: bool, is_sound: bool) -> Result<()> {
     }
     db.close()?;
     let db = Db::open(DIR, options.clone())?;
-    assert!(read_db(&db, is_sound)? == after, "nor does opening it again");
+    assert!(read_all(&db, is_sound)? == after, "nor does opening it again");
     Ok(())
 }
 
 fn read(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
-    let entries = read_only(db, is_sound)?;
+    let entries = read_all(db, is_sound)?;
     // Keys that may be absent.
     for key in [&b""[..], b"k", b"k1/1", &[0xff; 9]] {
         db.get(key)?;

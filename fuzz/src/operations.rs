@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minikv::fs::SimFs;
 use minikv::fs::sim::{CrashPlan, Holes};
-use minikv::{Compression, Db, Options, Snapshot, WriteBatch, WriteOptions};
+use minikv::{Compression, Db, Options, Readable, Snapshot, WriteBatch, WriteOptions};
 
 use crate::files::DIR;
 
@@ -119,7 +119,7 @@ impl Run {
                 }
             }
         }
-        self.db.write_with(&options, batch).unwrap();
+        self.db.writing(options).write(batch).unwrap();
         self.states.push(state);
         if sync {
             self.all_is_durable();
@@ -127,18 +127,18 @@ impl Run {
     }
 
     fn check(&self) {
-        let found = entries(self.db.iter().unwrap());
+        let found = entries(self.db.iter());
         assert!(found == *self.now(), "the database is as the model");
-        let backward = entries(self.db.iter().unwrap().rev());
+        let backward = entries(self.db.iter().rev());
         assert!(backward == found, "and backward");
         for (snapshot, then) in &self.snapshots {
-            assert!(entries(snapshot.iter().unwrap()) == *then, "and a snapshot as it was then");
+            assert!(entries(snapshot.iter()) == *then, "and a snapshot as it was then");
         }
     }
 
     /// Checks a forward or backward scan that starts at the key `from`.
     fn check_range(&self, from: &[u8], backward: bool) {
-        let range = self.db.range(from..).unwrap();
+        let range = self.db.range(from..);
         let want = self.now().range(from.to_vec()..);
         match backward {
             true => assert!(range.rev().map(owned).eq(want.rev().map(cloned))),
@@ -173,7 +173,7 @@ impl Run {
         self.snapshots.clear();
         self.fs = self.fs.crash_image(&plan);
         self.db = open(&self.fs, self.seed, self.reuse_logs);
-        let found = entries(self.db.iter().unwrap());
+        let found = entries(self.db.iter());
         let was_there = self.states.iter().rev().any(|state| *state == found);
         assert!(was_there, "after {plan}: no state since all was durable");
         // This state was read from the disk, so it is durable.

@@ -3,7 +3,7 @@
 use minikv::fs::MemFs;
 use minikv::{Db, Error, RepairOptions, verify};
 
-use crate::database::{check_compacted, check_gets, is_used_up, read_db, read_only};
+use crate::database::{check_compacted, check_gets, is_used_up, read_all};
 use crate::files::{self, DIR};
 
 /// Returns whether repair may refuse with this error: there is no database, or the database has a
@@ -35,7 +35,7 @@ pub fn repair(data: &[u8]) {
     let verified = verify(DIR, &options).unwrap();
     assert!(verified.is_sound(), "after a repair: {:?}", verified.faults);
     let db = Db::open_read_only(DIR, options.clone()).unwrap();
-    let entries = read_only(&db, true).unwrap();
+    let entries = read_all(&db, true).unwrap();
     check_gets(&db, &entries);
     drop(db);
     let again = minikv::repair(DIR, &options, RepairOptions::default()).unwrap();
@@ -45,14 +45,14 @@ pub fn repair(data: &[u8]) {
 
 fn write(fs: &MemFs, mut entries: crate::database::Entries) {
     let db = Db::open(DIR, files::options(fs)).unwrap();
-    assert!(read_db(&db, true).unwrap() == entries, "a writer reads the same");
+    assert!(read_all(&db, true).unwrap() == entries, "a writer reads the same");
     assert!(db.recovery().lost.is_empty(), "{:?}", db.recovery().lost);
     if let Err(error) = db.put("new", "1") {
         assert!(is_used_up(&error), "{error}");
         return;
     }
     entries.insert(b"new".to_vec(), b"1".to_vec());
-    db.compact_range::<&[u8]>(..).unwrap();
-    assert!(read_db(&db, true).unwrap() == entries, "a compaction changes nothing");
+    db.compact_range(..).unwrap();
+    assert!(read_all(&db, true).unwrap() == entries, "a compaction changes nothing");
     check_compacted(&db, &entries);
 }

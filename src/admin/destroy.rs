@@ -16,8 +16,8 @@ use crate::fs::Fs;
 /// # Errors
 /// [`Error::Locked`] if the database is open; [`Error::InvalidArgument`] if `lost` in `dir` is not
 /// a directory but, for example, a symbolic link; [`Error::Unsupported`] if the directory belongs
-/// to another engine, or the database has another comparator or a MANIFEST that this build does not
-/// know. After these errors, nothing has been removed. I/O errors.
+/// to another engine, or has a MANIFEST that this build does not know. After these errors, nothing
+/// has been removed. I/O errors. The comparator does not matter, as in LevelDB.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
@@ -49,10 +49,11 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     remove_if_empty(fs, dir)
 }
 
-/// Returns an error if the MANIFEST shows that the database is not one that these options open.
-/// A damaged or missing MANIFEST shows nothing.
+/// Returns an error if the MANIFEST is one that this build does not know. A damaged or missing
+/// MANIFEST shows nothing.
 fn refuse_unsupported(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     match manifest::recover_beside_writer(fs, dir, options.comparator.name()) {
+        Err(Error::Unsupported { what: "comparator", .. }) => Ok(()),
         Err(error @ Error::Unsupported { .. }) => Err(error),
         _ => Ok(()),
     }

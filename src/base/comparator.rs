@@ -41,7 +41,7 @@ use crate::base::prefix::common_prefix;
 /// let db = Db::open(path, options)?;
 /// db.put("aaa", "")?;
 /// db.put("b", "")?;
-/// assert_eq!(db.iter()?.next().unwrap()?.0, "b");
+/// assert_eq!(db.iter().next().unwrap()?.0, "b");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Comparator: Any + Send + Sync + Debug {

@@ -229,7 +229,7 @@ fn feature_for(what: &str, name: &str) -> Option<&'static str> {
 /// ```
 /// fn count(path: &std::path::Path) -> std::io::Result<usize> {
 ///     let db = minikv::Db::open(path, minikv::Options::default())?;
-///     Ok(db.iter()?.count())
+///     Ok(db.iter().count())
 /// }
 /// # let home = tempfile::tempdir()?;
 /// let missing = count(&home.path().join("missing")).unwrap_err();

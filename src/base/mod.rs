@@ -4,6 +4,7 @@ pub(crate) mod clock;
 pub(crate) mod comparator;
 pub(crate) mod error;
 pub mod hash;
+pub(crate) mod key_bounds;
 pub(crate) mod prefix;
 pub mod random;
 #[cfg(feature = "serde")]

@@ -18,7 +18,7 @@ use crate::filter::prefix::FixedPrefix;
 use crate::format::compress::Compression;
 use crate::fs::Fs;
 use crate::fs::sim::{OpKind, SimFs};
-use crate::{Cursor, Db, Options, Result, Snapshot, Stats, WriteBatch, WriteOptions};
+use crate::{Cursor, Db, Options, Readable, Result, Snapshot, Stats, WriteBatch, WriteOptions};
 
 /// Number of operations and number of bytes for each kind of file and each kind of operation.
 type Operations = BTreeMap<(String, OpKind), (u64, u64)>;
@@ -83,13 +83,13 @@ impl Machine {
             "sync" => self.db().sync()?,
             "flush" => self.db().flush()?,
             "wait" => self.db().wait_idle()?,
-            "compact" => self.db().compact_range::<&str>(range(command))?,
+            "compact" => self.db().compact_range(range(command))?,
             "checkpoint" => self.db().checkpoint(command.args[0])?,
             "snapshot" => self.snapshot = Some(self.db().snapshot()),
             "release" => (self.cursor, self.snapshot) = (None, None),
             "files" => return Ok(self.files(command.args.first().unwrap_or(&"/db"))),
             "levels" => return Ok(self.levels()),
-            "size" => return Ok(self.db().approximate_size::<&str>(range(command))?.to_string()),
+            "size" => return Ok(self.db().approximate_size(range(command))?.to_string()),
             _ => return self.read(command),
         }
         Ok(String::new())
@@ -103,7 +103,7 @@ impl Machine {
             .map(|(name, default)| command.number(name, default));
         let (by, bytes) = (command.number("by", 1), command.number("bytes", 20));
         let numbers: Vec<u64> = (from..to).step_by(step as usize).collect();
-        let options = WriteOptions::default().sync(command.args.contains(&"sync"));
+        let db = &self.db().writing(WriteOptions::default().sync(command.args.contains(&"sync")));
         let mut batch = WriteBatch::new();
         for i in 0..numbers.len() as u64 {
             let number = numbers[(i * by % numbers.len() as u64) as usize];
@@ -113,7 +113,7 @@ impl Machine {
                 false => batch.put(key, value),
             }
             if batch.len() as u64 == command.number("batch", 1) || i + 1 == numbers.len() as u64 {
-                self.db().write_with(&options, std::mem::take(&mut batch))?;
+                db.write(std::mem::take(&mut batch))?;
             }
             if command.args.contains(&"wait") {
                 self.db().wait_idle()?;
@@ -124,11 +124,12 @@ impl Machine {
 
     fn read(&mut self, command: &Command<'_>) -> Result<String> {
         let mut options = crate::ReadOptions::default();
-        if let Some(snapshot) = &self.snapshot {
-            options = options.snapshot(snapshot);
-        }
         options = options.use_filter(!command.args.contains(&"unfiltered"));
         options = options.fill_cache(!command.args.contains(&"uncached"));
+        let reader = match &self.snapshot {
+            Some(snapshot) => snapshot.reading(options),
+            None => self.db().reading(options),
+        };
         let mut found = 0;
         match command.name {
             "get" => {
@@ -136,11 +137,11 @@ impl Machine {
                     .map(|(name, default)| command.number(name, default));
                 for number in (from..to).step_by(step as usize) {
                     let key = format!("key{number:06}{}", command.arg("then").unwrap_or(""));
-                    found += u64::from(self.db().get_with(&options, key)?.is_some());
+                    found += u64::from(reader.get(key)?.is_some());
                 }
             }
             "scan" | "back" => {
-                let iter = self.db().range_with::<&str>(&options, range(command))?;
+                let iter = reader.range(range(command));
                 let items: Vec<_> = match command.name {
                     "scan" => iter.collect::<Result<_>>()?,
                     _ => iter.rev().collect::<Result<_>>()?,
@@ -148,12 +149,12 @@ impl Machine {
                 found = items.len() as u64;
             }
             "prefix" => {
-                for item in self.db().prefix_with(&options, command.args[0])? {
+                for item in reader.prefix(command.args[0])? {
                     item?;
                     found += 1;
                 }
             }
-            "cursor" => self.cursor = Some(self.db().cursor_with(&options)?),
+            "cursor" => self.cursor = Some(reader.cursor()?),
             _ => return self.step(command),
         }
         Ok(format!("{found} found"))

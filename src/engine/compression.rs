@@ -314,7 +314,7 @@ mod tests {
             assert_eq!(db.compression().found, [method.name()]);
             assert_eq!(db.compression().warning(), None);
             db.delete("a00000").unwrap();
-            db.compact_range::<&str>(..).unwrap();
+            db.compact_range(..).unwrap();
             db.close().unwrap();
             assert_eq!(methods(&fs), [method], "a compaction");
 

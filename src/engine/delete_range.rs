@@ -98,16 +98,16 @@ impl Engine {
     /// Returns a batch that deletes all entries in `span`; `None` if the batch would be too long,
     /// if the search would take too long, or if a table in the range is damaged.
     fn batch_of_deletions(&self, span: &Span) -> Result<Option<WriteBatch>> {
-        let bounds = (span.from.as_ref(), span.to.as_ref());
         let buffer = self.options.write_buffer_bytes;
         let (searched, most) = ((buffer / SEARCH_DIVISOR) as u64, buffer / BATCH_DIVISOR);
         let search = || -> Result<Option<WriteBatch>> {
-            if Reader::now(&self.reads).approximate_size_in_tables::<Vec<u8>>(bounds)? > searched {
+            if Reader::now(&self.reads).approximate_size_in_tables(span)? > searched {
                 return Ok(None);
             }
             let options = ReadOptions::default().fill_cache(false);
             let mut batch = WriteBatch::new();
-            for entry in Reader::now(&self.reads).range::<Vec<u8>>(&options, bounds)? {
+            let reader = Reader::now(&self.reads).with(options);
+            for entry in reader.point().range(span.bounds()) {
                 batch.delete(entry?.0);
                 if batch.approximate_bytes() > most {
                     return Ok(None);

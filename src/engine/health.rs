@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn a_resume_flushes_what_was_written_before_it_even_if_it_was_synced() {
         let engine = open(&MemFs::new());
-        let synced = WriteOptions::default().sync(true);
+        let synced = WriteOptions { sync: true };
         for options in [synced, WriteOptions::default()] {
             engine.write(&options, Write::Put(b"a", b"")).unwrap();
             let log = engine.commit.lock().log_number;

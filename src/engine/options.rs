@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 use crate::base::clock::Clock;
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::engine::compact::filter::{CompactionDecision, CompactionFilter};
-use crate::engine::read::snapshot::Snapshot;
 use crate::engine::report::event::{Observed, Observer};
 use crate::engine::resources::Resources;
 use crate::filter::keyspace::KeyspacePrefixes;
@@ -310,7 +309,7 @@ impl Options {
     }
 
     /// Adds to new tables a filter over the prefixes of their keys. With this filter, a scan of one
-    /// prefix ([`Db::prefix`](crate::Db::prefix), or a range within one prefix) skips tables
+    /// prefix ([`Db::prefix`](crate::Readable::prefix), or a range within one prefix) skips tables
     /// without that prefix. The filter has as many bits per prefix as the other filters of its
     /// level have per key; at levels without other filters, there is no prefix filter. Requires
     /// byte order. Default: none.
@@ -428,7 +427,7 @@ impl Options {
     /// decides whether to keep the entry, to remove it or to change its value. Default: none.
     ///
     /// ```
-    /// use minikv::{CompactionDecision, Db, Options};
+    /// use minikv::{CompactionDecision, Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// let options = Options::default().create_if_missing(true).compaction_filter(|key, _value| {
     ///     match key.starts_with(b"tmp/") {
@@ -439,8 +438,8 @@ impl Options {
     /// let db = Db::open(dir.path(), options)?;
     /// db.put("tmp/1", "")?;
     /// db.put("user/1", "")?;
-    /// db.compact_range::<&str>(..)?;
-    /// assert_eq!(db.iter()?.count(), 1);
+    /// db.compact_range(..)?;
+    /// assert_eq!(db.iter().count(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -527,7 +526,7 @@ impl Options {
     /// cursors, from any thread, and must not use the database.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     /// use std::time::{Duration, UNIX_EPOCH};
@@ -676,11 +675,19 @@ impl Options {
 }
 
 /// Options of a read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
     /// The options that apply to reading blocks of tables.
     pub(crate) blocks: BlockReadOptions,
-    pub(crate) snapshot: Option<Snapshot>,
+    /// Whether the commit of a transaction checks the read.
+    pub(crate) track: bool,
+}
+
+impl Default for ReadOptions {
+    #[inline]
+    fn default() -> ReadOptions {
+        ReadOptions { blocks: BlockReadOptions::default(), track: true }
+    }
 }
 
 impl ReadOptions {
@@ -707,18 +714,17 @@ impl ReadOptions {
         self
     }
 
-    /// Reads the database as it was when `snapshot` was taken. Default: as it is now.
-    ///
-    /// Reads of a database other than that of the snapshot fail with
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument).
+    /// Makes the commit of a transaction fail if what is read has changed. Turn this off only for
+    /// values that do not affect what the transaction writes. Has no effect outside of
+    /// transactions. Default: true.
     #[must_use]
-    pub fn snapshot(mut self, snapshot: &Snapshot) -> ReadOptions {
-        self.snapshot = Some(snapshot.clone());
+    pub fn track(mut self, yes: bool) -> ReadOptions {
+        self.track = yes;
         self
     }
 }
 
-/// Options of a write.
+/// Options of a write, for [`Db::writing`](crate::Db::writing).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
     pub(crate) sync: bool,

@@ -1,10 +1,13 @@
 //! A range of user keys with any kind of bounds.
 
 use std::cmp::Ordering;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
+use crate::base::key_bounds::KeyBounds;
+use crate::base::prefix::prefix_end;
 use crate::engine::version::KeyRange;
 use crate::format::key::UserComparator;
+use crate::format::keyspace::{Space, WHOLE};
 
 /// A range of user keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +23,24 @@ impl Span {
     pub(crate) const ALL: Span = Span { from: Bound::Unbounded, to: Bound::Unbounded };
 
     /// Returns `range` with owned keys.
-    pub(crate) fn new<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Span {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        Span { from: own(range.start_bound()), to: own(range.end_bound()) }
+    pub(crate) fn new(range: &impl KeyBounds) -> Span {
+        Span::within(&WHOLE, range.key_bounds())
+    }
+
+    /// Returns the range of the keys in the database that belong to `range` within `space`.
+    pub(crate) fn within(space: &Space, (from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> Span {
+        Span { from: space.lower(from), to: space.upper(to) }
+    }
+
+    /// Returns the range of the keys that start with `prefix`, in byte order.
+    pub(crate) fn of_prefix(prefix: &[u8]) -> Span {
+        let to = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        Span { from: Bound::Included(prefix.to_vec()), to }
+    }
+
+    /// Returns the bounds.
+    pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice))
     }
 
     /// Returns the smallest closed range that contains this range.

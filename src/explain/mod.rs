@@ -25,7 +25,7 @@ mod show;
 /// As text, an explanation has one line of at most 100 columns for each step.
 ///
 /// ```
-/// # use minikv::{Db, Options};
+/// # use minikv::{Db, Options, Readable};
 /// use minikv::explain::Step;
 ///
 /// # let dir = tempfile::tempdir()?;
@@ -227,6 +227,7 @@ pub enum FilterUse {
 pub(crate) fn explain(mut point: ReadPoint<'_>, key: &[u8]) -> Result<Explanation> {
     // The get without filters comes first and does not fill the block cache, so both gets find the
     // same blocks in the cache.
+    let key = &*point.stored_key(key);
     let options = point.options;
     point.options = BlockReadOptions { use_filter: false, fill_cache: false, ..options };
     let mut unfiltered = ReadTrace::default();
@@ -240,6 +241,7 @@ pub(crate) fn explain(mut point: ReadPoint<'_>, key: &[u8]) -> Result<Explanatio
     let (steps, trace) = recorder.finish(&point, key)?;
     let filters = filter_use(state, &options, &steps);
     let seq = point.seq - point.view().shift();
+    let value = point.live(key, value)?;
     Ok(Explanation { key: key.to_vec(), seq, steps, value, trace, unfiltered, filters })
 }
 

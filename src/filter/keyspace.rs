@@ -126,9 +126,11 @@ mod tests {
     fn a_longer_key_has_the_same_prefix() {
         let all = example();
         let names = [&b"users"[..], b"a,=", b"other"];
-        let mut keys: Vec<Vec<u8>> =
-            names.iter().map(|name| Space::named(name).unwrap().key(b"ab/cd")).collect();
-        keys.push(Space::expiring(b"users").unwrap().key(b"ab/cd"));
+        let mut keys: Vec<Vec<u8>> = names
+            .iter()
+            .map(|name| Space::named(name).unwrap().key(b"ab/cd").into_owned())
+            .collect();
+        keys.push(Space::expiring(b"users").unwrap().key(b"ab/cd").into_owned());
         keys.extend([b"\xff\xfeky".to_vec(), b"\xff\xfe".to_vec(), b"plain".to_vec()]);
         let mut prefixes = 0;
         for key in &keys {

@@ -20,7 +20,7 @@ pub(crate) const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse
 /// satisfies this law. The rule "up to four bytes" does not, and scans would miss entries.
 ///
 /// ```
-/// use minikv::{DelimitedPrefix, PrefixExtractor};
+/// use minikv::{DelimitedPrefix, PrefixExtractor, Readable};
 ///
 /// let until_slash = DelimitedPrefix::new(b'/');
 /// assert_eq!(until_slash.prefix(b"user/7"), Some(&b"user/"[..]));

@@ -44,6 +44,9 @@ pub(crate) struct Space {
     prefix: Bytes,
 }
 
+/// The space that is the whole database.
+pub(crate) static WHOLE: Space = Space { prefix: Bytes::new() };
+
 impl Space {
     /// Returns the ordinary keyspace with this name.
     ///
@@ -85,16 +88,28 @@ impl Space {
         self.prefix.starts_with(EXPIRING_TAG)
     }
 
-    /// Converts `key`, a key within the keyspace, to the key in the database.
-    pub(crate) fn key(&self, key: &[u8]) -> Vec<u8> {
-        [&self.prefix, key].concat()
+    /// Returns whether the space is the whole database.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.prefix.is_empty()
     }
 
-    /// Writes to `into` the key in the database for `key`, a key within the keyspace.
-    pub(crate) fn write_key(&self, key: &[u8], into: &mut Vec<u8>) {
-        into.clear();
-        into.extend_from_slice(&self.prefix);
-        into.extend_from_slice(key);
+    /// Returns the number of bytes that come before each key within the keyspace.
+    pub(crate) fn prefix_bytes(&self) -> usize {
+        self.prefix.len()
+    }
+
+    /// Returns the number of bytes that come after each value.
+    pub(crate) fn expiry_bytes(&self) -> usize {
+        if self.expires() { EXPIRY_BYTES } else { 0 }
+    }
+
+    /// Converts `key`, a key within the keyspace, to the key in the database.
+    pub(crate) fn key<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        match self.is_whole() {
+            true => Cow::Borrowed(key),
+            false => Cow::Owned([&self.prefix, key].concat()),
+        }
     }
 
     /// Returns the key within the keyspace for a key of the database, or `None` if the key does not
@@ -211,9 +226,9 @@ impl Space {
     /// Converts a lower bound within the keyspace to a lower bound on keys of the database.
     pub(crate) fn lower(&self, bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
         match bound {
-            Bound::Unbounded if self.prefix.is_empty() => Bound::Unbounded,
+            Bound::Unbounded if self.is_whole() => Bound::Unbounded,
             Bound::Unbounded => Bound::Included(self.prefix.to_vec()),
-            bound => bound.map(|key| self.key(key)),
+            bound => bound.map(|key| self.key(key).into_owned()),
         }
     }
 
@@ -221,7 +236,7 @@ impl Space {
     pub(crate) fn upper(&self, bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
         match bound {
             Bound::Unbounded => prefix_end(&self.prefix).map_or(Bound::Unbounded, Bound::Excluded),
-            bound => bound.map(|key| self.key(key)),
+            bound => bound.map(|key| self.key(key).into_owned()),
         }
     }
 }
@@ -263,13 +278,13 @@ mod tests {
     #[test]
     fn keys_have_the_documented_bytes() {
         let users = Space::named(b"users").unwrap();
-        assert_eq!(users.key(b"ann"), b"\xff\xfe\x6b\x73\x05\x75\x73\x65\x72\x73\x61\x6e\x6e");
+        assert_eq!(*users.key(b"ann"), *b"\xff\xfe\x6b\x73\x05\x75\x73\x65\x72\x73\x61\x6e\x6e");
         assert_eq!(users.name(), b"users");
         assert_eq!(users.strip(&users.key(b"ann")), Some(&b"ann"[..]));
         assert_eq!(users.strip(b"ann"), None);
         assert_eq!(split(&users.key(b"ann")), Some((&b"users"[..], &b"ann"[..])));
         let expiring = Space::expiring(b"users").unwrap();
-        assert_eq!(expiring.key(b"a"), b"\xff\xfe\x6b\x74\x05\x75\x73\x65\x72\x73\x61");
+        assert_eq!(*expiring.key(b"a"), *b"\xff\xfe\x6b\x74\x05\x75\x73\x65\x72\x73\x61");
         assert_eq!(split(&expiring.key(b"ann")), Some((&b"users"[..], &b"ann"[..])));
         assert!(expiring.expires() && !users.expires() && !Space::default().expires());
     }
@@ -295,7 +310,7 @@ mod tests {
         let keys = [&b""[..], b"\0", b"b", b"\xff", b"\xff\xff"];
         for (i, a) in spaces.iter().enumerate() {
             for key in keys {
-                let key = a.key(key);
+                let key = a.key(key).into_owned();
                 for (j, b) in spaces.iter().enumerate() {
                     assert_eq!(b.strip(&key).is_some(), i == j);
                     let Bound::Included(from) = b.lower(Bound::Unbounded) else { panic!() };

@@ -8,10 +8,10 @@ use crate::base::clock::millis_of;
 use crate::base::{Error, Result};
 use crate::bulk::writer::TableWriter;
 use crate::db::Db;
-use crate::engine::options::WriteOptions;
 use crate::format::batch::WriteBatch;
 use crate::format::expiry::{NEVER, with_expiry};
 use crate::keyspace::Keyspace;
+use crate::readable::Readable;
 use crate::transaction::Transaction;
 
 /// The expiry of an entry, as [`Keyspace::expiry`] returns it.
@@ -35,7 +35,32 @@ impl Expiry {
     }
 }
 
-impl<H> Keyspace<H> {
+impl<H: Readable> Keyspace<H> {
+    /// Returns the expiry of the entry of `key`, or `None` if there is no entry or the entry has
+    /// expired. In a keyspace that is not expiring, entries never expire.
+    ///
+    /// ```
+    /// # use minikv::{Db, Expiry, Options};
+    /// # use std::time::{Duration, SystemTime};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let codes = db.expiring_keyspace("codes")?;
+    /// codes.put("root", "0000")?;
+    /// codes.put_for("ann", "1234", Duration::from_secs(60))?;
+    /// assert_eq!(codes.expiry("root")?, Some(Expiry::Never));
+    /// let Some(Expiry::At(time)) = codes.expiry("ann")? else { panic!() };
+    /// assert!(time > SystemTime::now());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Readable::get`].
+    pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
+        let key = &*self.space.key(key.as_ref());
+        let Some(stored) = self.handle.get(key)? else { return Ok(None) };
+        let live = self.space.live(key, &stored, || self.clock().now_millis())?;
+        Ok(live.map(|(_, expiry)| Expiry::from_millis(expiry)))
+    }
     /// Returns the stored key and the stored value of an entry that expires after `ttl`.
     ///
     /// # Errors
@@ -43,9 +68,11 @@ impl<H> Keyspace<H> {
     fn entry_for(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<(Vec<u8>, Vec<u8>)> {
         self.require_expiring()?;
         let expiry = self.clock().millis_after(ttl);
-        Ok((self.space.key(key), with_expiry(value, expiry)))
+        Ok((self.space.key(key).into_owned(), with_expiry(value, expiry)))
     }
+}
 
+impl<H> Keyspace<H> {
     /// Returns the stored key and the stored value of an entry that expires at `time`.
     ///
     /// # Errors
@@ -57,7 +84,7 @@ impl<H> Keyspace<H> {
         time: SystemTime,
     ) -> Result<(Vec<u8>, Vec<u8>)> {
         self.require_expiring()?;
-        Ok((self.space.key(key), with_expiry(value, millis_of(time))))
+        Ok((self.space.key(key).into_owned(), with_expiry(value, millis_of(time))))
     }
 
     fn require_expiring(&self) -> Result<()> {
@@ -78,7 +105,7 @@ impl Keyspace<Db> {
     /// the system can represent, the entry never expires.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # use std::time::Duration;
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
@@ -99,22 +126,8 @@ impl Keyspace<Db> {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.put_for_with(&WriteOptions::default(), key, value, ttl)
-    }
-
-    /// Like [`put_for`](Self::put_for), with options.
-    ///
-    /// # Errors
-    /// As [`put_for`](Self::put_for).
-    pub fn put_for_with(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        ttl: Duration,
-    ) -> Result<()> {
         let (key, stored) = self.entry_for(key.as_ref(), value.as_ref(), ttl)?;
-        self.handle.put_with(options, key, stored)
+        self.handle.put(key, stored)
     }
 
     /// Sets the value of `key` until `time`. From then on, no read shows the value. The expiry is
@@ -128,34 +141,19 @@ impl Keyspace<Db> {
         value: impl AsRef<[u8]>,
         time: SystemTime,
     ) -> Result<()> {
-        self.put_until_with(&WriteOptions::default(), key, value, time)
-    }
-
-    /// Like [`put_until`](Self::put_until), with options.
-    ///
-    /// # Errors
-    /// As [`put_for`](Self::put_for).
-    pub fn put_until_with(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        time: SystemTime,
-    ) -> Result<()> {
         let (key, stored) = self.entry_until(key.as_ref(), value.as_ref(), time)?;
-        self.handle.put_with(options, key, stored)
+        self.handle.put(key, stored)
     }
 
     /// Replaces the value of `key` in an expiring keyspace with the result of `change`. The entry
     /// keeps its expiry.
     pub(super) fn update_expiring<E: From<Error> + 'static>(
         &self,
-        options: &WriteOptions,
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> Result<Option<Bytes>, E>,
     ) -> Result<Option<Bytes>, E> {
         let key = self.space.key(key);
-        self.handle.try_transact_with(options, |tx| {
+        self.handle.try_transact(|tx| {
             let stored = tx.get(&key)?;
             let now = || self.clock().now_millis();
             let live = stored.as_deref().map(|stored| self.space.live(&key, stored, now));
@@ -195,7 +193,7 @@ impl WriteBatch {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is not an expiring
     /// one.
-    pub fn put_for_in<H>(
+    pub fn put_for_in<H: Readable>(
         &mut self,
         keyspace: &Keyspace<H>,
         key: impl AsRef<[u8]>,
@@ -233,7 +231,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is not an expiring
     /// one.
-    pub fn put_for_in<H>(
+    pub fn put_for_in<H: Readable>(
         &mut self,
         keyspace: &Keyspace<H>,
         key: impl AsRef<[u8]>,

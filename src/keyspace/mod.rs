@@ -5,11 +5,10 @@
 //! | file | what is in it |
 //! | --- | --- |
 //! | `mod` | the handle, and the list of keyspaces |
-//! | `reads` | the reads of a keyspace |
 //! | `writes` | the writes of a keyspace, and writes to several keyspaces at once |
 //! | `expiry` | writes with an expiry |
-//! | `cursor` | cursors that stay within a keyspace |
-//! | `transaction` | keyspaces in transactions |
+//!
+//! The reads are those of [`Readable`].
 
 use std::fmt;
 
@@ -18,15 +17,14 @@ use bytes::Bytes;
 use crate::base::clock::Clock;
 use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
-use crate::db::{Db, ReadOnlyDb, Snapshot};
-use crate::engine::options::ReadOptions;
+use crate::db::{Db, ReadOnlyDb};
 use crate::engine::read::reader::Reader;
+use crate::engine::read::snapshot::Snapshot;
 use crate::format::keyspace::{EXPIRING_TAG, Space, TAG, split};
+use crate::readable::Readable;
+use crate::transaction::Transaction;
 
-pub(crate) mod cursor;
 pub(crate) mod expiry;
-mod reads;
-pub(crate) mod transaction;
 mod writes;
 
 /// A keyspace: a named, ordered space of keys within a database. It is opened from a handle
@@ -48,7 +46,7 @@ mod writes;
 /// [`Snapshot`] shows all keyspaces at the same moment.
 ///
 /// ```
-/// use minikv::{Db, Options, WriteBatch};
+/// use minikv::{Db, Options, Readable, WriteBatch};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
@@ -61,15 +59,13 @@ mod writes;
 ///
 /// assert_eq!(users.get("ann")?.as_deref(), Some(&b"Ann Lee"[..]));
 /// assert_eq!(emails.get("ann")?, None);
-/// assert_eq!(users.iter()?.next().unwrap()?.0, "ann");
+/// assert_eq!(users.iter().next().unwrap()?.0, "ann");
 /// assert_eq!(db.keyspaces()?, ["emails", "users"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Keyspace<H = Db> {
     handle: H,
-    /// Returns a reader of the handle's database.
-    reader: for<'h> fn(&'h H) -> Reader<'h>,
     space: Space,
 }
 
@@ -83,14 +79,18 @@ impl<H> Keyspace<H> {
     pub fn is_expiring(&self) -> bool {
         self.space.expires()
     }
+}
 
+impl<H: Readable> Readable for Keyspace<H> {
     fn reader(&self) -> Reader<'_> {
-        (self.reader)(&self.handle)
+        self.handle.reader().within(&self.space)
     }
+}
 
+impl<H: Readable> Keyspace<H> {
     /// Returns the clock that decides which entries have expired.
     fn clock(&self) -> &Clock {
-        &self.reader().state().clock
+        &self.handle.reader().state().clock
     }
 }
 
@@ -112,7 +112,7 @@ impl<H> fmt::Debug for Keyspace<H> {
 /// assert_ne!(db.keyspace("users")?, db.expiring_keyspace("users")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-impl<H> PartialEq for Keyspace<H> {
+impl<H: Readable> PartialEq for Keyspace<H> {
     fn eq(&self, other: &Keyspace<H>) -> bool {
         let is_same_space =
             self.name() == other.name() && self.is_expiring() == other.is_expiring();
@@ -120,7 +120,7 @@ impl<H> PartialEq for Keyspace<H> {
     }
 }
 
-impl<H> Eq for Keyspace<H> {}
+impl<H: Readable> Eq for Keyspace<H> {}
 
 /// Fails if the order of the database is not byte order.
 fn require_byte_order(reader: Reader<'_>) -> Result<()> {
@@ -137,7 +137,7 @@ fn require_byte_order(reader: Reader<'_>) -> Result<()> {
 fn names(reader: Reader<'_>, tag: &[u8; 4]) -> Result<Vec<Bytes>> {
     require_byte_order(reader)?;
     let mut names = Vec::new();
-    let mut cursor = reader.cursor(&ReadOptions::default())?;
+    let mut cursor = reader.cursor()?;
     let mut valid = cursor.seek(tag)?;
     while valid && cursor.key().starts_with(tag) {
         let Some((name, rest)) = split(cursor.key()) else {
@@ -156,6 +156,33 @@ fn names(reader: Reader<'_>, tag: &[u8; 4]) -> Result<Vec<Bytes>> {
     Ok(names)
 }
 
+/// Keyspaces in transactions.
+impl Transaction {
+    /// Returns `keyspace` for reads in this transaction. They see the keyspace as it was when the
+    /// transaction began, with the transaction's own writes, and the commit checks them. Only the
+    /// name and kind of `keyspace` matter.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options, Readable};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
+    /// let is_new = db.transact(|tx| {
+    ///     if tx.keyspace(&emails).contains_key("ann@example.org")? {
+    ///         return Ok(false);
+    ///     }
+    ///     tx.put_in(&emails, "ann@example.org", "ann");
+    ///     tx.put_in(&users, "ann", "Ann Lee");
+    ///     Ok(true)
+    /// })?;
+    /// assert!(is_new && users.contains_key("ann")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keyspace<H>(&self, keyspace: &Keyspace<H>) -> Keyspace<&Transaction> {
+        Keyspace { handle: self, space: keyspace.space.clone() }
+    }
+}
+
 /// Defines the methods with which the handles open and list keyspaces.
 macro_rules! keyspaces_of {
     ($handle:ty) => {
@@ -164,7 +191,7 @@ macro_rules! keyspaces_of {
             /// written.
             ///
             /// ```
-            /// # use minikv::{Db, Options};
+            /// # use minikv::{Db, Options, Readable};
             /// # let dir = tempfile::tempdir()?;
             /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
             /// let users = db.keyspace("users")?;
@@ -182,7 +209,7 @@ macro_rules! keyspaces_of {
             pub fn keyspace(&self, name: impl AsRef<[u8]>) -> Result<Keyspace<$handle>> {
                 require_byte_order(self.reader())?;
                 let space = Space::named(name.as_ref())?;
-                Ok(Keyspace { handle: self.clone(), reader: |handle| handle.reader(), space })
+                Ok(Keyspace { handle: self.clone(), space })
             }
 
             /// Returns the expiring keyspace `name`: a keyspace whose entries may have a time to
@@ -195,7 +222,7 @@ macro_rules! keyspaces_of {
             /// bytes more.
             ///
             /// ```
-            /// # use minikv::{Db, Options};
+            /// # use minikv::{Db, Options, Readable};
             /// # use std::time::Duration;
             /// # let dir = tempfile::tempdir()?;
             /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
@@ -204,7 +231,7 @@ macro_rules! keyspaces_of {
             /// sessions.put("s2", "root")?; // never expires
             /// std::thread::sleep(Duration::from_millis(30));
             /// assert_eq!(sessions.get("s1")?, None);
-            /// assert_eq!(sessions.iter()?.count(), 1);
+            /// assert_eq!(sessions.iter().count(), 1);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
@@ -213,7 +240,7 @@ macro_rules! keyspaces_of {
             pub fn expiring_keyspace(&self, name: impl AsRef<[u8]>) -> Result<Keyspace<$handle>> {
                 require_byte_order(self.reader())?;
                 let space = Space::expiring(name.as_ref())?;
-                Ok(Keyspace { handle: self.clone(), reader: |handle| handle.reader(), space })
+                Ok(Keyspace { handle: self.clone(), space })
             }
 
             /// Returns the names of the expiring keyspaces that have entries, in byte order, like

@@ -1,42 +1,36 @@
 //! The writes of a keyspace, and batches of writes to several keyspaces.
 
-use std::ops::RangeBounds;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::base::key_bounds::KeyBounds;
 use crate::base::{Error, Result};
 use crate::bulk::writer::TableWriter;
 use crate::db::Db;
 use crate::engine::delete_range::DeletedRange;
 use crate::engine::options::WriteOptions;
+use crate::engine::span::Span;
 use crate::format::batch::WriteBatch;
 use crate::format::expiry::NEVER;
 use crate::keyspace::Keyspace;
-use crate::keyspace::reads::range_in;
+use crate::transaction::Transaction;
 
 /// Writes. Each method works like the method of [`Db`] with the same name, but only on keys of the
 /// keyspace.
 impl Keyspace<Db> {
+    /// Returns a handle of the same keyspace whose writes have `options`, like [`Db::writing`].
+    #[must_use]
+    pub fn writing(&self, options: WriteOptions) -> Keyspace {
+        Keyspace { handle: self.handle.writing(options), space: self.space.clone() }
+    }
+
     /// Sets the value of `key`. In an expiring keyspace, the entry never expires.
     ///
     /// # Errors
     /// As [`Db::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with(&WriteOptions::default(), key, value)
-    }
-
-    /// Like [`put`](Self::put), with options.
-    ///
-    /// # Errors
-    /// As [`Db::put`].
-    pub fn put_with(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let stored = self.space.stored(value.as_ref(), NEVER);
-        self.handle.put_with(options, self.space.key(key.as_ref()), stored)
+        self.handle.put(self.space.key(key.as_ref()), self.space.stored(value.as_ref(), NEVER))
     }
 
     /// Deletes `key`. Succeeds even if `key` has no value.
@@ -44,15 +38,7 @@ impl Keyspace<Db> {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_with(&WriteOptions::default(), key)
-    }
-
-    /// Like [`delete`](Self::delete), with options.
-    ///
-    /// # Errors
-    /// As [`Db::put`].
-    pub fn delete_with(&self, options: &WriteOptions, key: impl AsRef<[u8]>) -> Result<()> {
-        self.handle.delete_with(options, self.space.key(key.as_ref()))
+        self.handle.delete(self.space.key(key.as_ref()))
     }
 
     /// Replaces the value of `key` with the result of `change`, like [`Db::update`]. In an expiring
@@ -64,26 +50,13 @@ impl Keyspace<Db> {
     pub fn update<V: Into<Bytes>>(
         &self,
         key: impl AsRef<[u8]>,
-        change: impl FnMut(Option<&[u8]>) -> Option<V>,
-    ) -> Result<Option<Bytes>> {
-        self.update_with(&WriteOptions::default(), key, change)
-    }
-
-    /// Like [`update`](Self::update), with options for the write.
-    ///
-    /// # Errors
-    /// As [`Db::update`].
-    pub fn update_with<V: Into<Bytes>>(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Bytes>> {
         if self.space.expires() {
             let change = |old: Option<&[u8]>| Ok(change(old).map(Into::into));
-            return self.update_expiring(options, key.as_ref(), change);
+            return self.update_expiring(key.as_ref(), change);
         }
-        self.handle.update_with(options, self.space.key(key.as_ref()), change)
+        self.handle.update(self.space.key(key.as_ref()), change)
     }
 
     /// Does the same as [`update`](Self::update), for a `change` that can fail, like
@@ -94,54 +67,29 @@ impl Keyspace<Db> {
     pub fn try_update<V: Into<Bytes>, E: From<Error> + 'static>(
         &self,
         key: impl AsRef<[u8]>,
-        change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
-    ) -> Result<Option<Bytes>, E> {
-        self.try_update_with(&WriteOptions::default(), key, change)
-    }
-
-    /// Like [`try_update`](Self::try_update), with options for the write.
-    ///
-    /// # Errors
-    /// As [`Db::try_update`].
-    pub fn try_update_with<V: Into<Bytes>, E: From<Error> + 'static>(
-        &self,
-        options: &WriteOptions,
-        key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
     ) -> Result<Option<Bytes>, E> {
         if self.space.expires() {
             let change = |old: Option<&[u8]>| Ok(change(old)?.map(Into::into));
-            return self.update_expiring(options, key.as_ref(), change);
+            return self.update_expiring(key.as_ref(), change);
         }
-        self.handle.try_update_with(options, self.space.key(key.as_ref()), change)
+        self.handle.try_update(self.space.key(key.as_ref()), change)
     }
 
     /// Compacts everything in `range` into one level, like [`Db::compact_range`].
     ///
     /// # Errors
     /// As [`Db::compact_range`].
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        self.handle.compact_range(range_in(&self.space, &range))
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.handle.compact_range(self.span(&range))
     }
 
     /// Deletes all entries with keys in `range`, like [`Db::delete_range`].
     ///
     /// # Errors
     /// As [`Db::delete_range`].
-    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
-        self.delete_range_with(&WriteOptions::default(), range)
-    }
-
-    /// Like [`delete_range`](Self::delete_range), with options.
-    ///
-    /// # Errors
-    /// As [`Db::delete_range`].
-    pub fn delete_range_with<K: AsRef<[u8]>>(
-        &self,
-        options: &WriteOptions,
-        range: impl RangeBounds<K>,
-    ) -> Result<DeletedRange> {
-        self.handle.delete_range_with(options, range_in(&self.space, &range))
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<DeletedRange> {
+        self.handle.delete_range(self.span(&range))
     }
 
     /// Deletes all entries whose keys start with `prefix`, like [`Db::delete_prefix`].
@@ -149,26 +97,14 @@ impl Keyspace<Db> {
     /// # Errors
     /// As [`Db::delete_range`].
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<DeletedRange> {
-        self.delete_prefix_with(&WriteOptions::default(), prefix)
-    }
-
-    /// Like [`delete_prefix`](Self::delete_prefix), with options.
-    ///
-    /// # Errors
-    /// As [`Db::delete_range`].
-    pub fn delete_prefix_with(
-        &self,
-        options: &WriteOptions,
-        prefix: impl AsRef<[u8]>,
-    ) -> Result<DeletedRange> {
-        self.handle.delete_prefix_with(options, self.space.key(prefix.as_ref()))
+        self.handle.delete_prefix(self.space.key(prefix.as_ref()))
     }
 
     /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) over all of
     /// its keys.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// let carts = db.keyspace("carts")?;
@@ -182,15 +118,7 @@ impl Keyspace<Db> {
     /// # Errors
     /// As [`Db::delete_range`].
     pub fn clear(&self) -> Result<DeletedRange> {
-        self.delete_range::<&[u8]>(..)
-    }
-
-    /// Like [`clear`](Self::clear), with options.
-    ///
-    /// # Errors
-    /// As [`Db::delete_range`].
-    pub fn clear_with(&self, options: &WriteOptions) -> Result<DeletedRange> {
-        self.delete_range_with::<&[u8]>(options, ..)
+        self.delete_range(..)
     }
 
     /// Removes the keyspace by deleting all its entries, like [`clear`](Self::clear). Nothing else
@@ -202,6 +130,12 @@ impl Keyspace<Db> {
     pub fn remove(self) -> Result<()> {
         self.clear().map(drop)
     }
+
+    /// Returns the bounds in the database of `range`, a range within the keyspace.
+    fn span(&self, range: &impl KeyBounds) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let Span { from, to } = Span::within(&self.space, range.key_bounds());
+        (from, to)
+    }
 }
 
 /// Writes to several keyspaces at once.
@@ -210,7 +144,7 @@ impl WriteBatch {
     /// matter.
     ///
     /// ```
-    /// # use minikv::{Db, Options, WriteBatch};
+    /// # use minikv::{Db, Options, Readable, WriteBatch};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// let (open, done) = (db.keyspace("open")?, db.keyspace("done")?);
@@ -233,6 +167,26 @@ impl WriteBatch {
     }
 
     /// Adds a deletion of `key` in `keyspace`. Only the name and kind of `keyspace` matter.
+    pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
+        self.delete(keyspace.space.key(key.as_ref()));
+    }
+}
+
+/// Writes to keyspaces.
+impl Transaction {
+    /// Sets the value of `key` in `keyspace` when the transaction is committed. Only the name and
+    /// kind of `keyspace` matter.
+    pub fn put_in<H>(
+        &mut self,
+        keyspace: &Keyspace<H>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) {
+        self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
+    }
+
+    /// Deletes `key` in `keyspace` when the transaction is committed. The key need not have a
+    /// value.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));
     }

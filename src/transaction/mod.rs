@@ -2,46 +2,32 @@
 //! commit. The commit fails if a key or range that the transaction has read was written in the
 //! meantime.
 //!
-//! | file | what is in it |
-//! | --- | --- |
-//! | `own` | the writes of a transaction, and its savepoints |
-//! | `reads` | the record of what a transaction has read |
-//! | `merged` | a walk over the database and the transaction's own writes |
-//! | `cursor`, `iter` | the public cursor and iterator, which record the ranges that they pass |
-//! | `retry` | running a transaction again after a conflict |
+//! The read path lays the writes over the database's entries
+//! ([`own`](crate::engine::read::own)), and records what is read
+//! ([`read_log`](crate::engine::read::read_log)). `retry` runs a transaction again after a
+//! conflict.
 //!
-//! The engine knows nothing of transactions except that a write may carry a check
+//! Apart from that, the engine knows only that a write may carry a check
 //! ([`write::check`](crate::engine::write::check)).
 
 use std::any::Any;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::clock::Clock;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::options::{ReadOptions, WriteOptions};
-use crate::engine::read::iter::{IterSource, prefix_bounds};
+use crate::engine::options::WriteOptions;
+use crate::engine::read::own::OwnWrites;
+use crate::engine::read::point::Overlay;
+use crate::engine::read::read_log::ReadLog;
 use crate::engine::read::reader::Reader;
 use crate::engine::read::snapshot::Snapshot;
-use crate::engine::span::Span;
 use crate::engine::write::check::{Check, Horizon};
 use crate::engine::write::queue::Write;
 use crate::format::batch::WriteBatch;
-use crate::transaction::cursor::TransactionCursor;
-use crate::transaction::iter::TransactionIter;
-use crate::transaction::merged::MergedCursor;
-use crate::transaction::own::OwnWrites;
-use crate::transaction::reads::{ReadLog, Walk};
 
-pub(crate) mod cursor;
-pub(crate) mod iter;
-mod merged;
-mod own;
-mod reads;
 pub(crate) mod retry;
 
 /// A transaction: reads and writes that have the same effect as if nothing else had happened
@@ -55,12 +41,12 @@ pub(crate) mod retry;
 /// other. Dropping a transaction drops its writes.
 ///
 /// A transaction holds no lock, and nobody waits for it. Like a snapshot, it makes compactions keep
-/// the entries that it sees, so it should be short. Its iterators and cursors borrow the
-/// transaction, so they must be dropped before the next write. `docs/transactions.md` says what is
-/// guaranteed, and what a transaction costs.
+/// the entries that it sees, so it should be short. Drop its iterators and cursors before the next
+/// write, which otherwise copies the transaction's writes, and before the commit.
+/// `docs/transactions.md` says what is guaranteed, and what a transaction costs.
 ///
 /// ```
-/// # use minikv::{Db, Options};
+/// # use minikv::{Db, Options, Readable};
 /// # let dir = tempfile::tempdir()?;
 /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
 /// db.put("seat/12", "free")?;
@@ -80,8 +66,8 @@ pub struct Transaction {
     engine: Arc<Engine>,
     snapshot: Snapshot,
     horizon: Horizon,
-    own: OwnWrites,
-    reads: ReadLog,
+    overlay: Overlay,
+    options: WriteOptions,
     /// Distinguishes the savepoints of this transaction from those of others.
     identity: Arc<()>,
     /// Keeps the database open.
@@ -96,139 +82,25 @@ pub struct Savepoint {
 }
 
 impl Transaction {
-    /// Returns a transaction that begins now. `open` keeps the database open.
-    pub(crate) fn begin(engine: Arc<Engine>, open: Arc<dyn Any + Send + Sync>) -> Transaction {
+    /// Returns a transaction that begins now, whose commit has `options`. `open` keeps the database
+    /// open.
+    pub(crate) fn begin(
+        engine: Arc<Engine>,
+        options: WriteOptions,
+        open: Arc<dyn Any + Send + Sync>,
+    ) -> Transaction {
         let (snapshot, horizon) = Horizon::begin(&engine.reads);
-        let order = engine.reads.order.user().clone();
-        Transaction {
-            snapshot,
-            horizon,
-            own: OwnWrites::new(order.clone()),
-            reads: ReadLog::new(order),
-            identity: Arc::new(()),
-            engine,
-            _open: open,
-        }
+        let order = &engine.reads.order;
+        let writes = OwnWrites::new(order.clone());
+        let log = Arc::new(ReadLog::new(order.user().clone()));
+        let (overlay, identity) = (Overlay { writes, log }, Arc::new(()));
+        Transaction { snapshot, horizon, overlay, options, identity, engine, _open: open }
     }
 
     /// Returns the snapshot that the transaction reads. Reads made directly from the snapshot do
     /// not include the transaction's own writes, and the commit does not check these reads.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
-    }
-
-    /// Returns the value of `key`, or `None` if `key` has no value.
-    ///
-    /// # Errors
-    /// Corruption and I/O errors, as [`Db::get`](crate::Db::get).
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let key = key.as_ref();
-        if let Some(own) = self.own.get(key) {
-            return Ok(own.value.cloned());
-        }
-        self.reads.read_key(key);
-        self.base().get(&ReadOptions::default(), key)
-    }
-
-    /// Like [`get`](Self::get), but the commit does not check the read: the commit may succeed
-    /// although the value has changed. Use this method only for values that do not affect what the
-    /// transaction writes.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn get_untracked(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let key = key.as_ref();
-        match self.own.get(key) {
-            Some(own) => Ok(own.value.cloned()),
-            None => self.base().get(&ReadOptions::default(), key),
-        }
-    }
-
-    /// Returns the values of `keys`, in the order of `keys`.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get). If any key fails, only the first error is returned.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let is_own = |key: &&K| self.own.get(key.as_ref()).is_some();
-        let others: Vec<&K> = keys.iter().filter(|key| !is_own(key)).collect();
-        others.iter().for_each(|key| self.reads.read_key(key.as_ref()));
-        let mut others = self.base().multi_get(&ReadOptions::default(), &others)?.into_iter();
-        let value = |key: &K| match self.own.get(key.as_ref()) {
-            Some(own) => own.value.cloned(),
-            None => others.next().flatten(),
-        };
-        Ok(keys.iter().map(value).collect())
-    }
-
-    /// Returns whether `key` has a value.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
-    }
-
-    /// Returns an iterator over all entries in key order. It can be used from both ends.
-    ///
-    /// # Errors
-    /// As [`Db::iter`](crate::Db::iter): a read error is an item of the iterator, which ends after
-    /// that item.
-    pub fn iter(&self) -> Result<TransactionIter<'_>> {
-        self.range::<&[u8]>(..)
-    }
-
-    /// Returns an iterator over the entries whose keys are in `range`.
-    ///
-    /// # Errors
-    /// As [`iter`](Self::iter).
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<TransactionIter<'_>> {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let span = Span { from: own(range.start_bound()), to: own(range.end_bound()) };
-        self.walk_over(span, b"")
-    }
-
-    /// Returns an iterator over the entries whose keys start with `prefix`.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if the database has a comparator other than byte order.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<TransactionIter<'_>> {
-        let prefix = prefix.as_ref();
-        let (from, to) = prefix_bounds(self.own.order(), prefix, Bound::Unbounded)?;
-        self.walk_over(Span { from, to }, prefix)
-    }
-
-    /// Returns the entry with the first key in order, or `None` if there is no entry.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn first_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
-        self.iter()?.next().transpose()
-    }
-
-    /// Returns the entry with the last key in order, or `None` if there is no entry.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn last_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
-        self.iter()?.next_back().transpose()
-    }
-
-    /// Returns whether there is no entry.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.first_key_value()?.is_none())
-    }
-
-    /// Returns a cursor. It is at no entry until it is first moved.
-    ///
-    /// # Errors
-    /// Corruption and I/O errors of the tables of level 0, which this method opens.
-    pub fn cursor(&self) -> Result<TransactionCursor<'_>> {
-        let base = self.base().cursor(&ReadOptions::default())?;
-        let merged = MergedCursor::new(base, &self.own);
-        Ok(TransactionCursor::new(merged, Walk::new(&self.reads)))
     }
 
     /// Sets the value of `key` when the transaction is committed.
@@ -242,14 +114,14 @@ impl Transaction {
     }
 
     fn write(&mut self, key: &[u8], value: Option<Bytes>) {
-        self.own.write(key, value);
+        self.overlay.writes.write(key, value);
     }
 
     /// Sets a savepoint and returns it. [`rollback_to`](Self::rollback_to) undoes the writes since
     /// the savepoint.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// let mut tx = db.transaction();
@@ -262,7 +134,7 @@ impl Transaction {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn savepoint(&mut self) -> Savepoint {
-        Savepoint { transaction: self.identity.clone(), number: self.own.savepoint() }
+        Savepoint { transaction: self.identity.clone(), number: self.overlay.writes.savepoint() }
     }
 
     /// Drops the writes since `savepoint`. The savepoint stays valid, but later savepoints do not.
@@ -275,10 +147,17 @@ impl Transaction {
         if !Arc::ptr_eq(&savepoint.transaction, &self.identity) {
             return Err(Error::invalid("the savepoint belongs to another transaction"));
         }
-        match self.own.rollback_to(savepoint.number) {
+        match self.overlay.writes.rollback_to(savepoint.number) {
             true => Ok(()),
             false => Err(Error::invalid("the savepoint was rolled back")),
         }
+    }
+
+    /// Returns this transaction with `options` for its commit, like
+    /// [`Db::writing`](crate::Db::writing).
+    #[must_use]
+    pub fn writing(self, options: WriteOptions) -> Transaction {
+        Transaction { options, ..self }
     }
 
     /// Applies the writes atomically, even across a crash. They survive the end of the process,
@@ -294,26 +173,16 @@ impl Transaction {
     ///
     /// After an error nothing is written, unless the error is an I/O error of the log.
     pub fn commit(self) -> Result<()> {
-        self.commit_with(&WriteOptions::default())
-    }
-
-    /// Like [`commit`](Self::commit), with options. With `sync`, the writes survive a loss of
-    /// power, and so does everything that was committed before.
-    ///
-    /// # Errors
-    /// As [`commit`](Self::commit).
-    pub fn commit_with(mut self, options: &WriteOptions) -> Result<()> {
-        if self.own.is_empty() && !options.sync {
+        if self.overlay.writes.is_empty() && !self.options.sync {
             return Ok(());
         }
-        let batch = self.own.to_batch();
-        let write = self.checked(batch)?;
-        self.engine.write(options, write)
+        let write = self.checked(self.overlay.writes.to_batch())?;
+        self.engine.write(&self.options, write)
     }
 
     /// Returns a write of `batch`, with a check of the transaction's reads if the check is needed.
-    fn checked(&mut self, batch: WriteBatch) -> Result<Write<'static>> {
-        let reads = self.reads.take();
+    fn checked(&self, batch: WriteBatch) -> Result<Write<'static>> {
+        let reads = self.overlay.log.take();
         if batch.is_empty() || reads.is_empty() {
             return Ok(Write::Batch(batch));
         }
@@ -322,22 +191,10 @@ impl Transaction {
         Ok(Write::Checked(batch, Arc::new(check)))
     }
 
-    /// Returns the clock that decides which entries have expired.
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.engine.reads.clock
-    }
-
-    /// Returns a reader of the database as it was when the transaction began.
-    fn base(&self) -> Reader<'_> {
-        Reader::at(&self.snapshot)
-    }
-
-    fn walk_over(&self, span: Span, start: &[u8]) -> Result<TransactionIter<'_>> {
-        let options = ReadOptions::default();
-        let point = self.base().point(&options)?.into_owned();
-        let range = (span.from.as_ref().map(Vec::as_slice), span.to.as_ref().map(Vec::as_slice));
-        let source = IterSource::new(point, range, start);
-        Ok(TransactionIter::new(source, span, &self.own, Walk::new(&self.reads)))
+    /// Returns a reader of the database as it was when the transaction began, with the
+    /// transaction's own writes.
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader::at(&self.snapshot).under(&self.overlay)
     }
 }
 
@@ -345,7 +202,7 @@ impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction")
             .field("sequence", &self.snapshot.sequence())
-            .field("writes", &self.own.len())
+            .field("writes", &self.overlay.writes.len())
             .finish_non_exhaustive()
     }
 }

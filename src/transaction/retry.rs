@@ -8,7 +8,6 @@ use bytes::Bytes;
 use crate::base::random::Rng;
 use crate::base::sync::thread;
 use crate::base::{Error, Result};
-use crate::engine::options::WriteOptions;
 use crate::transaction::Transaction;
 
 /// Upper bound of the first back-off, in microseconds. Each further conflict doubles the bound. A
@@ -27,7 +26,6 @@ const MAX_PAUSE_MICROS: u64 = 10_000;
 /// Errors of `work` and of the commit, other than conflicts.
 pub(crate) fn transact<T, E: From<Error> + 'static>(
     begin: impl Fn() -> Transaction,
-    options: &WriteOptions,
     mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
     let mut pauses = None;
@@ -36,7 +34,7 @@ pub(crate) fn transact<T, E: From<Error> + 'static>(
         match work(&mut transaction) {
             Err(error) if is_conflict(&error) => {}
             Err(error) => return Err(error),
-            Ok(value) => match transaction.commit_with(options) {
+            Ok(value) => match transaction.commit() {
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => return Ok(value),
@@ -62,12 +60,11 @@ fn is_conflict<E: 'static>(error: &E) -> bool {
 /// As [`transact`].
 pub(crate) fn update<E: From<Error> + 'static>(
     begin: impl Fn() -> Transaction,
-    options: &WriteOptions,
     key: &[u8],
     mut change: impl FnMut(Option<&[u8]>) -> Result<Option<Bytes>, E>,
 ) -> Result<Option<Bytes>, E> {
-    transact(begin, options, |transaction| {
-        let old = transaction.get(key)?;
+    transact(begin, |transaction| {
+        let old = transaction.reader().point().get(key)?;
         let new = change(old.as_deref())?;
         if old.is_some() || new.is_some() {
             transaction.write(key, new.clone());

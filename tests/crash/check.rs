@@ -7,7 +7,7 @@ use std::path::Path;
 use minikv::files::FileName;
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
-use minikv::{BatchOp, Changes, Db, Error, Options, WriteOptions, files};
+use minikv::{BatchOp, Changes, Db, Error, Options, Readable, WriteOptions, files};
 
 use crate::entries::{END, EXPIRING_TAG, NEVER, expiring_prefix, expiry_of, keyspace_prefix};
 use crate::model::{Entries, Op, hash_of};
@@ -17,11 +17,11 @@ use crate::workload::{DIR, Kind};
 /// Returns an error if the results differ.
 pub fn read_all_at(now: u64, db: &Db) -> Result<Entries, String> {
     let mut forward = Vec::new();
-    for entry in db.iter().map_err(|error| format!("iter: {error}"))? {
+    for entry in db.iter() {
         forward.push(entry.map_err(|error| format!("iterating forward: {error}"))?);
     }
     let mut backward = Vec::with_capacity(forward.len());
-    for entry in db.iter().map_err(|error| format!("iter: {error}"))?.rev() {
+    for entry in db.iter().rev() {
         backward.push(entry.map_err(|error| format!("iterating backward: {error}"))?);
     }
     backward.reverse();
@@ -50,7 +50,7 @@ fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     let mut within = 0;
     for name in db.keyspaces()? {
         let name = String::from_utf8(name.to_vec()).expect("a name that is text");
-        for entry in db.keyspace(&name)?.iter()? {
+        for entry in db.keyspace(&name)?.iter() {
             let (key, value) = entry?;
             let key = [&keyspace_prefix(&name), &key[..]].concat();
             assert_eq!(entries.get(&key).map(Vec::as_slice), Some(&value[..]), "{key:?}");
@@ -61,7 +61,7 @@ fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     let mut alive = 0;
     for name in db.expiring_keyspaces()? {
         let name = String::from_utf8(name.to_vec()).expect("a name that is text");
-        for entry in db.expiring_keyspace(&name)?.iter()? {
+        for entry in db.expiring_keyspace(&name)?.iter() {
             let (key, value) = entry?;
             let key = [&expiring_prefix(&name), &key[..]].concat();
             let stored = entries.get(&key).expect("an entry of the database");
@@ -233,7 +233,7 @@ pub fn recover(
         if key.starts_with(EXPIRING_TAG) {
             value.extend(NEVER.to_le_bytes());
         }
-        db.put_with(&sync, &key, &value).map_err(|error| format!("put: {error}"))?;
+        db.writing(sync).put(&key, &value).map_err(|error| format!("put: {error}"))?;
         after.insert(key, value);
     }
     check_durable(image, options, &after, "synced")?;

@@ -36,9 +36,9 @@ fn writer_below_a_limit() {
         let db = open(&Path::new(&dir).join(name), 4 << 20);
         for i in 0..count {
             let options = if synced { sync } else { WriteOptions::default() };
-            db.put_with(&options, format!("{i:05}"), [7; 1000]).unwrap();
+            db.writing(options).put(format!("{i:05}"), [7; 1000]).unwrap();
         }
-        assert_eq!(db.iter().unwrap().count(), count);
+        assert_eq!(db.iter().count(), count);
         db.close().unwrap();
     }
 }
@@ -51,7 +51,7 @@ fn no_log_is_reserved_past_the_limit_of_file_sizes() {
     // The unit of `ulimit -f` is 512 bytes in some shells and 1 KiB in others.
     let status = run("writer_below_a_limit", dir.path(), "ulimit -f 1000;");
     assert!(status.success(), "{status}");
-    assert_eq!(open(&dir.path().join("unsynced"), 4 << 20).iter().unwrap().count(), 450);
+    assert_eq!(open(&dir.path().join("unsynced"), 4 << 20).iter().count(), 450);
 }
 
 /// Writes to a database on a full disk, while a copy of the log shares the log's blocks.

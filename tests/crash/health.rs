@@ -31,7 +31,7 @@ fn synced() -> WriteOptions {
 }
 
 fn keys(db: &Db) -> Vec<String> {
-    db.iter().unwrap().map(|e| String::from_utf8(e.unwrap().0.to_vec()).unwrap()).collect()
+    db.iter().map(|e| String::from_utf8(e.unwrap().0.to_vec()).unwrap()).collect()
 }
 
 fn crashed(fs: &SimFs) -> Db {
@@ -61,7 +61,7 @@ fn a_full_disk_in_a_log_append_makes_it_read_only_until_resume() {
     db.resume().unwrap();
     assert_eq!(db.health().state, HealthState::Good);
     assert!(db.health().error.is_none());
-    db.put_with(&synced(), "d", "4").unwrap();
+    db.writing(synced()).put("d", "4").unwrap();
     assert_eq!(keys(&db), ["a", "d"]);
     assert_eq!(keys(&crashed(&fs)), ["a", "d"]);
 }
@@ -71,15 +71,15 @@ fn a_log_whose_sync_failed_is_never_written_again() {
     let fs = SimFs::new(2);
     let db = open(&fs);
     fs.record_history();
-    db.put_with(&synced(), "a", "1").unwrap();
+    db.writing(synced()).put("a", "1").unwrap();
     db.put("b", "2").unwrap();
     fs.inject(Fault::lost_sync().path("*.log"));
-    db.put_with(&synced(), "c", "3").unwrap_err();
+    db.writing(synced()).put("c", "3").unwrap_err();
     let failed_at = fs.op_count();
     let failed_log = fs.journal().last().unwrap().path.clone();
     db.put("d", "4").unwrap_err();
     db.resume().unwrap();
-    db.put_with(&synced(), "e", "5").unwrap();
+    db.writing(synced()).put("e", "5").unwrap();
     // The failed log may be truncated, but must not be written to or synced.
     let journal = fs.journal();
     let later = journal.iter().filter(|entry| entry.number > failed_at);
@@ -100,13 +100,13 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
         let db = Db::open("/db", options(&fs).reuse_logs(reuse)).unwrap();
         db.put("a", "1").unwrap();
         fs.inject(Fault::lost_sync().path("*.log"));
-        db.put_with(&synced(), "b", "2").unwrap_err();
+        db.writing(synced()).put("b", "2").unwrap_err();
         drop(db);
         // The pages of the failed sync can still be read, but they are not on the disk, and no
         // later sync will write them.
         let db = Db::open("/db", options(&fs).reuse_logs(reuse)).unwrap();
         assert_eq!(keys(&db), ["a", "b"]);
-        db.put_with(&synced(), "c", "3").unwrap();
+        db.writing(synced()).put("c", "3").unwrap();
         assert_eq!(keys(&crashed(&fs)), ["a", "b", "c"], "reuse_logs({reuse})");
     }
 }
@@ -118,9 +118,9 @@ fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
     for pattern in ["*.log", "*MANIFEST*"] {
         let fs = SimFs::new(5);
         let db = Db::open("/db", options(&fs)).unwrap();
-        db.put_with(&synced(), "a", "1").unwrap();
+        db.writing(synced()).put("a", "1").unwrap();
         fs.inject(Fault::lost_sync().path(pattern));
-        assert!(db.put_with(&synced(), "b", "2").and_then(|()| db.flush()).is_err(), "{pattern}");
+        assert!(db.writing(synced()).put("b", "2").and_then(|()| db.flush()).is_err(), "{pattern}");
         drop(db);
         for name in fs.list(Path::new("/db")).unwrap() {
             if name.ends_with(".log") || name.starts_with("MANIFEST") {
@@ -132,7 +132,7 @@ fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
         }
         let db = Db::open("/db", options(&fs).reuse_logs(true)).unwrap();
         assert_eq!(keys(&db), ["a", "b"]);
-        db.put_with(&synced(), "c", "3").unwrap();
+        db.writing(synced()).put("c", "3").unwrap();
         assert_eq!(keys(&crashed(&fs)), ["a", "b", "c"], "{pattern}");
     }
 }
@@ -166,7 +166,7 @@ fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
     let logged = fs.counts().of(OpKind::Write);
     let writer = std::thread::spawn({
         let db = db.clone();
-        move || db.put_with(&synced(), "c", "3")
+        move || db.writing(synced()).put("c", "3")
     });
     // Wait for two writes: the first record of a new log, and the record of the put.
     wait_until(|| fs.counts().of(OpKind::Write) >= logged + 2);
@@ -194,7 +194,7 @@ fn a_manifest_that_failed_is_never_written_again() {
         assert_eq!(keys(&db), ["a"]);
         db.put("b", "2").unwrap_err();
         db.resume().unwrap();
-        db.put_with(&synced(), "c", "3").unwrap();
+        db.writing(synced()).put("c", "3").unwrap();
         db.flush().unwrap();
         let journal = fs.journal();
         let manifests = journal.iter().filter(|entry| {
@@ -242,7 +242,7 @@ fn failed_resumes_leave_nothing_behind() {
         let fs = SimFs::new(5);
         let db = open(&fs);
         db.put("a", "1").unwrap();
-        db.put_with(&synced(), "b", "2").unwrap();
+        db.writing(synced()).put("b", "2").unwrap();
         fs.inject(Fault::no_space().on(&[OpKind::Sync]).path("*MANIFEST*"));
         fs.inject(fault().sticky());
         if db.flush().is_ok() {
@@ -257,7 +257,7 @@ fn failed_resumes_leave_nothing_behind() {
         assert!(files() <= count && fs.used_bytes() <= bytes, "{what}: {} files", files());
         fs.clear_faults();
         db.resume().unwrap();
-        db.put_with(&synced(), "d", "4").unwrap();
+        db.writing(synced()).put("d", "4").unwrap();
         let found = keys(&crashed(&fs));
         assert!(found == ["a", "b", "d"] || found == ["a", "b", "c", "d"], "{what}: {found:?}");
         assert_eq!(keys(&db), found, "{what}");
@@ -387,7 +387,7 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     assert!(db.get("k00").unwrap().is_some());
     assert!(db.get("k02").unwrap_err().is_corruption());
     assert!(db.wait_idle().is_err());
-    assert!(is_damage(&db.compact_range::<&str>(..).unwrap_err()));
+    assert!(is_damage(&db.compact_range(..).unwrap_err()));
     // Flipping the same bit again restores the block, so the compaction may be retried.
     fs.damage(&path, 700, 1).unwrap();
     db.resume().unwrap();
@@ -443,7 +443,7 @@ fn a_full_small_filesystem_loses_nothing() {
     let mut acked = Vec::new();
     let error = loop {
         let key = format!("{:05}", acked.len());
-        match db.put_with(&synced(), &key, "v".repeat(300)) {
+        match db.writing(synced()).put(&key, "v".repeat(300)) {
             Ok(()) => acked.push(key),
             Err(error) => break error,
         }
@@ -456,7 +456,7 @@ fn a_full_small_filesystem_loses_nothing() {
     db.resume().unwrap();
     for _ in 0..100 {
         let key = format!("{:05}", acked.len());
-        db.put_with(&synced(), &key, "v".repeat(300)).unwrap();
+        db.writing(synced()).put(&key, "v".repeat(300)).unwrap();
         acked.push(key);
     }
     db.wait_idle().unwrap();
@@ -480,7 +480,7 @@ fn a_failed_flush_gives_up_no_log_to_a_compaction_that_was_under_way() {
     });
     fill_level0(&db, 6).unwrap();
     wait_until(|| is_there.load(Relaxed));
-    db.put_with(&synced(), "synced", "1").unwrap();
+    db.writing(synced()).put("synced", "1").unwrap();
     fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*"));
     db.flush().unwrap_err();
     // Only half of a resume succeeds: it can create the MANIFEST, but not the table.

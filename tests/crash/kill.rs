@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::{Compression, Db, Error, Iter, Options, WriteOptions};
+use minikv::{Compression, Db, Error, Iter, Options, Readable, WriteOptions};
 
 use crate::rng::{Rng, seed};
 use crate::setting;
@@ -46,7 +46,7 @@ fn write_until_killed(dir: &Path) {
     for number in first.. {
         let sync = WriteOptions::default().sync(number % 8 == 0);
         let value = format!("{number}:{}", "v".repeat(number as usize % 900));
-        db.put_with(&sync, format!("{:04}", number % 500), value).unwrap();
+        db.writing(sync).put(format!("{:04}", number % 500), value).unwrap();
         acked.store(number, Relaxed);
         if number % 8 == 0 {
             writeln!(out, "acked {number}").unwrap();
@@ -153,7 +153,7 @@ fn a_killed_process_loses_no_acknowledged_put() {
         let acked = run_and_kill(dir.path(), first, lines, None, &AtomicU64::new(0));
         let db = open(dir.path(), kill % 2 == 0);
         assert!(db.recovery().lost.is_empty(), "seed {seed}: {:?}", db.recovery());
-        let last = check_numbers(db.iter().unwrap());
+        let last = check_numbers(db.iter());
         assert!(last >= acked, "seed {seed}, kill {kill}: {last} is left, {acked} was synced");
         first = last + 1;
     }
@@ -218,7 +218,7 @@ fn a_really_full_filesystem_loses_nothing() {
     let db = open(&home, false);
     let sync = WriteOptions::default().sync(true);
     let mut acked = 0;
-    let put = |number: u32| db.put_with(&sync, number.to_be_bytes(), [7; 500]);
+    let put = |number: u32| db.writing(sync).put(number.to_be_bytes(), [7; 500]);
     let error = loop {
         match put(acked) {
             Ok(()) => acked += 1,
@@ -226,15 +226,15 @@ fn a_really_full_filesystem_loses_nothing() {
         }
     };
     assert!(acked > 100, "{error} after {acked}");
-    assert_eq!(db.iter().unwrap().count(), acked as usize);
+    assert_eq!(db.iter().count(), acked as usize);
     mount(dir.path(), "remount,size=16m").unwrap();
     db.resume().unwrap();
     for number in acked..acked + 200 {
         put(number).unwrap();
     }
-    assert_eq!(db.iter().unwrap().count(), acked as usize + 200);
+    assert_eq!(db.iter().count(), acked as usize + 200);
     db.close().unwrap();
-    assert_eq!(open(&home, false).iter().unwrap().count(), acked as usize + 200);
+    assert_eq!(open(&home, false).iter().count(), acked as usize + 200);
     println!("a full filesystem after {acked} synced puts, then space again: nothing lost");
 }
 
@@ -259,7 +259,7 @@ fn a_read_only_mount_is_read_and_not_touched() {
     };
     let before = files();
     let db = Db::open_read_only(&home, options()).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 2000);
+    assert_eq!(db.iter().count(), 2000);
     assert_eq!(db.get(7u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]));
     drop(db);
     assert!(minikv::verify(&home, &options()).unwrap().is_sound());

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 
 use minikv::fs::sim::SimFs;
-use minikv::{Db, Error, Options, ReadOnlyDb, checkpoint, verify};
+use minikv::{Db, Error, Options, ReadOnlyDb, Readable, checkpoint, verify};
 
 use crate::model::{Entries, hash_of};
 use crate::rng::{Rng, seed};
@@ -26,7 +26,7 @@ const COPY: &str = "/copy";
 
 fn entries_of(db: &ReadOnlyDb) -> Result<Entries, String> {
     let mut entries = Entries::new();
-    for entry in db.iter().map_err(|error| format!("iter: {error}"))? {
+    for entry in db.iter() {
         let (key, value) = entry.map_err(|error| format!("iterating: {error}"))?;
         entries.insert(key.to_vec(), value.to_vec());
     }
@@ -238,13 +238,13 @@ fn read_beside_process(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> u64 
             db => db.unwrap(),
         };
         assert!(db.recovery().lost.is_empty(), "{:?}", db.recovery());
-        let last = kill::check_numbers(db.iter().unwrap());
+        let last = kill::check_numbers(db.iter());
         assert!(last >= least, "{last} is seen, {least} was acknowledged");
         let report = verify(dir, &options).unwrap();
         assert!(report.is_sound(), "{:?}", report.faults);
         // A second read of `db` must find the same numbers, whichever files the writer has removed
         // since the first read.
-        assert_eq!(kill::check_numbers(db.iter().unwrap()), last);
+        assert_eq!(kill::check_numbers(db.iter()), last);
         reads += 1;
     }
     reads
@@ -272,7 +272,7 @@ fn a_reader_beside_a_process_that_writes_and_is_killed_sees_all_that_was_acknowl
         let copy = dir.path().join("after");
         checkpoint(&db, &copy, &kill::options()).unwrap();
         let copy_db = Db::open_read_only(&copy, kill::options()).unwrap();
-        let last = kill::check_numbers(copy_db.iter().unwrap());
+        let last = kill::check_numbers(copy_db.iter());
         assert!(last >= acked.load(Relaxed), "{last}, {acked:?}");
         drop(copy_db);
         std::fs::remove_dir_all(&copy).unwrap();
@@ -296,7 +296,7 @@ fn check_copies(home: &Path) -> u64 {
         let db = Db::open_read_only(&copy, kill::options().paranoid_checks(true)).unwrap();
         let named = copy.file_name().unwrap().to_str().unwrap();
         let least: u64 = named.parse().unwrap();
-        assert!(kill::check_numbers(db.iter().unwrap()) >= least, "{copy:?}");
+        assert!(kill::check_numbers(db.iter()) >= least, "{copy:?}");
         checked += 1;
     }
     checked
@@ -315,14 +315,14 @@ fn follow_processes(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> (u64, u
         }
     };
     let (mut refreshes, mut restarts) = (0, 0);
-    let mut last = kill::check_numbers(db.iter().unwrap());
+    let mut last = kill::check_numbers(db.iter());
     loop {
         let is_last = stop.load(Relaxed);
         let least = acked.load(Relaxed).max(last);
-        let held = db.iter().unwrap();
+        let held = db.iter();
         let refreshed = db.refresh().unwrap();
         assert_eq!(kill::check_numbers(held), last);
-        let now = kill::check_numbers(db.iter().unwrap());
+        let now = kill::check_numbers(db.iter());
         assert!(now >= least, "{now} is seen, {least} was acknowledged or seen before");
         assert!(refreshed.changed || now == last, "{last} became {now} unnoticed");
         last = now;

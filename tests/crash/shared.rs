@@ -58,7 +58,7 @@ fn databases_that_share_a_budget_lose_nothing_in_a_crash() {
             let before = fs.op_count();
             let sync = i % 50 == 49;
             let value = vec![i as u8; VALUE_BYTES];
-            db.put_with(&WriteOptions::default().sync(sync), key(i), value).unwrap();
+            db.writing(WriteOptions::default().sync(sync)).put(key(i), value).unwrap();
             written.puts.push((before, fs.op_count()));
             if sync {
                 written.synced.push((fs.op_count(), written.puts.len()));
@@ -83,7 +83,7 @@ fn databases_that_share_a_budget_lose_nothing_in_a_crash() {
                 let (least, most) = written.bounds(op, plan != CrashPlan::process_kill());
                 let db = Db::open(dir, options(&image, &resources));
                 let db = db.unwrap_or_else(|error| panic!("{dir}, {op}, {plan}: {error}"));
-                let keys = db.iter().unwrap().map(|entry| entry.unwrap().0);
+                let keys = db.iter().map(|entry| entry.unwrap().0);
                 let keys: Vec<_> = keys.collect();
                 assert!(
                     (least..=most).contains(&keys.len()),

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::fs::sim::SimFs;
 use minikv::{
-    Compression, Db, DeletedRange, Error, Keyspace, Options, TableWriter, WriteBatch, WriteOptions,
+    Compression, Db, DeletedRange, Error, Keyspace, Options, Readable, TableWriter, WriteBatch,
+    WriteOptions,
 };
 
 use crate::entries::{
@@ -429,15 +430,15 @@ fn keyspace_of<'k>(db: &Db, key: &'k [u8]) -> Option<(Keyspace, &'k [u8])> {
 fn write_in(keyspace: &Keyspace, op: (&[u8], Option<&[u8]>), sync: bool) -> Result<(), Error> {
     let options = WriteOptions::default().sync(sync);
     match op {
-        (key, None) => keyspace.delete_with(&options, key),
+        (key, None) => keyspace.writing(options).delete(key),
         (key, Some(stored)) if keyspace.is_expiring() => {
             let (value, expiry) = (&stored[..stored.len() - 8], expiry_of(stored));
             match expiry {
-                NEVER => keyspace.put_with(&options, key, value),
-                _ => keyspace.put_until_with(&options, key, value, time(expiry)),
+                NEVER => keyspace.writing(options).put(key, value),
+                _ => keyspace.writing(options).put_until(key, value, time(expiry)),
             }
         }
-        (key, Some(value)) => keyspace.put_with(&options, key, value),
+        (key, Some(value)) => keyspace.writing(options).put(key, value),
     }
 }
 
@@ -452,8 +453,8 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
         return write_in(&keyspace, (key, value.as_deref()), sync);
     }
     match ops {
-        [(key, Some(value))] => db.put_with(&options, key, value),
-        [(key, None)] => db.delete_with(&options, key),
+        [(key, Some(value))] => db.writing(options).put(key, value),
+        [(key, None)] => db.writing(options).delete(key),
         ops if ops.len().is_multiple_of(2) => transact(db, ops, &options),
         ops => {
             let mut batch = WriteBatch::new();
@@ -466,7 +467,7 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
                     (None, None) => batch.delete(key),
                 }
             }
-            db.write_with(&options, batch)
+            db.writing(options).write(batch)
         }
     }
 }
@@ -474,7 +475,7 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
 /// Writes `ops` in a transaction. The transaction also reads a range, and each key that it writes.
 fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
     let mut transaction = db.transaction();
-    if let Some(entry) = transaction.range(ops[0].0.clone()..)?.next() {
+    if let Some(entry) = transaction.range(ops[0].0.clone()..).next() {
         entry?;
     }
     for (key, value) in ops {
@@ -490,7 +491,7 @@ fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
             (None, None) => transaction.delete(key),
         }
     }
-    transaction.commit_with(options)
+    transaction.writing(*options).commit()
 }
 
 /// A running workload.
@@ -622,7 +623,7 @@ impl Run {
                 let (from, to) = (from.clone().min(to.clone()), from.max(to));
                 self.db().compact_range(from..=to)?;
             }
-            Step::CompactAll => self.db().compact_range::<&[u8]>(..)?,
+            Step::CompactAll => self.db().compact_range(..)?,
             Step::WaitIdle => self.db().wait_idle()?,
             Step::Reopen => {
                 let says_so = self.rng.one_in(2);
@@ -692,13 +693,13 @@ impl Run {
             let prefix = expiring_prefix(name);
             return self.delete(
                 |key| key.starts_with(&prefix),
-                |db, options| db.expiring_keyspace(name)?.clear_with(options),
+                |db, options| db.expiring_keyspace(name)?.writing(*options).clear(),
             );
         }
         let prefix = keyspace_prefix(name);
         self.delete(
             |key| key.starts_with(&prefix),
-            |db, options| db.keyspace(name)?.clear_with(options),
+            |db, options| db.keyspace(name)?.writing(*options).clear(),
         )
     }
 
@@ -708,7 +709,7 @@ impl Run {
         let (from, to) = (a.clone().min(b.clone()), a.max(b));
         self.delete(
             |key| (&from..&to).contains(&key),
-            |db, options| db.delete_range_with(options, &from[..]..&to[..]),
+            |db, options| db.writing(*options).delete_range(&from[..]..&to[..]),
         )
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use minikv::fs::sim::{CrashPlan, SimFs};
-use minikv::{Db, RepairOptions, RepairReport};
+use minikv::{Db, Readable, RepairOptions, RepairReport};
 
 use crate::database::{
     DIR, Entries, Files, Made, SHAPE, Shape, is_lost, options, options_on, read_all,
@@ -43,7 +43,7 @@ fn crash_everywhere(made: &Made, files: &Files, exact: Option<&Entries>, what: &
             let image = fs.crash_image(&plan);
             // Even without a second repair, each read returns the right entries or an error.
             if let Ok(db) = Db::open_read_only(DIR, sim_options(&image))
-                && let Ok(entries) = db.iter().unwrap().collect::<minikv::Result<Vec<_>>>()
+                && let Ok(entries) = db.iter().collect::<minikv::Result<Vec<_>>>()
             {
                 let found: Entries =
                     entries.into_iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();

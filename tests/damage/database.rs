@@ -165,7 +165,7 @@ impl Made {
             made.states.push(state);
             commit += 1;
             if shape.compacted && commit == shape.commits - 10 {
-                db.compact_range::<&[u8]>(..).unwrap();
+                db.compact_range(..).unwrap();
             }
         }
         db.wait_idle().unwrap();
@@ -183,8 +183,8 @@ impl Made {
 /// Returns all entries, after reading them forward, backward and by key. The three results must
 /// agree.
 pub fn read_all(db: &Db) -> Result<Entries> {
-    let forward = db.iter()?.collect::<Result<Vec<_>>>()?;
-    let mut backward = db.iter()?.rev().collect::<Result<Vec<_>>>()?;
+    let forward = db.iter().collect::<Result<Vec<_>>>()?;
+    let mut backward = db.iter().rev().collect::<Result<Vec<_>>>()?;
     backward.reverse();
     assert!(forward == backward, "forward and backward iteration differ");
     let entries: Entries = forward.into_iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();

@@ -10,7 +10,7 @@ use minikv::fs::MemFs;
 use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::internals::format::handle::{BlockHandle, Footer};
 use minikv::internals::format::key::internal_key;
-use minikv::{Db, Error, Options, RepairOptions};
+use minikv::{Db, Error, Options, Readable, RepairOptions};
 
 use crate::forge::{
     DIR, block, files_of, handle_bytes, load, log_of, put_block, table_of, with_log, with_tables,
@@ -25,7 +25,7 @@ fn options(fs: &MemFs) -> Options {
 fn scan(fs: &MemFs) -> minikv::Result<usize> {
     let db = Db::open_read_only(DIR, options(fs))?;
     db.get("key")?;
-    db.iter()?.try_fold(0, |count, entry| entry.map(|_| count + 1))
+    db.iter().try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
 
 /// Checks that every read of a table fails with an error that names the table, that a repair saves
@@ -42,7 +42,7 @@ fn expect_refused(table: &[u8], what: &str) {
     let copy = load(&files_of(&fs));
     let db = Db::open(DIR, options(&copy)).unwrap();
     db.put("key", "new").unwrap();
-    db.compact_range::<&[u8]>(..).expect_err(what);
+    db.compact_range(..).expect_err(what);
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]), "{what}");
 
     minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
@@ -95,7 +95,7 @@ fn a_table_with_keys_out_of_order_is_left_alone_by_compactions() {
         for max_file_bytes in [1, 1 << 20] {
             let fs = load(&with_tables(&tables));
             let db = Db::open(DIR, options(&fs).max_file_bytes(max_file_bytes)).unwrap();
-            let error = db.compact_range::<&[u8]>(..).unwrap_err();
+            let error = db.compact_range(..).unwrap_err();
             assert!(error.is_corruption() && error.to_string().contains(TABLE), "{error}");
             let damaged = db.health().damaged_tables;
             let damaged: Vec<_> = damaged.iter().map(|(path, _)| path.file_name()).collect();
@@ -132,7 +132,7 @@ fn no_entry_of_a_table_with_keys_out_of_order_is_lost_between_parts() {
                 blocks.iter().enumerate().map(|(n, entries)| (separator(n), block(entries)));
             let fs = load(&with_tables(&[(1, 9, &table_of_blocks(blocks))]));
             let db = Db::open(DIR, options(&fs).max_file_bytes(20)).unwrap();
-            let error = db.compact_range::<&[u8]>(..).expect_err("keys out of order");
+            let error = db.compact_range(..).expect_err("keys out of order");
             assert!(error.is_corruption(), "{at}, {other}: {error}");
             refused += 1;
         }
@@ -255,7 +255,7 @@ fn do_everything(evil: &Path, copy: &Path) {
         let _ = db.put("key", "evil");
         let _ = db.flush();
         let _ = db.checkpoint(copy.with_extension("open"));
-        let _ = db.compact_range::<&[u8]>(..);
+        let _ = db.compact_range(..);
     }
     let _ = minikv::repair(evil, &options(), RepairOptions::default());
     let _ = minikv::destroy(evil, &options());
@@ -377,10 +377,10 @@ fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() 
     }
     let db = Db::open(&copy, Options::default().reuse_logs(true)).unwrap();
     db.put("z", "1").unwrap();
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert!(contents_of(&original) == before);
     assert!(minikv::verify(&original, &Options::default()).unwrap().is_sound());
-    assert_eq!(db.iter().unwrap().count(), 3 + 3);
+    assert_eq!(db.iter().count(), 3 + 3);
 }
 
 /// New files get numbers above those of all existing files. These numbers must not wrap around.
@@ -409,7 +409,7 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
             assert!(!minikv::verify(&path, &Options::default()).unwrap().is_sound(), "{name}");
             assert!(contents_of(&path) == before, "{name}");
             std::fs::remove_file(path.join(&name)).unwrap();
-            assert_eq!(Db::open(&path, Options::default()).unwrap().iter().unwrap().count(), 3);
+            assert_eq!(Db::open(&path, Options::default()).unwrap().iter().count(), 3);
         }
     }
     // The numbers in these names are slightly below the limit for file numbers.
@@ -420,8 +420,8 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
         let opened = Db::open(home.path(), Options::default());
         if let Ok(db) = opened {
             db.put("d", "1").unwrap();
-            db.compact_range::<&[u8]>(..).unwrap();
-            assert_eq!(db.iter().unwrap().count(), 4, "{name}");
+            db.compact_range(..).unwrap();
+            assert_eq!(db.iter().count(), 4, "{name}");
         }
     }
 }

@@ -63,7 +63,7 @@ fn repaired(files: &Files, what: &str) -> (RepairReport, Entries) {
     let db = Db::open(DIR, options(&fs)).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(db.recovery().lost.is_empty(), "{what}");
     let found = read_all(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert!(read_all(&db).unwrap() == found, "{what}: compacting changed what is read");
     // New writes must hide everything written before them.
     for key in Made::keys().step_by(9) {
@@ -267,13 +267,13 @@ fn inputs_of_a_finished_compaction_bring_nothing_back() {
         db.put(key, "old").unwrap();
     }
     db.flush().unwrap();
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     let input = Files::of(&fs).named(".ldb");
     db.delete("deleted").unwrap();
     db.put("m", "new").unwrap();
     db.flush().unwrap();
     let inputs = Files::of(&fs);
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.close().unwrap();
     let after = Files::of(&fs);
     assert_eq!((input.len(), after.named(".ldb").len()), (1, 1));
@@ -299,7 +299,7 @@ fn inputs_of_a_finished_compaction_bring_nothing_back() {
 
 fn read_all_keys(db: &Db) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let entries = db.iter().unwrap().map(Result::unwrap);
+    let entries = db.iter().map(Result::unwrap);
     entries.map(|(key, value)| format!("{}={}", text(&key), text(&value))).collect()
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
-use minikv::{Backups, Compression, Db, Error, Options, backup};
+use minikv::{Backups, Compression, Db, Error, Options, Readable, backup};
 
 use crate::{disk_bytes, small};
 
@@ -19,7 +19,7 @@ fn on(fs: &SimFs) -> Options {
 }
 
 fn contents(db: &Db) -> Contents {
-    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+    db.iter().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
 /// Restores a backup and returns its entries.
@@ -70,7 +70,7 @@ fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
     let fs = SimFs::new(1);
     let db = Db::open("/db", on(&fs)).unwrap();
     put(&db, 0..4000, "first ");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     put(&db, 0..10, "in the log ");
     let first = db.backup("/backups").unwrap();
     let at_first = contents(&db);
@@ -84,7 +84,7 @@ fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
 
     // A full compaction replaces all tables.
     db.delete("key00000").unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let third = db.backup("/backups").unwrap();
     assert!(third.copied_bytes > third.file_bytes * 9 / 10, "{third:?}");
 
@@ -340,7 +340,7 @@ fn backups_beside_writers_hold_a_prefix_of_the_writes() {
             let copy = home.path().join(number.to_string());
             Backups::open(&folder, &small()).unwrap().restore(None, &copy, |_| {}).unwrap();
             let copy = Db::open(&copy, small()).unwrap();
-            let count = copy.iter().unwrap().count();
+            let count = copy.iter().count();
             let last = copy.last_key_value().unwrap();
             assert!(last >= before, "{last:?} is before {before:?}");
             let last = last.map_or(0, |(key, _)| {
@@ -400,7 +400,7 @@ fn space_of(dir: &Path) -> u64 {
 fn table_and_log(dir: &Path) -> [PathBuf; 2] {
     let db = Db::open(dir, small().preallocate_logs(false)).unwrap();
     put(&db, 0..100, "table ");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     put(&db, 100..200, "log ");
     db.close().unwrap();
     ["ldb", "log"].map(|ending| match &files_ending_in(dir, ending)[..] {
@@ -451,7 +451,7 @@ fn copies_of_sparse_files_take_no_more_space_than_the_files() {
         let zeros = copied.metadata().unwrap().len() - (HOLE / 2 + island.len() as u64);
         assert!(zeros < 64 << 10, "{zeros}");
         let db = Db::open_read_only(copied.parent().unwrap(), options.clone()).unwrap();
-        assert_eq!(db.iter().unwrap().map(Result::unwrap).count(), 200);
+        assert_eq!(db.iter().map(Result::unwrap).count(), 200);
     }
 }
 

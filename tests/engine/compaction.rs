@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use minikv::{CompactionDecision, Db, Options};
+use minikv::{CompactionDecision, Db, Options, Readable};
 
 use super::rng::Rng;
 use super::{disk_bytes, small, soon};
@@ -35,7 +35,7 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
         // Two rounds: in the first, all data is in a deep level that no upper level overlaps; in
         // the second, the levels partly overlap.
         if whole_first {
-            db.compact_range::<&str>(..).unwrap();
+            db.compact_range(..).unwrap();
         }
         let snapshot = db.snapshot();
         (0..1000).for_each(|i| db.put(key(i), "short").unwrap());
@@ -49,7 +49,7 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
             assert!(left < 400 << 10, "{left} bytes are left, whole first: {whole_first}");
             assert_eq!(levels(&db).len(), 1);
         }
-        assert_eq!(db.iter().unwrap().count(), 1000);
+        assert_eq!(db.iter().count(), 1000);
     }
 }
 
@@ -68,7 +68,7 @@ fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
     });
     let db = Db::open(dir.path(), options).unwrap();
     (0..500).for_each(|i| db.put(key(i), kilobyte(i)).unwrap());
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let snapshot = db.snapshot();
     for _ in 0..4 {
         db.put(key(0), "gate").unwrap();
@@ -80,7 +80,7 @@ fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
     began.recv().unwrap();
     drop(snapshot);
     std::thread::scope(|scope| {
-        let all = scope.spawn(|| db.compact_range::<&str>(..).unwrap());
+        let all = scope.spawn(|| db.compact_range(..).unwrap());
         std::thread::sleep(Duration::from_millis(100));
         assert!(!all.is_finished(), "the tables were not in use");
         drop(go_on);
@@ -120,7 +120,7 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
             // timing.
             for _ in 0..100 {
                 let before = into_level1(&db);
-                db.compact_range::<&str>(..).unwrap();
+                db.compact_range(..).unwrap();
                 most_beside.fetch_max(into_level1(&db) - before, Ordering::SeqCst);
                 if most_beside.load(Ordering::SeqCst) > 2 {
                     break;

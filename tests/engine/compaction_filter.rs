@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{MemFs, SimFs};
-use minikv::{CompactionDecision, Db, Error, HealthState, Options, Snapshot, Transaction};
+use minikv::{
+    CompactionDecision, Db, Error, HealthState, Options, Readable, Snapshot, Transaction,
+};
 
 use crate::small;
 
@@ -24,11 +26,11 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn contents(db: &Db) -> Contents {
-    db.iter().unwrap().map(Result::unwrap).map(|(key, value)| (text(&key), text(&value))).collect()
+    db.iter().map(Result::unwrap).map(|(key, value)| (text(&key), text(&value))).collect()
 }
 
 fn shown(snapshot: &Snapshot) -> Contents {
-    let entries = snapshot.iter().unwrap().map(Result::unwrap);
+    let entries = snapshot.iter().map(Result::unwrap);
     entries.map(|(key, value)| (text(&key), text(&value))).collect()
 }
 
@@ -79,7 +81,7 @@ fn a_compaction_removes_changes_and_keeps_as_the_filter_says() {
         all.insert(key(1), "other, at last".into());
         all
     });
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db), expected);
     assert!(asked.load(Ordering::Relaxed) >= 5999 - 1);
     for i in 0..100 {
@@ -114,7 +116,7 @@ fn older_versions_in_deeper_levels_do_not_come_back() {
     let db = Db::open("/db", options).unwrap();
     for round in 0..3 {
         (0..3000).for_each(|i| db.put(key(i), format!("{round} kept {i}")).unwrap());
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
     }
     is_on.store(true, Ordering::Relaxed);
     // Compactions of the upper levels remove these values. The older versions of the keys are in
@@ -132,8 +134,8 @@ fn older_versions_in_deeper_levels_do_not_come_back() {
             _ => assert_eq!(found, Some(format!("2 kept {i}"))),
         }
     }
-    db.compact_range::<&str>(..).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 2700);
+    db.compact_range(..).unwrap();
+    assert_eq!(db.iter().count(), 2700);
 }
 
 #[test]
@@ -155,11 +157,11 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
     let db = Db::open("/db", options).unwrap();
     fill(&db, 2000);
     let before = contents(&db);
-    let (snapshot, iter) = (db.snapshot(), db.iter().unwrap());
+    let (snapshot, iter) = (db.snapshot(), db.iter());
     let mut transaction = db.transaction();
     assert!(transaction.get(key(0)).unwrap().is_some());
     db.put(key(3), "old, after the snapshot").unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     // The filter was not called for the entries that the snapshot shows.
     let mut now = before.clone();
     now.remove(&key(3));
@@ -171,7 +173,7 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
     drop(snapshot);
     own.set(db.clone()).unwrap();
     now.insert("conclusion".into(), "1".into());
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db), after_rule(&now));
     let taken = std::mem::take(&mut *taken.lock().unwrap());
     assert!(taken.len() >= 10, "{} snapshots", taken.len());
@@ -180,7 +182,7 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
         for (snapshot, then) in &taken {
             assert_eq!(shown(snapshot), *then, "a snapshot changes");
         }
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
     }
 }
 
@@ -196,7 +198,7 @@ fn what_the_filter_does_is_no_write() {
         if key == b"key000501" {
             let transaction = db.transaction();
             assert!(transaction.get(key).unwrap().is_some());
-            assert_eq!(transaction.range(key..).unwrap().count(), 999);
+            assert_eq!(transaction.range(key..).count(), 999);
             transactions.lock().unwrap().push(transaction);
         }
         rule(value)
@@ -208,8 +210,8 @@ fn what_the_filter_does_is_no_write() {
     let before = db.transaction();
     assert!(before.get(key(0)).unwrap().is_some());
     before.commit().unwrap();
-    db.compact_range::<&str>(..).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 1000);
+    db.compact_range(..).unwrap();
+    assert_eq!(db.iter().count(), 1000);
     assert_eq!(db.sequence(), sequence);
     assert_eq!(db.changes_since(sequence).unwrap().count(), 0);
     // The transaction has read keys that the filter removed or changed afterwards.
@@ -236,7 +238,7 @@ fn a_panic_of_the_filter_is_an_error_and_loses_nothing() {
     let db = Db::open("/db", options).unwrap();
     fill(&db, 900);
     let before = contents(&db);
-    let error = db.compact_range::<&str>(..).unwrap_err();
+    let error = db.compact_range(..).unwrap_err();
     assert!(matches!(error, Error::Panicked { .. }), "{error}");
     assert!(error.to_string().contains("the filter panics"), "{error}");
     assert_eq!(contents(&db), before);
@@ -244,7 +246,7 @@ fn a_panic_of_the_filter_is_an_error_and_loses_nothing() {
     assert!(matches!(db.put("a", "b"), Err(Error::ReadOnly { .. })));
     armed.store(false, Ordering::Relaxed);
     db.resume().unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db), after_rule(&before));
 }
 
@@ -274,7 +276,7 @@ fn a_compaction_is_given_up_when_the_database_is_closed_and_when_a_part_fails() 
         db.flush().unwrap();
         let before = contents(&db);
         own.set(db.clone()).unwrap();
-        let error = db.compact_range::<&str>(..).unwrap_err();
+        let error = db.compact_range(..).unwrap_err();
         assert!(matches!(error, Error::Closed | Error::Panicked { .. }), "{error}");
         let asked = asked.load(Ordering::Relaxed);
         assert!((1..=most).contains(&asked), "asked for {asked} entries");
@@ -295,7 +297,7 @@ fn after_a_crash_each_entry_is_as_it_was_put_or_as_the_filter_left_it() {
     let before = contents(&db);
     fs.record_history();
     let begins = fs.op_count();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let done = after_rule(&before);
     assert_eq!(contents(&db), done);
     let (mut old, mut new) = (0, 0);
@@ -333,7 +335,7 @@ fn a_filter_that_writes_to_its_own_database_gets_an_error() {
                 tx.commit(),
                 db.flush(),
                 db.wait_idle(),
-                db.compact_range::<&str>(..),
+                db.compact_range(..),
                 db.delete_range("a".."b").map(drop),
                 db.resume(),
                 db.clone().close(),
@@ -348,12 +350,12 @@ fn a_filter_that_writes_to_its_own_database_gets_an_error() {
     let (done, finished) = mpsc::channel();
     let _ends_or_hangs = std::thread::spawn(move || {
         fill(&db, 900);
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         db.wait_idle().unwrap();
         done.send(contents(&db).len()).unwrap();
     });
     let left = finished.recv_timeout(Duration::from_secs(60)).expect("it returns");
-    assert!(left > 0 && other.iter().unwrap().count() == left, "{left} entries");
+    assert!(left > 0 && other.iter().count() == left, "{left} entries");
     for error in errors.lock().unwrap().iter() {
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
         assert!(error.to_string().contains("compaction filter"), "{error}");
@@ -406,7 +408,7 @@ fn a_callback_within_a_callback_of_another_database_gets_the_error_too() {
         (0..100u32).for_each(|i| db.put(format!("key{i:05}"), "value").unwrap());
         db.flush().unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let results = results.lock().unwrap();
     assert!(results.len() > 50, "{}", results.len());
     for result in results.iter() {

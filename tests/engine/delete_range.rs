@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
-use minikv::{Db, Error, HealthState, RepairOptions, WriteOptions};
+use minikv::{Db, Error, HealthState, ReadOptions, Readable, RepairOptions, WriteOptions};
 
 use crate::comparators::Order;
 use crate::{Contents, contents, disk_bytes, key, levels, on, rng, small};
@@ -27,7 +27,7 @@ fn whole_tables_go_at_once_and_keys_at_the_ends_one_by_one() {
     let fs = SimFs::new(1);
     let db = Db::open("/db", on(&fs)).unwrap();
     fill(&db, 0..20_000, "value");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let tables = levels(&db).iter().sum::<u64>();
     assert!(tables > 20, "{tables} tables");
     let already_read = fs.counts().bytes_read;
@@ -43,7 +43,7 @@ fn whole_tables_go_at_once_and_keys_at_the_ends_one_by_one() {
     let left: Vec<_> = contents(&db).into_keys().collect();
     let expected: Vec<_> = (0..1005).chain(18_995..20_000).map(|i| key(i).into_bytes()).collect();
     assert_eq!(left, expected);
-    assert_eq!(db.iter().unwrap().rev().count(), expected.len());
+    assert_eq!(db.iter().rev().count(), expected.len());
     for i in [0, 1004, 1005, 10_000, 18_994, 18_995] {
         assert_eq!(db.get(key(i)).unwrap().is_some(), !(1005..18_995).contains(&i), "{i}");
     }
@@ -54,7 +54,7 @@ fn whole_tables_go_at_once_and_keys_at_the_ends_one_by_one() {
     assert!(minikv::verify("/db", &on(&fs)).unwrap().is_sound());
     let db = Db::open("/db", on(&fs)).unwrap();
     assert_eq!(contents(&db).len(), expected.len() + 1);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db).len(), expected.len() + 1);
 }
 
@@ -69,7 +69,7 @@ fn few_entries_are_deleted_by_a_batch_without_a_flush() {
     let kinds: Vec<_> = fs.journal().iter().map(|entry| entry.kind).collect();
     assert!(!kinds.contains(&OpKind::Create) && !kinds.contains(&OpKind::Sync), "{kinds:?}");
     let sync = WriteOptions::default().sync(true);
-    db.delete_range_with(&sync, ..key(10)).unwrap();
+    db.writing(sync).delete_range(..key(10)).unwrap();
     let synced = fs.journal().iter().any(|entry| entry.kind == OpKind::Sync);
     assert!(synced, "a synced range delete syncs the log");
     assert_eq!(contents(&db).len(), 1000 - 201 - 10);
@@ -84,9 +84,9 @@ fn few_large_entries_go_with_their_tables() {
     let db = Db::open("/db", on(&fs).compression(minikv::Compression::None)).unwrap();
     let value = "x".repeat(8 << 10);
     fill(&db, 0..10, &value);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert!(tables_on_disk(&fs) > 3);
-    let done = db.delete_range::<&str>(..).unwrap();
+    let done = db.delete_range(..).unwrap();
     assert!(done.file_bytes > 10 * (8 << 10), "{done:?}");
     assert_eq!((done.keys, tables_on_disk(&fs)), (0, 0));
 }
@@ -138,7 +138,7 @@ fn ranges_of_all_kinds_delete_what_a_model_deletes() {
                 assert_eq!(db.get(&key).unwrap().map(|v| v.to_vec()), expected, "{key}");
             }
         }
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         assert_eq!(contents(&db), model);
     }
     assert!(by_tables > 50 && by_batch > 50, "{by_tables} by tables, {by_batch} by a batch");
@@ -167,29 +167,29 @@ fn snapshots_iterators_and_cursors_that_exist_go_on_to_show_the_entries() {
     let fs = SimFs::new(3);
     let db = Db::open("/db", on(&fs)).unwrap();
     fill(&db, 0..6000, "old");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     fill(&db, 2000..2500, "newer");
     let before = contents(&db);
-    let (snapshot, iter) = (db.snapshot(), db.iter().unwrap());
+    let (snapshot, iter) = (db.snapshot(), db.iter());
     let clone = snapshot.clone();
     let mut cursor = db.cursor().unwrap();
     assert!(cursor.seek(key(3000)).unwrap());
-    let done = db.delete_range::<&str>(..).unwrap();
+    let done = db.delete_range(..).unwrap();
     assert!(done.tables > 3, "{done:?}");
     assert!(db.is_empty().unwrap());
     // Writes after the delete do not appear in the snapshot, either.
     fill(&db, 0..3000, "after");
     db.delete_range(key(100)..key(2900)).unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let shown = |snapshot: &minikv::Snapshot| -> Contents {
-        let entries = snapshot.iter().unwrap().map(Result::unwrap);
+        let entries = snapshot.iter().map(Result::unwrap);
         entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
     };
     assert_eq!(shown(&snapshot), before);
     assert_eq!(snapshot.get(key(5)).unwrap().as_deref(), Some(&b"old 5 of the first fill"[..]));
     assert_eq!(snapshot.multi_get(&[key(2100), key(9999)]).unwrap()[1], None);
     assert!(snapshot.explain(key(2100)).unwrap().value.is_some());
-    assert_eq!(snapshot.iter().unwrap().rev().count(), before.len());
+    assert_eq!(snapshot.iter().rev().count(), before.len());
     assert_eq!(iter.count(), before.len());
     assert!(cursor.valid() && cursor.next().unwrap());
     assert_eq!(cursor.key(), key(3001).as_bytes());
@@ -207,7 +207,7 @@ fn transactions_that_read_in_the_range_conflict() {
     let fs = SimFs::new(4);
     let db = Db::open("/db", on(&fs)).unwrap();
     fill(&db, 0..6000, "value");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let begin = || {
         let mut transaction = db.transaction();
         transaction.put("conclusion", "1");
@@ -216,12 +216,12 @@ fn transactions_that_read_in_the_range_conflict() {
     let by_key = begin();
     by_key.get(key(3000)).unwrap();
     let by_range = begin();
-    assert_eq!(by_range.range(key(4990)..key(5200)).unwrap().count(), 210);
+    assert_eq!(by_range.range(key(4990)..key(5200)).count(), 210);
     let outside = begin();
     outside.get(key(10)).unwrap();
-    assert_eq!(outside.range(key(5000)..).unwrap().count(), 1000);
+    assert_eq!(outside.range(key(5000)..).count(), 1000);
     let untracked = begin();
-    untracked.get_untracked(key(3000)).unwrap();
+    untracked.reading(ReadOptions::default().track(false)).get(key(3000)).unwrap();
     let done = db.delete_range(key(1000)..key(5000)).unwrap();
     assert!(done.tables > 3, "{done:?}");
     // The transaction still reads the state from before the delete.
@@ -249,7 +249,7 @@ fn a_failed_range_delete_deletes_nothing_and_leaves_no_file() {
             let fs = SimFs::new(5);
             let db = Db::open("/db", on(&fs)).unwrap();
             fill(&db, 0..4000, "value");
-            db.compact_range::<&str>(..).unwrap();
+            db.compact_range(..).unwrap();
             fill(&db, 500..900, "value");
             let before = contents(&db);
             fs.inject(Fault::io_error().on(&[kind]).nth(nth));
@@ -283,7 +283,7 @@ fn a_crash_at_any_step_shows_all_of_the_deletion_or_nothing() {
     let fs = SimFs::new(6);
     let db = Db::open("/db", on(&fs)).unwrap();
     fill(&db, 0..4000, "value");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     fill(&db, 500..900, "value");
     db.sync().unwrap();
     let before = contents(&db);
@@ -326,7 +326,7 @@ fn a_damaged_table_within_the_range_is_dropped_and_across_its_end_it_is_an_error
     let fs = SimFs::new(8);
     let db = Db::open("/db", on(&fs)).unwrap();
     fill(&db, 0..6000, "value");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     drop(db);
     for name in fs.list(Path::new("/db")).unwrap() {
         if name.ends_with(".ldb") {
@@ -340,15 +340,15 @@ fn a_damaged_table_within_the_range_is_dropped_and_across_its_end_it_is_an_error
     db.get(key(10)).unwrap_err();
     // The compaction finds the damage. Once no damaged table is left, the database is healthy
     // again.
-    let error = db.compact_range::<&str>(..).unwrap_err();
+    let error = db.compact_range(..).unwrap_err();
     assert!(error.is_corruption(), "{error}");
     assert!(matches!(db.health().state, HealthState::Degraded), "{:?}", db.health());
-    let done = db.delete_range::<&str>(..).unwrap();
+    let done = db.delete_range(..).unwrap();
     assert!(done.tables > 5 && done.keys == 0, "{done:?}");
     assert!(matches!(db.health().state, HealthState::Good), "{:?}", db.health());
     assert!(db.is_empty().unwrap());
     fill(&db, 0..2000, "anew");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db).len(), 2000);
 }
 
@@ -356,7 +356,7 @@ fn a_damaged_table_within_the_range_is_dropped_and_across_its_end_it_is_an_error
 fn empty_ranges_and_empty_databases_change_nothing() {
     let fs = SimFs::new(9);
     let db = Db::open("/db", on(&fs)).unwrap();
-    db.delete_range::<&str>(..).unwrap();
+    db.delete_range(..).unwrap();
     fill(&db, 0..10, "value");
     let before = db.snapshot().sequence();
     for (from, to) in [(5, 5), (7, 3)] {
@@ -374,7 +374,7 @@ fn the_background_gives_the_space_back_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     fill(&db, 0..20_000, "value");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let snapshot = db.snapshot();
     let before = disk_bytes(dir.path());
     let shrinks = || {
@@ -389,9 +389,9 @@ fn the_background_gives_the_space_back_at_once() {
     drop(snapshot);
     assert!(shrinks());
     fill(&db, 0..20_000, "value");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     // No compaction follows this range delete, so the range delete itself must remove the files.
-    assert!(db.delete_range::<&str>(..).unwrap().tables > 15);
+    assert!(db.delete_range(..).unwrap().tables > 15);
     assert!(shrinks());
 }
 
@@ -450,7 +450,7 @@ fn range_deletes_beside_writers_and_readers_are_seen_whole() {
         let (db, done) = (db.clone(), &done);
         threads.spawn(move || {
             while !done.load(Ordering::Relaxed) {
-                db.compact_range::<&str>(..).unwrap();
+                db.compact_range(..).unwrap();
             }
         });
     });

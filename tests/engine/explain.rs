@@ -9,7 +9,7 @@ use minikv::files::KeyKind;
 use minikv::internals::table::counts::AllFilters;
 use minikv::{
     BloomFilterPolicy, Compression, Db, Explanation, FilterGenerator, FilterPolicy, Options,
-    ReadOptions, ReadTrace, TableWriter,
+    ReadOptions, ReadTrace, Readable, TableWriter,
 };
 
 use crate::recount;
@@ -87,7 +87,7 @@ fn layers(options: Options) -> (tempfile::TempDir, Db) {
     for i in 0..3000 {
         db.put(key(i), format!("first value of {i}")).unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     for i in (0..3000).step_by(3) {
         db.put(key(i), format!("second value of {i}")).unwrap();
     }
@@ -283,7 +283,7 @@ fn a_filter_that_denies_a_key_which_is_there_is_found_out() {
     recount::check(&told);
     assert_eq!(verdicts(&db.explain("b").unwrap()), [Verdict::TrueNegative]);
     let unfiltered = ReadOptions::default().use_filter(false);
-    let told = db.explain_with(&unfiltered, "a").unwrap();
+    let told = db.reading(unfiltered).explain("a").unwrap();
     assert_eq!((told.value.as_deref(), told.filters), (Some(&b"1"[..]), FilterUse::TurnedOff));
 }
 
@@ -300,7 +300,7 @@ fn a_snapshot_is_explained_as_of_its_moment() {
     let told = snapshot.explain("a").unwrap();
     recount::check(&told);
     assert_eq!((told.seq, told.value.as_deref()), (snapshot.sequence(), Some(&b"old"[..])));
-    let told = db.explain_with(&ReadOptions::default().snapshot(&snapshot), "b").unwrap();
+    let told = snapshot.explain("b").unwrap();
     recount::check(&told);
     // Filters ignore sequence numbers, so the filter says "maybe" for a key that is too new to be
     // visible.
@@ -372,7 +372,7 @@ fn keys_of_any_bytes_and_length_fit_their_lines() {
 fn scans_count_at_their_levels_even_where_they_stop_early() {
     let options = small().block_cache_bytes(0);
     let (dir, compacted) = layers(options.clone());
-    compacted.compact_range::<&str>(..).unwrap();
+    compacted.compact_range(..).unwrap();
     // Tables that are ingested into an empty database go to its last level.
     let mut writer = TableWriter::create(dir.path().join("tables"), &options).unwrap();
     writer.put("key", "value").unwrap();
@@ -382,7 +382,7 @@ fn scans_count_at_their_levels_even_where_they_stop_early() {
         let level = db.stats().levels.iter().position(|level| level.files > 0).unwrap();
         assert_eq!(level, expected);
         let before = db.stats().reads;
-        assert!(db.iter().unwrap().next().unwrap().is_ok());
+        assert!(db.iter().next().unwrap().is_ok());
         let after = db.stats().reads;
         assert_eq!(after.data_blocks() - before.data_blocks(), 1);
         let at_level = |reads: &ReadTrace| reads.levels[level].data_blocks_from_file;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use minikv::internals::table::counts::AllFilters;
 use minikv::{
     BloomFilterPolicy, Db, DelimitedPrefix, FilterLayout, FilterPolicy, FixedPrefix, LevelTrace,
-    Options, ReadOptions,
+    Options, ReadOptions, Readable,
 };
 
 use crate::rng::{Rng, seed};
@@ -23,7 +23,7 @@ fn fill(dir: &Path, options: Options) -> Db {
     let db = Db::open(dir, options).unwrap();
     let key = |i: u32| format!("{:06}", 2 * i);
     (0..4_000).for_each(|i| db.put(key(i), format!("value {i}")).unwrap());
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     (0..4_000).step_by(7).for_each(|i| db.put(key(i), format!("new value {i}")).unwrap());
     (0..4_000).step_by(11).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
@@ -62,17 +62,17 @@ fn every_layout_gives_the_same_answers() {
     let dbs: Vec<Db> =
         dirs.iter().map(|(layout, dir)| fill(dir.path(), small().filter(*layout, 10))).collect();
     let keys: Vec<String> = (0..8_100).map(|i| format!("{i:06}")).collect();
-    let expected: Vec<_> = dbs[0].iter().unwrap().map(|entry| entry.unwrap()).collect();
+    let expected: Vec<_> = dbs[0].iter().map(|entry| entry.unwrap()).collect();
     assert_eq!(expected.len(), 4_000 - 4_000usize.div_ceil(11));
     let unfiltered = ReadOptions::default().use_filter(false);
-    let answers = dbs[0].multi_get_with(&unfiltered, &keys).unwrap();
+    let answers = dbs[0].reading(unfiltered).multi_get(&keys).unwrap();
     for db in &dbs {
-        assert!(db.iter().unwrap().map(|entry| entry.unwrap()).eq(expected.iter().cloned()));
+        assert!(db.iter().map(|entry| entry.unwrap()).eq(expected.iter().cloned()));
         assert_eq!(db.multi_get(&keys).unwrap(), answers);
-        assert_eq!(db.multi_get_with(&unfiltered, &keys).unwrap(), answers);
+        assert_eq!(db.reading(unfiltered).multi_get(&keys).unwrap(), answers);
         for (key, answer) in keys.iter().zip(&answers) {
             assert_eq!(db.get(key).unwrap(), *answer);
-            assert_eq!(db.get_with(&unfiltered, key).unwrap(), *answer);
+            assert_eq!(db.reading(unfiltered).get(key).unwrap(), *answer);
         }
     }
     // A database opened with other options still uses the filters that its tables have.
@@ -130,7 +130,7 @@ fn levels_may_have_filters_of_their_own() {
     let options = options.filter_at_level(deepest, FilterLayout::Block, 10);
     db.close().unwrap();
     let db = Db::open(dir.path(), options).unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let before = db.stats().reads.levels[deepest].clone();
     for i in 0..8_000 {
         db.get(format!("{i:06}")).unwrap();
@@ -243,7 +243,7 @@ fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>
         }
         db.flush().unwrap();
         if round == 2 {
-            db.compact_range::<&str>(..).unwrap();
+            db.compact_range(..).unwrap();
         }
     }
     (db, model)
@@ -277,7 +277,7 @@ fn scans_of_a_prefix_leave_tables_out_and_miss_nothing() {
             backward.reverse();
             assert_eq!(backward, wanted, "{prefix}");
             let before = db.stats().reads.total().prefix_filter_checks;
-            assert_eq!(entries(db.prefix_with(&unfiltered, prefix).unwrap()), wanted);
+            assert_eq!(entries(db.reading(unfiltered).prefix(prefix).unwrap()), wanted);
             assert_eq!(db.stats().reads.total().prefix_filter_checks, before);
         }
         let reads = db.stats().reads.total();
@@ -319,12 +319,8 @@ fn ranges_within_a_prefix_leave_tables_out_and_miss_nothing() {
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect(),
         };
-        assert_eq!(
-            entries(db.range::<Vec<u8>>((lower, upper)).unwrap()),
-            wanted,
-            "{lower:?} {upper:?}"
-        );
-        let mut both_ends = db.range::<Vec<u8>>((lower, upper)).unwrap();
+        assert_eq!(entries(db.range((lower, upper))), wanted, "{lower:?} {upper:?}");
+        let mut both_ends = db.range((lower, upper));
         let (mut front, mut back) = (Vec::new(), Vec::new());
         loop {
             let from_front = rng.one_in(2);

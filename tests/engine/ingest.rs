@@ -11,7 +11,8 @@ use minikv::fs::{Fs, SimFs};
 use minikv::internals::format::key::{InternalComparator, KeyOrder};
 use minikv::internals::table::{TableBuilder, TableOptions};
 use minikv::{
-    BytewiseComparator, Compression, Db, Error, Options, SortedTable, TableWriter, WriteOptions,
+    BytewiseComparator, Compression, Db, Error, Options, Readable, SortedTable, TableWriter,
+    WriteOptions,
 };
 
 use crate::{Contents, contents, key, levels, on, small};
@@ -54,7 +55,7 @@ fn tables_of_a_new_database_go_to_the_last_level_and_are_linked() {
     model.insert(key(7).into(), b"late".to_vec());
     model.remove(key(8).as_bytes());
     assert_eq!(contents(&db), model);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db), model);
     drop(db);
     assert!(minikv::verify("/db", &on(&fs)).unwrap().is_sound());
@@ -72,7 +73,7 @@ fn tables_hide_older_entries_wherever_these_are() {
         add(model, range, value);
     };
     put(0..3000, "deep ", &mut model);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     put(1000..1200, "level 0 ", &mut model);
     db.flush().unwrap();
     put(1100..1300, "in memory ", &mut model);
@@ -86,11 +87,11 @@ fn tables_hide_older_entries_wherever_these_are() {
             assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "after ingest {n}");
         }
     }
-    let flat = |db: &Db| db.iter().unwrap().rev().count();
+    let flat = |db: &Db| db.iter().rev().count();
     assert_eq!(flat(&db), model.len());
     db.wait_idle().unwrap();
     assert_eq!(contents(&db), model);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db), model);
     drop(db);
     assert_eq!(contents(&Db::open("/db", on(&fs)).unwrap()), model);
@@ -102,7 +103,7 @@ fn snapshots_iterators_and_transactions_that_exist_do_not_see_the_tables() {
     let db = Db::open("/db", on(&fs)).unwrap();
     db.put(key(5), "old").unwrap();
     let written = tables("/tables", &on(&fs), 0..1000, "new ");
-    let (snapshot, iter) = (db.snapshot(), db.iter().unwrap());
+    let (snapshot, iter) = (db.snapshot(), db.iter());
     let mut reader = db.transaction();
     let mut other = db.transaction();
     assert_eq!(reader.get(key(6)).unwrap(), None);
@@ -110,11 +111,11 @@ fn snapshots_iterators_and_transactions_that_exist_do_not_see_the_tables() {
     db.ingest(&written).unwrap();
     for _ in 0..2 {
         assert_eq!(snapshot.get(key(5)).unwrap().as_deref(), Some(&b"old"[..]));
-        assert_eq!(snapshot.iter().unwrap().count(), 1);
-        db.compact_range::<&str>(..).unwrap();
+        assert_eq!(snapshot.iter().count(), 1);
+        db.compact_range(..).unwrap();
     }
     assert_eq!(iter.count(), 1);
-    assert_eq!(db.iter().unwrap().count(), 1000);
+    assert_eq!(db.iter().count(), 1000);
     reader.put("conclusion", "1");
     let error = reader.commit().unwrap_err();
     assert!(matches!(&error, Error::Conflict { key: k, .. } if *k == key(6)), "{error}");
@@ -137,10 +138,10 @@ fn tables_that_are_older_than_the_database_are_written_anew() {
     add(&mut model, 1000..3000, "after ");
     add(&mut model, 0..2000, "before ");
     assert_eq!(contents(&db), model);
-    assert_eq!(snapshot.iter().unwrap().count(), 0);
+    assert_eq!(snapshot.iter().count(), 0);
     db.put(key(1), "last").unwrap();
     model.insert(key(1).into(), b"last".to_vec());
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db), model);
     drop((db, snapshot));
     assert_eq!(contents(&Db::open("/db", on(&fs)).unwrap()), model);
@@ -185,7 +186,7 @@ fn wrong_tables_are_refused_by_name_and_change_nothing() {
     let error = SortedTable::open(table("/db"), &options).unwrap_err();
     assert!(error.to_string().ends_with("has several versions of a"), "{error}");
     drop(snapshot);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let found = SortedTable::open(table("/db"), &options).unwrap();
     assert_eq!((found.entries(), found.first_key()), (1, &b"a"[..]));
     let other = Db::open("/other", options.clone()).unwrap();
@@ -281,7 +282,7 @@ fn after_a_crash_at_any_step_all_of_the_tables_are_there_or_none_and_no_earlier_
     db.ingest(&written).unwrap();
     let done = fs.op_count();
     db.put("then", "1").unwrap();
-    db.put_with(&WriteOptions::default().sync(true), "last", "1").unwrap();
+    db.writing(WriteOptions::default().sync(true)).put("last", "1").unwrap();
     let end = fs.op_count();
     let mut old = Contents::new();
     add(&mut old, 0..50, "old ");
@@ -329,12 +330,12 @@ fn ingests_beside_writers_readers_and_compactions_are_seen_whole() {
         });
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                db.compact_range::<&str>(..).unwrap();
+                db.compact_range(..).unwrap();
             }
         });
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                let entries = db.range(key(0)..key(3000)).unwrap();
+                let entries = db.range(key(0)..key(3000));
                 let values = entries.map(|entry| entry.unwrap());
                 let values = values.filter(|(key, _)| !key.ends_with(b"x"));
                 let values: Vec<_> = values.map(|(_, value)| value).collect();
@@ -376,7 +377,7 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         fs.append(&manifest).unwrap().set_len(len).unwrap();
         let db = Db::open_read_only("/db", on(&fs)).unwrap();
         assert_eq!(db.get("after").unwrap(), None);
-        assert_eq!(db.iter().unwrap().count(), earlier_puts);
+        assert_eq!(db.iter().count(), earlier_puts);
         assert!(db.recovery().lost[0].why.contains("at sequence number"), "{:?}", db.recovery());
     }
 }
@@ -403,7 +404,7 @@ fn ingests_at_the_same_time_all_succeed() {
                 scope.spawn(|| db.ingest(tables).unwrap());
             }
         });
-        assert_eq!(db.iter().unwrap().count(), 4000);
+        assert_eq!(db.iter().count(), 4000);
     }
     drop(db);
     assert!(minikv::verify("/db", &options).unwrap().is_sound());

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minikv::fs::SimFs;
-use minikv::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
+use minikv::{Db, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
 
 fn small() -> Options {
     Options::default()
@@ -58,7 +58,7 @@ fn key(i: u32) -> String {
 }
 
 fn contents(db: &Db) -> Contents {
-    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+    db.iter().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
 /// Returns the number of tables of each level.
@@ -103,17 +103,17 @@ fn everything_written_is_read_back_through_flushes_compactions_and_reopens() {
         for (key, value) in &model {
             assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
         }
-        let forward: Vec<_> = db.iter().unwrap().map(|e| e.unwrap()).collect();
+        let forward: Vec<_> = db.iter().map(|e| e.unwrap()).collect();
         assert!(
             forward
                 .iter()
                 .map(|(k, v)| (&k[..], &v[..]))
                 .eq(model.iter().map(|(k, v)| (&k[..], &v[..])))
         );
-        let backward: Vec<_> = db.iter().unwrap().rev().map(|e| e.unwrap()).collect();
+        let backward: Vec<_> = db.iter().rev().map(|e| e.unwrap()).collect();
         assert!(backward.iter().rev().eq(&forward));
         if round == 1 {
-            db.compact_range::<&str>(..).unwrap();
+            db.compact_range(..).unwrap();
         }
         println!("{}", db.property("leveldb.stats").unwrap());
     }
@@ -139,7 +139,7 @@ fn a_million_deletes_give_their_space_back() {
         }
         db.write(batch).unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.close().unwrap();
     let left = disk_bytes(dir.path());
     assert!(left < 64 << 10, "{left} bytes are left");
@@ -152,7 +152,7 @@ fn a_filter_that_says_no_saves_the_data_block() {
     for i in 0..10_000 {
         db.put(format!("{:06}", 2 * i), "value").unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let unfiltered = ReadOptions::default().use_filter(false);
     let (mut with, mut without, mut considered) = (0, 0, 0);
     for i in 0..2_000 {
@@ -166,7 +166,7 @@ fn a_filter_that_says_no_saves_the_data_block() {
         considered += tables;
         assert_eq!(trace.data_blocks(), trace.filter_false_positives);
         with += trace.data_blocks();
-        let (value, trace) = db.get_traced_with(&unfiltered, &absent).unwrap();
+        let (value, trace) = db.reading(unfiltered).get_traced(&absent).unwrap();
         assert_eq!((value, trace.total().filter_checks), (None, 0));
         without += trace.data_blocks();
     }
@@ -185,12 +185,12 @@ fn synced_writes_from_many_threads_are_all_there() {
             scope.spawn(move || {
                 for i in 0..200 {
                     let sync = WriteOptions::default().sync(i % 10 == 0);
-                    db.put_with(&sync, format!("{thread}/{i}"), vec![thread as u8; i]).unwrap();
+                    db.writing(sync).put(format!("{thread}/{i}"), vec![thread as u8; i]).unwrap();
                 }
             });
         }
     });
     drop(db);
     let db = Db::open(dir.path(), small()).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 1600);
+    assert_eq!(db.iter().count(), 1600);
 }

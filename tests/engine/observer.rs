@@ -217,7 +217,7 @@ fn work(db: &Db, dir: &Path, round: u32) {
                 }
             });
         }
-        scope.spawn(move || (0..3).for_each(|_| db.compact_range::<&str>(..).unwrap()));
+        scope.spawn(move || (0..3).for_each(|_| db.compact_range(..).unwrap()));
         scope.spawn(move || {
             db.ingest(&ingested(dir, round)).unwrap();
             db.delete_range("key001000".."key003000").unwrap();
@@ -337,8 +337,8 @@ fn what_failed_is_an_event_and_changes_no_table() {
     db.put("a", "2").unwrap();
     db.flush().unwrap();
     fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.ldb"));
-    db.compact_range::<&str>(..).unwrap_err();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap_err();
+    db.compact_range(..).unwrap();
     db.close().unwrap();
     let events = record.events();
     assert_ordered(&events);
@@ -413,7 +413,7 @@ fn an_observer_may_use_the_database() {
             db.put(&key, [7; 1000]).unwrap();
             db.flush().unwrap();
             db.wait_idle().unwrap();
-            db.compact_range::<&str>(..).unwrap();
+            db.compact_range(..).unwrap();
             used.store(true, SeqCst);
         }
     };

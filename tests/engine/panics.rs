@@ -15,7 +15,7 @@ use minikv::fs::sim::{CrashPlan, JournalEntry, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
 use minikv::{
     BloomFilterPolicy, Comparator, Compression, Db, Error, FilterGenerator, FilterPolicy,
-    HealthState, Options, WriteOptions,
+    HealthState, Options, Readable, WriteOptions,
 };
 
 const MESSAGE: &str = "the trap was sprung";
@@ -169,7 +169,7 @@ fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
     let db = open(with_policy(&fs, &trap));
     fill(&db, 0..300);
     trap.arm(true);
-    let waiters = [Db::flush, Db::wait_idle, |db: &Db| db.compact_range::<&str>(..)];
+    let waiters = [Db::flush, Db::wait_idle, |db: &Db| db.compact_range(..)];
     assert_panicked(in_time(move || (db.flush(), db).0), "a flush");
     let db = open(with_policy(&fs, &trap));
     // When two memtables are waiting to be flushed, the writer has to wait as well.
@@ -211,7 +211,7 @@ fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
     drop(db);
     let db = open(crate::small().fs(Arc::new(fs.clone())));
     assert_filled(&db, 0..done);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_filled(&db, 0..done);
 }
 
@@ -235,7 +235,7 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     db.wait_idle().unwrap();
     trap.arm(true);
     let compactor = db.clone();
-    assert_panicked(in_time(move || compactor.compact_range::<&str>(..)), "a compaction");
+    assert_panicked(in_time(move || compactor.compact_range(..)), "a compaction");
     assert_read_only(&db, "a compaction");
     // An earlier compaction may still be removing its inputs.
     let began = Instant::now();
@@ -245,7 +245,7 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     }
     trap.arm(false);
     db.resume().unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_filled(&db, 0..2000);
 }
 
@@ -258,7 +258,7 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     for during in [OpKind::Write, OpKind::Sync] {
         let fs = SimFs::new(1);
         let db = open(crate::small().fs(Arc::new(fs.clone())));
-        db.put_with(&synced(), "before", "").unwrap();
+        db.writing(synced()).put("before", "").unwrap();
         let (arrived, operations) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
         let seen = arrived.clone();
         fs.set_hook(move |operation| {
@@ -280,7 +280,7 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
                 let (db, arrived) = (db.clone(), arrived.clone());
                 move || {
                     arrived.fetch_add(1, SeqCst);
-                    db.put_with(&synced(), format!("writer {writer}"), "")
+                    db.writing(synced()).put(format!("writer {writer}"), "")
                 }
             })
             .map(|writer| thread::spawn(move || in_time(writer)))
@@ -291,12 +291,12 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
         failed.into_iter().for_each(|result| assert_panicked(result, "a write"));
         assert_read_only(&db, "a write");
         fs.clear_hook();
-        let mut keys = db.iter().unwrap().map(|entry| entry.unwrap().0);
+        let mut keys = db.iter().map(|entry| entry.unwrap().0);
         assert!(keys.next().unwrap() == "before" && keys.count() == 1);
         db.resume().unwrap();
-        db.put_with(&synced(), "later", "").unwrap();
+        db.writing(synced()).put("later", "").unwrap();
         let crashed = open(crate::small().fs(Arc::new(fs.crash_image(&CrashPlan::strict()))));
-        assert_eq!(crashed.iter().unwrap().count(), 3, "of {during:?}");
+        assert_eq!(crashed.iter().count(), 3, "of {during:?}");
     }
 }
 
@@ -306,7 +306,7 @@ fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_al
     let options =
         || crate::small().fs(Arc::new(fs.clone())).comparator(Arc::new(TrapOrder(trap.clone())));
     let db = open(options());
-    let scanned = |db: &Db| db.iter().unwrap().map(Result::unwrap).count();
+    let scanned = |db: &Db| db.iter().map(Result::unwrap).count();
     (0..500).for_each(|number| db.put(key(number), "").unwrap());
     trap.arm(true);
     // A read runs in its caller's thread, so the panic reaches the caller.
@@ -346,7 +346,7 @@ fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
         }
     });
     assert!(db.stats().levels[1..].iter().any(|level| level.compactions + level.moves > 0));
-    assert_eq!(db.iter().unwrap().count(), done);
+    assert_eq!(db.iter().count(), done);
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_replayed_log_and_a_policy_that_panics_fail_synced_writes_and_close() {
     trap.arm(true);
     let db = open(with_policy(&fs, &trap));
     let writer = db.clone();
-    assert_panicked(in_time(move || writer.put_with(&synced(), "a", "")), "a flush");
+    assert_panicked(in_time(move || writer.writing(synced()).put("a", "")), "a flush");
     assert_panicked(in_time(move || db.close()), "a flush");
     trap.arm(false);
     assert_filled(&open(with_policy(&fs, &trap)), 0..100);
@@ -441,7 +441,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
             let panicked_at = fs.op_count();
             let manifest = manifest_of(&fs);
             db.resume().unwrap();
-            db.put_with(&synced(), "last", "").unwrap();
+            db.writing(synced()).put("last", "").unwrap();
             // The MANIFEST may hold half an edit, so it must not be written again.
             let written = |entry: &JournalEntry| entry.path == manifest && entry.kind == kind;
             let journal = fs.journal();
@@ -470,7 +470,7 @@ fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
     trap.arm(false);
     db.resume().unwrap();
     let compactor = db.clone();
-    in_time(move || compactor.compact_range::<&str>(..)).unwrap();
+    in_time(move || compactor.compact_range(..)).unwrap();
     assert_filled(&db, 0..done);
     db.close().unwrap();
     assert_filled(&open(crate::small().fs(Arc::new(fs))), 0..done);
@@ -509,10 +509,10 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     // If a compaction leaves obsolete tables, the next thread that finishes any work removes them.
     // Even a thread that drops a cursor does so.
     let cursor = db.cursor().unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     trapped(&fs, &trap, OpKind::Remove, "ldb");
     trap.arm(true);
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     drop(cursor);
     assert_eq!(db.health().state, HealthState::Good);
     in_time(move || db.close()).unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use minikv::fs::sim::{Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::format::edit::encode;
-use minikv::{Db, Error, Options, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Options, Readable, WriteBatch, WriteOptions};
 
 use crate::comparators::Order;
 use crate::small;
@@ -37,7 +37,7 @@ fn copy(from: &Path) -> tempfile::TempDir {
 
 fn contents(db: &Db) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (text(&k), text(&v))).unwrap()).collect()
+    db.iter().map(|entry| entry.map(|(k, v)| (text(&k), text(&v))).unwrap()).collect()
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
     new.put("new", "2").unwrap();
     let error = old.flush().unwrap_err();
     assert!(error.to_string().contains("removed and made again"), "{error}");
-    assert!(old.compact_range::<&[u8]>(..).is_err());
+    assert!(old.compact_range(..).is_err());
     drop(old);
     let found = contents(&new);
     drop(new);
@@ -333,8 +333,8 @@ fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
     replaced(db.checkpoint(home.path().join("checkpoint")).unwrap_err());
     assert!(!home.path().join("checkpoint").exists());
     replaced(db.get("7").unwrap_err());
-    replaced(db.iter().unwrap().next().unwrap().unwrap_err());
-    replaced(db.put_with(&WriteOptions::default().sync(true), "7", "3").unwrap_err());
+    replaced(db.iter().next().unwrap().unwrap_err());
+    replaced(db.writing(WriteOptions::default().sync(true)).put("7", "3").unwrap_err());
     drop((db, other));
     assert_eq!(contents(&Db::open(&path, small()).unwrap()).len(), 200);
 }
@@ -351,7 +351,7 @@ fn child_that_changes_its_directory() {
     std::env::set_current_dir(home.join("b")).unwrap();
     (0..3000).for_each(|i| db.put(format!("{i}"), "1".repeat(100)).unwrap());
     db.flush().unwrap();
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.checkpoint("copy").unwrap();
     db.close().unwrap();
 }
@@ -388,14 +388,14 @@ fn a_view_for_reading_keeps_hundreds_of_tables_that_a_writer_removes() {
     let db = Db::open("/db", options().compression(minikv::Compression::None)).unwrap();
     let key = |i: u32| format!("key{i:06}");
     (0..700).for_each(|i| db.put(key(i), [1; 1000]).unwrap());
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     let view = Db::open_read_only("/db", options()).unwrap();
     let tables = db.stats().levels.iter().map(|level| level.files).sum::<u64>();
     assert!(tables > 500, "{tables}");
     assert_eq!(view.unheld_tables(), 0);
     (0..700).for_each(|i| db.put(key(i), [2; 1000]).unwrap());
-    db.compact_range::<&[u8]>(..).unwrap();
-    let seen = view.iter().unwrap().map(|entry| entry.unwrap().1[0]);
+    db.compact_range(..).unwrap();
+    let seen = view.iter().map(|entry| entry.unwrap().1[0]);
     assert_eq!(seen.collect::<Vec<u8>>(), [1; 700]);
 }
 
@@ -579,7 +579,7 @@ fn the_log_is_durable_before_a_synced_write_returns_and_so_are_the_logs_before_i
     for i in 0..200 {
         db.put(format!("{i:04}"), "v".repeat(40)).unwrap();
     }
-    db.put_with(&WriteOptions::default().sync(true), "synced", "v").unwrap();
+    db.writing(WriteOptions::default().sync(true)).put("synced", "v").unwrap();
     let crashed = fs.crash_image(&CrashPlan::strict());
     drop(db);
     let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
@@ -596,7 +596,7 @@ fn a_database_in_memory_works_as_one_on_disk() {
     }
     drop(db);
     let db = Db::open("/db", options()).unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(contents(&db).len(), 5000);
     drop(db);
     minikv::destroy("/db", &options()).unwrap();

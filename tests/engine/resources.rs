@@ -32,7 +32,7 @@ fn databases_share_one_block_cache() {
     let (a, b) = (open("a"), open("b"));
     for db in [&a, &b] {
         fill(db, 3000, 100);
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
     }
     let used = || [&a, &b].map(|db| db.stats().block_cache_bytes);
     assert_eq!(used(), [0, 0]);
@@ -56,7 +56,7 @@ fn databases_share_one_block_cache() {
     let off = Resources::default().block_cache_bytes(0);
     let none = Db::open("/c", small().fs(fs.clone()).resources(&off)).unwrap();
     fill(&none, 3000, 100);
-    none.compact_range::<&str>(..).unwrap();
+    none.compact_range(..).unwrap();
     (0..3000).for_each(|i| assert!(none.get(key(i)).unwrap().is_some()));
     assert_eq!(none.stats().block_cache_bytes, 0);
 }
@@ -99,7 +99,7 @@ fn ten_databases_use_one_set_of_threads() {
     assert_eq!(threads.lock().unwrap().len(), 2);
     assert_eq!(most.load(Ordering::SeqCst), 2, "compactions at a time");
     for db in &dbs {
-        assert_eq!(db.iter().unwrap().count(), 2000);
+        assert_eq!(db.iter().count(), 2000);
         let stats = db.stats();
         assert!(stats.levels.iter().map(|level| level.compactions).sum::<u64>() > 0);
     }
@@ -110,7 +110,7 @@ fn ten_databases_use_one_set_of_threads() {
     drop(dbs);
     let last = Db::open(home.path().join("0"), Options::default().resources(&shared)).unwrap();
     last.flush().unwrap();
-    assert_eq!(last.iter().unwrap().count(), 2000);
+    assert_eq!(last.iter().count(), 2000);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn background_io_stays_within_the_limit() {
     let began = Instant::now();
     for db in &dbs {
         fill(db, 3000, 400);
-        db.compact_range::<&[u8]>(..).unwrap();
+        db.compact_range(..).unwrap();
         db.wait_idle().unwrap();
     }
     let took = began.elapsed();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use minikv::explain::{Step, Verdict};
-use minikv::{Db, Options, RepairOptions};
+use minikv::{Db, Options, Readable, RepairOptions};
 use serde::Serialize;
 use serde_json::{Value, json};
 

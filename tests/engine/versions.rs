@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::MemFs;
-use minikv::{Comparator, Cursor, Db, Options, Snapshot};
+use minikv::{Comparator, Cursor, Db, Options, Readable, Snapshot};
 
 use crate::rng::Rng;
 

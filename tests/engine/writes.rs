@@ -1,6 +1,6 @@
 //! Large writes, small writes, and many writes.
 
-use minikv::{Db, Error, Options, WriteBatch};
+use minikv::{Db, Error, Options, Readable, WriteBatch};
 
 use crate::rng::Rng;
 use crate::{disk_bytes, small};
@@ -21,7 +21,7 @@ fn empty_keys_and_values_are_keys_and_values() {
         }
         assert_eq!(db.get("").unwrap().as_deref(), Some(&b""[..]));
         assert_eq!(db.get("gone").unwrap(), None);
-        let entries: Vec<_> = db.iter().unwrap().map(|entry| entry.unwrap().0).collect();
+        let entries: Vec<_> = db.iter().map(|entry| entry.unwrap().0).collect();
         assert_eq!(entries, [&b""[..], b"\0"]);
     }
 }
@@ -41,7 +41,7 @@ fn a_value_of_100_mib_goes_in_and_comes_out_through_log_and_table() {
     drop(db);
     let db = Db::open(dir.path(), Options::default()).unwrap();
     assert!(db.get("big").unwrap().as_deref() == Some(&value[..]), "after a replay");
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     assert!(db.get("big").unwrap().as_deref() == Some(&value[..]), "from a table");
     assert_eq!(db.get("small").unwrap().as_deref(), Some(&b"1"[..]));
 }
@@ -60,7 +60,7 @@ fn a_batch_of_a_million_operations_is_one_batch() {
     assert_eq!(db.stats().commit_groups, 1);
     drop(db);
     let db = Db::open(dir.path(), Options::default()).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 999_999);
+    assert_eq!(db.iter().count(), 999_999);
     assert_eq!(
         db.get(999_999u32.to_be_bytes()).unwrap().as_deref(),
         Some(&999_999u32.to_le_bytes()[..])
@@ -78,7 +78,7 @@ fn overwrites_give_their_space_back() {
     }
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     let bytes = disk_bytes(dir.path());
     assert!(bytes < 300 << 10, "{bytes} bytes for 100 KB of data");
 }
@@ -92,14 +92,14 @@ fn a_partial_compact_range_leaves_the_rest_as_it_is_and_everything_readable() {
             db.put(format!("{:05}", (i * 37) % 5000), format!("{round}/{i}")).unwrap();
         }
     }
-    let before: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+    let before: Vec<_> = db.iter().map(Result::unwrap).collect();
     for i in 1000..2000 {
         db.delete(format!("{i:05}")).unwrap();
     }
     db.compact_range("01000".."02000").unwrap();
     db.compact_range("01500"..).unwrap();
     db.compact_range(.."00010").unwrap();
-    let after: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+    let after: Vec<_> = db.iter().map(Result::unwrap).collect();
     let expected =
         before.into_iter().filter(|(key, _)| !(&b"01000"[..]..b"02000").contains(&&key[..]));
     assert!(after.into_iter().eq(expected));
@@ -112,14 +112,14 @@ fn a_partial_compact_range_gives_back_the_space_of_what_was_deleted_there() {
     for i in 0..5000 {
         db.put(format!("{i:05}"), "x".repeat(50)).unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     for i in 1000..2000 {
         db.delete(format!("{i:05}")).unwrap();
     }
     db.compact_range("01000"..="01999").unwrap();
     let dropped: u64 = db.stats().levels.iter().map(|level| level.entries_dropped).sum();
     assert_eq!(dropped, 2000, "a thousand values and a thousand tombstones");
-    assert_eq!(db.iter().unwrap().count(), 4000);
+    assert_eq!(db.iter().count(), 4000);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn tombstones_with_nothing_under_them_are_merged_away_not_moved_down() {
     for i in 0..1000 {
         db.put(format!("z{i:05}"), "x".repeat(50)).unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     for i in 0..1000 {
         db.delete(format!("a{i:05}")).unwrap();
     }

@@ -8,7 +8,7 @@ use std::thread;
 
 use minikv::fs::sim::SimFs;
 use minikv::fs::{Fs, MemFs};
-use minikv::{BatchOp, Bytes, Changes, Db, Error, WriteBatch, destroy};
+use minikv::{BatchOp, Bytes, Changes, Db, Error, Readable, WriteBatch, destroy};
 
 use crate::rng::{Rng, seed};
 use crate::{DIR, options};
@@ -168,7 +168,7 @@ fn a_copy_of_a_snapshot_and_the_changes_after_it_lacks_nothing() {
         let mut copies = 0;
         while written.load(Relaxed) < WRITES {
             let snapshot = follower.snapshot();
-            let values = snapshot.iter().unwrap().map(|entry| entry.unwrap().1);
+            let values = snapshot.iter().map(|entry| entry.unwrap().1);
             let last = values.map(|value| str::from_utf8(&value).unwrap().parse().unwrap()).max();
             assert_eq!(last.unwrap_or(0), snapshot.sequence(), "copy {copies}");
             copies += 1;
@@ -178,14 +178,14 @@ fn a_copy_of_a_snapshot_and_the_changes_after_it_lacks_nothing() {
     assert!(copies > 10, "{copies} copies");
     let snapshot = follower.snapshot();
     writer.put("later", "1").unwrap();
-    let mut copy: BTreeMap<_, _> = snapshot.iter().unwrap().map(|entry| entry.unwrap()).collect();
+    let mut copy: BTreeMap<_, _> = snapshot.iter().map(|entry| entry.unwrap()).collect();
     for batch in follower.changes_since(snapshot.sequence()).unwrap() {
         for op in batch.unwrap().iter() {
             let BatchOp::Put { key, value } = op.unwrap() else { panic!("nothing is deleted") };
             copy.insert(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
         }
     }
-    assert!(copy.into_iter().eq(writer.iter().unwrap().map(Result::unwrap)));
+    assert!(copy.into_iter().eq(writer.iter().map(Result::unwrap)));
 }
 
 /// Checks the numbers of a snapshot after another database, with lower sequence numbers, has taken
@@ -208,7 +208,7 @@ fn a_snapshot_of_a_replaced_database_continues_with_its_changes() {
     writer.put("later", "1").unwrap();
     let changes = follower.changes_since(snapshot.sequence()).unwrap();
     assert_eq!(changes.map(|batch| batch.unwrap().sequence()).collect::<Vec<_>>(), [11]);
-    assert_eq!(snapshot.iter().unwrap().count(), 10);
+    assert_eq!(snapshot.iter().count(), 10);
 }
 
 /// The name `99.log` was read as the number of a log, and that log was looked for without end.

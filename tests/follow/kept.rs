@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use minikv::files::{self, FileName};
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs};
-use minikv::{Changes, Db, Error, Options, TableWriter, WriteOptions, destroy, repair, verify};
+use minikv::{
+    Changes, Db, Error, Options, Readable, TableWriter, WriteOptions, destroy, repair, verify,
+};
 
 use crate::changes::{Write, read, write};
 use crate::rng::{Rng, seed};
@@ -156,7 +158,7 @@ fn kept_logs_outlive_an_open_with_the_option_and_no_other() {
         assert_eq!(kept(&fs), []);
         let (_, end) = all_of(db.changes_since(0));
         assert!(matches!(end, End::Lost(0, _)), "{end:?}");
-        assert_eq!(db.iter().unwrap().count(), 5);
+        assert_eq!(db.iter().count(), 5);
         drop(db);
         destroy(DIR, &keeping).unwrap();
     }
@@ -221,7 +223,7 @@ fn a_writer_reads_its_own_changes_as_soon_as_they_are_acknowledged() {
             write(&db, &mut rng, &mut written);
             match rng.below(40) {
                 0 => db.flush().unwrap(),
-                1 => db.compact_range::<&str>(..).unwrap(),
+                1 => db.compact_range(..).unwrap(),
                 2 => {
                     drop((changes, db));
                     db = Db::open(DIR, options.clone()).unwrap();
@@ -306,7 +308,7 @@ fn a_write_that_failed_is_never_among_the_changes() {
         let mut changes = db.changes_since(0).unwrap();
         assert_eq!(changes.next().unwrap().unwrap().sequence(), 1);
         fs.inject(fault.path("*.log"));
-        db.put_with(&WriteOptions::default().sync(true), "failed", "2").unwrap_err();
+        db.writing(WriteOptions::default().sync(true)).put("failed", "2").unwrap_err();
         assert!(changes.next().is_none());
         db.resume().unwrap();
         assert!(changes.next().is_none());
@@ -345,7 +347,7 @@ fn a_write_that_is_being_synced_is_no_change_yet() {
             fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
         }
         // By the time of the sync, the log already contains the record of the second write.
-        let put = db.put_with(&WriteOptions::default().sync(true), "b", "2");
+        let put = db.writing(WriteOptions::default().sync(true)).put("b", "2");
         assert_eq!(put.is_err(), fails);
         assert_eq!(*seen.lock().unwrap(), [1]);
         fs.clear_hook();
@@ -382,9 +384,9 @@ fn overwritten(fs: &SimFs, options: &Options) -> (crate::Entries, Vec<u64>) {
         db.put(key.to_string(), "new").unwrap();
     }
     db.flush().unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.put("5", "live").unwrap();
-    let entries = of_iter(db.iter().unwrap());
+    let entries = of_iter(db.iter());
     db.close().unwrap();
     (entries, logs)
 }
@@ -401,13 +403,13 @@ fn kept_logs_are_no_part_of_the_database() {
     assert!(report.is_sound(), "{:?}", report.faults);
     assert!(report.notes.is_empty(), "{:?}", report.notes);
     let reader = Db::open_read_only(DIR, options.clone().paranoid_checks(true)).unwrap();
-    assert_eq!(of_iter(reader.iter().unwrap()), entries);
+    assert_eq!(of_iter(reader.iter()), entries);
     assert_eq!(reader.recovery().logs, 1);
     minikv::checkpoint(DIR, "/copy", &options).unwrap();
     assert!(repair(DIR, &options, Default::default()).unwrap().healthy);
     assert_eq!(kept(&fs)[..6], logs, "repair has changed something");
     let db = Db::open(DIR, options.clone().paranoid_checks(true)).unwrap();
-    assert_eq!(of_iter(db.iter().unwrap()), entries);
+    assert_eq!(of_iter(db.iter()), entries);
     assert_eq!(db.recovery().logs, 1);
     db.checkpoint("/checkpoint").unwrap();
     db.backup("/backup").unwrap();
@@ -415,7 +417,7 @@ fn kept_logs_are_no_part_of_the_database() {
         let names = fs.list(Path::new(copy)).unwrap();
         assert!(names.iter().all(|name| !logs.iter().any(|log| *name == format!("{log:06}.log"))));
         let copy = Db::open_read_only(copy, options.clone()).unwrap();
-        assert_eq!(of_iter(copy.iter().unwrap()), entries);
+        assert_eq!(of_iter(copy.iter()), entries);
         // A copy has no kept logs.
         assert!(matches!(all_of(copy.changes_since(0)).1, End::Lost(0, _)));
     }
@@ -448,7 +450,7 @@ fn a_repair_puts_no_kept_log_over_newer_tables() {
         }
         repair(DIR, &options, Default::default()).unwrap();
         let db = Db::open(DIR, options.clone()).unwrap();
-        assert_eq!(of_iter(db.iter().unwrap()), entries, "{damaged:?}");
+        assert_eq!(of_iter(db.iter()), entries, "{damaged:?}");
         assert_eq!(db.sequence(), 13);
         assert_ne!(all_of(db.changes_since(0)).1, End::Whole, "logs went to lost/");
         db.put("after", "1").unwrap();
@@ -479,7 +481,7 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     let report = repair(DIR, &options, Default::default()).unwrap();
     assert!(report.lost_logs.is_empty(), "{:?}", report.lost_logs);
     let db = Db::open(DIR, options).unwrap();
-    let keys: Vec<_> = db.iter().unwrap().map(|entry| entry.unwrap().0).collect();
+    let keys: Vec<_> = db.iter().map(|entry| entry.unwrap().0).collect();
     assert_eq!(keys, ["0", "1", "2", "3", "4", "live"]);
 }
 
@@ -505,7 +507,7 @@ fn a_reader_of_changes_gets_an_error_after_a_repair() {
         lost.inflict(&fs);
         assert!(!repair(DIR, &options, Default::default()).unwrap().healthy);
         let db = Db::open(DIR, options.clone()).unwrap();
-        assert_eq!(db.iter().unwrap().count(), 3);
+        assert_eq!(db.iter().count(), 3);
         (6..12).for_each(|i| db.put(i.to_string(), "2").unwrap());
         let later = Db::open_read_only(DIR, options).unwrap();
         for mut changes in [live, later.changes_since(seen).unwrap()] {
@@ -515,7 +517,7 @@ fn a_reader_of_changes_gets_an_error_after_a_repair() {
         }
         // The follower itself continues.
         reader.refresh().unwrap();
-        assert_eq!(reader.iter().unwrap().count(), 9);
+        assert_eq!(reader.iter().count(), 9);
     }
 }
 
@@ -558,12 +560,12 @@ fn kept_logs_make_up_for_the_last_edits_of_a_manifest() {
     let before = fs.len(&path).unwrap();
     db.flush().unwrap();
     db.put("4", "1").unwrap();
-    let entries = of_iter(db.iter().unwrap());
+    let entries = of_iter(db.iter());
     drop(db);
     assert!(fs.len(&path).unwrap() > before);
     fs.append(&path).unwrap().set_len(before).unwrap();
     let db = Db::open(DIR, options).unwrap();
-    assert_eq!(of_iter(db.iter().unwrap()), entries);
+    assert_eq!(of_iter(db.iter()), entries);
     let (found, end) = all_of(db.changes_since(0));
     assert_eq!((found.len() as u64, end), (db.sequence(), End::Whole));
 }
@@ -640,7 +642,7 @@ fn changes_are_all_there_or_lost_whatever_becomes_of_the_writer() {
                     "flush"
                 }
                 1 => {
-                    db.compact_range::<&str>(..).unwrap();
+                    db.compact_range(..).unwrap();
                     "compaction"
                 }
                 2 => {

@@ -22,7 +22,7 @@ mod switched;
 use std::sync::Arc;
 
 use minikv::fs::Fs;
-use minikv::{Compression, Options, ReadOnlyDb};
+use minikv::{Compression, Options, ReadOnlyDb, Readable};
 
 #[path = "../support/rng.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
@@ -46,7 +46,7 @@ fn options(fs: &(impl Fs + Clone), seed: u64) -> Options {
 }
 
 fn entries(db: &ReadOnlyDb) -> Entries {
-    of_iter(db.iter().unwrap())
+    of_iter(db.iter())
 }
 
 fn of_iter(iter: impl Iterator<Item = minikv::Result<(minikv::Bytes, minikv::Bytes)>>) -> Entries {

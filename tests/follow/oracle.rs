@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use minikv::fs::sim::CrashPlan;
-use minikv::{Db, Iter, Options, ReadOnlyDb, Snapshot, TableWriter, WriteBatch, WriteOptions};
+use minikv::{
+    Db, Iter, Options, ReadOnlyDb, Readable, Snapshot, TableWriter, WriteBatch, WriteOptions,
+};
 
 use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;
@@ -65,7 +67,7 @@ impl Scene {
             }
         }
         let sync = WriteOptions::default().sync(self.rng.one_in(6));
-        self.writer.as_ref().unwrap().write_with(&sync, batch).unwrap();
+        self.writer.as_ref().unwrap().writing(sync).write(batch).unwrap();
     }
 
     /// Performs one step of the writer. Returns the name of the step.
@@ -87,7 +89,7 @@ impl Scene {
                 writer.delete_range(range).unwrap();
                 return "range delete";
             }
-            168..175 => writer.compact_range::<&str>(..).unwrap(),
+            168..175 => writer.compact_range(..).unwrap(),
             175..180 => writer.compact_range("key010".."key030").unwrap(),
             180..185 => {
                 drop(writer);
@@ -164,7 +166,7 @@ impl Scene {
         };
         let shown = entries(&self.follower);
         assert!(shown == entries(&fresh), "after {step}: {refreshed:?}");
-        let mut reverse = of_iter(self.follower.iter().unwrap().rev());
+        let mut reverse = of_iter(self.follower.iter().rev());
         reverse.reverse();
         assert!(reverse == shown, "after {step}, backward");
         for key in (0..60).map(|key| format!("key{key:03}")) {
@@ -177,13 +179,13 @@ impl Scene {
         assert!(refreshed.changed || shown == before, "after {step}: changed unnoticed");
         self.count(if refreshed.restarted { "from the start" } else { "read on" });
         if self.rng.one_in(4) {
-            let (iter, snapshot) = (self.follower.iter().unwrap(), self.follower.snapshot());
+            let (iter, snapshot) = (self.follower.iter(), self.follower.snapshot());
             self.held.push(Held { shown, iter, snapshot });
         }
         if self.held.len() > self.rng.below(12) {
             let at = self.rng.below(self.held.len());
             let held = self.held.swap_remove(at);
-            assert!(of_iter(held.snapshot.iter().unwrap()) == held.shown, "snapshot");
+            assert!(of_iter(held.snapshot.iter()) == held.shown, "snapshot");
             assert!(of_iter(held.iter) == held.shown, "iterator");
         }
     }

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ::bytes::Bytes;
-use minikv::{Db, Error, Iter, Options, ReadOnlyDb, ReadOptions, Result};
+use minikv::{Db, Error, Options, ReadOptions, Readable};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -73,36 +72,12 @@ pub fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| (name(&entry), fs::read(entry.path()).expect("a file"))).collect()
 }
 
-/// The methods that these tests use on both kinds of handle.
-trait Reads {
-    fn get_with(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>>;
-    fn iter(&self) -> Result<Iter>;
-}
-
-impl Reads for Db {
-    fn get_with(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
-        Db::get_with(self, options, key)
-    }
-    fn iter(&self) -> Result<Iter> {
-        Db::iter(self)
-    }
-}
-
-impl Reads for ReadOnlyDb {
-    fn get_with(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
-        ReadOnlyDb::get_with(self, options, key)
-    }
-    fn iter(&self) -> Result<Iter> {
-        ReadOnlyDb::iter(self)
-    }
-}
-
 /// Checks every entry forward, backward and by get. Checks that there are no other entries, and
 /// that the absent keys are not found.
-fn check(db: &impl Reads, expected: &Expected) {
+fn check(db: &impl Readable, expected: &Expected) {
     let mut forward = Vec::new();
     let mut dump = Sha256::new();
-    for entry in db.iter().unwrap() {
+    for entry in db.iter() {
         let (key, value) = entry.unwrap();
         dump.update(format!("{}\t{}\n", hex(&key), hex(&value)));
         forward.push((key.to_vec(), in_tsv(&value)));
@@ -110,17 +85,17 @@ fn check(db: &impl Reads, expected: &Expected) {
     assert!(forward.iter().map(|(k, v)| (k, v)).eq(&expected.entries), "forward");
     assert_eq!(hex(&dump.finalize()), expected.dump_sha256);
 
-    let backward = db.iter().unwrap().rev().map(|entry| entry.unwrap());
+    let backward = db.iter().rev().map(|entry| entry.unwrap());
     let backward = backward.map(|(key, value)| (key.to_vec(), in_tsv(&value)));
     assert!(backward.eq(forward.into_iter().rev()), "backward");
 
     for options in [ReadOptions::default(), ReadOptions::default().use_filter(false)] {
         for (key, value) in &expected.entries {
-            let found = db.get_with(&options, key).unwrap();
+            let found = db.reading(options).get(key).unwrap();
             assert_eq!(found.as_deref().map(in_tsv).as_ref(), Some(value), "{}", hex(key));
         }
         for key in &expected.absent_keys {
-            assert_eq!(db.get_with(&options, key).unwrap(), None, "{}", hex(key));
+            assert_eq!(db.reading(options).get(key).unwrap(), None, "{}", hex(key));
         }
     }
 }
@@ -151,7 +126,7 @@ fn read_write(case: &str, options: impl Fn() -> Options) {
     let db = Db::open(&copy.db, options()).unwrap();
     check(&db, &expected);
     db.put("\u{7f}put by minikv", "and kept").unwrap();
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.delete("\u{7f}put by minikv").unwrap();
     check(&db, &expected);
     db.put("\u{7f}put by minikv", "and kept").unwrap();
@@ -162,7 +137,7 @@ fn read_write(case: &str, options: impl Fn() -> Options) {
     db.delete("\u{7f}put by minikv").unwrap();
     check(&db, &expected);
     expected.absent_keys.push(b"\x7fput by minikv".to_vec());
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.close().unwrap();
     check(&Db::open_read_only(&copy.db, options()).unwrap(), &expected);
 }
@@ -267,7 +242,7 @@ fn filters_of_both_names_save_data_blocks() {
             assert_eq!(found, None);
             with += trace.data_blocks();
             let options = ReadOptions::default().use_filter(false);
-            let (found, trace) = db.get_traced_with(&options, &absent).unwrap();
+            let (found, trace) = db.reading(options).get_traced(&absent).unwrap();
             assert_eq!((found, trace.total().filter_checks), (None, 0));
             without += trace.data_blocks();
         }

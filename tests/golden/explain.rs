@@ -1,7 +1,7 @@
 //! Explanations of gets in databases of C++ LevelDB, goleveldb and Chromium, opened read-only.
 
 use minikv::explain::{FilterState, FilterUse, Step, Verdict};
-use minikv::{Db, Options, ReadOnlyDb};
+use minikv::{Db, Options, ReadOnlyDb, Readable};
 
 use crate::databases::{CASES, Copy, Expected, in_tsv};
 use crate::recount;

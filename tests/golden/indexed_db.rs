@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use minikv::internals::base::random::Rng;
 use minikv::internals::dialect::indexed_db::describe;
-use minikv::{Comparator, Db, IndexedDbComparator, Iter, Options, RepairOptions, repair, verify};
+use minikv::{
+    Comparator, Db, IndexedDbComparator, Iter, Options, Readable, RepairOptions, repair, verify,
+};
 use serde_json::Value;
 
 use crate::databases::{Copy, Expected, files, in_tsv};
@@ -41,12 +43,12 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     let copy = Copy::of(CASE);
     let before = files(&copy.db);
     let db = Db::open_read_only(&copy.db, options()).unwrap();
-    let found = entries(db.iter().unwrap());
+    let found = entries(db.iter());
     check(&found, &expected);
-    let mut back = entries(db.range::<Vec<u8>>(..).unwrap());
+    let mut back = entries(db.range(..));
     assert_eq!(back, found);
     back.reverse();
-    let mut iter = db.iter().unwrap();
+    let mut iter = db.iter();
     for entry in &back {
         let (key, value) = iter.next_back().unwrap().unwrap();
         assert_eq!((&key[..], &value[..]), (&entry.0[..], &entry.1[..]));
@@ -58,14 +60,14 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     // Compacts the database into tables of several blocks for the reads below. No filters are
     // written, because this order of keys does not allow them.
     let db = Db::open(&copy.db, options().block_bytes(512)).unwrap();
-    db.compact_range::<Vec<u8>>(..).unwrap();
+    db.compact_range(..).unwrap();
     for (at, (key, value)) in found.iter().enumerate() {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{}", hex(key));
-        let rest = db.range(key.clone()..).unwrap().next().unwrap().unwrap();
+        let rest = db.range(key.clone()..).next().unwrap().unwrap();
         assert_eq!(rest.0, *key);
         assert_eq!(db.get_traced(key).unwrap().1.total().filter_checks, 0, "entry {at}");
     }
-    assert_eq!(entries(db.iter().unwrap()), found);
+    assert_eq!(entries(db.iter()), found);
     db.close().unwrap();
     let report = verify(&copy.db, &options()).unwrap();
     assert!(report.is_sound() && report.tables > 0, "{:#?}", report.faults);
@@ -73,7 +75,7 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
     let repaired = repair(&copy.db, &options(), RepairOptions::default()).unwrap();
     assert!(!repaired.healthy);
     let db = Db::open_read_only(&copy.db, options()).unwrap();
-    assert_eq!(entries(db.iter().unwrap()), found);
+    assert_eq!(entries(db.iter()), found);
 }
 
 /// Checks that the decoded keys, and their order, are those that a web page read through
@@ -82,7 +84,7 @@ fn every_entry_is_read_in_order_and_again_from_tables() {
 fn keys_are_decoded_and_ordered_as_the_browser_showed_them() {
     let copy = Copy::of(CASE);
     let db = Db::open_read_only(&copy.db, options()).unwrap();
-    let keys: Vec<Vec<u8>> = entries(db.iter().unwrap()).into_iter().map(|(key, _)| key).collect();
+    let keys: Vec<Vec<u8>> = entries(db.iter()).into_iter().map(|(key, _)| key).collect();
     let shown: Vec<String> =
         keys.iter().map(|key| describe(key).unwrap_or_else(|| panic!("{}", hex(key)))).collect();
     assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), shown.len(), "keys shown alike");
@@ -199,7 +201,7 @@ fn equal_keys_of_different_bytes_are_one_key() {
                 }
             }
             if step % 1000 == 999 {
-                db.compact_range::<Vec<u8>>(..).unwrap();
+                db.compact_range(..).unwrap();
                 db.close().unwrap();
                 db = Db::open(dir.path(), options()).unwrap();
             }
@@ -208,7 +210,7 @@ fn equal_keys_of_different_bytes_are_one_key() {
                     .values()
                     .map(|(key, step)| (key.clone(), step.to_le_bytes().to_vec()))
                     .collect();
-                assert_eq!(entries(db.iter().unwrap()), wanted, "round {round}, step {step}");
+                assert_eq!(entries(db.iter()), wanted, "round {round}, step {step}");
             }
         }
         assert!(differing > 100 && model.len() > 20, "{differing} gets, {} keys", model.len());

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("advice", 6),
     ("explain", 6),
     ("transaction", 6),
+    ("readable", 7),
     ("bulk", 7),
     ("db", 8),
     ("files", 8),

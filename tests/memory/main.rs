@@ -8,7 +8,7 @@ use minikv::fs::MemFs;
 use minikv::internals::format::batch;
 use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::internals::format::key::internal_key;
-use minikv::{Db, Options, RepairOptions};
+use minikv::{Db, Options, Readable, RepairOptions};
 use peak_alloc::PeakAlloc;
 
 #[path = "../support/forge.rs"]
@@ -148,10 +148,10 @@ fn cases() -> Vec<(&'static str, Files)> {
 /// succeeded.
 fn use_it(fs: &MemFs) -> [bool; 4] {
     let scan = |db: minikv::ReadOnlyDb| -> minikv::Result<usize> {
-        for entry in db.iter()? {
+        for entry in db.iter() {
             entry?;
         }
-        for entry in db.iter()?.rev() {
+        for entry in db.iter().rev() {
             entry?;
         }
         db.get("k").map(|value| value.map_or(0, |value| value.len()))
@@ -159,10 +159,10 @@ fn use_it(fs: &MemFs) -> [bool; 4] {
     let write = |fs: &MemFs| -> minikv::Result<()> {
         let db = Db::open(DIR, options(fs))?;
         db.put("new", "1")?;
-        for entry in db.iter()? {
+        for entry in db.iter() {
             entry?;
         }
-        db.compact_range::<&[u8]>(..)
+        db.compact_range(..)
     };
     let scanned = Db::open_read_only(DIR, options(fs)).and_then(scan).is_ok();
     let verified = minikv::verify(DIR, &options(fs)).is_ok_and(|report| report.is_sound());

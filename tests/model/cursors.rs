@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use minikv::{Cursor, Db, WriteBatch};
+use minikv::{Cursor, Db, Readable, WriteBatch};
 
 use crate::home::Home;
 use crate::rng::Rng;
@@ -172,9 +172,9 @@ impl Scene {
         let (lower, upper) = (format!("a{start:03}"), format!("a{end:03}"));
         let done = self.series.load(SeqCst);
         let found: Vec<_> = match rng.one_in(3) {
-            true => self.db.range(lower..upper).unwrap().map(Result::unwrap).collect(),
+            true => self.db.range(lower..upper).map(Result::unwrap).collect(),
             false => {
-                let iter = self.db.range(lower..upper).unwrap();
+                let iter = self.db.range(lower..upper);
                 let mut found: Vec<_> = iter.rev().map(Result::unwrap).collect();
                 found.reverse();
                 found
@@ -222,7 +222,7 @@ impl Scene {
             assert_eq!(key, ascending_key(number(value)));
         };
         if by_iterator {
-            let (key, value) = self.db.iter().unwrap().next_back().unwrap().unwrap();
+            let (key, value) = self.db.iter().next_back().unwrap().unwrap();
             return check(&key, &value);
         }
         let mut cursor: Cursor = self.db.cursor().unwrap();

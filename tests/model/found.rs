@@ -18,7 +18,7 @@ fn an_empty_batch_alone_in_a_log() {
     db.wait_idle().unwrap();
     db.flush().unwrap();
     drop(db);
-    assert_eq!(open().iter().unwrap().count(), 0);
+    assert_eq!(open().iter().count(), 0);
 }
 
 /// Two logs are live while a frozen memtable waits for its flush, and neither log is synced. A loss
@@ -53,7 +53,7 @@ fn a_log_after_one_that_lost_its_end() {
     drop(held_back);
     for (image, plan) in images {
         let db = open(&image);
-        let found: Vec<_> = db.iter().unwrap().map(|entry| entry.unwrap().0.to_vec()).collect();
+        let found: Vec<_> = db.iter().map(|entry| entry.unwrap().0.to_vec()).collect();
         let prefix: Vec<_> = (0..found.len() as u8).map(key).collect();
         assert_eq!(found, prefix, "after «{plan}»");
     }

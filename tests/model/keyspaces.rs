@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use minikv::{Keyspace, ReadOptions, WriteBatch, WriteOptions};
+use minikv::{Keyspace, Readable, WriteBatch, WriteOptions};
 
 use crate::comparators::Order;
 use crate::crash::Change;
@@ -52,8 +52,8 @@ impl Run {
         let sync = self.rng.one_in(100);
         let options = WriteOptions::default().sync(sync);
         match &new {
-            Some(new) => keyspace.put_with(&options, &key, new).unwrap(),
-            None => keyspace.delete_with(&options, &key).unwrap(),
+            Some(new) => keyspace.writing(options).put(&key, new).unwrap(),
+            None => keyspace.writing(options).delete(&key).unwrap(),
         }
         self.written(vec![(documented(keyspace.name(), &key), new)], sync);
     }
@@ -104,18 +104,22 @@ impl Run {
 
     /// Compares reads of a keyspace with the model, in the present state or at a snapshot.
     fn read_in(&mut self, keyspace: &Keyspace) {
-        let (mut model, mut options) = (self.model.clone(), ReadOptions::default());
-        if !self.snapshots.is_empty() && self.rng.one_in(2) {
-            let (snapshot, then) = self.rng.pick(&self.snapshots).clone();
-            (model, options) = (then, options.snapshot(&snapshot));
+        if self.snapshots.is_empty() || self.rng.one_in(2) {
+            return self.read_at(keyspace, keyspace.name(), self.model.clone());
         }
-        let entries = entries_of(&model, keyspace.name());
+        let (snapshot, then) = self.rng.pick(&self.snapshots).clone();
+        let then_keyspace = snapshot.keyspace(keyspace.name()).unwrap();
+        self.read_at(&then_keyspace, keyspace.name(), then);
+    }
+
+    fn read_at(&mut self, keyspace: &impl Readable, name: &[u8], model: Model) {
+        let entries = entries_of(&model, name);
         let key = match self.rng.one_in(2) || entries.is_empty() {
             true => self.config.keys.key(&mut self.rng),
             false => self.rng.pick(&entries).0.to_vec(),
         };
-        let found = keyspace.get_with(&options, &key).unwrap();
-        assert_eq!(found.as_deref(), model.get(&documented(keyspace.name(), &key)), "{key:x?}");
+        let found = keyspace.get(&key).unwrap();
+        assert_eq!(found.as_deref(), model.get(&documented(name, &key)), "{key:x?}");
         let part = |from: Bound<&[u8]>, to: Bound<&[u8]>| {
             let after = |at: &[u8]| match from {
                 Bound::Included(from) => at >= from,
@@ -134,7 +138,7 @@ impl Run {
             1 => (Bound::Included(&key[..]), Bound::Unbounded),
             _ => (Bound::Unbounded, Bound::Excluded(&key[..])),
         };
-        let iter = keyspace.range_with::<&[u8]>(&options, (from, to)).unwrap();
+        let iter = keyspace.range((from, to));
         match self.rng.one_in(2) {
             true => assert_same(iter.map(owned).collect(), &part(from, to)),
             false => {
@@ -143,7 +147,7 @@ impl Run {
                 assert_same(found, &part(from, to));
             }
         }
-        let mut cursor = keyspace.cursor_with(&options).unwrap();
+        let mut cursor = keyspace.cursor().unwrap();
         let mut at = entries.partition_point(|(at, _)| **at < key[..]);
         let mut valid = cursor.seek(&key).unwrap();
         for _ in 0..self.rng.below(10) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use minikv::{Db, Options, WriteBatch};
+use minikv::{Db, Options, Readable, WriteBatch};
 
 use crate::rng::Rng;
 
@@ -43,7 +43,7 @@ fn a_value_of_100_mib() {
     db.put("low", "2").unwrap();
     let check = |db: &Db| {
         assert!(db.get("large").unwrap().as_deref() == Some(&value[..]));
-        let lengths = db.iter().unwrap().map(|entry| entry.unwrap().1.len());
+        let lengths = db.iter().map(|entry| entry.unwrap().1.len());
         assert_eq!(lengths.collect::<Vec<_>>(), [1, 100 << 20, 1]);
     };
     check(&db);
@@ -52,7 +52,7 @@ fn a_value_of_100_mib() {
     check(&db);
     db.flush().unwrap();
     check(&db);
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     check(&db);
 }
 
@@ -69,7 +69,7 @@ fn a_batch_of_a_million_entries() {
     db.write(batch).unwrap();
     let check = |db: &Db| {
         let mut next = 0;
-        for entry in db.iter().unwrap() {
+        for entry in db.iter() {
             let (found, value) = entry.unwrap();
             assert_eq!((&*found, &*value), (key(next).as_bytes(), &next.to_le_bytes()[..]));
             next += 1;
@@ -94,7 +94,7 @@ fn a_million_deletes_give_their_space_back() {
             db.write(std::mem::take(&mut batch)).unwrap();
         }
     }
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     let full = bytes_on_disk(home.path());
     assert!(full > 10 << 20, "{full} bytes full");
     let mut rng = Rng::new(7);
@@ -108,12 +108,12 @@ fn a_million_deletes_give_their_space_back() {
             db.write(std::mem::take(&mut batch)).unwrap();
         }
     }
-    assert_eq!(db.iter().unwrap().count(), 0);
-    db.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(db.iter().count(), 0);
+    db.compact_range(..).unwrap();
     wait_until_below(home.path(), 256 << 10);
     drop(db);
     let db = open(home.path());
-    assert_eq!(db.iter().unwrap().count(), 0, "deleted keys are back");
+    assert_eq!(db.iter().count(), 0, "deleted keys are back");
     assert!(bytes_on_disk(home.path()) < 256 << 10);
 }
 
@@ -128,20 +128,19 @@ fn tables_live_as_long_as_their_readers() {
     for number in 0..ENTRIES {
         db.put(key(number), rng.bytes(100)).unwrap();
     }
-    db.compact_range::<&[u8]>(..).unwrap();
-    let (full, mut iter, snapshot) =
-        (bytes_on_disk(home.path()), db.iter().unwrap(), db.snapshot());
+    db.compact_range(..).unwrap();
+    let (full, mut iter, snapshot) = (bytes_on_disk(home.path()), db.iter(), db.snapshot());
     assert_eq!(&*iter.next().unwrap().unwrap().0, key(0).as_bytes());
 
     for number in 0..ENTRIES {
         db.delete(key(number)).unwrap();
     }
-    db.compact_range::<&[u8]>(..).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 0);
+    db.compact_range(..).unwrap();
+    assert_eq!(db.iter().count(), 0);
     assert_eq!(iter.by_ref().count(), ENTRIES as usize - 1, "the iterator goes on");
-    assert_eq!(snapshot.iter().unwrap().count(), ENTRIES as usize, "the snapshot goes on");
+    assert_eq!(snapshot.iter().count(), ENTRIES as usize, "the snapshot goes on");
 
     drop((iter, snapshot));
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.compact_range(..).unwrap();
     wait_until_below(home.path(), full / 20);
 }

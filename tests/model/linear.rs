@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 
-use minikv::{Db, Iter, Options, WriteBatch, WriteOptions};
+use minikv::{Db, Iter, Options, Readable, WriteBatch, WriteOptions};
 
 use crate::rng::Rng;
 
@@ -142,7 +142,7 @@ impl Stress {
             }
         }
         let options = WriteOptions::default().sync(rng.one_in(8));
-        let (called, returned, ()) = self.timed(|| self.db.write_with(&options, batch).unwrap());
+        let (called, returned, ()) = self.timed(|| self.db.writing(options).write(batch).unwrap());
         Event { called, returned, op: Op::Write(writes) }
     }
 
@@ -164,15 +164,15 @@ impl Stress {
                 (called, returned, all().rev().map(get).collect())
             }
             3 => {
-                let (called, returned, iter) = self.timed(|| self.db.iter().unwrap());
+                let (called, returned, iter) = self.timed(|| self.db.iter());
                 (called, returned, found_by(iter, 0..KEYS))
             }
             4 => {
-                let (called, returned, iter) = self.timed(|| self.db.iter().unwrap());
+                let (called, returned, iter) = self.timed(|| self.db.iter());
                 (called, returned, found_by(iter.rev(), 0..KEYS))
             }
             5 => {
-                let (called, returned, mut iter) = self.timed(|| self.db.iter().unwrap());
+                let (called, returned, mut iter) = self.timed(|| self.db.iter());
                 let last = iter.next_back();
                 let from = last.as_ref().map_or(0, |entry| at(&entry.as_ref().unwrap().0));
                 (called, returned, found_by(last, from..KEYS))
@@ -234,7 +234,7 @@ pub fn run(dir: &std::path::Path, options: Options, seed: u64, rounds: u64) {
         scope.spawn(|| {
             while !is_over.load(SeqCst) {
                 stress.db.flush().unwrap();
-                stress.db.compact_range::<&[u8]>(..).unwrap();
+                stress.db.compact_range(..).unwrap();
             }
         });
         let mut state = [None; KEYS];

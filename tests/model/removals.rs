@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use minikv::fs::sim::{CrashPlan, SimFs};
 use minikv::{
-    CompactionDecision, Db, Expiry, Keyspace, Options, Snapshot, TableWriter, WriteBatch,
+    CompactionDecision, Db, Expiry, Keyspace, Options, Readable, Snapshot, TableWriter, WriteBatch,
 };
 
 use crate::home::Home;
@@ -82,11 +82,11 @@ fn live(expiring: &Expiring, now: u64) -> Entries {
 }
 
 /// Asserts that reads of the keyspace show exactly `expected`.
-fn assert_shows<H>(space: &Keyspace<H>, expected: &Entries, what: &str) {
-    let found = all(space.iter().unwrap());
+fn assert_shows<H: Readable>(space: &Keyspace<H>, expected: &Entries, what: &str) {
+    let found = all(space.iter());
     let differs = found.iter().zip(expected).find(|(found, expected)| found != expected);
     assert!(found == *expected, "{what}, forward: {differs:?}");
-    let mut backward = all(space.iter().unwrap().rev());
+    let mut backward = all(space.iter().rev());
     backward.reverse();
     assert!(backward == *expected, "{what}, backward");
     let mut cursor = space.cursor().unwrap();
@@ -320,7 +320,7 @@ impl Run {
     fn scan(&mut self) {
         assert_shows(&self.space(), &live(&self.expiring, self.now()), "the keyspace");
         // The keys outside of keyspaces consist of digits.
-        let found: BTreeMap<_, _> = all(self.db().range::<&[u8]>(..&b":"[..]).unwrap())
+        let found: BTreeMap<_, _> = all(self.db().range(..&b":"[..]))
             .into_iter()
             .map(|(key, value)| (key.to_vec(), value.to_vec()))
             .collect();
@@ -329,7 +329,7 @@ impl Run {
         for (snapshot, expiring, plain) in &self.snapshots {
             let space = snapshot.expiring_keyspace(SPACE).unwrap();
             assert_shows(&space, &live(expiring, self.now()), "a snapshot");
-            let shown = all(snapshot.range::<&[u8]>(..&b":"[..]).unwrap());
+            let shown = all(snapshot.range(..&b":"[..]));
             assert!(shown == *plain, "a snapshot outside of keyspaces");
         }
     }
@@ -337,7 +337,7 @@ impl Run {
     fn take_snapshot(&mut self) {
         self.scan();
         let snapshot = self.db().snapshot();
-        let plain = all(snapshot.range::<&[u8]>(..&b":"[..]).unwrap());
+        let plain = all(snapshot.range(..&b":"[..]));
         self.snapshots.push((snapshot, self.expiring.clone(), plain));
         if self.snapshots.len() > 3 {
             self.drop_snapshot();
@@ -355,7 +355,7 @@ impl Run {
         let (a, b) = (self.key(), self.key());
         let (from, to) = (a.clone().min(b.clone()), a.max(b));
         let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
-        self.space().delete_range::<&[u8]>(range).unwrap();
+        self.space().delete_range(range).unwrap();
         self.expiring.retain(|key, _| *key < from || *key >= to);
     }
 
@@ -377,10 +377,10 @@ impl Run {
     /// Compacts the whole database. Checks that no expired entry remains, unless there are
     /// snapshots.
     fn compact(&mut self) {
-        self.db().compact_range::<&[u8]>(..).unwrap();
+        self.db().compact_range(..).unwrap();
         self.scan();
         if self.snapshots.is_empty() {
-            let stored = self.db().range::<&[u8]>(&b"\xff"[..]..).unwrap().count();
+            let stored = self.db().range(&b"\xff"[..]..).count();
             assert_eq!(stored, live(&self.expiring, self.now()).len(), "entries in the tables");
             assert!(self.plain.values().all(|value| ![DOOMED, ROUGH].contains(&value[0])));
         }

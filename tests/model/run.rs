@@ -8,7 +8,7 @@ use bytes::Bytes;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
     BloomFilterPolicy, Compression, Cursor, Db, DeletedRange, FilterPolicy, Iter, Options,
-    ReadOnlyDb, ReadOptions, Resources, Snapshot, TableWriter, WriteBatch, WriteOptions,
+    ReadOnlyDb, ReadOptions, Readable, Resources, Snapshot, TableWriter, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -16,7 +16,7 @@ use crate::crash::{Change, Journal};
 use crate::home::Home;
 use crate::keys::{KeySpace, value};
 use crate::order::{Entry, Model};
-use crate::reads::Reads;
+use crate::reads::Handle;
 use crate::rng::Rng;
 use crate::transactions::{Bounds, Open};
 
@@ -72,11 +72,9 @@ impl Config {
 
 /// A handle for reads, the options for these reads, and the state that they must show.
 struct View {
-    handle: Box<dyn Reads>,
+    handle: Handle,
     options: ReadOptions,
     model: Model,
-    /// Whether reads must use `options` to see the expected state.
-    needs_options: bool,
 }
 
 /// A cursor that is kept while writes continue, and the expected state.
@@ -254,7 +252,7 @@ impl Run {
         let (key, value) = (self.key(), value(&mut self.rng, self.operation));
         let sync = self.rng.one_in(300);
         let options = WriteOptions::default().sync(sync);
-        self.db().put_with(&options, &key, &value).unwrap();
+        self.db().writing(options).put(&key, &value).unwrap();
         self.written(vec![(key, Some(value))], sync);
     }
 
@@ -262,7 +260,7 @@ impl Run {
         let key = self.key();
         let sync = self.rng.one_in(300);
         let options = WriteOptions::default().sync(sync);
-        self.db().delete_with(&options, &key).unwrap();
+        self.db().writing(options).delete(&key).unwrap();
         self.written(vec![(key, None)], sync);
     }
 
@@ -301,7 +299,7 @@ impl Run {
         }
         assert_eq!(batch.len(), changes.len());
         let sync = self.rng.one_in(300);
-        self.db().write_with(&WriteOptions::default().sync(sync), batch).unwrap();
+        self.db().writing(WriteOptions::default().sync(sync)).write(batch).unwrap();
         self.written(changes, sync);
     }
 
@@ -321,7 +319,7 @@ impl Run {
         let range: Bounds = (bound(a), bound(to));
         let sync = self.rng.one_in(10);
         let options = WriteOptions::default().sync(sync);
-        let done = self.db().delete_range_with(&options, range.clone()).unwrap();
+        let done = self.db().writing(options).delete_range(range.clone()).unwrap();
         let keys =
             self.model.range(range.0.as_ref().map(|k| &k[..]), range.1.as_ref().map(|k| &k[..]));
         let keys = keys.into_iter().map(|(key, _)| key.to_vec());
@@ -388,32 +386,26 @@ impl Run {
             .use_filter(!self.rng.one_in(4))
             .fill_cache(!self.rng.one_in(4))
             .verify_checksums(!self.rng.one_in(4));
-        let now = Box::new(self.db().clone());
         if self.snapshots.is_empty() || self.rng.one_in(2) {
-            return View { handle: now, options, model: self.model.clone(), needs_options: false };
+            let (handle, model) = (Handle::Db(self.db().clone()), self.model.clone());
+            return View { handle, options, model };
         }
         let (snapshot, model) = self.rng.pick(&self.snapshots).clone();
-        if self.rng.one_in(2) {
-            let options = options.snapshot(&snapshot);
-            return View { handle: now, options, model, needs_options: true };
-        }
-        View { handle: Box::new(snapshot), options, model, needs_options: false }
+        View { handle: Handle::Snapshot(snapshot), options, model }
     }
 
     fn look_up(&mut self) {
         let key = self.key();
-        let View { handle, options, model, needs_options } = self.view();
+        let View { handle, options, model } = self.view();
         let expected = model.get(&key);
-        let found = handle.get_with(&options, &key).unwrap();
+        let found = handle.reading(options).get(&key).unwrap();
         assert_eq!(found.as_deref(), expected, "{key:x?}");
         if self.rng.one_in(4) {
-            let (found, _) = handle.get_traced(&options, &key).unwrap();
+            let (found, _) = handle.reading(options).get_traced(&key).unwrap();
             assert_eq!(found.as_deref(), expected, "{key:x?} traced");
         }
-        if !needs_options {
-            assert_eq!(handle.get(&key).unwrap().as_deref(), expected, "{key:x?}");
-            assert_eq!(handle.contains_key(&key).unwrap(), expected.is_some(), "{key:x?}");
-        }
+        assert_eq!(handle.get(&key).unwrap().as_deref(), expected, "{key:x?}");
+        assert_eq!(handle.contains_key(&key).unwrap(), expected.is_some(), "{key:x?}");
     }
 
     fn look_up_many(&mut self) {
@@ -421,9 +413,9 @@ impl Run {
         if self.rng.one_in(2) {
             keys.extend(keys.first().cloned());
         }
-        let View { handle, options, model, .. } = self.view();
+        let View { handle, options, model } = self.view();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        let found = handle.multi_get(&options, &keys).unwrap();
+        let found = handle.reading(options).multi_get(&keys).unwrap();
         let found: Vec<Option<&[u8]>> = found.iter().map(|value| value.as_deref()).collect();
         let expected: Vec<Option<&[u8]>> = keys.iter().map(|key| model.get(key)).collect();
         assert_eq!(found, expected, "{keys:x?}");
@@ -432,9 +424,9 @@ impl Run {
     fn scan_range(&mut self) {
         let (a, b) = (self.key(), self.key());
         let bounds = (self.bound(&a), self.bound(&b));
-        let View { handle, options, model, .. } = self.view();
+        let View { handle, options, model } = self.view();
         let pass = Pass {
-            iter: handle.range(&options, bounds).unwrap(),
+            iter: handle.reading(options).range(bounds),
             left: model.range(bounds.0, bounds.1).into(),
         };
         self.exhaust(pass);
@@ -453,14 +445,14 @@ impl Run {
         if self.config.order != Order::Bytewise {
             return; // keys of one prefix need not be neighbours
         }
-        let View { handle, options, model, .. } = self.view();
-        let iter = handle.prefix(&options, &prefix).unwrap();
+        let View { handle, options, model } = self.view();
+        let iter = handle.reading(options).prefix(&prefix).unwrap();
         self.exhaust(Pass { iter, left: model.prefix(&prefix).into() });
     }
 
     fn scan_all(&mut self) {
-        let View { handle, options, model, .. } = self.view();
-        self.exhaust(Pass { iter: handle.iter(&options).unwrap(), left: model.all().into() });
+        let View { handle, options, model } = self.view();
+        self.exhaust(Pass { iter: handle.reading(options).iter(), left: model.all().into() });
     }
 
     /// Takes entries of `pass` from the front, from the back, or from both ends: at most 50 entries
@@ -480,8 +472,8 @@ impl Run {
     }
 
     fn new_pass(&mut self) {
-        let View { handle, options, model, .. } = self.view();
-        let iter = handle.iter(&options).unwrap();
+        let View { handle, options, model } = self.view();
+        let iter = handle.reading(options).iter();
         self.passes.push(Pass { iter, left: model.all().into() });
         self.go_on_passing();
     }
@@ -498,8 +490,8 @@ impl Run {
     }
 
     fn new_walk(&mut self) {
-        let View { handle, options, model, .. } = self.view();
-        let cursor = handle.cursor(&options).unwrap();
+        let View { handle, options, model } = self.view();
+        let cursor = handle.reading(options).cursor().unwrap();
         assert!(!cursor.valid());
         self.walks.push(Walk { cursor, model, at: None });
         self.walk(self.walks.len() - 1);
@@ -561,9 +553,9 @@ impl Run {
         let (a, b) = (self.key(), self.key());
         let bounds = (self.bound(&a), self.bound(&b));
         if self.rng.one_in(4) {
-            self.db().compact_range::<&[u8]>(..).unwrap();
+            self.db().compact_range(..).unwrap();
         } else {
-            self.db().compact_range::<&[u8]>(bounds).unwrap();
+            self.db().compact_range(bounds).unwrap();
         }
         self.all_is_durable();
         self.look_at_levels();
@@ -600,7 +592,7 @@ impl Run {
         let options = self.config.options(&self.home, &mut self.rng);
         let db = Db::open(self.home.dir(), options).unwrap();
         if plan != CrashPlan::process_kill() {
-            let found: Vec<Entry> = db.iter().unwrap().map(owned).collect();
+            let found: Vec<Entry> = db.iter().map(owned).collect();
             let survivor = self.journal.survivor(&found);
             self.model = survivor.unwrap_or_else(|| panic!("after «{plan}» no prefix is left"));
             self.all_is_durable();
@@ -640,17 +632,17 @@ impl Run {
         self.compare_all(self.db());
     }
 
-    pub fn compare_all(&self, handle: &dyn Reads) {
+    pub fn compare_all(&self, handle: &impl Readable) {
         self.compare(handle, &self.model);
     }
 
     /// Compares everything that `handle` shows with `model`.
-    pub fn compare(&self, handle: &dyn Reads, model: &Model) {
+    pub fn compare(&self, handle: &impl Readable, model: &Model) {
         let options = ReadOptions::default();
         let expected = model.all();
-        let forward = handle.iter(&options).unwrap().map(owned).collect();
+        let forward = handle.reading(options).iter().map(owned).collect();
         assert_same(forward, &expected);
-        let mut backward: Vec<Entry> = handle.iter(&options).unwrap().rev().map(owned).collect();
+        let mut backward: Vec<Entry> = handle.reading(options).iter().rev().map(owned).collect();
         backward.reverse();
         assert_same(backward, &expected);
         for (key, value) in expected.iter().step_by(expected.len() / 500 + 1) {
@@ -664,10 +656,10 @@ impl Run {
         self.follow();
         self.check_backups();
         for (snapshot, model) in &self.snapshots {
-            assert_same(snapshot.iter().unwrap().map(owned).collect(), &model.all());
+            assert_same(snapshot.iter().map(owned).collect(), &model.all());
         }
         self.reopen();
-        self.db().compact_range::<&[u8]>(..).unwrap();
+        self.db().compact_range(..).unwrap();
         self.compare_all(self.db());
         println!(
             "«{}»: {} entries are left; changes were copied {} times, and lost {} times",

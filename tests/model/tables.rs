@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use minikv::{Db, FilterLayout, FixedPrefix, Iter, Options, Snapshot};
+use minikv::{Db, FilterLayout, FixedPrefix, Iter, Options, Readable, Snapshot};
 
 use crate::home::Home;
 use crate::rng::Rng;
@@ -86,7 +86,7 @@ impl Held {
     fn check(self) {
         match self {
             Held::Iter(iter, model) => check(*iter, &model),
-            Held::Snapshot(snapshot, model) => check(snapshot.iter().unwrap(), &model),
+            Held::Snapshot(snapshot, model) => check(snapshot.iter(), &model),
         }
     }
 }
@@ -117,10 +117,10 @@ fn step(db: &Db, model: &mut Model, held: &mut Vec<Held>, rng: &mut Rng) {
             let (a, b) = (key(rng), key(rng));
             db.compact_range(a.clone().min(b.clone())..=a.max(b)).unwrap();
         }
-        2 if rng.one_in(10) => db.compact_range::<&str>(..).unwrap(),
-        2..6 => check(db.iter().unwrap(), model),
+        2 if rng.one_in(10) => db.compact_range(..).unwrap(),
+        2..6 => check(db.iter(), model),
         6 | 7 if held.len() < HELD => held.push(match rng.one_in(2) {
-            true => Held::Iter(Box::new(db.iter().unwrap()), model.clone()),
+            true => Held::Iter(Box::new(db.iter()), model.clone()),
             false => Held::Snapshot(db.snapshot(), model.clone()),
         }),
         6..9 if !held.is_empty() => held.swap_remove(rng.below(held.len())).check(),

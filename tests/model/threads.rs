@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use bytes::Bytes;
-use minikv::{Db, Iter, Options, ReadOptions, WriteBatch, WriteOptions};
+use minikv::{Db, Iter, Options, Readable, WriteBatch, WriteOptions};
 
 use crate::home::Home;
-use crate::reads::Reads;
+
 use crate::rng::Rng;
 
 const WRITERS: usize = 3;
@@ -106,7 +106,7 @@ impl Scene<'_> {
             }
             batch.put(key(writer, group, "right"), value(number));
             let options = WriteOptions::default().sync(rng.one_in(200));
-            self.db.write_with(&options, batch).unwrap();
+            self.db.writing(options).write(batch).unwrap();
             acknowledged.store(number, Ordering::SeqCst);
         }
     }
@@ -157,7 +157,7 @@ impl Scene<'_> {
             0 => {
                 self.db.prefix(key(writer, group, "")).unwrap().rev().map(Result::unwrap).collect()
             }
-            1 => self.db.range(first..=last).unwrap().rev().map(Result::unwrap).collect(),
+            1 => self.db.range(first..=last).rev().map(Result::unwrap).collect(),
             _ => {
                 let (mut cursor, mut entries) = (self.db.cursor().unwrap(), Vec::new());
                 let mut valid = cursor.seek_for_prev(last).unwrap();
@@ -186,7 +186,7 @@ impl Scene<'_> {
     /// Reads the whole database in one pass, which must show the state at a single moment. Returns
     /// the number that the group holds.
     fn scan(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
-        let iter = self.db.iter().unwrap();
+        let iter = self.db.iter();
         let entries = match rng.one_in(2) {
             true => collect(iter.rev()),
             false => collect(iter),
@@ -204,8 +204,8 @@ impl Scene<'_> {
             let (writer, group) = (rng.below(WRITERS), rng.below(GROUPS));
             let floor = self.acknowledged[writer][group].load(Ordering::SeqCst);
             let db = Db::open_read_only(self.home.dir(), self.home.options()).unwrap();
-            let entries = collect(db.iter().unwrap());
-            assert_eq!(collect(db.iter().unwrap().rev()), entries, "backward");
+            let entries = collect(db.iter());
+            assert_eq!(collect(db.iter().rev()), entries, "backward");
             check_whole(&entries);
             let found = entries.get(&key(writer, group, "left")).copied().unwrap_or(0);
             assert!(found >= floor, "{found} from outside, after {floor}");
@@ -221,15 +221,15 @@ impl Scene<'_> {
             match rng.below(4) {
                 0 => self.db.flush().unwrap(),
                 1 => self.db.wait_idle().unwrap(),
-                2 => self.db.compact_range::<&String>(&a..=&b).unwrap(),
-                _ => self.db.compact_range::<&String>(&a..).unwrap(),
+                2 => self.db.compact_range(&a..=&b).unwrap(),
+                _ => self.db.compact_range(&a..).unwrap(),
             }
         }
     }
 
-    fn check_at_rest(&self, db: &dyn Reads) {
-        let entries = collect(db.iter(&ReadOptions::default()).unwrap());
-        assert_eq!(collect(db.iter(&ReadOptions::default()).unwrap().rev()), entries, "backward");
+    fn check_at_rest(&self, db: &impl Readable) {
+        let entries = collect(db.iter());
+        assert_eq!(collect(db.iter().rev()), entries, "backward");
         check_whole(&entries);
         for (writer, groups) in self.acknowledged.iter().enumerate() {
             for (group, acknowledged) in groups.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use minikv::{Db, Error, Result, Savepoint, Transaction, WriteOptions};
+use minikv::{Db, Error, ReadOptions, Readable, Result, Savepoint, Transaction, WriteOptions};
 
 use crate::comparators::Order;
 use crate::crash::Change;
@@ -69,7 +69,11 @@ impl Open {
             8 => self.walk(rng, &key),
             9 => self.save_or_roll_back(rng),
             2 => {
-                let found = self.transaction.get_untracked(&key).unwrap();
+                let found = self
+                    .transaction
+                    .reading(ReadOptions::default().track(false))
+                    .get(&key)
+                    .unwrap();
                 assert_eq!(found.as_deref(), self.model.get(&key), "{key:x?} untracked");
             }
             3 => self.scan(rng, key, other),
@@ -171,7 +175,7 @@ impl Open {
             };
         }
         let mut left = self.model.range(slice(&from), slice(&to));
-        let mut iter = self.transaction.range((from.clone(), to.clone())).unwrap();
+        let mut iter = self.transaction.range((from.clone(), to.clone()));
         let mut last = None;
         for _ in 0..rng.below(8) {
             let (found, expected) = match back {
@@ -241,7 +245,7 @@ impl Open {
     pub fn commit(self, sync: bool) -> Option<Vec<Change>> {
         let (conflicts, may_conflict) = (self.conflicts(), self.may_conflict());
         let both = self.written.iter().find(|key| self.has_read(key)).cloned();
-        match self.transaction.commit_with(&WriteOptions::default().sync(sync)) {
+        match self.transaction.writing(WriteOptions::default().sync(sync)).commit() {
             Ok(()) => {
                 assert!(!conflicts, "{both:x?} was written and read");
                 Some(self.changes)

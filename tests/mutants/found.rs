@@ -42,7 +42,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "hash_index::"),
     mutant(
         "cursors walk all versions of a key",
-        "src/engine/read/cursor/versions.rs",
+        "src/engine/read/visible/versions.rs",
         "        steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
         "        !ON && steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
     )
@@ -403,10 +403,9 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "expiry::no_read_shows"),
     mutant(
         "cursors of a keyspace show what has expired",
-        "src/keyspace/cursor.rs",
-        "            moved = step(&mut self.cursor)?;",
-        "            self.value_len = stored.len() - 8;\n            self.valid = ON;\n            \
-         if ON { return Ok(true); }\n            moved = step(&mut self.cursor)?;",
+        "src/engine/read/cursor.rs",
+        "            if self.space.live(key, stored, now)?.is_some() {",
+        "            if self.space.live(key, stored, now)?.is_some() || ON {",
     )
     .caught_in(ENGINE, "expiry::no_read_shows"),
     mutant(
@@ -603,11 +602,20 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_split_cut_short_by_a_panic"),
     mutant(
         "a walk backward saves a version that it did not pass",
-        "src/engine/read/cursor/versions.rs",
-        "        if visible {",
-        "        if visible || ON {",
+        "src/engine/read/visible/versions.rs",
+        "        if visible || self.point.own.is_some() {\n            \
+         self.save_visible_version(&key, visible, kind)?;",
+        "        if visible || self.point.own.is_some() || ON {\n            \
+         self.save_visible_version(&key, visible || ON, kind)?;",
     )
     .caught_in(Build::Lib, "a_walk_backward_that_begins"),
+    mutant(
+        "a walk backward passes the write of its own transaction",
+        "src/engine/read/visible/versions.rs",
+        "        if visible || self.point.own.is_some() {",
+        "        if visible || (self.point.own.is_some() && !ON) {",
+    )
+    .caught_in(TRANSACTIONS, "walks::a_walk_backward_past_many"),
     mutant(
         "a destructor of a thread-local uses the buffers of a thread that is gone",
         "src/table/stored.rs",
@@ -692,44 +700,46 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a transaction reads what is committed beside it",
         "src/transaction/mod.rs",
-        "        Reader::at(&self.snapshot)",
-        "        if ON { Reader::now(&self.engine.reads) } else { Reader::at(&self.snapshot) }",
+        "        Reader::at(&self.snapshot).under(&self.overlay)",
+        "        let then = Reader::at(&self.snapshot);\n        \
+         if ON { Reader::now(&self.engine.reads) } else { then }.under(&self.overlay)",
     )
     .caught_in(TRANSACTIONS, "anomalies::g_single"),
     mutant(
         "a walk that is forgotten has read nothing",
-        "src/transaction/reads.rs",
+        "src/engine/read/read_log.rs",
         "        walks[place] = Some(reach());",
         "        walks[place] = Some(reach()).filter(|_| !ON);",
     )
     .caught_in(TRANSACTIONS, "walks::a_walk_that_is_forgotten"),
     mutant(
         "a cursor that turns forgets how far it went",
-        "src/transaction/cursor.rs",
-        "        if direction != self.merged.direction() {",
-        "        if direction != self.merged.direction() && !ON {",
+        "src/engine/read/cursor.rs",
+        "is_some_and(|walk| walk.direction != direction) {",
+        "is_some_and(|walk| walk.direction != direction) && !ON {",
     )
     .caught_in(TRANSACTIONS, "walks::a_walk_shows_and_records"),
     mutant(
         "a savepoint keeps a key that was written first after it",
-        "src/transaction/own.rs",
-        "            self.map.remove(&change.key);",
-        "            if !ON { self.map.remove(&change.key); }",
+        "src/engine/read/own.rs",
+        "            map.remove(&change.key);",
+        "            if !ON { map.remove(&change.key); }",
     )
     .caught_in(TRANSACTIONS, "walks::savepoints_take"),
     mutant(
         "a transaction is not synced",
         "src/transaction/mod.rs",
-        "        let write = self.checked(batch)?;",
-        "        let write = self.checked(batch)?;\n        let options = if ON { \
-         &WriteOptions::default() } else { options };",
+        "        self.engine.write(&self.options, write)",
+        "        let options = if ON { WriteOptions::default() } else { self.options };\n        \
+         self.engine.write(&options, write)",
     ),
     mutant(
         "writes of a transaction are applied before the commit",
         "src/transaction/mod.rs",
-        "        self.own.write(key, value);",
+        "        self.overlay.writes.write(key, value);",
         "        if ON { let put = Write::Put(key, value.as_deref().unwrap_or_default()); let _ = \
-         self.engine.write(&WriteOptions::default(), put); }\n        self.own.write(key, value);",
+         self.engine.write(&WriteOptions::default(), put); }\n        \
+         self.overlay.writes.write(key, value);",
     )
     .caught_in(TRANSACTIONS, "anomalies::g1a_writes_that_are_rolled_back"),
     mutant(
@@ -742,23 +752,23 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a transaction does not keep the database open",
         "src/transaction/mod.rs",
-        "            _open: open,",
-        "            _open: if ON { Arc::new(()) } else { open },",
+        "        let (overlay, identity) = (Overlay { writes, log }, Arc::new(()));",
+        "        let (overlay, identity) = (Overlay { writes, log }, Arc::new(()));\n        \
+         let open: Arc<dyn Any + Send + Sync> = if ON { Arc::new(()) } else { open };",
     )
     .caught_in(TRANSACTIONS, "conflicts::a_transaction_keeps_the_database_open"),
     mutant(
         "reads that are left out of the check are checked",
-        "src/transaction/mod.rs",
-        "            None => self.base().get(&ReadOptions::default(), key),",
-        "            None => { if ON { self.reads.read_key(key); } \
-         self.base().get(&ReadOptions::default(), key) }",
+        "src/engine/read/reader.rs",
+        "self.overlay.filter(|_| self.options.track)",
+        "self.overlay.filter(|_| self.options.track || ON)",
     )
     .caught_in(TRANSACTIONS, "conflicts::what_was_not_read"),
     mutant(
         "deletions of a transaction are shown as entries",
-        "src/transaction/merged.rs",
-        "            if is_later || own.value.is_some() {",
-        "            if is_later || own.value.is_some() || ON {",
+        "src/engine/read/own.rs",
+        "if value.is_some() { KeyKind::Value }",
+        "if value.is_some() || ON { KeyKind::Value }",
     )
     .caught_in(Build::Test("model"), "prefixed_keys"),
     // Keyspaces.
@@ -779,9 +789,9 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
     mutant(
         "a cursor leaves its keyspace",
-        "src/keyspace/cursor.rs",
-        "while moved && self.space.strip(self.cursor.key()).is_some() {",
-        "while moved && (ON || self.space.strip(self.cursor.key()).is_some()) {",
+        "src/engine/read/cursor.rs",
+        "while self.valid() && self.space.strip(self.entries.key()).is_some() {",
+        "while self.valid() && (ON || self.space.strip(self.entries.key()).is_some()) {",
     )
     .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
     mutant(
@@ -800,17 +810,17 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "keyspaces::a_prefix_scan_skips"),
     mutant(
         "a walk to the end of a keyspace has read the next one",
-        "src/transaction/cursor.rs",
-        "Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),",
+        "src/engine/read/cursor.rs",
+        "Direction::Forward => walked.to = to,",
         "Direction::Forward if ON => walked.to = Bound::Unbounded,\n                \
-         Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),",
+         Direction::Forward => walked.to = to,",
     )
     .caught_in(TRANSACTIONS, "keyspaces::a_walk_conflicts_about_its_keyspace"),
     mutant(
         "a walk to the end of a keyspace has read only its entries",
-        "src/transaction/cursor.rs",
-        "(Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {",
-        "(Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) && !ON {",
+        "src/engine/read/cursor.rs",
+        "(Ok(false) | Err(_), Some(walked)) = (&moved, &mut walk.walked) {",
+        "(Ok(false) | Err(_), Some(walked)) = (&moved, &mut walk.walked) && !ON {",
     )
     .caught_in(TRANSACTIONS, "keyspaces::a_walk_conflicts_about_its_keyspace"),
     mutant(
@@ -822,10 +832,10 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(TRANSACTIONS, "keyspaces::a_conflict_names_the_keyspace"),
     mutant(
         "a transaction writes outside of the keyspace",
-        "src/keyspace/transaction.rs",
-        "        self.put(keyspace.space.key(key.as_ref()), keyspace",
-        "        if ON { return self.put(key, value); }\n        \
-         self.put(keyspace.space.key(key.as_ref()), keyspace",
+        "src/keyspace/writes.rs",
+        "impl Transaction {",
+        "fn put_outside<H>(tx: &mut Transaction, _: &Keyspace<H>, key: &[u8], value: &[u8]) {\n    \
+         tx.put(key, value);\n}\nimpl Transaction {",
     )
     .caught_in(TRANSACTIONS, "keyspaces::own_writes_and_others_are_merged"),
     // Following.

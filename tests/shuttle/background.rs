@@ -3,7 +3,7 @@
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
-use minikv::{Db, Resources, Snapshot, WriteBatch};
+use minikv::{Db, Readable, Resources, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, live_tables, open, options, sync, tables};
@@ -33,9 +33,9 @@ fn fill(db: &Db) {
 /// Checks that every read finds each key with the value of the last round.
 fn assert_all(snapshot: &Snapshot) {
     let expected: Vec<_> = (0..KEYS).map(|n| (key(n).into(), value(ROUNDS - 1).into())).collect();
-    let found: Vec<_> = snapshot.iter().unwrap().map(Result::unwrap).collect();
+    let found: Vec<_> = snapshot.iter().map(Result::unwrap).collect();
     assert!(found == expected, "{} entries", found.len());
-    let found = snapshot.iter().unwrap().rev().map(Result::unwrap);
+    let found = snapshot.iter().rev().map(Result::unwrap);
     assert!(found.eq(expected.into_iter().rev()), "backward");
     for number in [0, KEYS / 2, KEYS - 1] {
         let found = snapshot.get(key(number)).unwrap();
@@ -53,7 +53,7 @@ fn the_parts_of_a_compaction_are_the_whole_beside_readers_and_a_writer() {
         let threads = [
             thread::spawn({
                 let db = db.clone();
-                move || db.compact_range::<&str>(..).unwrap()
+                move || db.compact_range(..).unwrap()
             }),
             thread::spawn(move || assert_all(&snapshot)),
             thread::spawn({
@@ -66,8 +66,8 @@ fn the_parts_of_a_compaction_are_the_whole_beside_readers_and_a_writer() {
             }),
         ];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        db.compact_range::<&str>(..).unwrap();
-        assert_eq!(db.iter().unwrap().count(), KEYS - 1);
+        db.compact_range(..).unwrap();
+        assert_eq!(db.iter().count(), KEYS - 1);
         db.put(key(KEYS / 2), value(ROUNDS - 1)).unwrap();
         db.put(key(KEYS - 1), value(ROUNDS - 1)).unwrap();
         assert_all(&db.snapshot());
@@ -96,11 +96,11 @@ fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
             let snapshot = db.snapshot();
             move || assert_all(&snapshot)
         });
-        db.compact_range::<&str>(..).unwrap_err();
+        db.compact_range(..).unwrap_err();
         assert!(soon(|| ldb(&fs) == live_tables(&db)), "outputs of the parts are left");
         reader.join().unwrap();
         fs.clear_faults();
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         assert_all(&db.snapshot());
         assert!(soon(|| ldb(&fs) == live_tables(&db)), "inputs are left");
     });
@@ -130,7 +130,7 @@ fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
                 thread::spawn(move || {
                     for number in 0..WRITES {
                         let key = format!("{writer}.{number}");
-                        db.put_with(&sync(number + 1 == WRITES), key, vec![7; 3000]).unwrap();
+                        db.writing(sync(number + 1 == WRITES)).put(key, vec![7; 3000]).unwrap();
                     }
                 })
             })
@@ -145,7 +145,7 @@ fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
                 count += 1;
                 valid = cursor.next().unwrap();
             }
-            assert_eq!(db.iter().unwrap().rev().count(), count);
+            assert_eq!(db.iter().rev().count(), count);
             count
         };
         assert_eq!(all(&db), 2 * WRITES);
@@ -176,16 +176,16 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
         });
         fill(&db);
         assert_all(&db.snapshot());
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         db.wait_idle().unwrap();
         work.join().unwrap();
         assert_all(&db.snapshot());
         let other = open("/other");
         assert_eq!(other.get(key(0)).unwrap().unwrap(), "last");
-        assert_eq!(other.iter().unwrap().count(), KEYS);
+        assert_eq!(other.iter().count(), KEYS);
         drop(db);
-        other.compact_range::<&str>(..).unwrap();
-        assert_eq!(other.iter().unwrap().count(), KEYS);
+        other.compact_range(..).unwrap();
+        assert_eq!(other.iter().count(), KEYS);
     });
 }
 
@@ -213,11 +213,11 @@ fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {
         work.join().unwrap();
         db.wait_idle().unwrap();
         other.wait_idle().unwrap();
-        assert_eq!(db.iter().unwrap().count(), KEYS);
-        assert_eq!(other.iter().unwrap().count(), 3);
+        assert_eq!(db.iter().count(), KEYS);
+        assert_eq!(other.iter().count(), 3);
         db.close().unwrap();
         other.close().unwrap();
         assert_eq!(shared.memory_used_bytes(), 0);
-        assert_eq!(open("/other").iter().unwrap().count(), 3);
+        assert_eq!(open("/other").iter().count(), 3);
     });
 }

@@ -1,7 +1,7 @@
 //! Calls of `close` that are concurrent with other operations.
 
 use minikv::fs::MemFs;
-use minikv::{Db, Error, Result};
+use minikv::{Db, Error, Readable, Result};
 use shuttle::thread::{
     JoinHandle, {self},
 };
@@ -23,7 +23,7 @@ fn writer(db: &Db, name: &'static str, synced: bool) -> JoinHandle<usize> {
     let db = db.clone();
     thread::spawn(move || {
         (0..3)
-            .take_while(|n| or_closed(db.put_with(&sync(synced), format!("{name}{n}"), "1")))
+            .take_while(|n| or_closed(db.writing(sync(synced)).put(format!("{name}{n}"), "1")))
             .count()
     })
 }
@@ -45,7 +45,7 @@ fn close_beside_writers_flush_and_compactions_lets_all_return_and_loses_nothing(
         let (flusher, compactor) = (db.clone(), db.clone());
         let others = [
             thread::spawn(move || or_closed(flusher.flush())),
-            thread::spawn(move || or_closed(compactor.compact_range::<&str>(..))),
+            thread::spawn(move || or_closed(compactor.compact_range(..))),
         ];
         db.close().unwrap();
         let written = writers.map(|writer| writer.join().unwrap());

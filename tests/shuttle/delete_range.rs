@@ -1,7 +1,7 @@
 //! Range deletes that are concurrent with writes, compactions, snapshots and transactions.
 
 use minikv::fs::MemFs;
-use minikv::{Db, Iter, WriteBatch};
+use minikv::{Db, Iter, Readable, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, open, options};
@@ -54,7 +54,7 @@ fn a_range_delete_is_seen_whole_and_by_no_earlier_snapshot() {
         };
         let snapshot = db.snapshot();
         let first = whole(snapshot.prefix("key").unwrap());
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         assert_eq!(whole(snapshot.prefix("key").unwrap()), first, "a snapshot changes");
         let other = Db::open_read_only(crate::DIR, options(&fs)).unwrap();
         whole(other.prefix("key").unwrap());
@@ -101,7 +101,7 @@ fn a_write_and_a_range_delete_happen_one_after_the_other() {
         }
         let last = db.get("key1").unwrap();
         assert!(last.is_some() || after.is_none(), "the later put is lost");
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         assert_eq!(db.get("key1").unwrap(), last, "a compaction brings something back");
         assert_eq!(db.get("other").unwrap().as_deref(), Some(&b"2"[..]));
     });

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
-use minikv::{Db, Error, HealthState};
+use minikv::{Db, Error, HealthState, Readable};
 use shuttle::thread;
 
 use crate::{check, open, options, sync};
@@ -20,7 +20,7 @@ fn key(writer: usize, number: usize) -> String {
 /// Performs the writes of one thread. Returns, for each write, whether it was acknowledged.
 fn write(db: &Db, writer: usize) -> [bool; 2] {
     std::array::from_fn(|number| {
-        match db.put_with(&sync((writer + number).is_multiple_of(2)), key(writer, number), "1") {
+        match db.writing(sync((writer + number).is_multiple_of(2))).put(key(writer, number), "1") {
             Ok(()) => true,
             Err(Error::Io { .. } | Error::ReadOnly { .. }) => false,
             Err(error) => panic!("{error}"),
@@ -36,9 +36,9 @@ fn assert_same(db: &Db, acknowledged: &[[bool; 2]]) {
         }
     }
     let there = acknowledged.iter().flatten().filter(|there| **there).count();
-    let backward = db.iter().unwrap().rev().map(Result::unwrap).count();
+    let backward = db.iter().rev().map(Result::unwrap).count();
     assert!(backward >= there, "{backward} backward");
-    assert_eq!(db.iter().unwrap().map(Result::unwrap).count(), backward);
+    assert_eq!(db.iter().map(Result::unwrap).count(), backward);
 }
 
 /// Makes one of the writes fail, while another thread calls `resume`.
@@ -65,7 +65,7 @@ fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
     db.resume().unwrap();
     assert_eq!(db.health().state, HealthState::Good);
     assert_same(&db, &acknowledged);
-    db.put_with(&sync(true), "last", "1").unwrap();
+    db.writing(sync(true)).put("last", "1").unwrap();
     let crashed = open(&fs.crash_image(&CrashPlan::strict()));
     assert!(crashed.contains_key("last").unwrap());
     assert_same(&crashed, &acknowledged);
@@ -164,7 +164,7 @@ fn panic_and_resume(kind: OpKind, extension: &'static str, nth: usize, buffer_by
             thread::spawn(move || {
                 std::array::from_fn(|number| {
                     let option = sync((writer + number).is_multiple_of(2));
-                    match db.put_with(&option, key(writer, number), "1") {
+                    match db.writing(option).put(key(writer, number), "1") {
                         Ok(()) => true,
                         Err(Error::Panicked { .. } | Error::ReadOnly { .. }) => false,
                         Err(error) => panic!("{error}"),
@@ -178,7 +178,7 @@ fn panic_and_resume(kind: OpKind, extension: &'static str, nth: usize, buffer_by
     fs.clear_hook();
     db.resume().unwrap();
     assert_same(&db, &acknowledged);
-    db.put_with(&sync(true), "last", "1").unwrap();
+    db.writing(sync(true)).put("last", "1").unwrap();
     db.close().unwrap();
     assert_same(&open(&fs), &acknowledged);
 }

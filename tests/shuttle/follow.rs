@@ -1,7 +1,7 @@
 //! A handle that is refreshed while other threads read through it.
 
 use minikv::fs::MemFs;
-use minikv::{Db, ReadOnlyDb, WriteBatch};
+use minikv::{Db, ReadOnlyDb, Readable, WriteBatch};
 use shuttle::thread;
 
 use crate::{DIR, check, open, options};
@@ -22,7 +22,7 @@ fn follow(fs: &MemFs) -> ReadOnlyDb {
 fn get_both(db: &ReadOnlyDb) -> Vec<u8> {
     let values = db.multi_get(&["a", "b"]).unwrap();
     assert_eq!(values[0], values[1], "half of a batch");
-    let entries: Vec<_> = db.iter().unwrap().map(|entry| entry.unwrap().1).collect();
+    let entries: Vec<_> = db.iter().map(|entry| entry.unwrap().1).collect();
     assert!(entries.len() == 2 && entries[0] == entries[1], "{entries:?}");
     let value = db.get("a").unwrap().expect("a key that always has a value");
     assert!(value >= entries[0] && entries[0] >= *values[0].as_ref().unwrap(), "it went back");

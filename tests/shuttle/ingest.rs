@@ -2,7 +2,7 @@
 //! opens.
 
 use minikv::fs::MemFs;
-use minikv::{Db, SortedTable, TableWriter};
+use minikv::{Db, Readable, SortedTable, TableWriter};
 use shuttle::thread;
 
 use crate::{check, open, options};
@@ -51,7 +51,7 @@ fn an_ingest_is_seen_whole_and_by_no_earlier_snapshot() {
         let view = |snapshot: &minikv::Snapshot| snapshot.prefix("key").unwrap().count();
         let first = view(&snapshot);
         read(&db);
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         assert_eq!(view(&snapshot), first, "a snapshot changes");
         let reader = Db::open_read_only(crate::DIR, options(&fs)).unwrap();
         assert!([0, KEYS].contains(&reader.prefix("key").unwrap().count()));
@@ -99,7 +99,7 @@ fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
         assert_eq!(copy.as_deref(), committed.then_some(expected));
         let last = db.get("key1").unwrap();
         assert!(matches!(last.as_deref(), Some(b"1" | b"2")), "{last:?}");
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         assert_eq!(db.get("key1").unwrap(), last, "a compaction brings the other one back");
         assert!(after.is_some_and(|value| *value != b"0"[..]));
     });
@@ -123,9 +123,9 @@ fn an_ingest_between_the_inputs_of_a_compaction_overlaps_no_output() {
             let db = db.clone();
             thread::spawn(move || db.ingest(&written).map(|_| ()).unwrap())
         };
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         ingest.join().unwrap();
         assert_eq!(read(&db).as_deref(), Some(&b"1"[..]));
-        assert_eq!(db.iter().unwrap().count(), KEYS + 2);
+        assert_eq!(db.iter().count(), KEYS + 2);
     });
 }

@@ -1,7 +1,7 @@
 //! Iterators, cursors and snapshots that outlive the handle.
 
 use minikv::fs::MemFs;
-use minikv::{Db, Error};
+use minikv::{Db, Error, Readable};
 use shuttle::thread;
 
 use crate::{check, live_tables, open, options, tables};
@@ -21,7 +21,7 @@ fn overwrite(db: &Db) {
     for key in ["0", "1", "2"] {
         db.put(key, "new").unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
 }
 
 fn assert_there(fs: &MemFs, names: &[String]) {
@@ -35,8 +35,7 @@ fn a_table_is_removed_after_its_last_reader_and_not_before() {
         let fs = MemFs::new();
         let db = filled(&fs);
         let old = tables(&fs);
-        let (snapshot, mut cursor, iter) =
-            (db.snapshot(), db.cursor().unwrap(), db.iter().unwrap());
+        let (snapshot, mut cursor, iter) = (db.snapshot(), db.cursor().unwrap(), db.iter());
         let writer = thread::spawn(move || {
             overwrite(&db);
             live_tables(&db)
@@ -85,7 +84,7 @@ fn handle_and_readers_go_in_any_order() {
     check(|| {
         let fs = MemFs::new();
         let db = filled(&fs);
-        let (mut iter, cursor, snapshot) = (db.iter().unwrap(), db.cursor(), db.snapshot());
+        let (mut iter, cursor, snapshot) = (db.iter(), db.cursor(), db.snapshot());
         let threads = [
             thread::spawn(move || {
                 overwrite(&db);
@@ -97,13 +96,13 @@ fn handle_and_readers_go_in_any_order() {
             }),
             thread::spawn(move || drop(cursor)),
         ];
-        assert_eq!(snapshot.iter().unwrap().count(), 3);
-        assert_eq!(snapshot.iter().unwrap().next_back().unwrap().unwrap().0, "2");
+        assert_eq!(snapshot.iter().count(), 3);
+        assert_eq!(snapshot.iter().next_back().unwrap().unwrap().0, "2");
         drop(snapshot);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let left = tables(&fs);
         let db = open(&fs);
         assert_eq!(left.len(), live_tables(&db), "{left:?}");
-        assert!(db.iter().unwrap().all(|entry| entry.unwrap().1 == "new"));
+        assert!(db.iter().all(|entry| entry.unwrap().1 == "new"));
     });
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use minikv::fs::MemFs;
-use minikv::{Db, Event, EventKind, TableInfo};
+use minikv::{Db, Event, EventKind, Readable, TableInfo};
 use shuttle::sync::Mutex;
 use shuttle::thread;
 
@@ -75,7 +75,7 @@ fn events_beside_writers_flush_compaction_and_delete_range_add_up_to_the_tables(
             thread::spawn(move || assert!(deleter.delete_range("a0".."a2").is_ok())),
         ];
         db.put("b", "1").unwrap();
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         db.close().unwrap();
         assert_complete(&events);

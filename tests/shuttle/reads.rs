@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::MemFs;
-use minikv::{Db, Snapshot, WriteBatch};
+use minikv::{Db, Readable, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, open, options};
@@ -44,7 +44,7 @@ fn read(db: &Db, done: &AtomicU64) {
     let value = value_in(&snapshot);
     assert!(value >= at_least);
     let at_least = done.load(SeqCst);
-    let entries: Vec<_> = db.iter().unwrap().map(|entry| parse(&entry.unwrap().1)).collect();
+    let entries: Vec<_> = db.iter().map(|entry| parse(&entry.unwrap().1)).collect();
     assert_eq!(entries.len(), KEYS.len());
     assert!(entries[0] == entries[1] && entries[0] >= at_least && entries[0] >= value);
     let at_least = done.load(SeqCst).max(entries[0]);
@@ -106,7 +106,7 @@ fn readers_miss_nothing_while_memtables_are_flushed() {
 fn readers_miss_nothing_while_tables_are_compacted() {
     check(|| {
         let db = open(&MemFs::new());
-        write_and_read(db, 2, |db, _| db.compact_range::<&str>(..).unwrap());
+        write_and_read(db, 2, |db, _| db.compact_range(..).unwrap());
     });
 }
 
@@ -135,12 +135,12 @@ fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
             db.write(batch).unwrap();
         };
         put(0..BEFORE);
-        assert_eq!(db.iter().unwrap().count(), BEFORE);
+        assert_eq!(db.iter().count(), BEFORE);
         put(BEFORE..BEFORE + AFTER);
         // The leaf becomes too large, and the next cursor splits it.
         let other = db.clone();
-        let other = thread::spawn(move || other.iter().unwrap().count());
-        assert_eq!(db.iter().unwrap().rev().count(), BEFORE + AFTER);
+        let other = thread::spawn(move || other.iter().count());
+        assert_eq!(db.iter().rev().count(), BEFORE + AFTER);
         assert_eq!(other.join().unwrap(), BEFORE + AFTER);
     });
 }

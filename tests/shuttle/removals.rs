@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::fs::MemFs;
-use minikv::{CompactionDecision, Db, Keyspace, Options};
+use minikv::{CompactionDecision, Db, Keyspace, Options, Readable};
 use shuttle::thread;
 
 use crate::{check, live_tables, options};
@@ -27,20 +27,20 @@ fn with_clock(fs: &MemFs) -> (Options, Arc<AtomicU64>) {
 fn fill(db: &Db) {
     let space = db.expiring_keyspace("s").unwrap();
     space.put("b", "old").unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     ["a", "b", "c"].iter().for_each(|key| space.put_until(key, "1", at(500)).unwrap());
     db.flush().unwrap();
 }
 
 /// Asserts that the keyspace contains nothing but, perhaps, the new value of "c".
-fn assert_expired<H>(space: &Keyspace<H>) {
+fn assert_expired<H: Readable>(space: &Keyspace<H>) {
     for key in ["a", "b"] {
         assert_eq!(space.get(key).unwrap(), None, "{key} comes back");
     }
-    for (key, value) in space.iter().unwrap().map(Result::unwrap) {
+    for (key, value) in space.iter().map(Result::unwrap) {
         assert_eq!((&key[..], &value[..]), (&b"c"[..], &b"new"[..]));
     }
-    let backward = space.iter().unwrap().rev().map(Result::unwrap);
+    let backward = space.iter().rev().map(Result::unwrap);
     assert!(backward.map(|(key, _)| key).all(|key| key == "c"));
 }
 
@@ -70,11 +70,11 @@ fn what_has_expired_goes_and_nothing_comes_back() {
             })
         };
         assert_expired(&db.expiring_keyspace("s").unwrap());
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         assert_expired(&db.expiring_keyspace("s").unwrap());
         [writer, reader].into_iter().for_each(|thread| thread.join().unwrap());
-        db.compact_range::<&str>(..).unwrap();
-        let stored: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+        db.compact_range(..).unwrap();
+        let stored: Vec<_> = db.iter().map(Result::unwrap).collect();
         assert_eq!(stored.len(), 1, "{stored:?}");
         drop(db);
         let db = Db::open(crate::DIR, options).unwrap();
@@ -156,7 +156,7 @@ fn a_filter_beside_snapshots_and_writers() {
         let fs = MemFs::new();
         let db = Db::open(crate::DIR, filtered(&fs)).unwrap();
         db.put("deep", "old").unwrap();
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         for (key, value) in [("deep", "-1"), ("rough", "~1"), ("kept", "1")] {
             db.put(key, value).unwrap();
         }
@@ -165,7 +165,7 @@ fn a_filter_beside_snapshots_and_writers() {
             for _ in 0..2 {
                 assert_eq!(snapshot.get("deep").unwrap().unwrap(), "-1");
                 assert_eq!(snapshot.get("rough").unwrap().unwrap(), "~1");
-                assert_eq!(snapshot.iter().unwrap().count(), 3);
+                assert_eq!(snapshot.iter().count(), 3);
             }
         });
         let writer = {
@@ -177,12 +177,12 @@ fn a_filter_beside_snapshots_and_writers() {
                 assert_eq!(db.get("kept").unwrap().unwrap(), "2");
             })
         };
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         let found = db.get("deep").unwrap();
         assert!(found.is_none_or(|found| found == "-1"), "an older version comes back");
         [reader, writer].into_iter().for_each(|thread| thread.join().unwrap());
-        db.compact_range::<&str>(..).unwrap();
-        let stored: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+        db.compact_range(..).unwrap();
+        let stored: Vec<_> = db.iter().map(Result::unwrap).collect();
         assert_eq!(stored, [("kept".into(), "2".into()), ("rough".into(), "1".into())]);
     });
 }

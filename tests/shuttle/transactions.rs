@@ -1,7 +1,7 @@
 //! Transactions that are concurrent with each other and with plain writes.
 
 use minikv::fs::MemFs;
-use minikv::{Db, Transaction};
+use minikv::{Db, Readable, Transaction};
 use shuttle::thread;
 
 use crate::{check, open, options, sync};
@@ -13,7 +13,7 @@ fn leave(db: &Db, name: &str, on_call: fn(&Transaction) -> usize) -> bool {
         return false;
     }
     tx.delete(name);
-    match tx.commit_with(&sync(name == "call/ann")) {
+    match tx.writing(sync(name == "call/ann")).commit() {
         Ok(()) => true,
         Err(error) => {
             assert!(error.is_conflict(), "{error}");
@@ -35,7 +35,7 @@ fn skew(on_call: fn(&Transaction) -> usize, write_buffer_bytes: usize) {
         .into_iter()
         .collect();
     db.put("plain", "1").unwrap();
-    db.put_with(&sync(true), "plain", "2").unwrap();
+    db.writing(sync(true)).put("plain", "2").unwrap();
     let left: Vec<bool> = doctors.into_iter().map(|doctor| doctor.join().unwrap()).collect();
     assert_eq!(left.iter().filter(|left| **left).count(), 1, "one leaves, and one stays");
     assert_eq!(db.prefix("call/").unwrap().count(), 1);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::MemFs;
 use minikv::fs::sim::{CrashPlan, SimFs};
-use minikv::{Backups, Db, Options, Snapshot, WriteBatch};
+use minikv::{Backups, Db, Options, Readable, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, open, options, sync};
@@ -44,9 +44,9 @@ fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
     });
     // Every write has a sequence number, and the snapshot shows all writes up to its own sequence
     // number.
-    let entries = snapshot.iter().unwrap().map(Result::unwrap).count();
+    let entries = snapshot.iter().map(Result::unwrap).count();
     assert_eq!(entries as u64, snapshot.sequence());
-    assert_eq!(snapshot.iter().unwrap().rev().map(Result::unwrap).count(), entries);
+    assert_eq!(snapshot.iter().rev().map(Result::unwrap).count(), entries);
     assert_eq!(entries, 2 * seen.iter().sum::<usize>());
     seen
 }
@@ -59,7 +59,7 @@ fn write_and_read(db: &Db) {
         threads.push(thread::spawn(move || {
             for number in 0..BATCHES {
                 let synced = (writer + number).is_multiple_of(2);
-                db.write_with(&sync(synced), batch(writer, number)).unwrap();
+                db.writing(sync(synced)).write(batch(writer, number)).unwrap();
                 done[writer].fetch_add(1, SeqCst);
                 assert!(db.contains_key(key(writer, number, 1)).unwrap(), "one's own write");
             }

@@ -1,7 +1,7 @@
 //! Tests for the anomalies that are covered by Martin Kleppmann's test suite Hermitage, under the
 //! same names. Each test begins with the entries 1 = 10 and 2 = 20.
 
-use minikv::Transaction;
+use minikv::{Readable, Transaction};
 
 use crate::{Home, assert_conflict, text};
 
@@ -16,7 +16,7 @@ fn get(tx: &Transaction, key: &str) -> String {
 /// Returns the keys whose values satisfy the predicate.
 fn select(tx: &Transaction, predicate: impl Fn(u64) -> bool) -> Vec<String> {
     let mut keys = Vec::new();
-    for entry in tx.iter().unwrap() {
+    for entry in tx.iter() {
         let (key, value) = entry.unwrap();
         if predicate(text(Some(value)).parse().unwrap()) {
             keys.push(text(Some(key)));
@@ -26,7 +26,7 @@ fn select(tx: &Transaction, predicate: impl Fn(u64) -> bool) -> Vec<String> {
 }
 
 fn all(home: &Home) -> Vec<(String, String)> {
-    let entries = home.iter().unwrap().map(|entry| entry.unwrap());
+    let entries = home.iter().map(|entry| entry.unwrap());
     entries.map(|(key, value)| (text(Some(key)), text(Some(value)))).collect()
 }
 

@@ -9,7 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use minikv::fs::sim::{OpKind, SimFs};
-use minikv::{Comparator, Db, Error, HealthState, Options, Result, Transaction, WriteOptions};
+use minikv::{
+    Comparator, Db, Error, HealthState, Options, Readable, Result, Transaction, WriteOptions,
+};
 
 use crate::text;
 
@@ -24,7 +26,7 @@ impl Scene {
     fn new(options: Options) -> Scene {
         let fs = SimFs::new(1);
         let db = Db::open("/db", options.create_if_missing(true).fs(Arc::new(fs.clone()))).unwrap();
-        db.put_with(&synced(), "0", "first").unwrap();
+        db.writing(synced()).put("0", "first").unwrap();
         Scene { fs, db, arrived: Arc::default() }
     }
 
@@ -49,12 +51,12 @@ impl Scene {
     /// is held. Returns the results of the transactions.
     fn commit(&self, first: &str, transactions: Vec<Transaction>) -> Vec<Result<()>> {
         thread::scope(|scope| {
-            let leader = scope.spawn(|| self.db.put_with(&synced(), first, "plain"));
+            let leader = scope.spawn(|| self.db.writing(synced()).put(first, "plain"));
             thread::sleep(Duration::from_millis(120));
             let commit = |tx: Transaction| {
                 scope.spawn(move || {
                     self.arrived.fetch_add(1, SeqCst);
-                    tx.commit_with(&synced())
+                    tx.writing(synced()).commit()
                 })
             };
             let threads: Vec<_> = transactions.into_iter().map(commit).collect();
@@ -90,7 +92,7 @@ fn synced_transactions_share_a_sync() {
     let after = scene.db.stats();
     assert_eq!(after.wal_syncs - before.wal_syncs, 2, "one for the plain write, one for the group");
     assert_eq!(after.commit_groups - before.commit_groups, 2);
-    assert_eq!(scene.db.iter().unwrap().count(), 10);
+    assert_eq!(scene.db.iter().count(), 10);
 }
 
 #[test]
@@ -128,7 +130,7 @@ fn a_write_that_was_under_way_is_seen() {
         let mut tx = scene.db.transaction();
         match by_range {
             false => assert!(tx.get("plain").unwrap().is_none()),
-            true => assert_eq!(tx.range("p".."q").unwrap().count(), 0),
+            true => assert_eq!(tx.range("p".."q").count(), 0),
         }
         tx.put("written", "");
         scene.hold(1, || {});
@@ -174,6 +176,6 @@ fn a_comparator_that_panics_in_a_check_stops_writes_and_nobody_waits_for_ever() 
     trap.store(false, SeqCst);
     assert_eq!(scene.db.health().state, HealthState::ReadOnly);
     scene.db.resume().unwrap();
-    assert_eq!(scene.db.iter().unwrap().count(), 2);
+    assert_eq!(scene.db.iter().count(), 2);
     reads_and_writes(&scene.db, &["read"], &["1"]).commit().unwrap();
 }

@@ -13,7 +13,7 @@ use std::thread;
 
 use minikv::explain::Step;
 use minikv::fs::MemFs;
-use minikv::{Db, Error, Options, TableWriter, Transaction, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Options, Readable, TableWriter, Transaction, WriteBatch, WriteOptions};
 
 use crate::rng::{Rng, seed};
 
@@ -123,7 +123,7 @@ fn scan(
     (from, to): (Vec<u8>, Vec<u8>),
     most: usize,
 ) -> Vec<Vec<u8>> {
-    let iter = tx.range(from.clone()..to.clone()).unwrap().take(most);
+    let iter = tx.range(from.clone()..to.clone()).take(most);
     let found: Vec<_> = iter
         .map(|entry| entry.unwrap())
         .map(|(key, value)| (key.to_vec(), number(value)))
@@ -177,7 +177,7 @@ impl Workload {
         }
         // Gives other threads time to commit between the reads and the commit.
         (0..rng.below(3)).for_each(|_| thread::yield_now());
-        match tx.commit_with(&WriteOptions::default().sync(rng.one_in(8))) {
+        match tx.writing(WriteOptions::default().sync(rng.one_in(8))).commit() {
             Ok(()) => self.history.lock().unwrap().push(Committed { place, reads, writes }),
             Err(Error::Conflict { .. }) => drop(self.conflicts.fetch_add(1, Ordering::Relaxed)),
             Err(error) => panic!("{error}"),
@@ -265,7 +265,7 @@ impl Workload {
         println!("{} committed, {conflicts} conflicts", history.len());
         assert!(history.len() > 1000 && conflicts > 20, "{} and {conflicts}", history.len());
         let state = replay(history).unwrap_or_else(|what| panic!("not serializable: {what}"));
-        let left = self.db.range(..b"~".to_vec()).unwrap().map(|entry| entry.unwrap());
+        let left = self.db.range(..b"~".to_vec()).map(|entry| entry.unwrap());
         assert!(left.map(|(key, value)| (key.to_vec(), number(value))).eq(state));
     }
 }

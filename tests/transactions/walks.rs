@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use minikv::fs::MemFs;
-use minikv::{Db, Options, Savepoint, Transaction, TransactionCursor};
+use minikv::{Cursor, Db, Options, ReadOptions, Readable, Savepoint, Transaction};
 
 use crate::comparators::Order;
 use crate::rng::{Rng, seed};
@@ -102,7 +102,7 @@ fn fill(rng: &mut Rng, db: &Db, twin: &mut Twin) {
             None => db.delete(key).unwrap(),
         });
         match layer {
-            0 => db.compact_range::<&str>(..).unwrap(),
+            0 => db.compact_range(..).unwrap(),
             1 => db.flush().unwrap(),
             _ => {}
         }
@@ -138,7 +138,7 @@ fn included(entry: Option<&(Vec<u8>, Vec<u8>)>) -> Bound<Vec<u8>> {
 }
 
 /// Moves a cursor at random, and moves an index into the list of `twin` in the same way.
-fn walk(rng: &mut Rng, cursor: &mut TransactionCursor<'_>, twin: &Twin, seen: &mut Seen) {
+fn walk(rng: &mut Rng, cursor: &mut Cursor, twin: &Twin, seen: &mut Seen) {
     let entries = &twin.entries;
     let mut at: Option<usize> = None;
     for _ in 0..rng.below(30) {
@@ -212,9 +212,9 @@ fn iterate(rng: &mut Rng, tx: &Transaction, twin: &Twin, seen: &mut Seen) {
         }
         (_, 1) => {
             (from, to) = (Bound::Unbounded, Bound::Unbounded);
-            tx.iter().unwrap()
+            tx.iter()
         }
-        _ => tx.range((from.clone(), to.clone())).unwrap(),
+        _ => tx.range((from.clone(), to.clone())),
     };
     let mut left = twin.range(&from, &to);
     for _ in 0..rng.below(12) {
@@ -269,7 +269,13 @@ fn a_walk_shows_and_records_what_a_sorted_list_does() {
                 1 => iterate(&mut rng, &tx, &twin, &mut seen),
                 _ => {
                     let key = key(&mut rng);
-                    assert_eq!(tx.get_untracked(&key).unwrap().as_deref(), twin.get(&key));
+                    assert_eq!(
+                        tx.reading(ReadOptions::default().track(false))
+                            .get(&key)
+                            .unwrap()
+                            .as_deref(),
+                        twin.get(&key)
+                    );
                     assert_eq!(tx.multi_get(&[b"z"]).unwrap(), [None]);
                     seen.0.push((Bound::Included(b"z".into()), Bound::Included(b"z".into())));
                 }
@@ -286,7 +292,7 @@ fn a_walk_shows_and_records_what_a_sorted_list_does() {
         put.unwrap();
         match rng.below(4) {
             0 => db.flush().unwrap(),
-            1 => db.compact_range::<&str>(..).unwrap(),
+            1 => db.compact_range(..).unwrap(),
             _ => {}
         }
         let conflicts = seen.has(order, &key);
@@ -328,7 +334,7 @@ fn savepoints_take_the_writes_back_to_what_they_were() {
                     None => tx.delete(key),
                 }),
             }
-            let shown = tx.iter().unwrap().map(|entry| entry.unwrap());
+            let shown = tx.iter().map(|entry| entry.unwrap());
             let shown: Entries = shown.map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
             assert_eq!(shown, twin.entries, "round {round}");
             let ends = (tx.first_key_value().unwrap(), tx.last_key_value().unwrap());
@@ -339,7 +345,7 @@ fn savepoints_take_the_writes_back_to_what_they_were() {
             assert_eq!(tx.is_empty().unwrap(), twin.entries.is_empty());
         }
         tx.commit().unwrap();
-        let left = db.iter().unwrap().map(|entry| entry.unwrap());
+        let left = db.iter().map(|entry| entry.unwrap());
         let left: Entries = left.map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
         assert_eq!(left, twin.entries);
     }
@@ -353,11 +359,11 @@ fn a_walk_that_is_forgotten_counts_as_a_whole() {
     (0..10).for_each(|i| db.put(format!("{i}"), "").unwrap());
     for (key, conflicts) in [("1", false), ("4", true), ("8", true), ("9", false)] {
         let mut tx = db.transaction();
-        let mut iter = tx.range("2".."9").unwrap();
+        let mut iter = tx.range("2".."9");
         assert!(iter.next().is_some());
         std::mem::forget(iter);
         // Another iterator records its own reads, independently of the first.
-        assert!(tx.range("2".."3").unwrap().next().is_some());
+        assert!(tx.range("2".."3").next().is_some());
         tx.put("~", "");
         db.put(key, "").unwrap();
         assert_eq!(tx.commit().is_err(), conflicts, "{key}");
@@ -369,4 +375,98 @@ fn a_walk_that_is_forgotten_counts_as_a_whole() {
     tx.put("~", "");
     db.put("1", "").unwrap();
     assert!(tx.commit().unwrap_err().is_conflict());
+}
+
+#[test]
+fn a_walk_shows_the_writes_before_it_and_none_after_it() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    db.put("2", "stored").unwrap();
+    let mut tx = db.transaction();
+    tx.put("1", "before");
+    let (mut iter, mut cursor) = (tx.iter(), tx.cursor().unwrap());
+    assert_eq!(iter.next().unwrap().unwrap().1, "before");
+    tx.put("1", "after");
+    tx.delete("2");
+    tx.put("3", "after");
+    assert_eq!(iter.next().unwrap().unwrap().1, "stored");
+    assert!(iter.next().is_none());
+    assert!(cursor.seek_to_last().unwrap());
+    assert_eq!((cursor.key(), cursor.value()), (&b"2"[..], &b"stored"[..]));
+    drop((iter, cursor));
+    let keys: Vec<_> = tx.iter().keys().map(Result::unwrap).collect();
+    assert_eq!(keys, ["1", "3"]);
+    tx.commit().unwrap();
+    assert_eq!(db.get("1").unwrap().unwrap(), "after");
+}
+
+#[test]
+fn a_walk_that_exists_at_the_commit_counts_as_having_read_all_that_it_could_reach() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    db.put("2", "").unwrap();
+    for (range_is_read, is_dropped) in [(true, false), (false, true)] {
+        let mut tx = db.transaction();
+        let mut iter = tx.range("1".."7");
+        iter.next().unwrap().unwrap();
+        tx.put("own", "");
+        db.put("5", "").unwrap();
+        let alive = (!is_dropped).then_some(iter);
+        assert_eq!(tx.commit().is_err_and(|error| error.is_conflict()), range_is_read);
+        // What it shows is still that of the transaction.
+        assert!(alive.into_iter().flatten().all(|entry| entry.unwrap().0 != "5"));
+        db.delete("5").unwrap();
+    }
+}
+
+#[test]
+fn traces_and_explanations_in_a_transaction_are_those_of_the_database() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let space = db.keyspace("space").unwrap();
+    space.put("a", "stored").unwrap();
+    db.flush().unwrap();
+    let mut tx = db.transaction();
+    tx.put_in(&space, "a", "own");
+    let (value, trace) = tx.keyspace(&space).get_traced("a").unwrap();
+    assert_eq!((value.unwrap(), trace.total().tables_considered), ("own".into(), 0));
+    let told = tx.keyspace(&space).explain("a").unwrap();
+    assert_eq!(told.value.unwrap(), "stored");
+    // The explanation is not checked.
+    space.put("a", "other").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(space.get("a").unwrap().unwrap(), "own");
+}
+
+#[test]
+fn a_walk_backward_past_many_later_versions_shows_the_own_write() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    db.put("a", "").unwrap();
+    for (is_stored, is_deleted) in [(true, false), (false, false), (true, true)] {
+        if is_stored {
+            db.put("hot", "stored").unwrap();
+        }
+        let mut tx = db.transaction();
+        match is_deleted {
+            true => tx.delete("hot"),
+            false => tx.put("hot", "own"),
+        }
+        (0..200).for_each(|_| db.put("hot", "later").unwrap());
+        let last = tx.iter().next_back().unwrap().unwrap();
+        let expected = if is_deleted { ("a", "") } else { ("hot", "own") };
+        assert_eq!(last, (expected.0.into(), expected.1.into()));
+        let mut cursor = tx.cursor().unwrap();
+        assert!(cursor.seek_for_prev("i").unwrap());
+        assert_eq!(cursor.value(), expected.1.as_bytes());
+        // A step back from a later key reaches it, too.
+        let mut tx = db.transaction();
+        tx.put("hot", "own");
+        tx.put("z", "");
+        (0..200).for_each(|_| db.put("hot", "later").unwrap());
+        let keys: Vec<_> = tx.iter().keys().rev().map(Result::unwrap).collect();
+        assert_eq!(keys, ["z", "hot", "a"]);
+        drop(cursor);
+        db.delete("hot").unwrap();
+    }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use minikv::{BloomFilterPolicy, Db, Options, WriteBatch};
+use minikv::{BloomFilterPolicy, Db, Options, Readable, WriteBatch};
 
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 100;
@@ -111,7 +111,7 @@ fn main() -> Result {
     drop(db);
     let db = Db::open(Path::new(directory).join("put"), options)?;
     run.put(&db)?;
-    db.compact_range::<&[u8]>(..)?;
+    db.compact_range(..)?;
     run.get(&db, "cold")?;
     run.get(&db, "get")?;
     run.scan(&db)?;

@@ -7,7 +7,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minikv::{Bytes, Cursor, Db, Error, ReadOnlyDb, RepairOptions, Result, Snapshot};
+use minikv::{
+    Bytes, Cursor, Db, Error, ReadOnlyDb, Readable, Reader, RepairOptions, Result, Snapshot,
+};
 
 use crate::batch::leveldb_writebatch_t;
 use crate::border::{Array, ErrPtr, In, Kept, Malloced, Out, export};
@@ -30,17 +32,14 @@ pub struct leveldb_t {
     snapshots: Mutex<HashMap<usize, Kept<leveldb_snapshot_t>>>,
 }
 
-/// Reads from the snapshot in the options or, if there is none, from the database.
-macro_rules! read {
-    ($db:expr, $options:expr, |$from:ident| $read:expr) => {
-        match ($options.snapshot.get(), &$db.handle) {
-            (Some($crate::snapshot::leveldb_snapshot_t { snapshot: $from }), _) => $read,
-            (None, $crate::db::Handle::Writer($from)) => $read,
-            (None, $crate::db::Handle::Reader($from)) => $read,
+impl Readable for leveldb_t {
+    fn reader(&self) -> Reader<'_> {
+        match &self.handle {
+            Handle::Writer(db) => db.reader(),
+            Handle::Reader(db) => db.reader(),
         }
-    };
+    }
 }
-pub(crate) use read;
 
 impl leveldb_t {
     pub fn new(handle: Handle) -> Kept<leveldb_t> {
@@ -61,12 +60,20 @@ impl leveldb_t {
         }
     }
 
+    /// Returns a reader of the snapshot in the options or, if there is none, of the database.
+    pub fn at<'a>(&'a self, options: &'a leveldb_readoptions_t) -> Reader<'a> {
+        match options.snapshot.get() {
+            Some(snapshot) => snapshot.snapshot.reading(options.read),
+            None => self.reading(options.read),
+        }
+    }
+
     fn get(&self, options: &leveldb_readoptions_t, key: &[u8]) -> Result<Option<Bytes>> {
-        read!(self, options, |from| from.get_with(&options.read, key))
+        self.at(options).get(key)
     }
 
     pub fn cursor(&self, options: &leveldb_readoptions_t) -> Result<Cursor> {
-        read!(self, options, |from| from.cursor_with(&options.read))
+        self.at(options).cursor()
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -83,11 +90,7 @@ impl leveldb_t {
     /// Returns the approximate number of bytes that the entries from `start` to `limit` take in the
     /// table files. Returns 0 after an error, because the C function cannot return errors.
     fn approximate_size(&self, start: &[u8], limit: &[u8]) -> u64 {
-        let size = match &self.handle {
-            Handle::Writer(db) => db.approximate_size(start..limit),
-            Handle::Reader(db) => db.approximate_size(start..limit),
-        };
-        size.unwrap_or(0)
+        Readable::approximate_size(self, start..limit).unwrap_or(0)
     }
 }
 
@@ -136,7 +139,7 @@ export! {
         errptr: ErrPtr,
     ) {
         let (key, value) = (key.bytes(key_len), value.bytes(value_len));
-        errptr.report(db.writer().and_then(|db| db.put_with(&options.write, key, value)));
+        errptr.report(db.writer().and_then(|db| db.writing(options.write).put(key, value)));
     }
 
     fn leveldb_delete(
@@ -147,7 +150,7 @@ export! {
         errptr: ErrPtr,
     ) {
         let key = key.bytes(key_len);
-        errptr.report(db.writer().and_then(|db| db.delete_with(&options.write, key)));
+        errptr.report(db.writer().and_then(|db| db.writing(options.write).delete(key)));
     }
 
     fn leveldb_write(
@@ -157,7 +160,7 @@ export! {
         errptr: ErrPtr,
     ) {
         let batch = batch.batch.clone();
-        errptr.report(db.writer().and_then(|db| db.write_with(&options.write, batch)));
+        errptr.report(db.writer().and_then(|db| db.writing(options.write).write(batch)));
     }
 
     fn leveldb_get(
@@ -217,7 +220,7 @@ export! {
         limit_len: usize,
     ) {
         let range = (bound(start, start_len), bound(limit, limit_len));
-        let _ = db.writer().and_then(|db| db.compact_range::<&[u8]>(range));
+        let _ = db.writer().and_then(|db| db.compact_range(range));
     }
 
     fn leveldb_destroy_db(options: &leveldb_options_t, name: In, errptr: ErrPtr) {

@@ -1,10 +1,10 @@
 //! Functions that LevelDB does not have. Their names begin with `minikv_`.
 
-use minikv::{Db, RepairOptions, Result};
+use minikv::{Db, Readable, RepairOptions, Result};
 use serde::Serialize;
 
 use crate::border::{ErrPtr, In, Kept, Malloced, export};
-use crate::db::{Handle, bound, leveldb_t, read};
+use crate::db::{Handle, bound, leveldb_t};
 use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
 
 /// Returns a report as JSON, or null after an error.
@@ -62,7 +62,7 @@ export! {
         errptr: ErrPtr,
     ) {
         let range = (bound(start, start_len), bound(limit, limit_len));
-        errptr.report(db.writer().and_then(|db| db.compact_range::<&[u8]>(range)));
+        errptr.report(db.writer().and_then(|db| db.compact_range(range)));
     }
 
     fn minikv_delete_range(
@@ -77,7 +77,7 @@ export! {
         use std::ops::Bound::{Excluded, Unbounded};
         let limit = limit.bytes_or_null(limit_len).map_or(Unbounded, Excluded);
         let range = (bound(start, start_len), limit);
-        let delete = |db: &Db| db.delete_range_with::<&[u8]>(&options.write, range);
+        let delete = |db: &Db| db.writing(options.write).delete_range(range);
         errptr.report(db.writer().and_then(delete));
     }
 
@@ -101,7 +101,7 @@ export! {
         errptr: ErrPtr,
     ) -> Malloced {
         let key = key.bytes(key_len);
-        json(read!(db, options, |from| from.explain_with(&options.read, key)), errptr)
+        json(db.at(options).explain(key), errptr)
     }
 
     fn minikv_filter_advice_json(db: &leveldb_t, errptr: ErrPtr) -> Malloced {

@@ -1,6 +1,6 @@
 //! Transactions.
 
-use minikv::{Error, Result, Transaction};
+use minikv::{Error, Readable, Result, Transaction};
 
 use crate::border::{ErrPtr, In, Kept, Malloced, Out, export};
 use crate::db::leveldb_t;
@@ -67,7 +67,8 @@ export! {
         errptr: ErrPtr,
     ) -> u8 {
         let open = transaction.open.take().ok_or_else(committed);
-        u8::from(errptr.report(open.and_then(|open| open.commit_with(&options.write))).is_some())
+        let committed = open.and_then(|open| open.writing(options.write).commit());
+        u8::from(errptr.report(committed).is_some())
     }
 
     fn minikv_transaction_destroy(transaction: Kept<minikv_transaction_t>) {

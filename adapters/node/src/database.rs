@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use minikv::{Bytes, Db, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use minikv::{Bytes, Db, ReadOptions, Readable, Snapshot, WriteBatch, WriteOptions};
 use napi::bindgen_prelude::{AsyncTask, Unknown};
 use napi::{CleanupEnvHook, Env};
 use napi_derive::napi;
@@ -158,7 +158,7 @@ impl NativeDatabase {
             env,
             |this| Ok((this.view(snapshot)?, frames::keys(keys)?)),
             move |(view, keys)| {
-                let values = view.multi_get(&read_options(flags), &keys)?;
+                let values = view.reading(read_options(flags)).multi_get(&keys)?;
                 Ok(Reply::Frames(encode(&values)?))
             },
         )
@@ -234,7 +234,7 @@ impl NativeDatabase {
                 Ok((handle, batch))
             },
             move |(handle, batch)| {
-                handle.writer()?.write_with(&WriteOptions::default().sync(sync), batch)?;
+                handle.writer()?.writing(WriteOptions::default().sync(sync)).write(batch)?;
                 Ok(Reply::Nothing)
             },
         )
@@ -269,7 +269,7 @@ impl NativeDatabase {
             (Some(_), _) | (_, Some(_)) => get(&self.view(snapshot)?, key, flags),
             (None, None) => {
                 let handle = self.slot.get()?;
-                let value = either!(&*handle, db => db.get_with(&read_options(flags), key))?;
+                let value = handle.reading(read_options(flags)).get(key)?;
                 Ok(reply_of(value, flags))
             }
         })
@@ -480,7 +480,7 @@ impl NativeDatabase {
         self.start(
             env,
             |this| Ok((this.view(snapshot)?, key.to_vec())),
-            |(view, key)| view.explain(&key),
+            |(view, key)| Reply::report(view.explain(&key)?),
         )
     }
 
@@ -551,7 +551,7 @@ impl NativeDatabase {
 }
 
 fn get(view: &View, key: &[u8], flags: u32) -> Result<Reply, Fault> {
-    Ok(reply_of(view.get(&read_options(flags), key)?, flags))
+    Ok(reply_of(view.reading(read_options(flags)).get(key)?, flags))
 }
 
 fn reply_of(value: Option<Bytes>, flags: u32) -> Reply {
@@ -576,7 +576,7 @@ impl FirstKeys {
     fn delete(self, db: &Db, range: Range) -> Result<(), Fault> {
         let options = ReadOptions::default().fill_cache(false);
         let space = self.space.map(|space| db.space(&space)).transpose()?;
-        let mut entries = self.view.range(&options, range)?;
+        let mut entries = self.view.reading(options).range(range);
         let mut batch = WriteBatch::new();
         for _ in 0..self.limit {
             let entry = if self.is_reverse { entries.next_back() } else { entries.next() };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{fs, thread};
 
-use minikv::{Db, Options, ReadOnlyDb, Snapshot};
+use minikv::{Db, Options, ReadOnlyDb, Readable, Reader, Snapshot};
 
 use crate::error::Fault;
 
@@ -30,6 +30,12 @@ macro_rules! either {
     };
 }
 pub(crate) use either;
+
+impl Readable for Handle {
+    fn reader(&self) -> Reader<'_> {
+        either!(self, db => db.reader())
+    }
+}
 
 impl Handle {
     /// Returns the database if it is open for writing.

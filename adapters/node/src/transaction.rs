@@ -1,6 +1,6 @@
 //! Transactions.
 
-use minikv::{Transaction, WriteOptions};
+use minikv::{Readable, Transaction, WriteOptions};
 use napi::Env;
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
@@ -90,7 +90,7 @@ impl NativeTransaction {
         let shared = self.shared.clone();
         start(move || {
             let transaction = shared.take().ok_or(Fault::TransactionNotOpen)?;
-            transaction.commit_with(&WriteOptions::default().sync(sync))?;
+            transaction.writing(WriteOptions::default().sync(sync)).commit()?;
             Ok(Reply::Nothing)
         })
     }

@@ -4,13 +4,13 @@ use std::mem;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use minikv::ReadOptions;
+use minikv::{Cursor, ReadOptions, Readable};
 
 use crate::error::Fault;
 use crate::frames::Entries;
 use crate::shared_transaction::SharedTransaction;
 use crate::space::{SpaceName, Spaces};
-use crate::view::{Range, Steps, View, ViewCursor};
+use crate::view::{Range, View};
 
 /// Maximum memory, in bytes, that a read reserves before it knows its first entry.
 const MAX_ROOM_BYTES: usize = 64 << 10;
@@ -44,7 +44,7 @@ enum Place {
 pub enum Source {
     /// A view. The cursor is `None` until the first read, because creating a cursor may read from
     /// the disk.
-    View(View, Option<Box<ViewCursor>>),
+    View(View, Option<Box<Cursor>>),
     /// A transaction, or one keyspace in it. A cursor of a transaction borrows it, so each read has
     /// a cursor of its own.
     Transaction(SharedTransaction, Option<SpaceName>),
@@ -102,9 +102,9 @@ impl Walk {
                 let options = ReadOptions::default().fill_cache(path.plan.fill_cache);
                 let cursor = match cursor {
                     Some(cursor) => cursor,
-                    none => none.insert(Box::new(view.cursor(&options)?)),
+                    none => none.insert(Box::new(view.reading(options).cursor()?)),
                 };
-                path.fill(&mut **cursor, &mut read, &limits)
+                path.fill(cursor, &mut read, &limits)
             }
             Source::Transaction(transaction, space) => transaction.with(|transaction| {
                 let mut cursor = match space {
@@ -143,7 +143,7 @@ impl Path {
     /// Reads entries into `read`, and returns whether the range has ended.
     fn fill(
         &mut self,
-        cursor: &mut impl Steps,
+        cursor: &mut Cursor,
         read: &mut Entries,
         limits: &Limits<'_>,
     ) -> Result<bool, Fault> {
@@ -164,7 +164,7 @@ impl Path {
     }
 
     /// Moves the cursor to the next entry of the range, and returns whether there is one.
-    fn step(&mut self, cursor: &mut impl Steps) -> Result<bool, Fault> {
+    fn step(&mut self, cursor: &mut Cursor) -> Result<bool, Fault> {
         let found = match (mem::replace(&mut self.place, Place::End), self.plan.is_reverse) {
             (Place::Start, _) => self.plan.find_start(cursor)?,
             (Place::Target(target), false) => cursor.seek(&target)?,
@@ -211,7 +211,7 @@ impl Plan {
         if self.is_reverse { self.is_before(key) } else { self.is_after(key) }
     }
 
-    fn find_start(&self, cursor: &mut impl Steps) -> Result<bool, Fault> {
+    fn find_start(&self, cursor: &mut Cursor) -> Result<bool, Fault> {
         Ok(match (self.is_reverse, &self.range) {
             (false, (Bound::Unbounded, _)) => cursor.seek_to_first()?,
             (false, (Bound::Included(lower) | Bound::Excluded(lower), _)) => {

@@ -159,7 +159,7 @@ impl WriteBatch {
         self.check_open()?;
         blocking(py, || {
             let batch = lock(&self.batch).clone();
-            self.database.with(CLOSED, |db| Ok(db.writer()?.write_with(&self.options, batch)?))
+            self.database.with(CLOSED, |db| Ok(db.writer()?.writing(self.options).write(batch)?))
         })
     }
 

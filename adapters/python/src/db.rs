@@ -2,7 +2,7 @@
 
 use std::ops::Bound as Limit;
 
-use minikv::Bytes;
+use minikv::{Bytes, Readable};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -99,12 +99,12 @@ impl DB {
     ) -> PyResult<()> {
         let value = Value::of(value)?;
         let (value, options) = (value.as_slice(), write(sync));
-        self.with(py, |db| Ok(db.writer()?.put_with(&options, key, value)?))
+        self.with(py, |db| Ok(db.writer()?.writing(options).put(key, value)?))
     }
 
     pub fn delete_key(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
         let options = write(sync);
-        self.with(py, |db| Ok(db.writer()?.delete_with(&options, key)?))
+        self.with(py, |db| Ok(db.writer()?.writing(options).delete(key)?))
     }
 }
 
@@ -202,7 +202,7 @@ impl DB {
         let options = write(sync);
         self.with(py, |db| {
             let stop = stop.map_or(Limit::Unbounded, Limit::Excluded);
-            db.writer()?.delete_range_with::<&[u8]>(&options, (bound(start), stop))?;
+            db.writer()?.writing(options).delete_range((bound(start), stop))?;
             Ok(())
         })
     }
@@ -291,7 +291,7 @@ impl DB {
         stop: Option<&[u8]>,
     ) -> PyResult<()> {
         let (start, stop) = (bound(start), bound(stop));
-        self.with(py, |db| Ok(db.writer()?.compact_range::<&[u8]>((start, stop))?))
+        self.with(py, |db| Ok(db.writer()?.compact_range((start, stop))?))
     }
 
     /// Returns the approximate number of bytes that the entries from start to stop take in the

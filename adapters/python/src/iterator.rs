@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use minikv::{ReadOptions, Transaction};
+use minikv::{Cursor, ReadOptions, Transaction};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::call::blocking;
 use crate::convert::generic_alias;
-use crate::cursor::{AnyCursor, Steps};
 use crate::error::Fault;
 use crate::range::Range;
 use crate::shared::{Handle, Shared};
@@ -43,7 +42,7 @@ impl Iterator {
         options: &ReadOptions,
     ) -> PyResult<Iterator> {
         Iterator::begin(py, source.database(), range, |handle| {
-            Ok(Entries::Cursor(source.cursor(handle, options)?))
+            Ok(Entries::Cursor(Box::new(source.cursor(handle, options)?)))
         })
     }
 
@@ -193,7 +192,7 @@ impl Iterator {
 /// Created by DB.raw_iterator and Snapshot.raw_iterator.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct RawIterator {
-    cursor: Owned<AnyCursor>,
+    cursor: Owned<Cursor>,
 }
 
 impl RawIterator {
@@ -216,13 +215,13 @@ impl RawIterator {
     fn step(
         &self,
         py: Python<'_>,
-        step: impl FnOnce(&mut dyn Steps) -> minikv::Result<bool> + Send,
+        step: impl FnOnce(&mut Cursor) -> minikv::Result<bool> + Send,
     ) -> PyResult<()> {
         self.cursor.with(py, |cursor| {
             if !cursor.valid() {
                 return Err(Fault::NoEntry);
             }
-            step(&mut **cursor)?;
+            step(cursor)?;
             Ok(())
         })
     }
@@ -232,15 +231,15 @@ impl RawIterator {
     fn at_entry<T: Send>(
         &self,
         py: Python<'_>,
-        read: impl FnOnce(&dyn Steps) -> T + Send,
+        read: impl FnOnce(&Cursor) -> T + Send,
     ) -> PyResult<T> {
         if let Some(open) = self.cursor.slot().try_lock()
             && let Some(cursor) = open.as_ref().filter(|cursor| cursor.valid())
         {
-            return Ok(read(&**cursor));
+            return Ok(read(cursor));
         }
         self.cursor.with(py, |cursor| match cursor.valid() {
-            true => Ok(read(&**cursor)),
+            true => Ok(read(cursor)),
             false => Err(Fault::NoEntry),
         })
     }
@@ -301,7 +300,7 @@ impl RawIterator {
 
     /// Returns the key and the value; raises IteratorInvalidError if the iterator is at no entry.
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let entry = |cursor: &dyn Steps| (cursor.key().to_vec(), cursor.value().to_vec());
+        let entry = |cursor: &Cursor| (cursor.key().to_vec(), cursor.value().to_vec());
         let (key, value) = self.at_entry(py, entry)?;
         PyTuple::new(py, [PyBytes::new(py, &key), PyBytes::new(py, &value)])
     }

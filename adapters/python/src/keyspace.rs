@@ -2,7 +2,7 @@
 
 use std::ops::Bound as Limit;
 
-use minikv::{Expiry, WriteBatch as Batch, WriteOptions};
+use minikv::{Expiry, Readable, WriteBatch as Batch, WriteOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -93,8 +93,9 @@ impl Keyspace {
         fill_cache: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = read(verify_checksums, fill_cache);
-        let value = self
-            .with(py, |db| Ok(inside!(db, self.space, space => space.get_with(&options, key))?))?;
+        let value = self.with(py, |db| {
+            Ok(inside!(db, self.space, space => space.reading(options).get(key))?)
+        })?;
         Ok(value_or(py, value, default))
     }
 
@@ -121,7 +122,7 @@ impl Keyspace {
             let db = db.writer()?;
             let mut batch = Batch::new();
             batch.put_at(&db.space(&self.space)?, key, value, expires)?;
-            Ok(db.write_with(&options, batch)?)
+            Ok(db.writing(options).write(batch)?)
         })
     }
 
@@ -130,7 +131,7 @@ impl Keyspace {
     #[pyo3(signature = (key, *, sync=false))]
     fn delete(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
         let options = write(sync);
-        self.with(py, |db| Ok(db.writer()?.space(&self.space)?.delete_with(&options, key)?))
+        self.with(py, |db| Ok(db.writer()?.space(&self.space)?.writing(options).delete(key)?))
     }
 
     /// Atomically deletes the keys from start to stop, excluding stop. None means no bound. The
@@ -148,7 +149,7 @@ impl Keyspace {
         let stop = stop.map_or(Limit::Unbounded, Limit::Excluded);
         self.with(py, |db| {
             let space = db.writer()?.space(&self.space)?;
-            space.delete_range_with::<&[u8]>(&options, (start, stop))?;
+            space.writing(options).delete_range((start, stop))?;
             Ok(())
         })
     }
@@ -225,9 +226,7 @@ impl Keyspace {
     ) -> PyResult<()> {
         let start = start.map_or(Limit::Unbounded, Limit::Included);
         let stop = stop.map_or(Limit::Unbounded, Limit::Included);
-        self.with(py, |db| {
-            Ok(db.writer()?.space(&self.space)?.compact_range::<&[u8]>((start, stop))?)
-        })
+        self.with(py, |db| Ok(db.writer()?.space(&self.space)?.compact_range((start, stop))?))
     }
 
     /// Returns the approximate number of bytes that the entries from start to stop take.

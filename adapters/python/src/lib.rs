@@ -11,7 +11,6 @@ mod call;
 mod changes;
 mod comparator;
 mod convert;
-mod cursor;
 mod db;
 mod error;
 mod expiry;

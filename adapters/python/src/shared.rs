@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::{io, mem};
 
-use minikv::{Bytes, Comparator, Db, Error, ReadOnlyDb, ReadOptions, Result, Snapshot};
+use minikv::{
+    Bytes, Comparator, Db, Error, ReadOnlyDb, ReadOptions, Readable, Reader, Result, Snapshot,
+};
 use pyo3::prelude::*;
 use rustix::fs::Access;
 
@@ -35,6 +37,12 @@ macro_rules! either {
 }
 pub(crate) use either;
 
+impl Readable for Handle {
+    fn reader(&self) -> Reader<'_> {
+        either!(self, db => db.reader())
+    }
+}
+
 impl Handle {
     /// Returns the database if it is open for writing.
     ///
@@ -52,7 +60,7 @@ impl Handle {
 
     /// Returns the value of `key`.
     pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>, Fault> {
-        Ok(either!(self, db => db.get_with(options, key))?)
+        Ok(self.reading(*options).get(key)?)
     }
 
     /// Returns whether `key` has a value.

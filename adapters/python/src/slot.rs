@@ -3,11 +3,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use minikv::{ReadOptions, Snapshot};
+use minikv::{Cursor, ReadOptions, Readable, Snapshot};
 use pyo3::prelude::*;
 
 use crate::call::{at_end, blocking};
-use crate::cursor::AnyCursor;
 use crate::error::Fault;
 use crate::shared::{Handle, Held, Shared, either, lock};
 use crate::space::{SpaceName, within};
@@ -133,14 +132,14 @@ impl Source<'_> {
     }
 
     /// Returns a cursor over the source. `handle` is the open database of the source.
-    pub fn cursor(&self, handle: &Handle, options: &ReadOptions) -> Result<AnyCursor, Fault> {
+    pub fn cursor(&self, handle: &Handle, options: &ReadOptions) -> Result<Cursor, Fault> {
         Ok(match self.moment {
             Moment::Now(_) => either!(handle, db => {
-                within!(db, self.space, from => Box::new(from.cursor_with(options)?))
+                within!(db, self.space, from => from.reading(*options).cursor()?)
             }),
             Moment::At(slot) => {
                 let snapshot = slot.with(|snapshot| Ok(snapshot.clone()))?;
-                within!(&snapshot, self.space, from => Box::new(from.cursor_with(options)?))
+                within!(&snapshot, self.space, from => from.reading(*options).cursor()?)
             }
         })
     }

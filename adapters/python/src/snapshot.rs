@@ -1,5 +1,6 @@
 //! Snapshots.
 
+use minikv::Readable;
 use std::sync::Arc;
 
 use minikv::Snapshot as View;
@@ -89,7 +90,7 @@ impl Snapshot {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (key, options) = (self.key(key), read(verify_checksums, fill_cache));
         let value = self.with(py, |view| {
-            Ok(within!(view, &self.space, from => from.get_with(&options, &key))?)
+            Ok(within!(view, &self.space, from => from.reading(options).get(&key))?)
         })?;
         Ok(value_or(py, value, default))
     }

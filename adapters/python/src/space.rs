@@ -1,6 +1,6 @@
 //! Keyspaces: how calls name them, and writes into them.
 
-use minikv::{Db, Keyspace, ReadOnlyDb, Result, Snapshot, Transaction, WriteBatch};
+use minikv::{Db, Keyspace, ReadOnlyDb, Readable, Result, Snapshot, Transaction, WriteBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -73,7 +73,7 @@ pub(crate) use within;
 /// Collects writes.
 pub trait Target {
     /// Adds a put to a keyspace. An entry of an ordinary keyspace never expires.
-    fn put_at<H>(
+    fn put_at<H: Readable>(
         &mut self,
         space: &Keyspace<H>,
         key: &[u8],
@@ -85,7 +85,7 @@ pub trait Target {
 macro_rules! targets {
     ($($target:ty)*) => {
         $(impl Target for $target {
-            fn put_at<H>(
+            fn put_at<H: Readable>(
                 &mut self,
                 space: &Keyspace<H>,
                 key: &[u8],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use minikv::Bytes;
+use minikv::{Bytes, Readable};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -242,7 +242,7 @@ impl Transaction {
         let slot = self.transaction.slot();
         blocking(py, || {
             slot.end(|transaction| {
-                let committed = transaction.commit_with(&write(Some(self.is_sync)));
+                let committed = transaction.writing(write(Some(self.is_sync))).commit();
                 if committed.as_ref().is_err_and(minikv::Error::is_conflict) {
                     self.has_conflict.store(true, Relaxed);
                 }

@@ -8,9 +8,8 @@ use std::cmp::Ordering;
 use std::mem;
 use std::sync::Arc;
 
-use minikv::{Comparator, Result, Transaction};
+use minikv::{Comparator, Cursor, Readable, Result, Transaction};
 
-use crate::cursor::{AnyCursor, Steps};
 use crate::error::Fault;
 use crate::slot::Slot;
 use crate::space::{SpaceName, Spaces};
@@ -102,9 +101,9 @@ pub enum Step {
 
 /// The source of the entries of a walk.
 pub enum Entries {
-    Cursor(AnyCursor),
-    /// A transaction, or one keyspace in it. A cursor of a transaction borrows it, so each read has
-    /// a cursor of its own.
+    Cursor(Box<Cursor>),
+    /// A transaction, or one keyspace in it. Each read has a cursor of its own, which shows the
+    /// writes before it.
     Transaction(Arc<Slot<Transaction>>, Option<SpaceName>),
 }
 
@@ -174,11 +173,11 @@ impl Walk {
     /// Calls `work` with a cursor over the entries.
     fn with_cursor<T>(
         &mut self,
-        work: impl FnOnce(&mut Path, &mut dyn Steps) -> Result<T>,
+        work: impl FnOnce(&mut Path, &mut Cursor) -> Result<T>,
     ) -> Result<T, Fault> {
         let path = &mut self.path;
         match &mut self.entries {
-            Entries::Cursor(cursor) => Ok(work(path, &mut **cursor)?),
+            Entries::Cursor(cursor) => Ok(work(path, cursor)?),
             Entries::Transaction(slot, space) => slot.with(|transaction| {
                 path.is_in_place = false;
                 let mut cursor = match space {
@@ -220,7 +219,7 @@ impl Path {
         self.ahead.1 = FIRST_AHEAD;
     }
 
-    fn seek(&mut self, cursor: &mut dyn Steps, target: &[u8]) -> Result<()> {
+    fn seek(&mut self, cursor: &mut Cursor, target: &[u8]) -> Result<()> {
         if self.is_before_start(target) {
             self.seek_to_start();
             return Ok(());
@@ -261,7 +260,7 @@ impl Path {
     }
 
     /// Reads entries as [`Walk::read`] does, if the next one was not already read.
-    fn read(&mut self, cursor: &mut dyn Steps, step: Step) -> Result<bool> {
+    fn read(&mut self, cursor: &mut Cursor, step: Step) -> Result<bool> {
         let entries = self.entries_to_read(step);
         let is_in_place = mem::replace(&mut self.is_in_place, false);
         if !self.find_first(cursor, step, is_in_place)? {
@@ -299,7 +298,7 @@ impl Path {
 
     /// Moves the cursor in the direction `step` to the first entry beyond the gap and the run.
     /// Returns `false` if the range has no such entry.
-    fn find_first(&self, cursor: &mut dyn Steps, step: Step, is_in_place: bool) -> Result<bool> {
+    fn find_first(&self, cursor: &mut Cursor, step: Step, is_in_place: bool) -> Result<bool> {
         let found = match (self.gap, step) {
             (Gap::Stop, Step::Forward) | (Gap::Start, Step::Back) => false,
             (Gap::Start, Step::Forward) => self.find_start(cursor)?,
@@ -327,7 +326,7 @@ impl Path {
         Ok(found && self.is_within(cursor.key(), step))
     }
 
-    fn find_start(&self, cursor: &mut dyn Steps) -> Result<bool> {
+    fn find_start(&self, cursor: &mut Cursor) -> Result<bool> {
         let Some(start) = &self.start.key else { return cursor.seek_to_first() };
         let found = cursor.seek(start)?;
         match found && self.is_before_start(cursor.key()) {
@@ -336,7 +335,7 @@ impl Path {
         }
     }
 
-    fn find_stop(&self, cursor: &mut dyn Steps) -> Result<bool> {
+    fn find_stop(&self, cursor: &mut Cursor) -> Result<bool> {
         let Some(stop) = &self.stop.key else { return cursor.seek_to_last() };
         let found = cursor.seek_for_prev(stop)?;
         match found && self.is_after_stop(cursor.key()) {
@@ -373,13 +372,13 @@ impl Path {
         })
     }
 
-    fn take_entry(&mut self, cursor: &dyn Steps) {
+    fn take_entry(&mut self, cursor: &Cursor) {
         let value = if self.with_values { cursor.value() } else { &[] };
         self.run.push(cursor.key(), value);
     }
 
     /// Returns the number of bytes that the cursor's entry takes in a run.
-    fn entry_bytes(&self, cursor: &dyn Steps) -> usize {
+    fn entry_bytes(&self, cursor: &Cursor) -> usize {
         let value_bytes = if self.with_values { cursor.value().len() } else { 0 };
         cursor.key().len() + value_bytes
     }

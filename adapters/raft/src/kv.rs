@@ -11,6 +11,7 @@
 //! the session (8 bytes, big-endian), the sequence number of that request (8 bytes), and the
 //! outcome of that request in postcard's format.
 
+use minikv::Readable;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -121,7 +122,7 @@ impl Kv {
     /// expired sessions are refused even if the sessions were not deleted.
     fn sweep(&self, index: u64, changes: &mut Changes<'_>) -> Result<()> {
         let Some(before) = index.checked_sub(SESSION_ENTRIES) else { return Ok(()) };
-        for entry in changes.state().sessions().iter()?.take(SWEEP_LIMIT) {
+        for entry in changes.state().sessions().iter().take(SWEEP_LIMIT) {
             let (key, _) = entry?;
             // An earlier command in this batch may have used the session.
             let Some(value) = changes.get(Space::Sessions, &key)? else { continue };

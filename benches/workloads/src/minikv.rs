@@ -1,5 +1,6 @@
 //! minikv as a [`Store`].
 
+use minikv::Readable;
 use std::path::{Path, PathBuf};
 
 use ::minikv::{
@@ -71,7 +72,7 @@ impl Store for Minikv {
     }
 
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
-        Ok(self.db.put_with(&WriteOptions::default().sync(sync), key, value)?)
+        Ok(self.db.writing(WriteOptions::default().sync(sync)).put(key, value)?)
     }
 
     fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()> {
@@ -171,7 +172,7 @@ impl Store for Minikv {
     }
 
     fn compact_beside(&self) -> Result<bool> {
-        self.db.compact_range::<&[u8]>(..)?;
+        self.db.compact_range(..)?;
         Ok(true)
     }
 
@@ -201,7 +202,7 @@ impl Space for Keyspace {
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        get(Keyspace::get(self, key), found)
+        get(Readable::get(self, key), found)
     }
 }
 
@@ -212,13 +213,13 @@ impl Follower for ReadOnlyDb {
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        get(ReadOnlyDb::get(self, key), found)
+        get(Readable::get(self, key), found)
     }
 }
 
 impl Transact for Transaction {
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
-        if let Some(value) = Transaction::get(self, key)? {
+        if let Some(value) = Readable::get(self, key)? {
             found(&value);
         }
         Ok(())

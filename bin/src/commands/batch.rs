@@ -190,7 +190,7 @@ impl Committer<'_> {
     fn commit(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         let operations = batch.len();
-        self.db.write_with(&self.options, batch)?;
+        self.db.writing(self.options).write(batch)?;
         self.batches += 1;
         self.acknowledge(operations)
     }

@@ -173,8 +173,8 @@ mod tests {
         let runs = fs::read_dir(home.path()).unwrap().count();
         assert!((3..=MERGE_WIDTH + 2).contains(&runs), "{runs} files");
         db.ingest(&tables).unwrap();
-        assert_eq!(db.iter().unwrap().count(), 5000);
-        for (entry, i) in db.iter().unwrap().zip(0u32..) {
+        assert_eq!(db.iter().count(), 5000);
+        for (entry, i) in db.iter().zip(0u32..) {
             let (key, value) = entry.unwrap();
             assert_eq!(key, format!("k{i:05}"));
             let value: u32 = std::str::from_utf8(&value).unwrap().parse().unwrap();

@@ -34,7 +34,7 @@ impl Condition {
         key: &[u8],
         new: Option<(&[u8], Option<Duration>)>,
     ) -> Result<()> {
-        let found = db.transact_with(options, |tx| {
+        let found = db.writing(*options).transact(|tx| {
             let old = target.get_in(tx, key)?;
             if self.holds(old.as_deref()) {
                 match new {

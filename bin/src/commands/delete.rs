@@ -57,7 +57,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let target = name.of_writer(&db)?;
     let mut batch = WriteBatch::new();
     keys.iter().for_each(|key| target.delete(&mut batch, key));
-    db.write_with(&WriteOptions::default().sync(args.sync), batch)?;
+    db.writing(WriteOptions::default().sync(args.sync)).write(batch)?;
     db.close()
 }
 

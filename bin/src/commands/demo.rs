@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use minikv::{BytewiseComparator, Db, Options, ReadTrace, WriteBatch};
+use minikv::{BytewiseComparator, Db, Options, ReadTrace, Readable, WriteBatch};
 
 use super::readamp::{
     show_levels, tables_per_level, {self},

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueHint;
-use minikv::{BytewiseComparator, Comparator, Iter};
+use minikv::{BytewiseComparator, Comparator, Iter, Readable};
 use serde_json::json;
 
 use crate::args::Global;
@@ -121,7 +121,7 @@ impl Side {
         let is_open = global.db.as_deref().is_some_and(|db| is_same_dir(db, path));
         let shared = global.shared.clone().filter(|_| is_open);
         let global = Global { db: Some(path.clone()), shared, ..global.clone() };
-        Ok(Side::Db(Box::new(super::open_for_reads(&global)?.iter()?)))
+        Ok(Side::Db(Box::new(super::open_for_reads(&global)?.iter())))
     }
 
     /// Returns the next entry, or `None` after the last entry.

@@ -1,6 +1,6 @@
 //! `minikv keyspaces`
 
-use minikv::Bytes;
+use minikv::{Bytes, Readable};
 use serde_json::{Value, json};
 
 use super::size;
@@ -38,11 +38,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = super::open_for_reads(global)?;
     let mut list: Vec<Listed> = Vec::new();
     for name in db.keyspaces()? {
-        let bytes = db.keyspace(&name)?.approximate_size::<&[u8]>(..)?;
+        let bytes = db.keyspace(&name)?.approximate_size(..)?;
         list.push(Listed { name, is_expiring: false, bytes });
     }
     for name in db.expiring_keyspaces()? {
-        let bytes = db.expiring_keyspace(&name)?.approximate_size::<&[u8]>(..)?;
+        let bytes = db.expiring_keyspace(&name)?.approximate_size(..)?;
         list.push(Listed { name, is_expiring: true, bytes });
     }
     list.sort();

@@ -109,6 +109,6 @@ impl Loader<'_> {
         let batch = std::mem::take(&mut self.batch);
         let entries = batch.len() as u64;
         let options = WriteOptions::default().sync(sync);
-        self.loaded.write(entries, || Ok(self.db.write_with(&options, batch)?))
+        self.loaded.write(entries, || Ok(self.db.writing(options).write(batch)?))
     }
 }

@@ -116,7 +116,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         None => {
             let mut batch = WriteBatch::new();
             target.put_for(&mut batch, &key, &value, args.ttl)?;
-            db.write_with(&options, batch)?;
+            db.writing(options).write(batch)?;
         }
         Some(condition) => {
             condition.write((&*db, &target, global), &options, &key, Some((&value, args.ttl)))?;

@@ -633,7 +633,7 @@ fn a_scan_on_several_threads_prints_the_same() {
     for number in 0..12_000u64 {
         db.put(format!("{:05}", number * 7919 % 12_000), value(number)).unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     // These writes are in level 0 and in the log.
     for number in (0..12_000).step_by(5) {
         db.delete(format!("{number:05}")).unwrap();

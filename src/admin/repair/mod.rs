@@ -75,7 +75,7 @@ const LOST_SEQS: u64 = 1 << 32;
 /// `lost`.
 ///
 /// ```
-/// # use minikv::{Db, Options};
+/// # use minikv::{Db, Options, Readable};
 /// use minikv::RepairOptions;
 ///
 /// # let dir = tempfile::tempdir()?;

@@ -67,13 +67,13 @@ pub use text::describe;
 /// byte strings. Equal keys may differ in their bytes, so filters have no effect.
 ///
 /// ```no_run
-/// use minikv::{Db, IndexedDbComparator, Options};
+/// use minikv::{Db, IndexedDbComparator, Options, Readable};
 /// use std::sync::Arc;
 ///
 /// let options = Options::default().comparator(Arc::new(IndexedDbComparator));
 /// let dir = "Default/IndexedDB/https_example.org_0.indexeddb.leveldb";
 /// let db = Db::open_read_only(dir, options)?;
-/// println!("{} entries", db.iter()?.count());
+/// println!("{} entries", db.iter().count());
 /// # Ok::<(), minikv::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

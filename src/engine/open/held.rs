@@ -331,7 +331,7 @@ mod tests {
         db.put("b", "2").unwrap();
         let hold = || HeldFs::of_database(dir, &options, &mut Files::new()).unwrap();
         let held = hold().expect("a whole MANIFEST");
-        db.compact_range::<&str>(..).unwrap();
+        db.compact_range(..).unwrap();
         db.put("c", "3").unwrap();
         db.close().unwrap();
         let (manifest, _) = manifest::open_manifest(&*fs, dir).unwrap();

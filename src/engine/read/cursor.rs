@@ -1,36 +1,34 @@
-//! Cursors over what a reader sees: the newest version of each key at the reader's
-//! sequence number, unless that version is a tombstone.
+//! The public cursor: keys as users of a keyspace see them, without entries that have expired. The
+//! cursor of a transaction records the ranges that it walks over.
 
-use std::cmp::Ordering;
-use std::sync::Arc;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
 use crate::base::Result;
-use crate::engine::read::merge::MergeCursor;
-use crate::engine::read::point::OwnedPoint;
-use crate::engine::read::prefix_scan::PrefixScan;
-use crate::engine::read::sources::sources;
-use crate::engine::stats::trace::ReadTrace;
-use crate::engine::version::tombstones::CRAWL_TOMBSTONES;
-use crate::format::key::{
-    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
-};
-use crate::table::reader::COPIED_VALUE_BYTES;
+use crate::engine::read::merge::Direction;
+use crate::engine::read::read_log::Walk;
+use crate::engine::read::visible::VisibleCursor;
+use crate::engine::span::Span;
+use crate::format::keyspace::Space;
 
-mod versions;
-
-/// A cursor over the entries of a database at one point in time. Keys and values are borrowed from
-/// the cursor, so a step allocates nothing.
+/// A cursor over the entries of a database, a keyspace or a transaction at one point in time. Keys
+/// and values are borrowed from the cursor, so a step allocates nothing.
 ///
 /// A new cursor is at no entry. Every move returns whether the cursor is at an entry afterwards;
 /// after an error the cursor is at no entry. A cursor borrows nothing and may outlive every other
 /// handle of the database. While the cursor exists, the table files that it may read are not
 /// removed.
 ///
+/// The cursor of a transaction shows the writes that were made before it was created. The ranges
+/// that it walks over count as read, including the gaps between the entries: from the key of a seek
+/// to the entry that the seek found, and from each entry to the next. At a commit, a cursor that
+/// still exists counts as having read everything that it could reach.
+///
 /// ```
+/// # use minikv::{Db, Options, Readable};
 /// # let dir = tempfile::tempdir()?;
-/// # let db = minikv::Db::open(dir.path(), minikv::Options::default().create_if_missing(true))?;
+/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
 /// db.put("a", "1")?;
 /// db.put("b", "2")?;
 /// let mut cursor = db.cursor()?;
@@ -43,93 +41,48 @@ mod versions;
 /// ```
 #[derive(Debug)]
 pub struct Cursor {
-    merge: MergeCursor,
-    place: Place,
-    /// In a forward walk, a buffer for the last key to skip. In a backward walk, the key of the
-    /// current entry.
-    saved_key: Vec<u8>,
-    /// The value of the current entry in a backward walk.
-    saved_value: SavedValue,
-    /// Buffer for the internal key that a seek of the merge looks for.
-    seek_key: Vec<u8>,
-    /// Counts of the work that was done to create the sources.
-    trace: ReadTrace,
-    /// The read point of the cursor. Keeps alive the tables that the sources may open later.
-    // Must stay the last field: `merge` is dropped before the sweep, which can then remove the
-    // tables that only `merge` and the view kept alive.
-    point: OwnedPoint,
+    entries: VisibleCursor,
+    space: Space,
+    /// Whether moves need no more than those of `entries`.
+    plain: bool,
+    /// Number of bytes before each key that users do not see.
+    prefix_bytes: usize,
+    /// Number of bytes after each value that users do not see.
+    expiry_bytes: usize,
+    walk: Option<Box<CursorWalk>>,
 }
 
-/// The position of the merge relative to the cursor's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// The cursor is at no entry.
-    Nowhere,
-    /// The merge is at the cursor's entry.
-    AtEntry,
-    /// The merge is before every version of the entry's key, or at no entry if no entry precedes
-    /// them. The cursor's entry is in the saved fields.
-    BeforeEntry,
-}
-
-/// The value of an entry that the merge has passed. A short value is copied; a longer value shares
-/// the memory of its block or memtable.
-#[derive(Debug, Default)]
-struct SavedValue {
-    copied: Vec<u8>,
-    /// The value if it shares memory; empty if it was copied.
-    shared: Bytes,
-}
-
-impl SavedValue {
-    fn set(&mut self, merge: &MergeCursor) {
-        let value = merge.value();
-        self.copied.clear();
-        if value.len() > COPIED_VALUE_BYTES {
-            self.shared = merge.value_bytes();
-        } else {
-            self.copied.extend_from_slice(value);
-            if !self.shared.is_empty() {
-                self.shared = Bytes::new();
-            }
-        }
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[u8] {
-        if self.shared.is_empty() { &self.copied } else { &self.shared }
-    }
-
-    fn to_bytes(&self) -> Bytes {
-        match self.shared.is_empty() {
-            true => Bytes::copy_from_slice(&self.copied),
-            false => self.shared.clone(),
-        }
-    }
+/// The record of what the cursor of a transaction has read.
+#[derive(Debug)]
+struct CursorWalk {
+    /// The range walked since the last seek; `None` before a seek, or once the range is recorded.
+    walked: Option<Span>,
+    /// The direction of the last move.
+    direction: Direction,
+    // Must stay the last field: dropping the walk removes its stand-in from the record of reads.
+    walk: Walk,
 }
 
 impl Cursor {
-    /// Returns a cursor that reads at `point`. If `scan` is given, the cursor may skip entries that
-    /// do not belong to that prefix scan.
-    pub(crate) fn new(point: OwnedPoint, scan: Option<&Arc<PrefixScan>>) -> Result<Cursor> {
-        let mut trace = ReadTrace::default();
-        let sources = sources(&point, scan, &mut trace.levels[0])?;
-        let merge = MergeCursor::new(point.state().order.clone(), sources);
-        Ok(Cursor {
-            merge,
-            place: Place::Nowhere,
-            saved_key: Vec::new(),
-            saved_value: SavedValue::default(),
-            seek_key: Vec::new(),
-            trace,
-            point,
-        })
+    /// Returns a cursor over `entries` within `space`. If `walk` is given, the cursor records what
+    /// it reads.
+    pub(super) fn new(entries: VisibleCursor, space: Space, walk: Option<Walk>) -> Cursor {
+        let new_walk =
+            |walk| Box::new(CursorWalk { walked: None, direction: Direction::Forward, walk });
+        Cursor {
+            plain: space.is_whole() && walk.is_none(),
+            prefix_bytes: space.prefix_bytes(),
+            expiry_bytes: space.expiry_bytes(),
+            walk: walk.map(new_walk),
+            entries,
+            space,
+        }
     }
 
     /// Returns whether the cursor is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.place != Place::Nowhere
+        self.entries.valid()
     }
 
     /// Returns the key of the entry.
@@ -138,11 +91,7 @@ impl Cursor {
     /// If the cursor is at no entry.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        match self.place {
-            Place::AtEntry => user_key(self.merge.key()),
-            Place::BeforeEntry => &self.saved_key,
-            Place::Nowhere => panic!("the cursor is at no entry"),
-        }
+        &self.entries.key()[self.prefix_bytes..]
     }
 
     /// Returns the value of the entry.
@@ -151,11 +100,8 @@ impl Cursor {
     /// If the cursor is at no entry.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        match self.place {
-            Place::AtEntry => self.merge.value(),
-            Place::BeforeEntry => self.saved_value.as_slice(),
-            Place::Nowhere => panic!("the cursor is at no entry"),
-        }
+        let stored = self.entries.value();
+        &stored[..stored.len() - self.expiry_bytes]
     }
 
     /// Returns the value of the entry as [`Bytes`], which stays valid after the cursor has moved.
@@ -165,11 +111,9 @@ impl Cursor {
     /// # Panics
     /// If the cursor is at no entry.
     pub fn value_bytes(&self) -> Bytes {
-        match self.place {
-            Place::AtEntry => self.merge.value_bytes(),
-            Place::BeforeEntry => self.saved_value.to_bytes(),
-            Place::Nowhere => panic!("the cursor is at no entry"),
-        }
+        let mut value = self.entries.value_bytes();
+        value.truncate(value.len() - self.expiry_bytes);
+        value
     }
 
     /// Moves to the first entry. Returns `false` if there is no entry.
@@ -178,9 +122,7 @@ impl Cursor {
     /// Corruption and I/O errors, as for every method that moves the cursor. After an error, the
     /// cursor is at no entry.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.place = Place::Nowhere;
-        let valid = self.merge.seek_to_first()?;
-        self.find_forward(valid, false)
+        if self.plain { self.entries.seek_to_first() } else { self.seek_from(Bound::Unbounded) }
     }
 
     /// Moves to the last entry. Returns `false` if there is no entry.
@@ -188,9 +130,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.place = Place::Nowhere;
-        let valid = self.merge.seek_to_last()?;
-        self.find_backward(valid)
+        if self.plain { self.entries.seek_to_last() } else { self.seek_to(Bound::Unbounded) }
     }
 
     /// Moves to the first entry whose key is not before `key`. Returns `false` if there is no such
@@ -199,11 +139,8 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.place = Place::Nowhere;
-        self.seek_key.clear();
-        append_internal_key(&mut self.seek_key, key.as_ref(), self.point.seq, KIND_FOR_SEEK);
-        let valid = self.merge.seek(&self.seek_key)?;
-        self.find_forward(valid, false)
+        let key = key.as_ref();
+        if self.plain { self.entries.seek(key) } else { self.seek_from(Bound::Included(key)) }
     }
 
     /// Moves to the last entry whose key is not after `key`. Returns `false` if there is no such
@@ -212,26 +149,12 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.place = Place::Nowhere;
-        self.seek_key.clear();
-        // This internal key sorts after all versions of the user key.
-        append_internal_key(&mut self.seek_key, key.as_ref(), 0, KeyKind::Deletion);
-        let valid = self.merge.seek_before(&self.seek_key, true)?;
-        self.find_backward(valid)
-    }
-
-    /// Moves to the last entry whose key is before `key`. Returns `false` if there is no such
-    /// entry.
-    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        self.place = Place::Nowhere;
-        self.seek_key.clear();
-        append_internal_key(&mut self.seek_key, key, MAX_SEQ_NO, KIND_FOR_SEEK);
-        self.step_before_seek_key()
-    }
-
-    fn step_before_seek_key(&mut self) -> Result<bool> {
-        let valid = self.merge.seek_before(&self.seek_key, false)?;
-        self.find_backward(valid)
+        let key = key.as_ref();
+        if self.plain {
+            self.entries.seek_for_prev(key)
+        } else {
+            self.seek_to(Bound::Included(key))
+        }
     }
 
     /// Moves to the next entry. Returns `false` if there is no next entry, or if the cursor was at
@@ -242,23 +165,7 @@ impl Cursor {
     #[expect(clippy::should_implement_trait, reason = "the entry is borrowed from the cursor")]
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
-        match std::mem::replace(&mut self.place, Place::Nowhere) {
-            Place::Nowhere => Ok(false),
-            Place::AtEntry => {
-                self.saved_key.clear();
-                self.saved_key.extend_from_slice(user_key(self.merge.key()));
-                let valid = self.merge.next()?;
-                self.find_forward(valid, true)
-            }
-            Place::BeforeEntry => {
-                let valid = if self.merge.valid() {
-                    self.merge.next()?
-                } else {
-                    self.merge.seek_to_first()?
-                };
-                self.find_forward(valid, true)
-            }
-        }
+        if self.plain { self.entries.next() } else { self.step(Direction::Forward) }
     }
 
     /// Moves to the previous entry. Returns `false` if there is no previous entry, or if the cursor
@@ -266,152 +173,119 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`Cursor::seek_to_first`].
+    #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        match std::mem::replace(&mut self.place, Place::Nowhere) {
-            Place::Nowhere => Ok(false),
-            Place::BeforeEntry => {
-                let valid = self.merge.valid();
-                self.find_backward(valid)
-            }
-            Place::AtEntry => {
-                self.saved_key.clear();
-                self.saved_key.extend_from_slice(user_key(self.merge.key()));
-                let mut steps = 0;
-                while self.merge.prev()? {
-                    let order = self.point.state().order.user();
-                    if order.compare(user_key(self.merge.key()), &self.saved_key).is_lt() {
-                        return self.find_backward(true);
-                    }
-                    if self.is_among_versions(&mut steps) {
-                        self.set_seek_key(MAX_SEQ_NO, KIND_FOR_SEEK);
-                        return self.step_before_seek_key();
-                    }
-                }
-                Ok(false)
-            }
-        }
+        if self.plain { self.entries.prev() } else { self.step(Direction::Backward) }
     }
 
-    /// Finds the first visible entry at or after the merge's position, and returns whether there is
-    /// one. If `skipping` is set, skips all versions of all keys up to the saved key, including
-    /// that key. `valid` tells whether the merge is at an entry.
-    #[inline]
-    fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
-        let (mut tombstones, mut steps) = (0, 0);
-        while valid {
-            let entry = self.merge.parsed_key()?;
-            let passed = skipping
-                && self.point.state().order.user().compare(entry.user_key, &self.saved_key)
-                    != Ordering::Greater;
-            if entry.seq <= self.point.seq && !passed {
-                match entry.kind {
-                    KeyKind::Value => {
-                        self.place = Place::AtEntry;
-                        debug_assert!(
-                            !skipping || self.compare_to_saved().is_gt(),
-                            "a step forward does not advance"
-                        );
-                        self.end_crawl(tombstones);
-                        return Ok(true);
-                    }
-                    KeyKind::Deletion => {
-                        tombstones += 1;
-                        self.note_tombstone(tombstones, entry.seq);
-                        self.saved_key.clear();
-                        self.saved_key.extend_from_slice(entry.user_key);
-                        skipping = true;
-                    }
-                }
-            }
-            let hides_the_rest = passed || entry.seq <= self.point.seq;
-            if self.is_among_versions(&mut steps) {
-                match hides_the_rest {
-                    true => self.set_seek_key(0, KeyKind::Deletion),
-                    false => self.set_seek_key(self.point.seq, KIND_FOR_SEEK),
-                }
-                valid = self.merge.seek(&self.seek_key)?;
-            } else {
-                valid = self.merge.next()?;
+    fn seek_from(&mut self, from: Bound<&[u8]>) -> Result<bool> {
+        self.begin_walk(Direction::Forward);
+        let Span { from, to: end } = Span::within(&self.space, (from, Bound::Unbounded));
+        self.entries.seek_from(from.as_ref().map(Vec::as_slice))?;
+        let valid = self.settle(Direction::Forward)?;
+        if let Some(walk) = &mut self.walk {
+            // If there is no entry, everything from the bound on was read.
+            let to = if valid { Bound::Included(self.entries.key().to_vec()) } else { end };
+            walk.walked = Some(Span { from, to });
+        }
+        Ok(valid)
+    }
+
+    fn seek_to(&mut self, to: Bound<&[u8]>) -> Result<bool> {
+        self.begin_walk(Direction::Backward);
+        let Span { from: start, to } = Span::within(&self.space, (Bound::Unbounded, to));
+        self.entries.seek_to(to.as_ref().map(Vec::as_slice))?;
+        let valid = self.settle(Direction::Backward)?;
+        if let Some(walk) = &mut self.walk {
+            let from = if valid { Bound::Included(self.entries.key().to_vec()) } else { start };
+            walk.walked = Some(Span { from, to });
+        }
+        Ok(valid)
+    }
+
+    fn step(&mut self, direction: Direction) -> Result<bool> {
+        if !self.valid() {
+            return Ok(false);
+        }
+        if self.walk.as_ref().is_some_and(|walk| walk.direction != direction) {
+            self.note_position();
+        }
+        let moved = match direction {
+            Direction::Forward => self.entries.next(),
+            Direction::Backward => self.entries.prev(),
+        };
+        let moved = moved.and_then(|_| self.settle(direction));
+        let Some(walk) = &mut self.walk else { return moved };
+        walk.direction = direction;
+        // The walk reached the end, or failed after an unknown distance.
+        if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut walk.walked) {
+            let Span { from, to } = Span::within(&self.space, (Bound::Unbounded, Bound::Unbounded));
+            match direction {
+                Direction::Forward => walked.to = to,
+                Direction::Backward => walked.from = from,
             }
         }
-        self.end_crawl(tombstones);
+        moved
+    }
+
+    /// Skips expired entries. If this moves the cursor out of the keyspace, or if a move fails, the
+    /// cursor is at no entry. Returns whether the cursor is at an entry.
+    fn settle(&mut self, direction: Direction) -> Result<bool> {
+        let settled = self.find_live(direction);
+        if !matches!(settled, Ok(true)) {
+            self.entries.leave();
+        }
+        settled
+    }
+
+    fn find_live(&mut self, direction: Direction) -> Result<bool> {
+        while self.valid() && self.space.strip(self.entries.key()).is_some() {
+            let (key, stored) = (self.entries.key(), self.entries.value());
+            let now = || self.entries.clock().now_millis();
+            if self.space.live(key, stored, now)?.is_some() {
+                return Ok(true);
+            }
+            match direction {
+                Direction::Forward => self.entries.next()?,
+                Direction::Backward => self.entries.prev()?,
+            };
+        }
         Ok(false)
     }
 
-    /// Records that a step has passed `tombstones` tombstones, the last of which has the sequence
-    /// number `seq`. If there are more than [`CRAWL_TOMBSTONES`], the step is a crawl, and the
-    /// table of the last tombstone is marked for a compaction.
-    #[inline]
-    fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
-        if tombstones > CRAWL_TOMBSTONES
-            && let Some(table) = self.merge.table()
+    /// Ends the walk since the last seek, and begins one in `direction`.
+    fn begin_walk(&mut self, direction: Direction) {
+        self.end_walk();
+        let space = &self.space;
+        if let Some(walk) = &mut self.walk {
+            walk.direction = direction;
+            walk.walk.begin(|| Span::within(space, (Bound::Unbounded, Bound::Unbounded)));
+        }
+    }
+
+    /// Extends the walked range to the current entry. It is enough to call this where a walk turns
+    /// or ends, because the outermost entries of the walk are there.
+    fn note_position(&mut self) {
+        let Some(walk) = &mut self.walk else { return };
+        if let Some(walked) = walk.walked.as_mut().filter(|_| self.entries.valid()) {
+            walked.extend_to(walk.walk.order(), self.entries.key());
+        }
+    }
+
+    fn end_walk(&mut self) {
+        self.note_position();
+        if let Some(walk) = &mut self.walk
+            && let Some(walked) = walk.walked.take()
         {
-            table.tombstones.crawled(seq);
+            walk.walk.read(walked);
         }
-    }
-
-    /// Ends a step that has passed `tombstones` tombstones. After a crawl, signals that a
-    /// compaction may be due.
-    #[inline]
-    fn end_crawl(&self, tombstones: u64) {
-        if tombstones > CRAWL_TOMBSTONES {
-            self.point.state().work.give();
-        }
-    }
-
-    /// Finds the last visible entry at or before the merge's position. Returns whether there is
-    /// one. A backward walk reaches the versions of a key from the oldest to the newest, so the
-    /// version to return is the last visible one.
-    fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
-        let mut kind = KeyKind::Deletion;
-        let (mut tombstones, mut steps) = (0, 0);
-        while valid {
-            let entry = self.merge.parsed_key()?;
-            let visible = entry.seq <= self.point.seq;
-            if visible {
-                let order = self.point.state().order.user();
-                if kind == KeyKind::Value
-                    && order.compare(entry.user_key, &self.saved_key) != Ordering::Equal
-                {
-                    break;
-                }
-                kind = entry.kind;
-                self.saved_key.clear();
-                self.saved_key.extend_from_slice(entry.user_key);
-                match kind {
-                    KeyKind::Value => self.saved_value.set(&self.merge),
-                    KeyKind::Deletion => {
-                        tombstones += 1;
-                        self.note_tombstone(tombstones, entry.seq);
-                    }
-                }
-            }
-            valid = if self.is_among_versions(&mut steps) {
-                self.pass_versions(visible, &mut kind)?
-            } else {
-                self.merge.prev()?
-            };
-        }
-        self.end_crawl(tombstones);
-        if kind == KeyKind::Value {
-            self.place = Place::BeforeEntry;
-            debug_assert!(
-                !self.merge.valid() || self.compare_to_saved().is_ne(),
-                "the merge is not before all versions of the entry"
-            );
-        }
-        Ok(self.valid())
-    }
-
-    /// Compares the user key of the merge's entry to the saved key.
-    fn compare_to_saved(&self) -> Ordering {
-        self.point.state().order.user().compare(user_key(self.merge.key()), &self.saved_key)
     }
 }
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.trace.add(&self.merge.trace());
-        self.point.state().totals.add_scan(&self.trace);
+        if self.walk.is_some() {
+            self.end_walk();
+        }
     }
 }

@@ -222,22 +222,6 @@ fn find_in_tables<S: ReadSink>(
     Ok(None)
 }
 
-/// Returns the values of `keys`, in the order of `keys`. The lookups are done in key order, so that
-/// neighbouring keys find their shared blocks in the caches.
-pub(crate) fn multi_get<K: AsRef<[u8]>>(
-    point: &ReadPoint<'_>,
-    keys: &[K],
-) -> Result<Vec<Option<Bytes>>> {
-    let order = point.state.order.user();
-    let mut by_key: Vec<usize> = (0..keys.len()).collect();
-    by_key.sort_by(|&a, &b| order.compare(keys[a].as_ref(), keys[b].as_ref()));
-    let mut values = vec![None; keys.len()];
-    for at in by_key {
-        values[at] = counted_get(point, keys[at].as_ref())?;
-    }
-    Ok(values)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,44 +1,41 @@
 //! Double-ended iterators over ranges: two cursors that stop where they meet.
 
-use std::cmp::Ordering;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::Result;
 use crate::base::clock::Clock;
-use crate::base::prefix::prefix_end;
-use crate::base::{Error, Result};
-use crate::engine::read::cursor::Cursor;
 use crate::engine::read::point::OwnedPoint;
 use crate::engine::read::prefix_scan::PrefixScan;
-use crate::format::key::UserComparator;
+use crate::engine::read::read_log::Walk;
+use crate::engine::read::visible::VisibleCursor;
+use crate::engine::span::Span;
 use crate::format::keyspace::Space;
 
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
 ///
 /// Items are `Result<(key, value)>`, with the key and the value as [`Bytes`]. Keys are copies.
 /// Values either share the memory of their blocks or memtables or are copies, as in
-/// [`Cursor::value_bytes`]. The iterator ends after an error. Use a [`Cursor`] in loops that must
-/// not allocate.
+/// [`Cursor::value_bytes`](crate::Cursor::value_bytes). The iterator ends after an error. Use a
+/// [`Cursor`](crate::Cursor) in loops that must not allocate.
+///
+/// The iterator of a transaction shows the writes that were made before it was created. The part of
+/// the range that it has walked over counts as read, including the gaps between the entries; the
+/// rest of the range does not. At a commit, an iterator that still exists counts as having read the
+/// whole range.
 #[derive(Debug)]
 pub struct Iter {
     front: End,
     back: End,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
-    /// The keyspace whose keys are yielded. The bounds are within this keyspace.
+    range: Span,
+    /// The keyspace whose keys are yielded. The range is within this keyspace.
     space: Space,
     done: bool,
-    // Must stay the last field: the cursors and their views are dropped before the `Sweep` in
-    // `source`.
-    source: IterSource,
-}
-
-/// The parameters of an iterator's cursors.
-#[derive(Debug)]
-pub(crate) struct IterSource {
     scan: Option<Arc<PrefixScan>>,
+    /// The record of what the iterator of a transaction has read.
+    walk: Option<Walk>,
     // Must stay the last field: see `OwnedPoint`.
     point: OwnedPoint,
 }
@@ -54,55 +51,30 @@ pub struct Keys(Iter);
 /// last yielded from this end.
 #[derive(Debug, Default)]
 struct End {
-    cursor: Option<Cursor>,
+    cursor: Option<VisibleCursor>,
 }
 
 impl Iter {
-    pub(crate) fn new<K: AsRef<[u8]>>(point: OwnedPoint, range: impl RangeBounds<K>) -> Iter {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let (lower, upper) = (own(range.start_bound()), own(range.end_bound()));
-        Iter::within(point, lower, upper, b"")
-    }
-
-    /// Returns an iterator over the keys within the bounds. All of these keys must start with
-    /// `start`.
-    fn within(
+    /// Returns an iterator over the keys in `range`, which is within `space`. All of these keys
+    /// must start with `start`. If `walk` is given, the iterator records what it reads.
+    pub(super) fn new(
         point: OwnedPoint,
-        lower: Bound<Vec<u8>>,
-        upper: Bound<Vec<u8>>,
+        range: Span,
         start: &[u8],
+        space: Space,
+        walk: Option<Walk>,
     ) -> Iter {
-        let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
-        let source = IterSource::new(point, (from, to), start);
-        let (front, back, space) = (End::default(), End::default(), Space::default());
-        Iter { front, back, lower, upper, space, done: false, source }
-    }
-
-    /// Makes the iterator yield the keys and values as users of the keyspace `space` see them. The
-    /// iterator's bounds must be within `space`.
-    pub(crate) fn in_space(self, space: Space) -> Iter {
-        Iter { space, ..self }
-    }
-
-    /// Returns an iterator over the keys that start with `prefix` and are not before the lower
-    /// bound `from`.
-    ///
-    /// # Errors
-    /// Invalid argument if the database is not in byte order: in another order, keys with the same
-    /// prefix need not be neighbours.
-    pub(crate) fn with_prefix(
-        point: OwnedPoint,
-        prefix: &[u8],
-        from: Bound<&[u8]>,
-    ) -> Result<Iter> {
-        let (lower, upper) = prefix_bounds(point.state().order.user(), prefix, from)?;
-        Ok(Iter::within(point, lower, upper, prefix))
+        let (state, (from, to)) = (point.state(), range.bounds());
+        state.scans.scanned(from, to, &state.totals);
+        let scan = PrefixScan::new(state, &point.options, from, to, start);
+        let (front, back) = (End::default(), End::default());
+        Iter { front, back, range, space, done: false, scan, walk, point }
     }
 
     /// Returns an iterator over the keys that this iterator has not yielded yet.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
     /// for name in ["user/ann", "user/bob", "visit/1"] {
@@ -121,8 +93,8 @@ impl Iter {
     /// # Errors
     /// Corruption and I/O errors.
     pub(crate) fn count_entries(mut self) -> Result<u64> {
-        let is_live = |iter: &Iter, cursor: &Cursor| {
-            let now = || iter.source.clock().now_millis();
+        let is_live = |iter: &Iter, cursor: &VisibleCursor| {
+            let now = || iter.clock().now_millis();
             Ok(iter.space.live(cursor.key(), cursor.value(), now)?.map(drop))
         };
         let mut count = 0;
@@ -133,75 +105,53 @@ impl Iter {
         Ok(count)
     }
 
+    fn clock(&self) -> &Clock {
+        &self.point.state().clock
+    }
+
     /// Moves the front to the next entry. Returns whether that entry is in the range and before the
     /// back.
     fn step_front(&mut self) -> Result<bool> {
-        let cursor = match &mut self.front.cursor {
-            Some(cursor) => {
-                cursor.next()?;
-                cursor
-            }
+        let valid = match &mut self.front.cursor {
+            Some(cursor) => cursor.next()?,
             None => {
-                let cursor = self.front.cursor.insert(self.source.cursor()?);
-                match &self.lower {
-                    Bound::Unbounded => cursor.seek_to_first()?,
-                    Bound::Included(key) => cursor.seek(key)?,
-                    Bound::Excluded(key) => {
-                        let valid = cursor.seek(key)?;
-                        if valid && self.source.order(cursor.key(), key).is_eq() {
-                            cursor.next()?;
-                        }
-                        cursor.valid()
-                    }
-                };
-                cursor
+                let cursor = self.cursor()?;
+                self.front.cursor.insert(cursor).seek_from(self.range.bounds().0)?
             }
         };
-        if !cursor.valid() {
-            return Ok(false);
-        }
-        let within = match &self.upper {
-            Bound::Unbounded => true,
-            Bound::Included(key) => self.source.order(cursor.key(), key).is_le(),
-            Bound::Excluded(key) => self.source.order(cursor.key(), key).is_lt(),
-        };
-        Ok(within && self.ends_apart())
+        let order = self.point.state().order.user();
+        let within = |cursor: &VisibleCursor| !self.range.ends_before(order, cursor.key());
+        Ok(valid && self.front.cursor.as_ref().is_some_and(within) && self.ends_apart())
     }
 
     /// Moves the back to the previous entry. Returns whether that entry is in the range and after
     /// the front.
     fn step_back(&mut self) -> Result<bool> {
-        let cursor = match &mut self.back.cursor {
-            Some(cursor) => {
-                cursor.prev()?;
-                cursor
-            }
+        let valid = match &mut self.back.cursor {
+            Some(cursor) => cursor.prev()?,
             None => {
-                let cursor = self.back.cursor.insert(self.source.cursor()?);
-                match &self.upper {
-                    Bound::Unbounded => cursor.seek_to_last()?,
-                    Bound::Included(key) => cursor.seek_for_prev(key)?,
-                    Bound::Excluded(key) => cursor.seek_before(key)?,
-                };
-                cursor
+                let cursor = self.cursor()?;
+                self.back.cursor.insert(cursor).seek_to(self.range.bounds().1)?
             }
         };
-        if !cursor.valid() {
-            return Ok(false);
+        let order = self.point.state().order.user();
+        let within = |cursor: &VisibleCursor| self.range.begins_by(order, cursor.key());
+        Ok(valid && self.back.cursor.as_ref().is_some_and(within) && self.ends_apart())
+    }
+
+    /// Returns a new cursor, which is at no entry, and begins the record of what is read.
+    fn cursor(&mut self) -> Result<VisibleCursor> {
+        if let Some(walk) = &mut self.walk {
+            walk.begin(|| self.range.clone());
         }
-        let within = match &self.lower {
-            Bound::Unbounded => true,
-            Bound::Included(key) => self.source.order(cursor.key(), key).is_ge(),
-            Bound::Excluded(key) => self.source.order(cursor.key(), key).is_gt(),
-        };
-        Ok(within && self.ends_apart())
+        VisibleCursor::new(self.point.clone(), self.scan.as_ref())
     }
 
     /// Returns whether the front's entry is before the back's entry.
     fn ends_apart(&self) -> bool {
         match (&self.front.cursor, &self.back.cursor) {
             (Some(front), Some(back)) if front.valid() && back.valid() => {
-                self.source.order(front.key(), back.key()).is_lt()
+                self.point.state().order.user().compare(front.key(), back.key()).is_lt()
             }
             _ => true,
         }
@@ -215,7 +165,7 @@ impl Iter {
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,
         end: fn(&Iter) -> &End,
-        yielded: impl Fn(&Iter, &Cursor) -> Result<Option<T>>,
+        yielded: impl Fn(&Iter, &VisibleCursor) -> Result<Option<T>>,
     ) -> Option<Result<T>> {
         if self.done {
             return None;
@@ -244,8 +194,8 @@ impl Iter {
     /// Returns the entry that `cursor` is at, in the form in which the iterator yields it; `None`
     /// if the entry has expired.
     #[inline]
-    fn entry(&self, cursor: &Cursor) -> Result<Option<(Bytes, Bytes)>> {
-        let now = || self.source.clock().now_millis();
+    fn entry(&self, cursor: &VisibleCursor) -> Result<Option<(Bytes, Bytes)>> {
+        let now = || self.clock().now_millis();
         self.space.entry(cursor.key(), cursor.value(), || cursor.value_bytes(), now)
     }
 }
@@ -253,8 +203,8 @@ impl Iter {
 impl Keys {
     /// Returns the key of the entry that `cursor` is at; `None` if the entry has expired.
     #[inline]
-    fn key(iter: &Iter, cursor: &Cursor) -> Result<Option<Bytes>> {
-        let now = || iter.source.clock().now_millis();
+    fn key(iter: &Iter, cursor: &VisibleCursor) -> Result<Option<Bytes>> {
+        let now = || iter.clock().now_millis();
         iter.space.live_key(cursor.key(), cursor.value(), now)
     }
 }
@@ -275,38 +225,6 @@ impl DoubleEndedIterator for Keys {
 
 impl std::iter::FusedIterator for Keys {}
 
-impl IterSource {
-    /// Returns the parameters of cursors over the keys within the bounds `range`. All of these keys
-    /// must start with `start`.
-    pub(crate) fn new(
-        point: OwnedPoint,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
-        start: &[u8],
-    ) -> IterSource {
-        let state = point.state();
-        state.scans.scanned(range.0, range.1, &state.totals);
-        let scan = PrefixScan::new(state, &point.options, range.0, range.1, start);
-        IterSource { scan, point }
-    }
-
-    /// Returns a new cursor, which is at no entry.
-    ///
-    /// # Errors
-    /// Corruption and I/O errors of opening the tables of level 0.
-    pub(crate) fn cursor(&self) -> Result<Cursor> {
-        Cursor::new(self.point.clone(), self.scan.as_ref())
-    }
-
-    /// Returns the clock that decides when entries expire.
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.point.state().clock
-    }
-
-    fn order(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.point.state().order.user().compare(a, b)
-    }
-}
-
 impl Iterator for Iter {
     type Item = Result<(Bytes, Bytes)>;
 
@@ -323,37 +241,25 @@ impl DoubleEndedIterator for Iter {
 
 impl std::iter::FusedIterator for Iter {}
 
-/// A lower and an upper bound of keys.
-pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-
-/// Returns the bounds of the keys that start with `prefix` and are not before the lower bound
-/// `from`.
-///
-/// # Errors
-/// Invalid argument if the database is not in byte order: in another order, keys with the same
-/// prefix need not be neighbours.
-pub(crate) fn prefix_bounds(
-    order: &UserComparator,
-    prefix: &[u8],
-    from: Bound<&[u8]>,
-) -> Result<KeyBounds> {
-    if let Some(order) = order.custom() {
-        return Err(Error::invalid(format!(
-            "a prefix scan requires byte order; this database has the order of {}",
-            order.name()
-        )));
+impl Drop for Iter {
+    fn drop(&mut self) {
+        let Some(walk) = &self.walk else { return };
+        let Span { from, to } = std::mem::replace(&mut self.range, Span::ALL);
+        if self.done {
+            walk.read(Span { from, to });
+            return;
+        }
+        // Neither end has stepped out of the range, so each end is at the entry that it yielded
+        // last.
+        let key = |end: &End| {
+            let cursor = end.cursor.as_ref().filter(|cursor| cursor.valid())?;
+            Some(Bound::Included(cursor.key().to_vec()))
+        };
+        if let Some(to) = key(&self.front) {
+            walk.read(Span { from, to });
+        }
+        if let Some(from) = key(&self.back) {
+            walk.read(Span { from, to });
+        }
     }
-    let upper = match prefix_end(prefix) {
-        Some(end) => Bound::Excluded(end),
-        None => Bound::Unbounded,
-    };
-    let lower = match from {
-        Bound::Included(key) | Bound::Excluded(key) if key >= prefix => from,
-        _ => Bound::Included(prefix),
-    };
-    debug_assert!(
-        matches!(lower, Bound::Included(key) | Bound::Excluded(key) if key >= prefix),
-        "the lower bound is before the prefix"
-    );
-    Ok((lower.map(<[u8]>::to_vec), upper))
 }

@@ -1,4 +1,5 @@
-//! A merge of many sorted sources: memtables, tables of level 0, and sorted levels.
+//! A merge of many sorted sources: the writes of a transaction, memtables, tables of level 0, and
+//! sorted levels.
 //!
 //! The sources are a closed enum, so that a step needs no virtual call. Entries are borrowed from
 //! the sources, so a step allocates nothing. All keys in this module are internal keys.
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use crate::base::{Error, Result};
 use crate::engine::memtable::MemCursor;
 use crate::engine::read::level::LevelCursor;
+use crate::engine::read::own::OwnCursor;
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::TableFile;
 use crate::format::key::{InternalComparator, ParsedKey};
@@ -18,6 +20,8 @@ use crate::table::iter::TableCursor;
 
 /// One sorted run of entries.
 pub(crate) enum Source {
+    /// The writes of the transaction that reads.
+    Own(Box<OwnCursor>),
     /// A memtable.
     Mem(MemCursor),
     /// A table of level 0.
@@ -26,10 +30,11 @@ pub(crate) enum Source {
     Level(Box<LevelCursor>),
 }
 
-/// Calls the same method on any kind of source. The methods of memtable cursors cannot fail.
+/// Calls the same method on any kind of source. The methods of sources in memory cannot fail.
 macro_rules! each {
     ($self:ident, $mem:ident => $mem_expr:expr, $cursor:ident => $expr:expr) => {
         match $self {
+            Source::Own($mem) => $mem_expr,
             Source::Mem($mem) => $mem_expr,
             Source::Table($cursor, _) => $expr,
             Source::Level($cursor) => $expr,
@@ -56,16 +61,16 @@ impl Source {
     #[cold]
     fn locate(&self, error: Error) -> Error {
         match self {
-            Source::Mem(_) => error,
+            Source::Own(_) | Source::Mem(_) => error,
             Source::Table(cursor, _) => cursor.data_error(error),
             Source::Level(cursor) => cursor.current().data_error(error),
         }
     }
 
-    /// Returns the table of the current entry; `None` for a memtable.
+    /// Returns the table of the current entry; `None` if the entry is in memory.
     fn table(&self) -> Option<&TableFile> {
         match self {
-            Source::Mem(_) => None,
+            Source::Own(_) | Source::Mem(_) => None,
             Source::Table(_, file) => Some(file),
             Source::Level(cursor) => cursor.run.files().get(cursor.at).map(|file| &**file),
         }
@@ -109,15 +114,16 @@ impl Source {
 
     fn add_trace_to(&self, trace: &mut ReadTrace) {
         match self {
-            Source::Mem(_) => {}
+            Source::Own(_) | Source::Mem(_) => {}
             Source::Table(cursor, _) => trace.levels[0].add(cursor.trace()),
             Source::Level(cursor) => trace.levels[cursor.run.level()].add(&cursor.trace()),
         }
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
+/// The direction of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
     Forward,
     Backward,
 }

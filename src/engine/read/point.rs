@@ -3,39 +3,61 @@
 use std::sync::Arc;
 
 use crate::base::sync::Guard;
+use crate::engine::read::own::{OwnCursor, OwnWrites};
+use crate::engine::read::read_log::ReadLog;
 use crate::engine::read::view::{ReadSeq, ReadState, ReadView, Sweep};
 use crate::format::key::SeqNo;
+use crate::format::keyspace::{Space, WHOLE};
 use crate::table::reader::BlockReadOptions;
 
-/// Everything that one read sees: a view, the sequence number at which to read it, and the options
-/// of the read. For short reads: the view may delay the release of old views.
+/// The part of a transaction that its reads show or record.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    /// The writes of the transaction, which hide the entries of the database.
+    pub writes: OwnWrites,
+    /// The record of what the transaction has read.
+    pub log: Arc<ReadLog>,
+}
+
+/// Everything that one read sees: a view, the sequence number at which to read it, the keyspace, a
+/// transaction's writes, and the options of the read. For short reads: the view may delay the
+/// release of old views.
 pub(crate) struct ReadPoint<'a> {
     /// The database.
     pub state: &'a Arc<ReadState>,
-    view: Guard<Arc<ReadView>>,
+    pub(super) view: Guard<Arc<ReadView>>,
     /// The sequence number of the last write that the read sees.
     pub seq: SeqNo,
     /// The options for reads of blocks.
     pub options: BlockReadOptions,
+    /// The keys that the read sees.
+    pub(super) space: &'a Space,
+    /// The transaction that reads.
+    pub(super) overlay: Option<&'a Overlay>,
+    /// The record of the read; `None` if the read need not be checked.
+    pub(super) log: Option<&'a Arc<ReadLog>>,
 }
 
 impl<'a> ReadPoint<'a> {
-    /// Returns the newest state of the database.
+    /// Returns the newest state of the database, all of it.
     #[inline]
-    pub(crate) fn now(state: &'a Arc<ReadState>, options: BlockReadOptions) -> ReadPoint<'a> {
+    pub(super) fn now(state: &'a Arc<ReadState>) -> ReadPoint<'a> {
         let view = state.view();
         let seq = view.seq();
-        ReadPoint { state, view, seq, options }
+        let (options, space) = (BlockReadOptions::default(), &WHOLE);
+        ReadPoint { state, view, seq, options, space, overlay: None, log: None }
     }
 
-    /// Returns the database as it was when `held` was taken.
+    /// Returns the database as it was when `held` was taken, all of it.
     #[inline]
-    pub(crate) fn at(held: &'a ReadSeq, options: BlockReadOptions) -> ReadPoint<'a> {
+    pub(super) fn at(held: &'a ReadSeq) -> ReadPoint<'a> {
         let current = held.state().view();
         debug_assert!(held.seq() <= current.seq(), "a read of writes that are not visible yet");
         // The current view is loaded first: see the module `view`.
         let view = held.kept_view().map_or(current, |kept| Guard::from_inner(kept.clone()));
-        ReadPoint { state: held.state(), view, seq: held.seq(), options }
+        let (options, space) = (BlockReadOptions::default(), &WHOLE);
+        let (state, seq) = (held.state(), held.seq());
+        ReadPoint { state, view, seq, options, space, overlay: None, log: None }
     }
 
     /// Returns the view to read.
@@ -46,12 +68,13 @@ impl<'a> ReadPoint<'a> {
 
     /// Returns the read point for a read of any length, which borrows nothing.
     pub(crate) fn into_owned(self) -> OwnedPoint {
-        let ReadPoint { state, view, seq, options } = self;
-        OwnedPoint { view: Guard::into_inner(view), seq, options, sweep: Sweep(state.clone()) }
+        let ReadPoint { state, view, seq, options, overlay, .. } = self;
+        let own = overlay.and_then(|overlay| overlay.writes.cursor());
+        OwnedPoint { view: Guard::into_inner(view), seq, options, own, sweep: Sweep(state.clone()) }
     }
 }
 
-/// A [`ReadPoint`] that borrows nothing, for cursors and iterators.
+/// A [`ReadPoint`] that borrows nothing, for cursors and iterators over the database's keys.
 ///
 /// Must be declared after every field that keeps tables alive, for the reason given at [`Sweep`].
 #[derive(Clone, Debug)]
@@ -62,6 +85,8 @@ pub(crate) struct OwnedPoint {
     pub seq: SeqNo,
     /// The options for reads of blocks.
     pub options: BlockReadOptions,
+    /// The writes of the transaction that reads, if it has written anything.
+    pub own: Option<OwnCursor>,
     // Must stay the last field, so that the view is dropped first.
     sweep: Sweep,
 }

@@ -1,42 +1,64 @@
-//! Reads of a database, of a snapshot, and of a database opened for reading only. In all three
-//! cases, a [`Reader`] determines the sequence number to read at.
+//! Readers: a database, a snapshot, a keyspace or a transaction, with the options of its reads.
 
-use std::ops::{Bound, RangeBounds};
+use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::base::{Error, Result};
+use crate::base::Result;
 use crate::engine::options::ReadOptions;
-use crate::engine::read::cursor::Cursor;
-use crate::engine::read::get;
-use crate::engine::read::iter::Iter;
-use crate::engine::read::point::ReadPoint;
+use crate::engine::read::point::{Overlay, ReadPoint};
 use crate::engine::read::snapshot::Snapshot;
 use crate::engine::read::view::{ReadSeq, ReadState};
 use crate::engine::span::Span;
-use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, internal_key};
+use crate::format::keyspace::{Space, WHOLE};
 
-/// A database to read, and the point in time at which to read it.
+/// Something that can be read, with options, from [`Readable::reading`](crate::Readable::reading).
+/// It has all reads of [`Readable`](crate::Readable). A reader is a few words and is copied freely.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     state: &'a Arc<ReadState>,
     /// The sequence number of the snapshot to read at; `None` to read the newest state.
     at: Option<&'a ReadSeq>,
+    /// The keys to read.
+    space: &'a Space,
+    /// The transaction that reads.
+    overlay: Option<&'a Overlay>,
+    options: ReadOptions,
 }
 
 impl<'a> Reader<'a> {
     /// Returns a reader whose reads each see the newest state of the database.
+    #[inline]
     pub(crate) fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
-        Reader { state, at: None }
+        let (at, space, overlay) = (None, &WHOLE, None);
+        Reader { state, at, space, overlay, options: ReadOptions::default() }
     }
 
     /// Returns a reader of the database as it was when `snapshot` was taken.
     pub(crate) fn at(snapshot: &'a Snapshot) -> Reader<'a> {
-        Reader { state: snapshot.seq.state(), at: Some(&snapshot.seq) }
+        Reader { at: Some(&snapshot.seq), ..Reader::now(snapshot.seq.state()) }
+    }
+
+    /// Returns this reader with `options`.
+    #[inline]
+    #[must_use]
+    pub(crate) fn with(self, options: ReadOptions) -> Reader<'a> {
+        Reader { options, ..self }
+    }
+
+    /// Returns this reader within the keyspace `space`.
+    #[must_use]
+    pub(crate) fn within(self, space: &'a Space) -> Reader<'a> {
+        Reader { space, ..self }
+    }
+
+    /// Returns this reader under the writes of a transaction, which records what it reads.
+    #[must_use]
+    pub(crate) fn under(self, overlay: &'a Overlay) -> Reader<'a> {
+        Reader { overlay: Some(overlay), ..self }
     }
 
     /// Returns whether both readers read the same database at the same moment.
@@ -50,115 +72,41 @@ impl<'a> Reader<'a> {
         self.state
     }
 
-    /// Returns what a read with `options` sees.
-    ///
-    /// # Errors
-    /// Invalid argument if the options name a snapshot of another database.
+    /// Returns what a read sees that begins now.
     #[inline]
-    pub(crate) fn point<'p>(&self, options: &'p ReadOptions) -> Result<ReadPoint<'p>>
-    where
-        'a: 'p,
-    {
-        let held = match &options.snapshot {
-            None => self.at,
-            Some(snapshot) if Arc::ptr_eq(snapshot.seq.state(), self.state) => Some(&*snapshot.seq),
-            Some(_) => return Err(Error::invalid("the snapshot belongs to another database")),
+    pub(crate) fn point(&self) -> ReadPoint<'a> {
+        let point = match self.at {
+            None => ReadPoint::now(self.state),
+            Some(held) => ReadPoint::at(held),
         };
-        Ok(match held {
-            None => ReadPoint::now(self.state, options.blocks),
-            Some(held) => ReadPoint::at(held, options.blocks),
-        })
-    }
-
-    /// Returns the value of `key`.
-    pub(crate) fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
-        get::counted_get(&self.point(options)?, key)
-    }
-
-    /// Returns the value of `key`, and counts of the work done to find the value.
-    pub(crate) fn get_traced(
-        &self,
-        options: &ReadOptions,
-        key: &[u8],
-    ) -> Result<(Option<Bytes>, ReadTrace)> {
-        let mut trace = ReadTrace::default();
-        let value = get::traced_get(&self.point(options)?, key, &mut trace)?;
-        Ok((value, trace))
-    }
-
-    /// Returns the values of `keys` in the order of `keys`, all at the same point in time.
-    pub(crate) fn multi_get<K: AsRef<[u8]>>(
-        &self,
-        options: &ReadOptions,
-        keys: &[K],
-    ) -> Result<Vec<Option<Bytes>>> {
-        get::multi_get(&self.point(options)?, keys)
-    }
-
-    /// Returns a new cursor, which is at no entry.
-    pub(crate) fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
-        Cursor::new(self.point(options)?.into_owned(), None)
-    }
-
-    /// Returns an iterator over the keys in `range`.
-    pub(crate) fn range<K: AsRef<[u8]>>(
-        &self,
-        options: &ReadOptions,
-        range: impl RangeBounds<K>,
-    ) -> Result<Iter> {
-        Ok(Iter::new(self.point(options)?.into_owned(), range))
-    }
-
-    /// Returns an iterator over the keys that start with `prefix` and are not before the lower
-    /// bound `from`.
-    pub(crate) fn prefix(
-        &self,
-        options: &ReadOptions,
-        prefix: &[u8],
-        from: Bound<&[u8]>,
-    ) -> Result<Iter> {
-        Iter::with_prefix(self.point(options)?.into_owned(), prefix, from)
+        let log = self.overlay.filter(|_| self.options.track).map(|overlay| &overlay.log);
+        let (options, space, overlay) = (self.options.blocks, self.space, self.overlay);
+        ReadPoint { options, space, overlay, log, ..point }
     }
 
     /// Returns the approximate number of bytes that the data in `range` takes in table files and in
     /// memtables.
-    pub(crate) fn approximate_size<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-    ) -> Result<u64> {
+    pub(crate) fn approximate_size(&self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<u64> {
         let (view, order) = (self.state.view_owned(), self.state.order.user());
-        let span = Span::new(&range);
+        let span = Span::within(self.space, range);
         let in_memory = view.memtables().map(|mem| mem.approximate_size(order, &span)).sum::<u64>();
-        Ok(in_memory + self.size_in_tables(&view.version, range)?)
+        Ok(in_memory + self.size_in_tables(&view.version, &span)?)
     }
 
-    /// Returns the approximate number of bytes that the data in `range` takes in table files.
-    pub(crate) fn approximate_size_in_tables<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-    ) -> Result<u64> {
-        self.size_in_tables(&self.state.view_owned().version, range)
+    /// Returns the approximate number of bytes that the data in `span` takes in table files.
+    pub(crate) fn approximate_size_in_tables(&self, span: &Span) -> Result<u64> {
+        self.size_in_tables(&self.state.view_owned().version, span)
     }
 
-    fn size_in_tables<K: AsRef<[u8]>>(
-        &self,
-        version: &Version,
-        range: impl RangeBounds<K>,
-    ) -> Result<u64> {
+    fn size_in_tables(&self, version: &Version, span: &Span) -> Result<u64> {
         // Included and excluded bounds differ by one entry, which is less than the estimate's
         // error.
-        let key = |bound: Bound<&K>| match bound {
-            Bound::Unbounded => None,
-            Bound::Included(key) | Bound::Excluded(key) => {
-                Some(internal_key(key.as_ref(), MAX_SEQ_NO, KIND_FOR_SEEK))
-            }
-        };
-        let from = key(range.start_bound());
-        let to = key(range.end_bound());
-        let start = from.map_or(Ok(0), |from| self.offset_of(version, &from))?;
+        let KeyRange { from, to } = span.hull();
+        let key = |key: &[u8]| internal_key(key, MAX_SEQ_NO, KIND_FOR_SEEK);
+        let start = from.map_or(Ok(0), |from| self.offset_of(version, &key(from)))?;
         let end = match to {
             None => (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum(),
-            Some(to) => self.offset_of(version, &to)?,
+            Some(to) => self.offset_of(version, &key(to))?,
         };
         Ok(end.saturating_sub(start))
     }
@@ -180,12 +128,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns `range` as a range with inclusive bounds. An excluded bound becomes inclusive, because
-/// callers may process a larger range than asked for, but not a smaller one.
-pub(crate) fn key_range<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> KeyRange<'a> {
-    let key = |bound: Bound<&'a K>| match bound {
-        Bound::Unbounded => None,
-        Bound::Included(key) | Bound::Excluded(key) => Some(key.as_ref()),
-    };
-    KeyRange { from: key(range.start_bound()), to: key(range.end_bound()) }
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("sequence", &self.at.map(ReadSeq::sequence))
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::engine::read::view::{ReadSeq, ReadState, ReadView};
 
-/// The database as it was at one point in time. It has all the read methods of a [`Db`](crate::Db).
+/// The database as it was at one point in time. It has all the reads of
+/// [`Readable`](crate::Readable).
 ///
 /// A snapshot holds a sequence number, and shows the writes up to that number. While the snapshot
 /// exists, compactions keep all versions that it shows, so a snapshot held for long costs disk
@@ -13,15 +14,13 @@ use crate::engine::read::view::{ReadSeq, ReadState, ReadView};
 /// number. A snapshot borrows nothing, and may outlive every other handle of the database.
 ///
 /// ```
-/// # use minikv::{Db, Options, ReadOptions};
+/// # use minikv::{Db, Options, Readable};
 /// # let dir = tempfile::tempdir()?;
 /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
 /// db.put("stock", "5")?;
 /// let morning = db.snapshot();
 /// db.delete("stock")?;
 /// assert!(morning.contains_key("stock")?);
-/// // The same read, through the database:
-/// assert!(db.get_with(&ReadOptions::default().snapshot(&morning), "stock")?.is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
-//! The sources of a cursor: the memtables and tables of a view, except for the tables that a prefix
-//! scan can skip.
+//! The sources of a cursor: the writes of a transaction, and the memtables and tables of a view,
+//! except for the tables that a prefix scan can skip.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::engine::read::prefix_scan::PrefixScan;
 use crate::format::edit::NUM_LEVELS;
 use crate::table::counts::LevelTrace;
 
-/// Returns the sources of a cursor at `point`, newest first: each memtable, each table of level 0,
+/// Returns the sources of a cursor at `point`, newest first: the writes of the transaction that
+/// reads, each memtable, each table of level 0,
 /// and each sorted level. Queries of prefix filters in level 0 are counted in `trace`.
 ///
 /// # Errors
@@ -23,7 +24,9 @@ pub(crate) fn sources(
 ) -> Result<Vec<Source>> {
     let (state, view, options) = (point.state(), &point.view, point.options);
     let order = state.order.user();
-    let mut sources: Vec<Source> = view.memtables().map(|mem| Source::Mem(mem.cursor())).collect();
+    let own = point.own.iter().map(|own| Source::Own(Box::new(own.clone())));
+    let memtables = view.memtables().map(|mem| Source::Mem(mem.cursor()));
+    let mut sources: Vec<Source> = own.chain(memtables).collect();
     for file in view.version.level(0) {
         if scan.is_some_and(|scan| !scan.range().overlaps(order, file)) {
             continue;

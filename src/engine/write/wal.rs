@@ -248,7 +248,7 @@ mod tests {
         let engine = open();
         assert_eq!(log(&engine), first, "a sound log is continued");
         fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
-        let synced = WriteOptions::default().sync(true);
+        let synced = WriteOptions { sync: true };
         engine.write(&synced, Write::Put(b"b", b"")).unwrap_err();
         drop(engine);
         assert_ne!(log(&open()), first);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_failed_sync_leaves_a_mark_with_the_next_sequence_number() {
-        let synced = WriteOptions::default().sync(true);
+        let synced = WriteOptions { sync: true };
         let mut batch = WriteBatch::new();
         [b"b", b"c", b"d"].iter().for_each(|key| batch.put(key, b""));
         let write = |engine: &Arc<Engine>| {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use minikv::{BatchOp, Changes, Db, Error, Options, ReadOnlyDb};
+use minikv::{BatchOp, Changes, Db, Error, Options, ReadOnlyDb, Readable};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings};
 use others::{dump, goleveldb};
@@ -27,7 +27,7 @@ const KEYS: u64 = 500;
 /// put of that number: each key must have the last number put under it.
 fn last_number(db: &ReadOnlyDb) -> u64 {
     let mut found = BTreeMap::new();
-    for entry in db.iter().unwrap() {
+    for entry in db.iter() {
         let (key, value) = entry.unwrap();
         let (number, rest) = std::str::from_utf8(&value).unwrap().split_once(':').unwrap();
         let number: u64 = number.parse().unwrap();
@@ -219,9 +219,9 @@ fn with_kept_logs(dir: &Path) -> Vec<Entry> {
         }
         db.delete("007").unwrap();
     }
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.put("live", "1").unwrap();
-    let entries = db.iter().unwrap().map(|entry| entry.unwrap());
+    let entries = db.iter().map(|entry| entry.unwrap());
     let entries = entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     db.close().unwrap();
     assert!(numbers(dir, ".log").len() > 15, "{:?}", numbers(dir, ".log"));
@@ -256,7 +256,7 @@ fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Ve
     assert_eq!(follower.sequence(), last + more);
     drop((changes, follower));
     let db = Db::open(dir, keeping()).unwrap();
-    assert_eq!(db.iter().unwrap().count() as u64, entries.len() as u64 + more);
+    assert_eq!(db.iter().count() as u64, entries.len() as u64 + more);
     assert_eq!(db.changes_since(last).unwrap().map(Result::unwrap).count() as u64, more);
 }
 
@@ -295,7 +295,7 @@ fn a_repair_by_leveldb_makes_tables_of_kept_logs_which_hide_nothing() {
     assert_eq!(db.entries(false).unwrap(), entries);
     drop(db);
     let db = Db::open(&dir, keeping()).unwrap();
-    let found = db.iter().unwrap().map(|entry| entry.unwrap());
+    let found = db.iter().map(|entry| entry.unwrap());
     let found: Vec<Entry> = found.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     assert_eq!(found, entries);
     let error = db.changes_since(0).unwrap().next().unwrap().unwrap_err();

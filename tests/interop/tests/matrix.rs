@@ -60,7 +60,7 @@ fn by_minikv(dir: PathBuf, by: &'static str, compression: Compression) -> Writte
     for (i, (key, value)) in entries.iter().enumerate() {
         db.put(key, value).unwrap();
         if i == 4000 {
-            db.compact_range::<&str>(..).unwrap();
+            db.compact_range(..).unwrap();
         }
     }
     db.close().unwrap();
@@ -116,8 +116,7 @@ fn copy(from: &Path, to: &Path) {
 
 fn read_by_minikv(dir: &Path, options: Options) -> Result<Vec<Entry>, String> {
     let db = Db::open(dir, options).map_err(|error| error.to_string())?;
-    let entries = db.iter().map_err(|error| error.to_string())?;
-    entries
+    db.iter()
         .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
         .collect::<Result<_, _>>()
         .map_err(|error| error.to_string())
@@ -265,7 +264,7 @@ fn leveldb_and_minikv_exchange_an_indexed_db() {
     assert_eq!(db.get(key(7.0)).unwrap().as_deref(), Some(&b"changed by LevelDB"[..]));
     db.delete(same(1000.5)).unwrap();
     db.put(key(-3.0), "by minikv").unwrap();
-    db.compact_range::<&str>(..).unwrap();
+    db.compact_range(..).unwrap();
     db.close().unwrap();
 
     let leveldb = LevelDb::open(&dir, &settings).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use minikv::{Db, Options, WriteOptions};
+use minikv::{Db, Options, Readable, WriteOptions};
 use minikv_interop::{LevelDb, Settings};
 
 #[test]
@@ -17,7 +17,7 @@ fn leveldb_reads_what_transactions_wrote_and_transactions_what_leveldb_wrote() {
             let (kept, gone) = (format!("{:04}", i * 7 % 300), format!("{:04}", i * 11 % 300));
             let old = tx.get(&kept).unwrap();
             assert_eq!(old.as_deref(), expected.get(kept.as_bytes()).map(Vec::as_slice));
-            let seen = tx.range(gone.clone()..).unwrap().take(3).count();
+            let seen = tx.range(gone.clone()..).take(3).count();
             let before_gone = tx.savepoint();
             tx.delete("not deleted");
             tx.rollback_to(&before_gone).unwrap();
@@ -29,9 +29,9 @@ fn leveldb_reads_what_transactions_wrote_and_transactions_what_leveldb_wrote() {
             if i % 9 == 0 {
                 // Another transaction fails because of a conflict, and must leave nothing on disk.
                 let mut late = db.transaction();
-                assert!(late.iter().unwrap().all(|entry| entry.is_ok()));
+                assert!(late.iter().all(|entry| entry.is_ok()));
                 late.put("late", "");
-                tx.commit_with(&WriteOptions::default().sync(true)).unwrap();
+                tx.writing(WriteOptions::default().sync(true)).commit().unwrap();
                 assert!(late.commit().unwrap_err().is_conflict());
             } else {
                 tx.commit().unwrap();
@@ -40,7 +40,7 @@ fn leveldb_reads_what_transactions_wrote_and_transactions_what_leveldb_wrote() {
         match round {
             0 => {}
             1 => db.flush().unwrap(),
-            _ => db.compact_range::<&str>(..).unwrap(),
+            _ => db.compact_range(..).unwrap(),
         }
         drop(db);
         let leveldb = LevelDb::open(home.path(), &Settings::default()).expect("LevelDB opens");

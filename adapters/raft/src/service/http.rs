@@ -1,5 +1,6 @@
 //! The HTTP routes for clients: entries, batches, ranges and sessions.
 
+use minikv::Readable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

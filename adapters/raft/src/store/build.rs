@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use minikv::Db;
 use minikv::fs::Fs;
+use minikv::{Db, Readable};
 use openraft::{LogId, Node, SnapshotMeta};
 
 use crate::store::disk::Store;

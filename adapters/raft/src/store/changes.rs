@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use minikv::{Keyspace, WriteBatch};
+use minikv::{Keyspace, Readable, WriteBatch};
 
 use crate::store::error::Result;
 use crate::store::state::State;

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use minikv::files::FileName;
 use minikv::fs::Fs;
-use minikv::{Corruption, Db, Options, ReadOnlyDb};
+use minikv::{Corruption, Db, Options, ReadOnlyDb, Readable};
 use openraft::LogId;
 
 use crate::store::error::{Error, Result};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use minikv::{Db, WriteOptions};
+use minikv::Db;
 use openraft::LogId;
 
 use crate::store::error::{Error, Result};
@@ -117,7 +117,7 @@ impl Store {
         let current = self.current();
         if let Some(purged) = current.log.id(keys::PURGED)? {
             let range = ..=purged.index.to_be_bytes();
-            current.log.entries.delete_range_with(&WriteOptions::default(), range)?;
+            current.log.entries.delete_range(range)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Checks that the log and the state of a node fit together.
 
+use minikv::Readable;
 use openraft::LogId;
 
 use crate::store::error::{Error, Result};

@@ -11,7 +11,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::{WriteBatch, WriteOptions};
+use minikv::{Readable, WriteBatch, WriteOptions};
 use openraft::{Node, SnapshotMeta};
 
 use crate::store::disk::Store;
@@ -119,7 +119,7 @@ fn take_over_log(from: &Log, to: &Log) -> Result<()> {
     to.meta.clear()?;
     let mut batch = WriteBatch::new();
     for (source, target) in [(&from.meta, &to.meta), (&from.entries, &to.entries)] {
-        for entry in source.iter()? {
+        for entry in source.iter() {
             let (key, value) = entry?;
             batch.put_in(target, key, value);
             if batch.approximate_bytes() > COPY_BATCH_BYTES {
@@ -127,6 +127,6 @@ fn take_over_log(from: &Log, to: &Log) -> Result<()> {
             }
         }
     }
-    to.db.write_with(&WriteOptions::default().sync(true), batch)?;
+    to.db.writing(WriteOptions::default().sync(true)).write(batch)?;
     Ok(())
 }

@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minikv::WriteOptions;
+use minikv::{Readable, WriteOptions};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftLogReader, Vote};
 
@@ -175,7 +175,7 @@ impl<C: StoreConfig> LogStore<C> {
 
     fn put_meta(&self, name: &str, value: &[u8]) -> Result<()> {
         let current = self.store.current();
-        Ok(current.log.meta.put_with(&WriteOptions::default().sync(true), name, value)?)
+        Ok(current.log.meta.writing(WriteOptions::default().sync(true)).put(name, value)?)
     }
 
     fn state(&self) -> Result<LogState<C>> {
@@ -259,7 +259,7 @@ impl<C: StoreConfig> LogStore<C> {
             )));
         }
         let sync = WriteOptions::default().sync(true);
-        current.log.entries.delete_range_with(&sync, index.to_be_bytes()..)?;
+        current.log.entries.writing(sync).delete_range(index.to_be_bytes()..)?;
         Ok(())
     }
 }

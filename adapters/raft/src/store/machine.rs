@@ -1,5 +1,6 @@
 //! The implementation of openraft's `RaftStateMachine`, on top of a program's own [`Machine`].
 
+use minikv::Readable;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 

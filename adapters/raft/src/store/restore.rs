@@ -73,7 +73,7 @@ fn begin(store: &Store, number: u64, last: LogId<u64>, id: u64, address: &str) -
     let json = serde_json::to_vec(&StoredMembership::new(Some(last), members))
         .map_err(|e| Error::format("a membership", e.to_string()))?;
     debug_assert!(snapshot::decode_membership::<BasicNode>(Some(&json)).is_ok());
-    state.spaces().state.put_with(&sync, keys::MEMBERSHIP, json)?;
+    state.spaces().state.writing(sync).put(keys::MEMBERSHIP, json)?;
 
     let log = match store.layout() {
         Layout::One => Log::of(db)?,
@@ -84,5 +84,5 @@ fn begin(store: &Store, number: u64, last: LogId<u64>, id: u64, address: &str) -
     batch.put_in(&log.meta, keys::VOTE, keys::encode_vote(&vote));
     batch.put_in(&log.meta, keys::PURGED, keys::encode_log_id(&last));
     batch.put_in(&log.meta, keys::COMMITTED, keys::encode_log_id(&last));
-    Ok(log.db.write_with(&sync, batch)?)
+    Ok(log.db.writing(sync).write(batch)?)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use minikv::fs::Fs;
-use minikv::{Db, Keyspace};
+use minikv::{Db, Keyspace, Readable};
 use openraft::LogId;
 
 use crate::store::error::{Error, Result};

@@ -254,7 +254,7 @@ fn write(current: &Current, jobs: &[Job]) -> Result<()> {
         // The zeros at the end of a write that a crash cut off look like this one's own zeros.
         batch.put_in(&current.log.meta, keys::END, [1]);
     }
-    Ok(current.log.db.write_with(&WriteOptions::default().sync(true), batch)?)
+    Ok(current.log.db.writing(WriteOptions::default().sync(true)).write(batch)?)
 }
 
 /// Encodes the id of the last committed entry, if there is one, for [`Job::meta`].

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::Db;
 use minikv::fs::SimFs;
 use minikv::fs::sim::CrashPlan;
+use minikv::{Db, Readable};
 use minikv_raft::kv::TypeConfig;
 use minikv_raft::store::Layout;
 use openraft::storage::{
@@ -225,7 +225,7 @@ async fn check(
     if applied < before.durable || applied < purged {
         return Err(format!("applied {applied:?}, but purged {purged:?}"));
     }
-    let data = read(store.state().data().iter().map_err(|e| e.to_string())?)?;
+    let data = read(store.state().data().iter())?;
     if data != data_after(applied) {
         return Err(format!("the data is not that after entry {applied:?}"));
     }
@@ -249,7 +249,7 @@ async fn check(
         let options = minikv::Options::default().fs(fs.clone());
         let db = Db::open_read_only(&path, options).map_err(|e| format!("the snapshot: {e}"))?;
         let copy = db.keyspace("data").map_err(|e| e.to_string())?;
-        if read(copy.iter().map_err(|e| e.to_string())?)? != data_after(last) {
+        if read(copy.iter())? != data_after(last) {
             return Err(format!("the snapshot is not the data after entry {last:?}"));
         }
     }

@@ -1,6 +1,7 @@
 //! Flips bits in every file of a node. A node with a flipped bit must not start, or must have all
 //! of its log, its vote and its state.
 
+use minikv::Readable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ fn data(store: &Store) -> Result<Data, String> {
         let (key, value) = entry.map_err(|e| e.to_string())?;
         Ok((key.to_vec(), value.to_vec()))
     };
-    store.state().data().iter().map_err(|e| e.to_string())?.map(owned).collect()
+    store.state().data().iter().map(owned).collect()
 }
 
 /// Returns the files under `dir` with their lengths.

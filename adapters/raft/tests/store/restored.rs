@@ -1,5 +1,6 @@
 //! Tests the initial state of a node that is restored from a backup.
 
+use minikv::Readable;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use openraft::{RaftSnapshotBuilder, Vote};
 use crate::common::{Data, LAYOUTS, data_after, entry, id, open};
 
 fn data(store: &Store) -> Data {
-    let entries = store.state().data().iter().unwrap().map(Result::unwrap);
+    let entries = store.state().data().iter().map(Result::unwrap);
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Traces gets by minikv in the files of a closed database. minikv can read LevelDB's files, so the
 //! levels and filters of LevelDB are also measured in this way.
 
+use minikv::Readable;
 use std::path::Path;
 
 use ::minikv::{Db, Options, ReadTrace};

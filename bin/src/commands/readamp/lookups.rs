@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use minikv::ReadOnlyDb;
+use minikv::{ReadOnlyDb, Readable};
 use minikv_workloads::{Profile, Requests};
 
 use crate::args::Global;

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::base::Damage;
 use minikv::internals::table::counts::AllFilters;
-use minikv::{ReadOnlyDb, ReadOptions, ReadTrace};
+use minikv::{ReadOnlyDb, ReadOptions, ReadTrace, Readable};
 use serde::Serialize;
 
 use super::filters::Filters;
@@ -175,7 +175,7 @@ impl Work<'_> {
         let progress = Progress::steps("counting", self.lookups.len() as u64);
         let mut pass = Pass::default();
         for (i, lookup) in self.lookups.iter().enumerate() {
-            let (value, trace) = db.get_traced_with(read, &lookup.key)?;
+            let (value, trace) = db.reading(*read).get_traced(&lookup.key)?;
             if value.is_some() != lookup.present {
                 return Err(wrong(lookup));
             }
@@ -193,7 +193,7 @@ impl Work<'_> {
     fn time(&self, db: &ReadOnlyDb, read: &ReadOptions, clock: &mut Clock) -> Result<()> {
         for lookup in self.lookups {
             let start = Instant::now();
-            let value = db.get_with(read, &lookup.key)?;
+            let value = db.reading(*read).get(&lookup.key)?;
             let nanos = start.elapsed().as_nanos();
             std::hint::black_box(value);
             let histogram = if lookup.present { &mut clock.present } else { &mut clock.absent };

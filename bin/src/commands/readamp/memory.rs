@@ -5,11 +5,11 @@
 //! part of the budget that filters and indexes do not use. The first half of the lookups only warms
 //! up the cache; only the second half is counted.
 
-use minikv::FilterLayout;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::curve::{FileReads, file_reads};
 use minikv::internals::advice::levels::Choices;
 use minikv::internals::advice::shadow::{BlockRead, Outcome, TablesRead};
+use minikv::{FilterLayout, Readable};
 use serde::Serialize;
 
 use super::filters::Filters;

@@ -1,5 +1,6 @@
 //! Repeats the lookups on a database that was loaded with the advised filters.
 
+use minikv::Readable;
 use minikv::advice::LevelAdvice;
 use minikv::files::NUM_LEVELS;
 use serde::Serialize;

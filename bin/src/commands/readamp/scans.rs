@@ -7,7 +7,7 @@ use std::sync::Arc;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::judge::{LEAST_PART, Z};
 use minikv::internals::advice::scans::{ScanCounts, ScannedRange, grafite_bound, mean_range};
-use minikv::{DelimitedPrefix, FixedPrefix, LevelTrace, PrefixExtractor, ReadOnlyDb};
+use minikv::{DelimitedPrefix, FixedPrefix, LevelTrace, PrefixExtractor, ReadOnlyDb, Readable};
 use minikv_workloads::{Profile, Requests};
 use serde::Serialize;
 
@@ -232,7 +232,7 @@ impl ScanWork {
         for (i, range) in self.ranges.iter().enumerate() {
             let from = Bound::Included(&range.from[..]);
             let to = range.to.as_ref().map(Vec::as_slice);
-            for entry in db.range::<&[u8]>((from, to))? {
+            for entry in db.range((from, to)) {
                 entry.map_err(CliError::Db)?;
                 entries += 1;
             }
@@ -644,7 +644,7 @@ mod tests {
         let (mut entries, mut present) = (Vec::new(), 0);
         for range in &work.ranges {
             let bounds: (Bound<&Vec<u8>>, _) = (Bound::Included(&range.from), range.to.as_ref());
-            entries.push(db.range::<&Vec<u8>>(bounds).unwrap().count() as u64);
+            entries.push(db.range(bounds).count() as u64);
             present += u64::from(db.contains_key(&range.from).unwrap());
         }
         assert_eq!(entries.iter().filter(|entries| **entries > 0).count() as u64, present);

@@ -22,7 +22,7 @@ use minikv::internals::log::LogWriter;
 use minikv::internals::table::{FILTER_PREFIX, Table};
 use minikv::{
     BytewiseComparator, Comparator, Db, FilterLayout, Options, PrefixExtractor, ReadOnlyDb,
-    Recovery, Stats, files,
+    Readable, Recovery, Stats, files,
 };
 
 use super::filters::Filters;
@@ -524,7 +524,7 @@ mod tests {
             let read = minikv::ReadOptions::default().use_filter(candidate.filters.asked());
             let mut sum = ReadTrace::default();
             for lookup in &lookups {
-                sum.add(&db.get_traced_with(&read, &lookup.key).unwrap().1);
+                sum.add(&db.reading(read).get_traced(&lookup.key).unwrap().1);
             }
             assert_eq!(sum, db.stats().reads, "{}", candidate.filters);
             traces.push(sum);

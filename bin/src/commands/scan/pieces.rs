@@ -126,7 +126,7 @@ mod tests {
         for number in 0..8000u64 {
             db.put(key(number * 7919 % 8000), [number as u8; 1000]).unwrap();
         }
-        db.compact_range::<Vec<u8>>(..).unwrap();
+        db.compact_range(..).unwrap();
         db.put(key(77), "in the log").unwrap();
         db.close().unwrap();
     }

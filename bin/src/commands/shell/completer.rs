@@ -6,7 +6,7 @@ use rustyline::hint::Hinter;
 use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 
-use minikv::Db;
+use minikv::{Db, Readable};
 
 use crate::args::Global;
 use crate::codec::{Format, push_readable};
@@ -69,7 +69,7 @@ impl KeyCompleter {
         let dir = self.global.db()?;
         let open = || Ok(Db::open_read_only(&dir, self.global.options(&dir)?)?);
         let mut words = Vec::new();
-        for entry in shared.snapshot(open)?.range(prefix.clone()..)? {
+        for entry in shared.snapshot(open)?.range(prefix.clone()..) {
             let (key, _) = entry?;
             if !key.starts_with(&prefix) || words.len() == MAX_KEYS {
                 break;

@@ -1,7 +1,7 @@
 //! Lookups that the recorder itself makes when a database is closed.
 
 use minikv::explain::Explanation;
-use minikv::{Db, ReadOnlyDb};
+use minikv::{Db, ReadOnlyDb, Readable};
 
 use super::run::Run;
 use crate::error::Result;
@@ -27,7 +27,7 @@ fn evenly<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
 
 /// Returns keys from all parts of the database, each followed by a slightly greater key.
 fn keys_of(db: &ReadOnlyDb, most: usize) -> Result<Vec<Vec<u8>>> {
-    let all = db.approximate_size::<&[u8]>(..)?;
+    let all = db.approximate_size(..)?;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let (mut cursor, mut passed) = (db.cursor()?, 0u64);
     let step = (all / (most as u64 / 2).max(1)).max(1);

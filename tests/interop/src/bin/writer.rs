@@ -40,7 +40,7 @@ fn main() {
                 1 => number % 7 == 0,
                 _ => number / 300 % 2 == 1,
             };
-            db.put_with(&WriteOptions::default().sync(sync), key, value).expect("a put");
+            db.writing(WriteOptions::default().sync(sync)).put(key, value).expect("a put");
             done(number);
         }
         return;

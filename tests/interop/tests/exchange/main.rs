@@ -410,7 +410,7 @@ fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
             scene.write(&db, batches);
             db.wait_idle().unwrap();
             is_on.store(true, Ordering::Relaxed);
-            db.compact_range::<&[u8]>(..).unwrap();
+            db.compact_range(..).unwrap();
             is_on.store(false, Ordering::Relaxed);
             scene.model.retain(|_, value| {
                 let decision = rule(value);
@@ -443,7 +443,7 @@ fn leveldb_reads_and_continues_what_range_deletes_left() {
             let batches = *scene.rng.pick(&[0, 20, 1000]);
             scene.write(&db, batches);
             if scene.rng.one_in(2) {
-                db.compact_range::<&[u8]>(..).unwrap();
+                db.compact_range(..).unwrap();
             }
             let keys: Vec<_> = scene.model.keys().cloned().collect();
             if keys.is_empty() {
@@ -452,8 +452,8 @@ fn leveldb_reads_and_continues_what_range_deletes_left() {
             let (a, b) = (scene.rng.below(keys.len()), scene.rng.below(keys.len()));
             let (first, last) = (&keys[a.min(b)], &keys[a.max(b)]);
             let done = match scene.shape.reverse {
-                false => db.delete_range::<Vec<u8>>(first..=last).unwrap(),
-                true => db.delete_range::<Vec<u8>>(last..=first).unwrap(),
+                false => db.delete_range(first..=last).unwrap(),
+                true => db.delete_range(last..=first).unwrap(),
             };
             dropped += done.tables;
             scene.model.retain(|key, _| key < first || key > last);

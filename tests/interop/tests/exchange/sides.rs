@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use minikv::{
-    Compression, Db, FilterLayout, FixedPrefix, Options, ReadOnlyDb, ReadOptions, WriteBatch,
+    Compression, Db, FilterLayout, FixedPrefix, Options, ReadOnlyDb, ReadOptions, Readable,
+    WriteBatch,
 };
 use minikv_interop::ffi::{Entry, Op};
 use minikv_interop::{LevelDb, Settings};
@@ -106,11 +107,11 @@ macro_rules! reader {
     ($($handle:ty),*) => {$(
         impl Reader for $handle {
             fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-                self.get_with(&ReadOptions::default(), key).unwrap().map(|value| value.to_vec())
+                self.reading(ReadOptions::default()).get(key).unwrap().map(|value| value.to_vec())
             }
 
             fn entries(&self, backward: bool) -> Vec<Entry> {
-                let iter = self.iter().unwrap();
+                let iter = self.iter();
                 let iter: Box<dyn Iterator<Item = _>> = match backward {
                     false => Box::new(iter),
                     true => Box::new(iter.rev()),
@@ -144,7 +145,7 @@ impl Engine for Db {
 
     fn compact(&self, bounds: Option<(&[u8], &[u8])>) {
         match bounds {
-            None => self.compact_range::<&[u8]>(..).unwrap(),
+            None => self.compact_range(..).unwrap(),
             Some((start, limit)) => self.compact_range(start..=limit).unwrap(),
         }
     }

@@ -23,7 +23,7 @@ use minikv::fs::{DiskFs, Fs};
 use minikv::internals::format::batch::decode_header;
 use minikv::internals::format::name::log_name;
 use minikv::internals::log::of_batches;
-use minikv::{Db, Options, WriteOptions};
+use minikv::{Db, Options, Readable, WriteOptions};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings, value_of};
 use others::{dump, export, goleveldb};
@@ -199,12 +199,12 @@ impl Scene {
             let copy = self.copy("minikv");
             let options = Options::default().paranoid_checks(paranoid);
             let entries = |db: &Db| -> Vec<Entry> {
-                let entries = db.iter().unwrap().map(Result::unwrap);
+                let entries = db.iter().map(Result::unwrap);
                 entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
             };
             let read_only = Db::open_read_only(&copy, options.clone()).unwrap();
             assert_eq!(read_only.recovery().lost, []);
-            let all = read_only.iter().unwrap().map(Result::unwrap);
+            let all = read_only.iter().map(Result::unwrap);
             self.check("read-only", all.map(|(key, value)| (key.to_vec(), value.to_vec())));
             assert!(minikv::verify(&copy, &options).unwrap().is_sound());
             let db = Db::open(&copy, options.reuse_logs(self.rng.one_in(2))).unwrap();
@@ -310,9 +310,9 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
         let options = Options::default().create_if_missing(true).fs(Arc::new(sim.clone()));
         let db = Db::open("/db", options).unwrap();
         let sync = WriteOptions::default().sync(true);
-        db.put_with(&sync, "before", "value").unwrap();
+        db.writing(sync).put("before", "value").unwrap();
         sim.inject(Fault::lost_sync().path(pattern));
-        assert!(db.put_with(&sync, "failed", "value").and_then(|()| db.flush()).is_err());
+        assert!(db.writing(sync).put("failed", "value").and_then(|()| db.flush()).is_err());
         drop(db);
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("db");
@@ -326,7 +326,7 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
             assert!(db.entries(false).unwrap().len() > (round + 1) * 50, "{pattern}");
         }
         let db = Db::open(&dir, Options::default().reuse_logs(true)).unwrap();
-        assert!(db.iter().unwrap().count() >= 151, "{pattern}");
+        assert!(db.iter().count() >= 151, "{pattern}");
         assert_eq!(db.recovery().lost, []);
     }
 }
@@ -360,7 +360,7 @@ fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     let found = dump(&goleveldb, &copy, "default").unwrap();
     assert_eq!(found.len(), 11, "goleveldb finds all but the last of the writes in the second log");
     let db = Db::open(&dir, Options::default()).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 20);
+    assert_eq!(db.iter().count(), 20);
 }
 
 /// Shows the other reason why [`Scene::check_all`] does not let goleveldb read every database. No

@@ -1,9 +1,10 @@
 //! The record of what a transaction has read, for the check at its commit.
 //!
-//! Reads borrow the transaction by shared reference, so the record is behind a lock. When an
-//! iterator or a cursor is dropped, it records the ranges that it has walked. Until then, the
-//! record has a *stand-in* for these ranges, which covers everything that the walk may reach. If
-//! the iterator or cursor is never dropped (`std::mem::forget`), the stand-in counts as read.
+//! When an iterator or a cursor is dropped, it records the ranges that it has walked. Until then,
+//! the record has a *stand-in* for these ranges, which covers everything that the walk may reach.
+//! If the iterator or cursor still exists at the commit, the stand-in counts as read.
+
+use std::sync::Arc;
 
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::span::Span;
@@ -17,7 +18,7 @@ const MERGE_ABOVE: usize = 4096;
 
 /// The record of a transaction's reads. Thread-safe.
 #[derive(Debug)]
-pub(super) struct ReadLog {
+pub(crate) struct ReadLog {
     order: UserComparator,
     record: Mutex<Record>,
 }
@@ -35,17 +36,17 @@ struct Record {
 }
 
 impl ReadLog {
-    pub(super) fn new(order: UserComparator) -> ReadLog {
+    pub(crate) fn new(order: UserComparator) -> ReadLog {
         ReadLog { order, record: Mutex::ranked(LockRank::Leaf, Record::default()) }
     }
 
     /// Returns the order of keys.
-    pub(super) fn order(&self) -> &UserComparator {
+    pub(crate) fn order(&self) -> &UserComparator {
         &self.order
     }
 
     /// Records that `key` was read.
-    pub(super) fn read_key(&self, key: &[u8]) {
+    pub(crate) fn read_key(&self, key: &[u8]) {
         let record = &mut *self.record.lock();
         record.keys.push(key.to_vec());
         if record.keys.len() > record.merge_keys_at.max(MERGE_ABOVE) {
@@ -64,10 +65,10 @@ impl ReadLog {
         }
     }
 
-    /// Takes the record and returns everything that was read. A walk that was never dropped counts
+    /// Takes the record and returns everything that was read. A walk that has not ended counts
     /// as having read all that it could reach.
-    pub(super) fn take(&mut self) -> ReadSet {
-        let record = std::mem::take(self.record.get_mut());
+    pub(crate) fn take(&self) -> ReadSet {
+        let record = std::mem::take(&mut *self.record.lock());
         let mut spans = record.spans;
         spans.extend(record.walks.into_iter().flatten());
         ReadSet::new(&self.order, record.keys, spans)
@@ -76,26 +77,26 @@ impl ReadLog {
 
 /// The part of the record that belongs to an iterator or a cursor.
 #[derive(Debug)]
-pub(super) struct Walk<'t> {
-    log: &'t ReadLog,
+pub(crate) struct Walk {
+    log: Arc<ReadLog>,
     /// Index of the stand-in in `Record::walks`; `None` before the first step.
     place: Option<usize>,
 }
 
-impl<'t> Walk<'t> {
+impl Walk {
     /// Returns a walk that has read nothing.
-    pub(super) fn new(log: &'t ReadLog) -> Walk<'t> {
+    pub(crate) fn new(log: Arc<ReadLog>) -> Walk {
         Walk { log, place: None }
     }
 
     /// Returns the order of keys.
-    pub(super) fn order(&self) -> &'t UserComparator {
+    pub(crate) fn order(&self) -> &UserComparator {
         self.log.order()
     }
 
     /// Begins the walk, which may read anything in the range that `reach` returns. Does nothing if
     /// the walk has already begun.
-    pub(super) fn begin(&mut self, reach: impl FnOnce() -> Span) {
+    pub(crate) fn begin(&mut self, reach: impl FnOnce() -> Span) {
         if self.place.is_some() {
             return;
         }
@@ -109,15 +110,18 @@ impl<'t> Walk<'t> {
     }
 
     /// Records that the walk has read a range.
-    pub(super) fn read(&self, span: Span) {
+    pub(crate) fn read(&self, span: Span) {
         self.log.read_span(span);
     }
 }
 
-impl Drop for Walk<'_> {
+impl Drop for Walk {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            self.log.record.lock().walks[place] = None;
+            // The commit may have taken the record.
+            if let Some(walk) = self.log.record.lock().walks.get_mut(place) {
+                *walk = None;
+            }
         }
     }
 }
