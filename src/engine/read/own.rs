@@ -28,6 +28,12 @@ struct OwnKey {
     order: UserComparator,
 }
 
+impl OwnKey {
+    fn new(key: &[u8], order: &InternalComparator) -> OwnKey {
+        OwnKey { key: Bytes::copy_from_slice(key), order: order.user().clone() }
+    }
+}
+
 impl Ord for OwnKey {
     fn cmp(&self, other: &OwnKey) -> Ordering {
         self.order.compare(&self.key, &other.key)
@@ -94,13 +100,9 @@ impl OwnWrites {
         self.map.len()
     }
 
-    fn key(&self, key: &[u8]) -> OwnKey {
-        OwnKey { key: Bytes::copy_from_slice(key), order: self.order.user().clone() }
-    }
-
     /// Adds a write; a value of `None` is a deletion.
     pub(crate) fn write(&mut self, key: &[u8], value: Option<Bytes>) {
-        let key = self.key(key);
+        let key = OwnKey::new(key, &self.order);
         let map = Arc::make_mut(&mut self.map);
         // If the comparator considers different bytes to be the same key, the map must have the
         // newest bytes, as a memtable does. So the old key is removed, too.
@@ -137,7 +139,7 @@ impl OwnWrites {
     /// Returns the write of `key`, if there is one: its value, or `None` for a deletion.
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
-        if self.map.is_empty() { None } else { self.map.get(&self.key(key)) }
+        if self.map.is_empty() { None } else { self.map.get(&OwnKey::new(key, &self.order)) }
     }
 
     /// Returns a cursor over the writes; `None` if there are none.
@@ -199,7 +201,7 @@ impl OwnCursor {
 
     /// Moves to the first write at or after the internal key `target`.
     pub(super) fn seek(&mut self, target: &[u8]) -> bool {
-        let valid = self.first_from(Bound::Included(user_key(target)));
+        let valid = self.first_from(Bound::Included(OwnKey::new(user_key(target), &self.order)));
         if valid && self.order.compare(&self.internal_key, target).is_lt() {
             return self.next();
         }
@@ -209,7 +211,7 @@ impl OwnCursor {
     /// Moves to the last write before the internal key `target`. If `or_at` is set and `target` is
     /// itself a write, moves to that write instead.
     pub(super) fn seek_before(&mut self, target: &[u8], or_at: bool) -> bool {
-        if !self.last_to(Bound::Included(user_key(target))) {
+        if !self.last_to(Bound::Included(OwnKey::new(user_key(target), &self.order))) {
             return false;
         }
         match self.order.compare(&self.internal_key, target) {
@@ -221,33 +223,24 @@ impl OwnCursor {
 
     pub(super) fn next(&mut self) -> bool {
         let Some((key, _)) = self.at.take() else { return false };
-        let next = self.map.range((Bound::Excluded(&key), Bound::Unbounded)).next();
-        self.at = next.map(|(key, value)| (key.clone(), value.clone()));
-        self.set_internal_key()
+        self.first_from(Bound::Excluded(key))
     }
 
     pub(super) fn prev(&mut self) -> bool {
         let Some((key, _)) = self.at.take() else { return false };
-        let prev = self.map.range(..&key).next_back();
-        self.at = prev.map(|(key, value)| (key.clone(), value.clone()));
-        self.set_internal_key()
+        self.last_to(Bound::Excluded(key))
     }
 
-    fn first_from(&mut self, from: Bound<&[u8]>) -> bool {
-        let first = self.map.range((self.bound(from), Bound::Unbounded)).next();
+    fn first_from(&mut self, from: Bound<OwnKey>) -> bool {
+        let first = self.map.range((from, Bound::Unbounded)).next();
         self.at = first.map(|(key, value)| (key.clone(), value.clone()));
         self.set_internal_key()
     }
 
-    fn last_to(&mut self, to: Bound<&[u8]>) -> bool {
-        let last = self.map.range((Bound::Unbounded, self.bound(to))).next_back();
+    fn last_to(&mut self, to: Bound<OwnKey>) -> bool {
+        let last = self.map.range((Bound::Unbounded, to)).next_back();
         self.at = last.map(|(key, value)| (key.clone(), value.clone()));
         self.set_internal_key()
-    }
-
-    fn bound(&self, bound: Bound<&[u8]>) -> Bound<OwnKey> {
-        let order = self.order.user();
-        bound.map(|key| OwnKey { key: Bytes::copy_from_slice(key), order: order.clone() })
     }
 
     /// Sets the internal key to that of the current write. Returns whether there is one.
