@@ -442,5 +442,4 @@ impl Drop for MappedLog {
 }
 
 #[cfg(test)]
-#[path = "mapped_tests.rs"]
 mod tests;

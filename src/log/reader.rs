@@ -689,5 +689,4 @@ fn begins_record(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "reader_tests.rs"]
 mod tests;

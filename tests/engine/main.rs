@@ -23,20 +23,13 @@ mod tombstones;
 mod versions;
 mod writes;
 
-#[path = "../support/comparators.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod comparators;
-#[path = "../support/recount.rs"]
-mod recount;
-#[path = "../support/rng.rs"]
-mod rng;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minikv::fs::SimFs;
 use minikv::{Db, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
+use minikv_support::{comparators, recount, rng};
 
 fn small() -> Options {
     Options::default()

@@ -23,10 +23,7 @@ use std::sync::Arc;
 
 use minikv::fs::Fs;
 use minikv::{Compression, Options, ReadOnlyDb, Readable};
-
-#[path = "../support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
+use minikv_support::rng;
 
 const DIR: &str = "/db";
 

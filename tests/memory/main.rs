@@ -9,12 +9,8 @@ use minikv::internals::format::batch;
 use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::internals::format::key::internal_key;
 use minikv::{Db, Options, Readable, RepairOptions};
+use minikv_support::forge::*;
 use peak_alloc::PeakAlloc;
-
-#[path = "../support/forge.rs"]
-mod forge;
-
-use forge::*;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;

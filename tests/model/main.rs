@@ -3,8 +3,6 @@
 //! Each run prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` is the number of
 //! operations of each run.
 
-#[path = "../support/comparators.rs"]
-mod comparators;
 mod copies;
 mod crash;
 mod cursors;
@@ -17,18 +15,17 @@ mod linear;
 mod order;
 mod reads;
 mod removals;
-#[path = "../support/rng.rs"]
-mod rng;
 mod run;
 mod tables;
 mod threads;
 mod transactions;
 
-use comparators::Order;
 use home::Home;
 use keys::KeySpace;
 use minikv::Compression;
 use minikv::fs::sim::SimFs;
+use minikv_support::comparators::{self, Order};
+use minikv_support::rng;
 use run::{Config, run};
 
 fn operations(default: u64) -> u64 {

@@ -7,9 +7,6 @@
 //! `MINIKV_FOLLOW_KILLS` is the number of kills for each writer (default 6). goleveldb comes from
 //! Debian's package; without the package, the test of goleveldb is skipped.
 
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod others;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use minikv::{BatchOp, Changes, Db, Error, Options, ReadOnlyDb, Readable};
 use minikv_interop::ffi::Entry;
+use minikv_interop::others::{dump, goleveldb};
 use minikv_interop::{LevelDb, Settings};
-use others::{dump, goleveldb};
 
 const KEYS: u64 = 500;
 

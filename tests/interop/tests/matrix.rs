@@ -4,9 +4,6 @@
 //!
 //! Without goleveldb (Debian's package), the row and the column of goleveldb are not compared.
 
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod others;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +12,7 @@ use std::sync::Arc;
 
 use minikv::{Comparator, Compression, Db, IndexedDbComparator, Options};
 use minikv_interop::ffi::Entry;
-use minikv_interop::{LevelDb, Settings};
+use minikv_interop::{LevelDb, Settings, others};
 
 /// Keys with their values in the format of `expected.tsv`: a short value in hex, a long value as
 /// `#` followed by the length. `expected.tsv` also has a hash of each long value; only tests/golden

@@ -3,13 +3,8 @@
 //! Each test prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_ROUNDS=N` is the number of
 //! databases that each test makes.
 
-#[path = "../../../support/comparators.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod comparators;
 mod keyspaces;
 mod resources;
-#[path = "../../../support/rng.rs"]
-mod rng;
 mod sides;
 mod workload;
 
@@ -22,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use minikv::{CompactionDecision, Db, FilterLayout};
 use minikv_interop::ffi::Op;
 use minikv_interop::{LevelDb, Settings, repair};
-use rng::Rng;
+use minikv_support::comparators;
+use minikv_support::rng::{self, Rng};
 use sides::{Engine, Shape, Side, check};
 use tempfile::TempDir;
 use workload::{Model, apply, batch, edges};

@@ -4,12 +4,6 @@
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
 //! comes from Debian's package; without the package, goleveldb's turns are skipped.
 
-#[path = "../others.rs"]
-mod others;
-#[path = "../../../support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
-
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,9 +19,9 @@ use minikv::internals::format::name::log_name;
 use minikv::internals::log::of_batches;
 use minikv::{Db, Options, Readable, WriteOptions};
 use minikv_interop::ffi::Entry;
+use minikv_interop::others::{dump, export, goleveldb};
 use minikv_interop::{LevelDb, Settings, value_of};
-use others::{dump, export, goleveldb};
-use rng::Rng;
+use minikv_support::rng::{self, Rng};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

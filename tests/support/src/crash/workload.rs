@@ -12,11 +12,11 @@ use minikv::{
     WriteOptions,
 };
 
-use crate::entries::{
+use super::entries::{
     DOOMED, END, EXPIRING_TAG, NEVER, ROUGH, expiring_prefix, expiry_of, filter, keyspace_prefix,
     settled,
 };
-use crate::model::{Commit, Model, Op};
+use super::model::{Commit, Model, Op};
 use crate::rng::Rng;
 
 /// The names of the keyspaces. One of them is a prefix of another.

@@ -12,27 +12,16 @@ use std::sync::Arc;
 use minikv::{Comparator, Db, IndexedDbComparator, Options, Readable};
 use tempfile::TempDir;
 
-#[path = "cli/browser.rs"]
 mod browser;
-#[path = "cli/commands.rs"]
 mod commands;
-#[path = "cli/entries.rs"]
 mod entries;
-#[path = "cli/indexed_db.rs"]
 mod indexed_db;
-#[path = "cli/minecraft.rs"]
 mod minecraft;
-#[path = "cli/picture.rs"]
 mod picture;
-#[path = "cli/readamp.rs"]
 mod readamp;
-#[path = "cli/shell.rs"]
 mod shell;
-#[path = "cli/terminal.rs"]
 mod terminal;
-#[path = "cli/trace.rs"]
 mod trace;
-#[path = "cli/tree.rs"]
 mod tree;
 
 /// The formats of keys and values, and with the last the formats of entries.
