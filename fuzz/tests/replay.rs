@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
-use minikv_support::rng::{self, Rng};
+use minikv_support::rng::Rng;
 
 /// Maximum time for one input, even on a busy machine. A higher limit finds fewer slow inputs.
 const LIMIT: Duration = Duration::from_secs(10);
