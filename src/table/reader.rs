@@ -20,7 +20,7 @@ use crate::fs::ReadFile;
 use crate::table::block_cache::TableBlocks;
 #[cfg(any(test, feature = "internals"))]
 use crate::table::filters::FilterInfo;
-use crate::table::filters::Filters;
+use crate::table::filters::OpenFilters;
 use crate::table::index::Index;
 pub(crate) use crate::table::settings::{BlockReadOptions, TableContext};
 use crate::table::sink::NoSink;
@@ -48,7 +48,7 @@ pub struct Table {
     footer: Footer,
     pub(super) index: Index,
     meta: Vec<(Vec<u8>, BlockHandle)>,
-    pub(super) filters: Filters,
+    pub(super) filters: OpenFilters,
 }
 
 impl std::fmt::Debug for Table {
@@ -90,7 +90,7 @@ impl Table {
             footer,
             index,
             meta: Vec::new(),
-            filters: Filters::default(),
+            filters: OpenFilters::default(),
         };
         table.check_index(context.paranoid)?;
         match table.read_meta() {
@@ -136,8 +136,8 @@ impl Table {
         Ok(meta)
     }
 
-    fn open_filters(&self, context: &TableContext) -> Result<Filters> {
-        let mut filters = Filters::open(&self.meta, context, |handle| {
+    fn open_filters(&self, context: &TableContext) -> Result<OpenFilters> {
+        let mut filters = OpenFilters::open(&self.meta, context, |handle| {
             read_stored(&*self.file, &self.path, handle, true, &mut NoSink, |stored| {
                 Ok(Bytes::copy_from_slice(stored.contents))
             })
