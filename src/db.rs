@@ -50,11 +50,11 @@ use crate::transaction::{Transaction, retry};
 /// iterator is dropped too.
 ///
 /// ```
-/// use minikv::{Db, Options, Readable};
+/// use minikv::{Db, Readable};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path();
-/// let db = Db::open(path, Options::default().create_if_missing(true))?;
+/// let db = Db::create(path)?;
 /// db.put("capital/France", "Paris")?;
 /// assert_eq!(db.get("capital/France")?.as_deref(), Some(&b"Paris"[..]));
 /// for entry in db.prefix("capital/")? {
@@ -97,6 +97,15 @@ pub struct ReadOnlyDb {
 }
 
 impl Db {
+    /// Opens the database in the directory `path` with the default options, and creates it if it
+    /// does not exist.
+    ///
+    /// # Errors
+    /// The same as for [`Db::open`], except that the database cannot be missing.
+    pub fn create(path: impl AsRef<Path>) -> Result<Db> {
+        Db::open(path, Options::default().create_if_missing(true))
+    }
+
     /// Opens the database in the directory `path`, and replays its logs.
     ///
     /// # Errors
@@ -123,7 +132,7 @@ impl Db {
     /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
-    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let writer = Db::create(path)?;
     /// writer.put("seen", "1")?;
     /// let reader = Db::open_read_only(path, Options::default())?;
     /// writer.put("later", "1")?;
@@ -171,9 +180,9 @@ impl Db {
     /// has either all of them or none.
     ///
     /// ```
-    /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
+    /// # use minikv::{Db, WriteBatch, WriteOptions};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let mut batch = WriteBatch::new();
     /// batch.put("alice", "70");
     /// batch.put("bob", "30");
@@ -193,9 +202,9 @@ impl Db {
     /// keyspaces and transactions.
     ///
     /// ```
-    /// # use minikv::{Db, Options, WriteOptions};
+    /// # use minikv::{Db, WriteOptions};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.put("draft", "1")?;
     /// let synced = db.writing(WriteOptions::default().sync(true));
     /// synced.put("order", "book")?; // and the draft before it
@@ -225,9 +234,9 @@ impl Db {
     /// always makes progress. To give up, count the calls of `work` and return an error from it.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable, Result};
+    /// # use minikv::{Db, Readable, Result};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// # let balance = |value: Option<minikv::Bytes>| -> u64 {
     /// #     value.map_or(0, |value| std::str::from_utf8(&value).unwrap().parse().unwrap())
     /// # };
@@ -259,9 +268,9 @@ impl Db {
     /// closure that only uses `?`.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// #[derive(Debug)]
     /// enum PayError {
     ///     TooPoor,
@@ -300,9 +309,9 @@ impl Db {
     /// value. Returns the new value.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let count = |old: Option<&[u8]>| {
     ///     let old: u64 = old.map_or(0, |old| std::str::from_utf8(old).unwrap().parse().unwrap());
     ///     Some((old + 1).to_string())
@@ -327,9 +336,9 @@ impl Db {
     /// written.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// type AnyError = Box<dyn std::error::Error + Send + Sync>;
     /// let add_one = |old: Option<&[u8]>| -> Result<Option<String>, AnyError> {
     ///     let old: u64 = old.map_or(Ok(0), |old| std::str::from_utf8(old).unwrap().parse())?;
@@ -360,9 +369,9 @@ impl Db {
     /// The same as for [`Db::put`].
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for n in 0..1000 {
     ///     db.put(format!("{n:04}"), "value")?;
     /// }
@@ -414,9 +423,9 @@ impl Db {
     /// Returns a snapshot of the database as it is now, for later reads.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.put("price", "10")?;
     /// let before = db.snapshot();
     /// db.put("price", "12")?;
@@ -442,9 +451,9 @@ impl Db {
     /// excluded bound is treated as included.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.compact_range(..)?;
     /// db.compact_range("log/2023"..="log/2024")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -467,7 +476,7 @@ impl Db {
     /// # use minikv::{Db, Options, Readable};
     /// # let home = tempfile::tempdir()?;
     /// # let (path, copy) = (home.path().join("db"), home.path().join("copy"));
-    /// let db = Db::open(&path, Options::default().create_if_missing(true))?;
+    /// let db = Db::create(&path)?;
     /// db.put("kept", "1")?;
     /// db.checkpoint(&copy)?;
     /// db.put("later", "1")?;
@@ -496,7 +505,7 @@ impl Db {
     /// # let home = tempfile::tempdir()?;
     /// # let (path, folder) = (home.path().join("db"), home.path().join("backups"));
     /// # let copy = home.path().join("copy");
-    /// let db = Db::open(&path, Options::default().create_if_missing(true))?;
+    /// let db = Db::create(&path)?;
     /// db.put("kept", "1")?;
     /// db.backup(&folder)?;
     /// db.put("kept", "2")?;
@@ -555,9 +564,9 @@ impl Db {
     /// makes other writes wait until it is done, and is durable even without a sync.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for day in 1..=30 {
     ///     db.put(format!("log/2026-06-{day:02}"), "...")?;
     /// }
@@ -577,9 +586,9 @@ impl Db {
     /// Deletes all entries whose keys start with `prefix`, like [`delete_range`](Db::delete_range).
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for name in ["user/ann", "user/bob", "visit/1"] {
     ///     db.put(name, "")?;
     /// }
@@ -758,7 +767,7 @@ impl ReadOnlyDb {
     /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
-    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let writer = Db::create(path)?;
     /// let reader = Db::open_read_only(path, Options::default())?;
     /// writer.put("later", "1")?;
     /// assert!(!reader.contains_key("later")?);
@@ -817,7 +826,7 @@ impl ReadOnlyDb {
     /// # use minikv::{BatchOp, Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
-    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let writer = Db::create(path)?;
     /// let reader = Db::open_read_only(path, Options::default())?;
     /// let mut changes = reader.changes_since(reader.sequence())?;
     /// assert!(changes.next().is_none());

@@ -1,11 +1,11 @@
 //! An embedded, ordered, crash-safe key-value store whose files are LevelDB's files.
 //!
 //! ```
-//! use minikv::{Db, Options, Readable, WriteBatch};
+//! use minikv::{Db, Readable, WriteBatch};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path();
-//! let db = Db::open(path, Options::default().create_if_missing(true))?;
+//! let db = Db::create(path)?;
 //! db.put("apple", "red")?;
 //!
 //! let mut batch = WriteBatch::new();

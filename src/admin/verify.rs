@@ -79,7 +79,7 @@ impl VerifyReport {
 /// # use minikv::{Db, Options};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path();
-/// # drop(Db::open(path, Options::default().create_if_missing(true))?);
+/// # drop(Db::create(path)?);
 /// let report = minikv::verify(path, &Options::default())?;
 /// assert!(report.is_sound(), "{:?}", report.faults);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

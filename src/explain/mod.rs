@@ -25,11 +25,11 @@ mod show;
 /// As text, an explanation has one line of at most 100 columns for each step.
 ///
 /// ```
-/// # use minikv::{Db, Options, Readable};
+/// # use minikv::{Db, Readable};
 /// use minikv::explain::Step;
 ///
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("apple", "red")?;
 /// let told = db.explain("apple")?;
 /// assert!(matches!(told.steps[0], Step::Memtable { entry: Some(_), .. }));

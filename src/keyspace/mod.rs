@@ -46,10 +46,10 @@ mod writes;
 /// [`Snapshot`] shows all keyspaces at the same moment.
 ///
 /// ```
-/// use minikv::{Db, Options, Readable, WriteBatch};
+/// use minikv::{Db, Readable, WriteBatch};
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// let db = Db::create(dir.path())?;
 /// let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
 ///
 /// let mut batch = WriteBatch::new();
@@ -104,9 +104,9 @@ impl<H> fmt::Debug for Keyspace<H> {
 /// same moment: two handles of one open [`Db`] are, those of different snapshots are not.
 ///
 /// ```
-/// # use minikv::{Db, Options};
+/// # use minikv::Db;
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// assert_eq!(db.keyspace("users")?, db.clone().keyspace("users")?);
 /// assert_ne!(db.keyspace("users")?, db.keyspace("emails")?);
 /// assert_ne!(db.keyspace("users")?, db.expiring_keyspace("users")?);
@@ -163,9 +163,9 @@ impl Transaction {
     /// name and kind of `keyspace` matter.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
     /// let is_new = db.transact(|tx| {
     ///     if tx.keyspace(&emails).contains_key("ann@example.org")? {
@@ -191,9 +191,9 @@ macro_rules! keyspaces_of {
             /// written.
             ///
             /// ```
-            /// # use minikv::{Db, Options, Readable};
+            /// # use minikv::{Db, Readable};
             /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// # let db = Db::create(dir.path())?;
             /// let users = db.keyspace("users")?;
             /// users.put("ann", "Ann Lee")?;
             /// assert!(users.contains_key("ann")? && !db.contains_key("ann")?);
@@ -222,10 +222,10 @@ macro_rules! keyspaces_of {
             /// bytes more.
             ///
             /// ```
-            /// # use minikv::{Db, Options, Readable};
+            /// # use minikv::{Db, Readable};
             /// # use std::time::Duration;
             /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// # let db = Db::create(dir.path())?;
             /// let sessions = db.expiring_keyspace("sessions")?;
             /// sessions.put_for("s1", "ann", Duration::from_millis(20))?;
             /// sessions.put("s2", "root")?; // never expires

@@ -377,7 +377,7 @@ fn nothing_is_moved_or_made_in_the_directory_of_another_engine() {
 
 /// Makes a database with a table and a log on the disk.
 fn make_database(dir: &Path) {
-    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir).unwrap();
     db.put("a", "1").unwrap();
     db.flush().unwrap();
     db.put("b", "1").unwrap();

@@ -198,7 +198,7 @@ fn checkpoints_beside_writes_on_a_disk_succeed() {
 fn a_checkpoint_without_a_live_log_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let (path, copy) = (home.path().join("db"), home.path().join("copy"));
-    let db = Db::open(&path, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(&path).unwrap();
     db.put("a", "1").unwrap();
     let files = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
     for log in files.filter(|path| path.extension().is_some_and(|ending| ending == "log")) {

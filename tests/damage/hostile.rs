@@ -263,7 +263,7 @@ fn do_everything(evil: &Path, copy: &Path) {
 
 /// Makes a database with tables, a live log, and one file in `lost/`.
 fn make_database(dir: &Path) {
-    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir).unwrap();
     for key in ["a", "b"] {
         db.put(key, "1").unwrap();
         db.flush().unwrap();
@@ -351,7 +351,7 @@ fn a_file_with_another_name_is_replaced_and_not_emptied() {
     std::fs::create_dir(&evil).unwrap();
     std::fs::write(&mine, b"precious").unwrap();
     std::fs::hard_link(&mine, evil.join("000001.dbtmp")).unwrap();
-    drop(Db::open(&evil, Options::default().create_if_missing(true)).unwrap());
+    drop(Db::create(&evil).unwrap());
     assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
 }
 

@@ -100,7 +100,7 @@ fn hits_in_one_table_want_none() {
 #[test]
 fn what_memtables_answer_wants_no_filter() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir.path()).unwrap();
     assert_eq!(db.filter_advice().unwrap().sureness, Sureness::TooFew);
     for i in 0..500 {
         db.put(key(i), "v").unwrap();

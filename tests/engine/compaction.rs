@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use minikv::{CompactionDecision, Db, Options, Readable};
+use minikv::{CompactionDecision, Db, Readable};
 
 use super::rng::Rng;
 use super::{disk_bytes, small, soon};
@@ -92,7 +92,7 @@ fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
 #[test]
 fn the_inputs_of_a_compaction_of_a_part_leave_the_disk_without_a_close() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir.path()).unwrap();
     for _ in 0..2 {
         for i in 0..3000u32 {
             db.put(key(i), kilobyte(i)).unwrap();

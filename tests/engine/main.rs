@@ -115,7 +115,7 @@ fn everything_written_is_read_back_through_flushes_compactions_and_reopens() {
 #[test]
 fn a_million_deletes_give_their_space_back() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir.path()).unwrap();
     for start in (0..1_000_000u32).step_by(1000) {
         let mut batch = WriteBatch::new();
         for i in start..start + 1000 {

@@ -19,7 +19,7 @@ fn names(object: &Value) -> Vec<&str> {
 /// Creates a database with one table, in level 0, whose keys are `apple`, `banana` and a key that
 /// is not UTF-8.
 fn filled(dir: &Path) -> Db {
-    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir).unwrap();
     db.put("apple", "red").unwrap();
     db.put("banana", "yellow").unwrap();
     db.put(b"b\xff", "").unwrap();

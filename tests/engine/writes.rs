@@ -35,7 +35,7 @@ fn a_value_of_100_mib_goes_in_and_comes_out_through_log_and_table() {
         let bytes = rng.next().to_le_bytes();
         chunk.copy_from_slice(&bytes[..chunk.len()]);
     }
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir.path()).unwrap();
     db.put("big", &value).unwrap();
     db.put("small", "1").unwrap();
     drop(db);
@@ -49,7 +49,7 @@ fn a_value_of_100_mib_goes_in_and_comes_out_through_log_and_table() {
 #[test]
 fn a_batch_of_a_million_operations_is_one_batch() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir.path()).unwrap();
     let mut batch = WriteBatch::new();
     for i in 0..1_000_000u32 {
         batch.put(i.to_be_bytes(), i.to_le_bytes());

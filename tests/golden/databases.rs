@@ -214,7 +214,7 @@ fn a_foreign_comparator_is_refused_by_name() {
     let before = files(&copy.db);
     let refusals = [
         Db::open(&copy.db, Options::default()).map(drop),
-        Db::open(&copy.db, Options::default().create_if_missing(true)).map(drop),
+        Db::create(&copy.db).map(drop),
         Db::open_read_only(&copy.db, Options::default()).map(drop),
     ];
     for refusal in refusals {

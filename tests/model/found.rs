@@ -12,7 +12,7 @@ use minikv::{Db, Options, WriteBatch};
 #[test]
 fn an_empty_batch_alone_in_a_log() {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let open = || Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let open = || Db::create(home.path()).unwrap();
     open().write(WriteBatch::new()).unwrap();
     let db = open();
     db.wait_idle().unwrap();

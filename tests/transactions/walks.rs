@@ -380,7 +380,7 @@ fn a_walk_that_is_forgotten_counts_as_a_whole() {
 #[test]
 fn a_walk_shows_the_writes_before_it_and_none_after_it() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     db.put("2", "stored").unwrap();
     let mut tx = db.transaction();
     tx.put("1", "before");
@@ -403,7 +403,7 @@ fn a_walk_shows_the_writes_before_it_and_none_after_it() {
 #[test]
 fn a_walk_that_exists_at_the_commit_counts_as_having_read_all_that_it_could_reach() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     db.put("2", "").unwrap();
     for (range_is_read, is_dropped) in [(true, false), (false, true)] {
         let mut tx = db.transaction();
@@ -422,7 +422,7 @@ fn a_walk_that_exists_at_the_commit_counts_as_having_read_all_that_it_could_reac
 #[test]
 fn traces_and_explanations_in_a_transaction_are_those_of_the_database() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     let space = db.keyspace("space").unwrap();
     space.put("a", "stored").unwrap();
     db.flush().unwrap();
@@ -441,7 +441,7 @@ fn traces_and_explanations_in_a_transaction_are_those_of_the_database() {
 #[test]
 fn a_walk_backward_past_many_later_versions_shows_the_own_write() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     db.put("a", "").unwrap();
     for (is_stored, is_deleted) in [(true, false), (false, false), (true, true)] {
         if is_stored {

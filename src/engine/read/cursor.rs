@@ -26,9 +26,9 @@ use crate::format::keyspace::Space;
 /// still exists counts as having read everything that it could reach.
 ///
 /// ```
-/// # use minikv::{Db, Options, Readable};
+/// # use minikv::{Db, Readable};
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("a", "1")?;
 /// db.put("b", "2")?;
 /// let mut cursor = db.cursor()?;

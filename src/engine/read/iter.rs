@@ -74,9 +74,9 @@ impl Iter {
     /// Returns an iterator over the keys that this iterator has not yielded yet.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for name in ["user/ann", "user/bob", "visit/1"] {
     ///     db.put(name, "a long value")?;
     /// }

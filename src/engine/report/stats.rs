@@ -9,9 +9,9 @@ use crate::engine::stats::trace::ReadTrace;
 /// tables are current values.
 ///
 /// ```
-/// # use minikv::{Db, Options};
+/// # use minikv::Db;
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("key", "value")?;
 /// db.flush()?;
 /// db.get("key")?;

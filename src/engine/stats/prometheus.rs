@@ -25,9 +25,9 @@ impl Stats {
     /// when the database is opened.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let db = Db::create(dir.path())?;
     /// db.put("key", "value")?;
     /// let text = db.stats().prometheus(&[("db", "users")]);
     /// assert!(text.contains("\nminikv_operations_total{db=\"users\"} 1\n"));

@@ -114,7 +114,7 @@ impl Reader {
 fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command) {
     let kills: u64 =
         std::env::var("MINIKV_FOLLOW_KILLS").map_or(6, |text| text.parse().expect("a number"));
-    drop(Db::open(dir, Options::default().create_if_missing(true)).unwrap());
+    drop(Db::create(dir).unwrap());
     let db = Db::open_read_only(dir, Options::default()).unwrap();
     let mut reader = Reader::new(dir);
     let (mut last, mut refreshes, mut restarts) = (0, 0, 0);
