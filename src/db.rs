@@ -674,10 +674,10 @@ impl Db {
     /// statistics.
     ///
     /// ```
-    /// # use minikv::{Db, FilterLayout, Options};
+    /// # use minikv::{Db, Filters, Options};
     /// # let dir = tempfile::tempdir()?;
     /// # let options = Options::default().create_if_missing(true);
-    /// # let db = Db::open(dir.path(), options.filter(FilterLayout::None, 0))?;
+    /// # let db = Db::open(dir.path(), options.filters(Filters::None))?;
     /// for i in 0..1000 {
     ///     db.put(format!("user/{i:04}"), "here")?;
     /// }
@@ -686,7 +686,7 @@ impl Db {
     ///     db.get(format!("user/{i:04}/draft"))?; // does not exist
     /// }
     /// let advice = db.filter_advice()?;
-    /// assert_ne!(advice.layout, FilterLayout::None);
+    /// assert_ne!(advice.filters, Filters::None);
     /// println!("{advice}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -139,7 +139,7 @@ pub use engine::delete_range::DeletedRange;
 pub use engine::follow::Refreshed;
 pub use engine::follow::changes::Changes;
 pub use engine::follow::poll::Follow;
-pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
+pub use engine::options::{Filters, Options, ReadOptions, WriteOptions};
 pub use engine::read::cursor::Cursor;
 pub use engine::read::iter::{Iter, Keys};
 pub use engine::read::reader::Reader;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum, ValueHint};
 use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
-use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Options};
+use minikv::{BytewiseComparator, Comparator, Compression, Filters, Options};
 
 use crate::codec::Format;
 use crate::commands::Command;
@@ -347,14 +347,13 @@ impl Shape {
 
     fn filters(&self, options: Options) -> Options {
         let bits = self.bits_per_key();
-        match self.filter_layout.unwrap_or_default() {
-            _ if bits == 0 => options.filter_policy(None),
-            FilterLayout::Block => {
-                options.filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits))))
-            }
-            FilterLayout::Table => options.filter(minikv::FilterLayout::Table, bits),
-            FilterLayout::Both => options.filter(minikv::FilterLayout::Both, bits),
-        }
+        let filters = match self.filter_layout.unwrap_or_default() {
+            _ if bits == 0 => Filters::None,
+            FilterLayout::Block => Filters::Block(bits),
+            FilterLayout::Table => Filters::Table(bits),
+            FilterLayout::Both => Filters::Both(bits),
+        };
+        options.filters(filters)
     }
 
     /// Returns an error if the options disable filters but select a layout with table filters.

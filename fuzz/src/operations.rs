@@ -1,7 +1,6 @@
 //! A target that runs operations on a database and on a model, with power losses in between.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use minikv::fs::SimFs;
@@ -59,7 +58,7 @@ struct Run {
 fn open(fs: &SimFs, seed: u64, reuse_logs: bool) -> Db {
     let options = Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .write_buffer_bytes(1200)
         .max_file_bytes(900)

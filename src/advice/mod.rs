@@ -12,10 +12,10 @@
 
 use crate::advice::judge::{Evidence, advise};
 use crate::advice::levels::{Divisions, LevelUse};
-use crate::advice::plan::{BlockFilters, FilterPlan, TableFilters, TreePlan};
+use crate::advice::plan::{BlockFilters, FilterKind, FilterPlan, TableFilters, TreePlan};
 use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::base::{Error, Result};
-use crate::engine::options::FilterLayout;
+use crate::engine::options::Filters;
 use crate::engine::read::get;
 use crate::engine::read::point::ReadPoint;
 use crate::engine::read::view::ReadState;
@@ -44,11 +44,10 @@ pub use scans::ScanAdvice;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FilterAdvice {
-    /// Recommended value of [`Options::filter`](crate::Options::filter); `FilterLayout::None` if
+    /// Recommended value of [`Options::filters`](crate::Options::filters); [`Filters::None`] if
     /// filters are not worthwhile.
-    pub layout: FilterLayout,
-    /// The number of bits per key; 0 without filters.
-    pub bits_per_key: u32,
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub filters: Filters,
     /// Certainty of the advice.
     pub sureness: Sureness,
     /// Number of gets since the database was opened.
@@ -84,10 +83,9 @@ pub struct FilterAdvice {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Tried {
-    /// Layout of the filters.
-    pub layout: FilterLayout,
-    /// Bits per key.
-    pub bits_per_key: u32,
+    /// The filters.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub filters: Filters,
     /// Data blocks saved, and memory taken.
     pub saving: Saving,
     /// Time to query the filters, in nanoseconds per get.
@@ -139,9 +137,9 @@ pub(crate) fn filter_advice(point: &ReadPoint<'_>) -> Result<FilterAdvice> {
     let seen = Seen { in_memory, absent, tables, keys: keys.len() };
     let mut advice = judged(state, without, with, &read, seen);
     if tables.0 > 0 {
-        let (layout, bits) = match advice.layout {
-            FilterLayout::None => (FilterLayout::Block, 10),
-            layout => (layout, advice.bits_per_key),
+        let (layout, bits) = match advice.filters {
+            Filters::None => (FilterKind::Block, 10),
+            filters => FilterKind::of(filters),
         };
         let divisions = Divisions::of(&read.levels, layout, bits);
         let replay = replay(point, lookups, divisions.plans())?;
@@ -227,15 +225,15 @@ fn with_unread(levels: &mut [LevelUse; NUM_LEVELS], read: &[u64], all: &[u64]) {
 /// Returns the plans: no filters, the tables' own filters, and one plan for each of [`sizes`].
 fn plans() -> Vec<TreePlan> {
     let own = FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own };
-    let plans = [FilterPlan::new(FilterLayout::None, 0), own].into_iter();
+    let plans = [FilterPlan::new(FilterKind::None, 0), own].into_iter();
     plans
         .chain(sizes().map(|(layout, bits)| FilterPlan::new(layout, bits)))
         .map(TreePlan::from)
         .collect()
 }
 
-fn sizes() -> impl Iterator<Item = (FilterLayout, u32)> {
-    let layouts = [FilterLayout::Block, FilterLayout::Table];
+fn sizes() -> impl Iterator<Item = (FilterKind, u32)> {
+    let layouts = [FilterKind::Block, FilterKind::Table];
     layouts.into_iter().flat_map(|layout| SIZES.map(|bits| (layout, bits)))
 }
 
@@ -257,15 +255,11 @@ fn judged(
         .map(|(((layout, bits_per_key), outcome), &saving)| {
             let probe_nanos = each(outcome.probe_nanos, seen.keys as u64);
             let nanos_saved = saving.saved * nanos_per_block - probe_nanos;
-            Tried { layout, bits_per_key, saving, probe_nanos, nanos_saved }
+            Tried { filters: layout.with(bits_per_key), saving, probe_nanos, nanos_saved }
         })
         .collect();
-    let (layout, bits_per_key) = advice
-        .plan
-        .map_or((FilterLayout::None, 0), |plan| (tried[plan].layout, tried[plan].bits_per_key));
     FilterAdvice {
-        layout,
-        bits_per_key,
+        filters: advice.plan.map_or(Filters::None, |plan| tried[plan].filters),
         sureness: advice.sureness,
         gets: state.totals.sum().1,
         sampled: seen.keys as u64,
@@ -294,7 +288,7 @@ mod tests {
         let mut levels: [LevelUse; NUM_LEVELS] = std::array::from_fn(|_| LevelUse::default());
         levels[1].add_table(&BTreeMap::from([(0, 40), (1, 60)]));
         levels[1].add_asked(40, 100, 7);
-        let bytes = levels[1].filter_bytes(FilterLayout::Block, 10);
+        let bytes = levels[1].filter_bytes(FilterKind::Block, 10);
         let sizes = |one: u64, two: u64| {
             let mut sizes = [0; NUM_LEVELS];
             (sizes[1], sizes[2]) = (one, two);
@@ -303,7 +297,7 @@ mod tests {
         with_unread(&mut levels, &sizes(1000, 0), &sizes(2000, 5000));
         let keys: Vec<_> = levels.iter().map(|level| level.keys).collect();
         assert_eq!(keys[..4], [0, 200, 500, 0]);
-        let of = |level: usize| levels[level].filter_bytes(FilterLayout::Block, 10);
+        let of = |level: usize| levels[level].filter_bytes(FilterKind::Block, 10);
         assert_eq!((of(1), of(2)), (2 * bytes, 5 * bytes));
         assert_eq!((levels[1].in_vain(), levels[2].in_vain()), (7, 0));
     }

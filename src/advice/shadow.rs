@@ -657,8 +657,8 @@ mod tests {
 
     use super::*;
     use crate::advice::levels;
+    use crate::advice::plan::FilterKind;
     use crate::base::BytewiseComparator;
-    use crate::engine::options::FilterLayout;
     use crate::filter::{BloomFilterPolicy, FilterPolicy};
     use crate::format::compress::Compression;
     use crate::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
@@ -771,7 +771,7 @@ mod tests {
     #[test]
     fn filters_have_the_sizes_that_are_predicted() {
         let fs = MemFs::new();
-        let layouts = [FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+        let layouts = [FilterKind::Block, FilterKind::Table, FilterKind::Both];
         let each: Vec<_> =
             layouts.iter().flat_map(|&l| [1, 4, 10, 23].map(|bits| (l, bits))).collect();
         let plans = each.iter().map(|&(layout, bits)| FilterPlan::new(layout, bits)).collect();
@@ -829,7 +829,7 @@ mod tests {
         let lookup = |key| Lookup { key, present: true };
         let lookups = expected.iter().map(|(key, _)| lookup(&key[..])).collect();
         let order = UserComparator::new(Arc::new(BytewiseComparator));
-        let none = FilterPlan::new(FilterLayout::None, 0);
+        let none = FilterPlan::new(FilterKind::None, 0);
         let mut shadow = Shadow::new(order, vec![none], lookups).keep_reads();
         shadow.table(1, &table, &key(0), &key(2999)).unwrap();
         let (outcomes, _) = shadow.finish();

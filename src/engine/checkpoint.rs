@@ -415,7 +415,7 @@ mod tests {
     fn database() -> (SimFs, Arc<Engine>) {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        let engine = Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap();
         engine.write(&WriteOptions::default(), Write::Put(b"key", b"value")).unwrap();
         engine.flush().unwrap();
         fs.record_history();

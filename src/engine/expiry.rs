@@ -132,7 +132,7 @@ mod tests {
             }
         });
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs))).unwrap();
+        let engine = Engine::open(Path::new("/db"), options.fs(fs)).unwrap();
         let version = version(["L1: 10:[a-b] 11:[c-d]"]);
         for (_, file) in version.files() {
             engine.look_into(file);
@@ -160,7 +160,7 @@ mod tests {
         ];
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
         let options = options.clock(|| UNIX_EPOCH + Duration::from_millis(NOW));
-        let options = options.fs(Arc::new(MemFs::new()));
+        let options = options.fs(MemFs::new());
         let engine = Engine::open(Path::new("/db"), options).unwrap();
         let mut state = engine.state.lock();
         for (tables, expected) in cases {

@@ -340,7 +340,7 @@ mod tests {
     fn nothing_is_compacted_during_a_back_off_or_after_a_failure() {
         let picks = |seed, change: fn(&mut State)| {
             let options = Options::default().create_if_missing(true).inline_background(seed);
-            let options = options.fs(Arc::new(MemFs::new()));
+            let options = options.fs(MemFs::new());
             let engine = Engine::open(Path::new("/db"), options).unwrap();
             let mut state = engine.state.lock();
             state.version = version(["L0: 9:[a-c] 8:[a-c] 7:[a-c] 6:[a-c]"]);

@@ -22,6 +22,7 @@ mod namespace;
 mod open;
 pub(crate) mod ordered;
 mod retry;
+mod shared;
 #[cfg(any(test, feature = "sim"))]
 #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "our own tests see more of it"))]
 pub mod sim;
@@ -42,7 +43,7 @@ pub(crate) use named::{absolute, has_other_names, replace_file, sync_dir, try_sy
 #[cfg(any(test, feature = "sim"))]
 pub use sim::SimFs;
 
-/// A filesystem. Thread-safe; shared as `Arc<dyn Fs>`.
+/// A filesystem. Thread-safe.
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens an existing file for reading at any offset.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;

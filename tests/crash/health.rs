@@ -15,7 +15,7 @@ use minikv::{Compression, Db, Error, HealthState, Options, StallCause, WriteOpti
 fn options(fs: &SimFs) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .write_buffer_bytes(8 << 10)
         .max_file_bytes(8 << 10)

@@ -3,7 +3,6 @@
 //! what is unsupported must stay as it is.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use minikv::files::{KeyKind, NewFile, VersionEdit};
 use minikv::fs::sim::{Lack, SimFs};
@@ -28,7 +27,7 @@ enum Verdict {
 use Verdict::{Damaged, Sound, Unsupported};
 
 fn options(fs: &MemFs) -> Options {
-    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+    Options::default().fs(fs.clone()).inline_background(Some(1))
 }
 
 /// Returns a batch of `count` puts.
@@ -490,7 +489,7 @@ fn a_link_or_socket_in_place_of_a_file_is_refused_by_name() {
 #[test]
 fn a_filesystem_without_directory_sync_or_locks_serves_what_is_allowed() {
     let fs = SimFs::new(1);
-    let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+    let options = Options::default().create_if_missing(true).fs(fs.clone());
     let db = Db::open(DIR, options.clone()).unwrap();
     assert!(db.health().has_lock && db.health().syncs_names);
     db.close().unwrap();

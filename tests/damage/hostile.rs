@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use minikv::files::KeyKind;
 use minikv::fs::MemFs;
@@ -19,7 +18,7 @@ use crate::forge::{
 const TABLE: &str = "/db/000009.ldb";
 
 fn options(fs: &MemFs) -> Options {
-    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+    Options::default().fs(fs.clone()).inline_background(Some(1))
 }
 
 fn scan(fs: &MemFs) -> minikv::Result<usize> {

@@ -1,7 +1,7 @@
 //! Advice on filters from the lookups that a database has served.
 
 use minikv::advice::Sureness;
-use minikv::{Db, Error, FilterLayout, Options, Readable};
+use minikv::{Db, Error, Filters, Options, Readable};
 
 use super::small;
 use crate::comparators::Order;
@@ -25,7 +25,7 @@ fn filled(dir: &std::path::Path, options: Options) -> Db {
 #[test]
 fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     let dir = tempfile::tempdir().unwrap();
-    let db = filled(dir.path(), small().filter(FilterLayout::Block, 10));
+    let db = filled(dir.path(), small().filters(Filters::Block(10)));
     let mut blocks = 0;
     // The first thousand gets are all sampled.
     for i in 0..900 {
@@ -41,14 +41,13 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     assert_eq!(advice.now.filter_bytes, filter_bytes(&db));
     assert_eq!(advice.tables_read, (3, 3));
     assert!(advice.blocks_per_get > 2.9, "without filters: {}", advice.blocks_per_get);
-    assert_ne!(advice.layout, FilterLayout::None);
+    assert_ne!(advice.filters, Filters::None);
     assert_eq!(advice.sureness, Sureness::Sure);
     let (smallest, largest) = (&advice.tried[0], &advice.tried[5]);
     assert!(smallest.saving.saved < largest.saving.saved);
     assert!(smallest.saving.filter_bytes < largest.saving.filter_bytes);
     assert!(advice.nanos_per_block > 0.0 && largest.probe_nanos > 0.0);
-    let same =
-        advice.tried.iter().find(|t| (t.layout, t.bits_per_key) == (FilterLayout::Block, 10));
+    let same = advice.tried.iter().find(|tried| tried.filters == Filters::Block(10));
     assert_eq!(same.unwrap().saving, advice.now, "the same filters, made again");
     // Asking for advice does not count as a lookup.
     let after = db.stats();
@@ -59,13 +58,13 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
 }
 
 #[test]
-fn filters_of_every_layout_weigh_what_they_take() {
-    for layout in [FilterLayout::Table, FilterLayout::Both] {
+fn filters_of_every_kind_weigh_what_they_take() {
+    for filters in [Filters::Table(10), Filters::Both(10)] {
         let dir = tempfile::tempdir().unwrap();
-        let db = filled(dir.path(), small().filter(layout, 10));
+        let db = filled(dir.path(), small().filters(filters));
         (0..200).for_each(|i| assert!(db.get(format!("{}/absent", key(i * 9))).unwrap().is_none()));
         let advice = db.filter_advice().unwrap();
-        assert_eq!(advice.now.filter_bytes, filter_bytes(&db), "{layout:?}");
+        assert_eq!(advice.now.filter_bytes, filter_bytes(&db), "{filters:?}");
     }
 }
 
@@ -73,7 +72,7 @@ fn filters_of_every_layout_weigh_what_they_take() {
 /// memory of the same tables opened without filters, which is the memory of the indexes alone.
 fn filter_bytes(db: &Db) -> u64 {
     let dir = tempfile::tempdir().unwrap();
-    let bare = filled(dir.path(), small().filter(FilterLayout::None, 0));
+    let bare = filled(dir.path(), small().filters(Filters::None));
     for i in 0..3 {
         bare.get(key(i)).unwrap();
     }
@@ -90,7 +89,7 @@ fn hits_in_one_table_want_none() {
         assert!(db.get(key(i)).unwrap().is_some());
     }
     let advice = db.filter_advice().unwrap();
-    assert_eq!((advice.layout, advice.bits_per_key), (FilterLayout::None, 0));
+    assert_eq!(advice.filters, Filters::None);
     assert_eq!((advice.sureness, advice.absent), (Sureness::Sure, 0));
     assert_eq!(advice.blocks_per_get, 1.0);
     assert!(advice.sampled == 6000, "{}", advice.sampled);
@@ -108,7 +107,7 @@ fn what_memtables_answer_wants_no_filter() {
     }
     let advice = db.filter_advice().unwrap();
     assert_eq!((advice.sampled, advice.in_memory), (500, 500));
-    assert_eq!((advice.layout, advice.blocks_per_get), (FilterLayout::None, 0.0));
+    assert_eq!((advice.filters, advice.blocks_per_get), (Filters::None, 0.0));
 }
 
 /// Checks that a read-only database also gives advice, based on the lookups that it has served.
@@ -118,7 +117,7 @@ fn a_database_opened_for_reading_only_advises() {
     drop(filled(dir.path(), small()));
     let db = Db::open_read_only(dir.path(), small()).unwrap();
     (0..500).for_each(|i| assert!(db.get(format!("{}x", key(i))).unwrap().is_none()));
-    assert_ne!(db.filter_advice().unwrap().layout, FilterLayout::None);
+    assert_ne!(db.filter_advice().unwrap().filters, Filters::None);
 }
 
 #[test]

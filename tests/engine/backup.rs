@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
@@ -15,7 +14,7 @@ use crate::{disk_bytes, small};
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn on(fs: &SimFs) -> Options {
-    small().fs(Arc::new(fs.clone())).preallocate_logs(false)
+    small().fs(fs.clone()).preallocate_logs(false)
 }
 
 fn contents(db: &Db) -> Contents {

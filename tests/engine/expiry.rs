@@ -39,7 +39,7 @@ fn time(millis: u64) -> SystemTime {
 }
 
 fn in_memory() -> Options {
-    small().fs(Arc::new(MemFs::new())).inline_background(Some(4))
+    small().fs(MemFs::new()).inline_background(Some(4))
 }
 
 type Texts = Vec<(String, String)>;

@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use minikv::explain::{BlockSource, FilterState, FilterUse, Step, Verdict};
 use minikv::files::KeyKind;
 use minikv::internals::table::counts::AllFilters;
 use minikv::{
-    BloomFilterPolicy, Compression, Db, Explanation, FilterGenerator, FilterPolicy, Options,
-    ReadOptions, ReadTrace, Readable, TableWriter,
+    Compression, Db, Explanation, FilterGenerator, FilterPolicy, Filters, Options, ReadOptions,
+    ReadTrace, Readable, TableWriter,
 };
 
 use crate::recount;
@@ -108,7 +107,7 @@ fn every_counter_is_the_sum_of_the_steps_and_of_the_statistics() {
     for (options, filtered) in [
         (small(), true),
         (small().compression(Compression::None).block_cache_bytes(0), true),
-        (small().filter_policy(None), false),
+        (small().filters(Filters::None), false),
     ] {
         let (_dir, db) = layers(options);
         let before = db.stats();
@@ -248,8 +247,7 @@ fn the_second_time_a_block_comes_from_the_cache_and_the_unfiltered_get_fills_non
 
 #[test]
 fn a_false_positive_is_told_as_one() {
-    let policy = |may_match| Some(Arc::new(Says { may_match }) as Arc<dyn FilterPolicy>);
-    let (_dir, db) = layers(small().filter_policy(policy(true)));
+    let (_dir, db) = layers(small().filter_policy(Says { may_match: true }));
     let told = db.explain("key000005").unwrap();
     recount::check(&told);
     assert!(told.trace.total().filter_false_positives >= 2, "{told}");
@@ -258,7 +256,7 @@ fn a_false_positive_is_told_as_one() {
     assert_eq!(told.trace.data_blocks(), told.unfiltered.as_ref().unwrap().data_blocks());
 
     // A real bloom filter with one bit per key is often wrong.
-    let (_dir, db) = layers(small().filter_policy(Some(Arc::new(BloomFilterPolicy::new(1)))));
+    let (_dir, db) = layers(small().filters(Filters::Block(1)));
     let told = (0..).map(|i| db.explain(format!("key{:06}", 2 * i + 1)).unwrap());
     let told = told.take(3000).find(|told| verdicts(told).contains(&Verdict::FalsePositive));
     let told = told.expect("a false positive");
@@ -269,8 +267,7 @@ fn a_false_positive_is_told_as_one() {
 #[test]
 fn a_filter_that_denies_a_key_which_is_there_is_found_out() {
     let dir = tempfile::tempdir().unwrap();
-    let lies: Arc<dyn FilterPolicy> = Arc::new(Says { may_match: false });
-    let options = small().filter_policy(Some(lies));
+    let options = small().filter_policy(Says { may_match: false });
     let db = Db::open(dir.path(), options).unwrap();
     db.put("a", "1").unwrap();
     db.put("c", "3").unwrap();

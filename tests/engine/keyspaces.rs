@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use minikv::fs::{MemFs, SimFs};
 use minikv::{
-    Bytes, Db, DelimitedPrefix, Error, FilterLayout, FixedPrefix, Keyspace, Options, Readable,
-    Result, WriteBatch, WriteOptions,
+    Bytes, Db, DelimitedPrefix, Error, Filters, FixedPrefix, Keyspace, Options, Readable, Result,
+    WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -158,7 +158,7 @@ impl Twin {
             .write_buffer_bytes(16 << 10)
             .max_file_bytes(4 << 10)
             .fs(fs.clone())
-            .filter(FilterLayout::Both, 10)
+            .filters(Filters::Both(10))
             .filter_prefix(FixedPrefix::new(2))
             .filter_prefix_in("users", FixedPrefix::new(1))
             .filter_prefix_in("u", DelimitedPrefix::new(b'/'))
@@ -303,7 +303,7 @@ fn opening_keyspaces_touches_no_file_and_writes_nothing() {
 #[test]
 fn a_prefix_scan_skips_the_tables_of_other_prefixes() {
     let dir = tempfile::tempdir().unwrap();
-    let options = small().filter(FilterLayout::Table, 10);
+    let options = small().filters(Filters::Table(10));
     let with = |options: &Options| options.clone().filter_prefix_in("users", FixedPrefix::new(4));
     let db = Db::open(dir.path(), with(&options)).unwrap();
     let (users, other) = (db.keyspace("users").unwrap(), db.keyspace("other").unwrap());

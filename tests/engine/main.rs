@@ -24,7 +24,6 @@ mod versions;
 mod writes;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minikv::fs::SimFs;
@@ -43,7 +42,7 @@ type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Returns options for a deterministic database on a simulated filesystem.
 fn on(fs: &SimFs) -> Options {
-    small().fs(Arc::new(fs.clone())).preallocate_logs(false).inline_background(Some(4))
+    small().fs(fs.clone()).preallocate_logs(false).inline_background(Some(4))
 }
 
 fn key(i: u32) -> String {

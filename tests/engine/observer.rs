@@ -131,7 +131,7 @@ fn assert_ordered(events: &[Event]) {
 
 /// Returns the counters of flushes, stalls and levels that the statistics must show after `events`.
 fn counted(events: &[Event]) -> Stats {
-    let mut stats = Db::open("/db", small().fs(Arc::new(MemFs::new()))).unwrap().stats();
+    let mut stats = Db::open("/db", small().fs(MemFs::new())).unwrap().stats();
     let bytes = |tables: &[TableInfo]| tables.iter().map(|table| table.file_bytes).sum::<u64>();
     for event in events {
         match &event.kind {
@@ -261,7 +261,7 @@ fn the_tables_at_open_and_the_events_are_the_tables_and_counters_at_the_end() {
 #[test]
 fn tables_that_this_process_wrote_have_counts() {
     let (fs, record) = (MemFs::new(), Record::default());
-    let options = || record.on(small().fs(Arc::new(fs.clone())));
+    let options = || record.on(small().fs(fs.clone()));
     let db = Db::open("/db", options()).unwrap();
     (0..10).for_each(|i| db.put(format!("{i}"), "").unwrap());
     (0..4).for_each(|i| db.delete(format!("{i}")).unwrap());
@@ -289,7 +289,7 @@ fn tables_that_this_process_wrote_have_counts() {
 fn the_last_event_has_the_statistics_and_the_keys_looked_up() {
     for closes in [true, false] {
         let record = Record::default();
-        let db = Db::open("/db", record.on(small().fs(Arc::new(MemFs::new())))).unwrap();
+        let db = Db::open("/db", record.on(small().fs(MemFs::new()))).unwrap();
         (0..700).for_each(|i| db.put(format!("{i}"), [1; 100]).unwrap());
         for key in ["a", "b", "a"] {
             db.get(key).unwrap();
@@ -328,7 +328,7 @@ fn the_last_event_has_the_statistics_and_the_keys_looked_up() {
 #[test]
 fn what_failed_is_an_event_and_changes_no_table() {
     let (fs, record) = (SimFs::new(1), Record::default());
-    let db = Db::open("/db", record.on(small().fs(Arc::new(fs.clone())))).unwrap();
+    let db = Db::open("/db", record.on(small().fs(fs.clone()))).unwrap();
     db.put("a", "1").unwrap();
     fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.ldb"));
     db.flush().unwrap_err();
@@ -375,7 +375,7 @@ fn an_observer_that_panics_makes_the_database_read_only_until_resume() {
         }
         events.lock().unwrap().push(event.clone());
     };
-    let options = small().fs(Arc::new(MemFs::new())).observer(observer);
+    let options = small().fs(MemFs::new()).observer(observer);
     let db = Db::open("/db", options).unwrap();
     db.put("a", "1").unwrap();
     armed.store(true, SeqCst);
@@ -417,7 +417,7 @@ fn an_observer_may_use_the_database() {
             used.store(true, SeqCst);
         }
     };
-    let db = Db::open("/db", small().fs(Arc::new(MemFs::new())).observer(observer)).unwrap();
+    let db = Db::open("/db", small().fs(MemFs::new()).observer(observer)).unwrap();
     *place.lock().unwrap() = Some(db.clone());
     let writer = db.clone();
     in_time(move || (0..3000).for_each(|i| writer.put(format!("{i}"), [1; 200]).unwrap()));
@@ -446,7 +446,7 @@ fn an_observer_may_close_and_drop_the_database() {
             sender.lock().unwrap().send(()).unwrap();
         };
         let fs = MemFs::new();
-        let options = small().fs(Arc::new(fs.clone())).observer(observer);
+        let options = small().fs(fs.clone()).observer(observer);
         let db = Db::open("/db", options).unwrap();
         db.put("a", "1").unwrap();
         *place.lock().unwrap() = Some(db.clone());
@@ -457,7 +457,7 @@ fn an_observer_may_close_and_drop_the_database() {
         // The lock of the database is released once the observer's thread has ended.
         let reopened = in_time(move || {
             loop {
-                match Db::open("/db", small().fs(Arc::new(fs.clone()))) {
+                match Db::open("/db", small().fs(fs.clone())) {
                     Err(Error::Locked { .. }) => thread::yield_now(),
                     opened => break opened,
                 }
@@ -477,7 +477,7 @@ fn stalls_begin_and_end() {
         }
     });
     let record = Record::default();
-    let db = Db::open("/db", record.on(small().fs(Arc::new(fs.clone())))).unwrap();
+    let db = Db::open("/db", record.on(small().fs(fs.clone()))).unwrap();
     (0..4000).for_each(|i| db.put(format!("{i}"), [1; 200]).unwrap());
     db.wait_idle().unwrap();
     let stats = db.stats();

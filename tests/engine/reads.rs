@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -362,7 +362,7 @@ fn a_table_that_cannot_be_read_is_an_error_of_every_move() {
         ("prev", |cursor| cursor.prev()),
     ];
     let disk = SimFs::new(1);
-    let options = small().fs(Arc::new(disk.clone())).block_cache_bytes(0);
+    let options = small().fs(disk.clone()).block_cache_bytes(0);
     let db = Db::open("/db", options).unwrap();
     for i in 0..400 {
         db.put(format!("{i:04}"), "v".repeat(100)).unwrap();

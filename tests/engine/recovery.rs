@@ -258,9 +258,8 @@ fn a_second_open_says_who_holds_the_lock() {
 #[test]
 fn whether_a_database_exists_is_decided_under_the_lock() {
     let fs = SimFs::new(1);
-    let options = |fs: &SimFs| {
-        small().fs(Arc::new(fs.clone())).error_if_exists(true).inline_background(Some(1))
-    };
+    let options =
+        |fs: &SimFs| small().fs(fs.clone()).error_if_exists(true).inline_background(Some(1));
     let (other, was_made) = (fs.clone(), AtomicBool::new(false));
     fs.set_hook(move |operation| {
         if operation.kind == OpKind::Lock && !was_made.swap(true, Relaxed) {
@@ -384,7 +383,7 @@ fn a_relative_path_means_the_directory_of_the_time_of_opening() {
 #[test]
 fn a_view_for_reading_keeps_hundreds_of_tables_that_a_writer_removes() {
     let fs = MemFs::new();
-    let options = || small().fs(Arc::new(fs.clone())).max_file_bytes(1 << 10);
+    let options = || small().fs(fs.clone()).max_file_bytes(1 << 10);
     let db = Db::open("/db", options().compression(minikv::Compression::None)).unwrap();
     let key = |i: u32| format!("key{i:06}");
     (0..700).for_each(|i| db.put(key(i), [1; 1000]).unwrap());
@@ -494,7 +493,7 @@ fn a_checkpoint_takes_tables_of_either_name_and_gives_no_number_twice() {
 fn a_checkpoint_copies_tables_where_the_filesystem_refuses_links() {
     const CROSSES_DEVICES: i32 = 18;
     let fs = SimFs::new(1);
-    let options = || small().fs(Arc::new(fs.clone()));
+    let options = || small().fs(fs.clone());
     let db = Db::open("/db", options()).unwrap();
     db.put("a", "1").unwrap();
     db.flush().unwrap();
@@ -574,7 +573,7 @@ fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
 fn the_log_is_durable_before_a_synced_write_returns_and_so_are_the_logs_before_it() {
     use minikv::fs::sim::{CrashPlan, SimFs};
     let fs = SimFs::new(1);
-    let options = || small().fs(Arc::new(fs.clone())).write_buffer_bytes(4 << 10);
+    let options = || small().fs(fs.clone()).write_buffer_bytes(4 << 10);
     let db = Db::open("/db", options()).unwrap();
     for i in 0..200 {
         db.put(format!("{i:04}"), "v".repeat(40)).unwrap();
@@ -582,7 +581,7 @@ fn the_log_is_durable_before_a_synced_write_returns_and_so_are_the_logs_before_i
     db.writing(WriteOptions::default().sync(true)).put("synced", "v").unwrap();
     let crashed = fs.crash_image(&CrashPlan::strict());
     drop(db);
-    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    let db = Db::open("/db", small().fs(crashed)).unwrap();
     assert_eq!(contents(&db).len(), 201);
 }
 

@@ -161,13 +161,11 @@ fn options_that_cannot_be_meant_are_refused() {
 
 #[test]
 fn stalls_are_counted_with_their_cause() {
-    use std::sync::Arc;
-
     use minikv::fs::SimFs;
     // On a slow disk, either compactions cannot empty level 0 as fast as it fills, or flushes fall
     // behind. Both of these delays are counted as stalls.
     let fs = SimFs::new(3);
-    let options = small().write_buffer_bytes(1 << 10).fs(Arc::new(fs));
+    let options = small().write_buffer_bytes(1 << 10).fs(fs);
     let db = Db::open("/db", options).unwrap();
     for i in 0..20_000 {
         db.put(format!("{:05}", (i * 7919) % 20_000), "v".repeat(50)).unwrap();

@@ -582,7 +582,7 @@ fn logs_that_lost_writes_are_not_kept() {
     let live = logs_in(&fs, DIR)[1][0].0;
     let fs = fs.crash_image(&CrashPlan::process_kill());
     fs.damage(&Path::new(DIR).join(format!("{live:06}.log")), 600, 1).unwrap();
-    let options = options.fs(Arc::new(fs.clone()));
+    let options = options.fs(fs.clone());
     let db = Db::open(DIR, options).unwrap();
     assert_eq!(db.recovery().lost.len(), 1);
     let last = db.sequence();

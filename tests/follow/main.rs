@@ -19,8 +19,6 @@ mod kept;
 mod oracle;
 mod switched;
 
-use std::sync::Arc;
-
 use minikv::fs::Fs;
 use minikv::{Compression, Options, ReadOnlyDb, Readable};
 use minikv_support::rng;
@@ -33,7 +31,7 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 fn options(fs: &(impl Fs + Clone), seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .block_bytes(256)
         .max_file_bytes(2 << 10)

@@ -146,7 +146,7 @@ macro_rules! databases {
     ($($name:ident: $case:literal,)*) => {
         pub const CASES: &[&str] = &[$($case),*];
         $(mod $name {
-            use minikv::{Compression, Options};
+            use minikv::{Compression, Filters, Options};
 
             #[test]
             fn opened_read_only() {
@@ -161,7 +161,7 @@ macro_rules! databases {
             #[test]
             fn opened_and_changed_without_filters_reusing_logs() {
                 super::read_write($case, || {
-                    let options = Options::default().filter_policy(None).reuse_logs(true);
+                    let options = Options::default().filters(Filters::None).reuse_logs(true);
                     options.compression(Compression::None).block_cache_bytes(0)
                 });
             }

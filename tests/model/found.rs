@@ -28,7 +28,7 @@ fn an_empty_batch_alone_in_a_log() {
 fn a_log_after_one_that_lost_its_end() {
     let open = |fs: &SimFs| {
         let options = Options::default().create_if_missing(true).write_buffer_bytes(64 << 10);
-        Db::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap()
+        Db::open(Path::new("/db"), options.fs(fs.clone())).unwrap()
     };
     let fs = SimFs::new(1);
     let db = open(&fs);

@@ -91,7 +91,7 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
 fn what_was_written_before_a_sync_is_durable_after_it() {
     check(|| {
         let fs = SimFs::new(1);
-        let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+        let options = Options::default().create_if_missing(true).fs(fs.clone());
         let db = Db::open(crate::DIR, options.clone().write_buffer_bytes(1 << 10)).unwrap();
         let threads: Vec<_> = (0..WRITERS)
             .map(|writer| {
@@ -100,7 +100,7 @@ fn what_was_written_before_a_sync_is_durable_after_it() {
                     db.put(format!("{writer}"), "value").unwrap();
                     db.sync().unwrap();
                     let crashed = fs.crash_image(&CrashPlan::strict());
-                    let db = Db::open(crate::DIR, options.fs(Arc::new(crashed))).unwrap();
+                    let db = Db::open(crate::DIR, options.fs(crashed)).unwrap();
                     assert!(db.contains_key(format!("{writer}")).unwrap(), "a synced put is lost");
                 })
             })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use minikv::{Db, Error, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Filters, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
 
 use crate::comparators::Order;
 use crate::{Home, assert_conflict, small, text};
@@ -187,7 +187,7 @@ fn a_long_transaction_is_checked_key_by_key_and_entry_by_entry() {
 
 #[test]
 fn keys_are_compared_by_the_comparator() {
-    let options = || small().filter_policy(None);
+    let options = || small().filters(Filters::None);
     let home = Home::new(options().comparator(Order::CaseBlind.comparator()));
     home.put("Key", "1").unwrap();
     let mut tx = home.transaction();

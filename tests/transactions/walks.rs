@@ -4,10 +4,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use minikv::fs::MemFs;
-use minikv::{Cursor, Db, Options, ReadOptions, Readable, Savepoint, Transaction};
+use minikv::{Cursor, Db, Filters, Options, ReadOptions, Readable, Savepoint, Transaction};
 
 use crate::comparators::Order;
 use crate::rng::{Rng, seed};
@@ -19,9 +18,9 @@ const ORDERS: [Order; 3] = [Order::Bytewise, Order::Reverse, Order::CaseBlind];
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn open(order: Order) -> Db {
-    let options = small().write_buffer_bytes(4 << 10).fs(Arc::new(MemFs::new()));
+    let options = small().write_buffer_bytes(4 << 10).fs(MemFs::new());
     let options = options.inline_background(Some(7)).comparator(order.comparator());
-    let options = if order == Order::CaseBlind { options.filter_policy(None) } else { options };
+    let options = if order == Order::CaseBlind { options.filters(Filters::None) } else { options };
     Db::open("/db", options).unwrap()
 }
 
@@ -354,7 +353,7 @@ fn savepoints_take_the_writes_back_to_what_they_were() {
 /// Checks that an iterator that is never dropped counts as having read its whole range.
 #[test]
 fn a_walk_that_is_forgotten_counts_as_a_whole() {
-    let db = Db::open("/db", Options::default().create_if_missing(true).fs(Arc::new(MemFs::new())));
+    let db = Db::open("/db", Options::default().create_if_missing(true).fs(MemFs::new()));
     let db = db.unwrap();
     (0..10).for_each(|i| db.put(format!("{i}"), "").unwrap());
     for (key, conflicts) in [("1", false), ("4", true), ("8", true), ("9", false)] {

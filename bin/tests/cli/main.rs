@@ -7,7 +7,6 @@ use std::fs::{
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 
 use minikv::{Comparator, Db, IndexedDbComparator, Options, Readable};
 use tempfile::TempDir;
@@ -640,9 +639,9 @@ fn of_unknown_order() -> Place {
     }
 
     let place = fixture("chromium/indexeddb");
-    let from = Options::default().comparator(Arc::new(IndexedDbComparator));
+    let from = Options::default().comparator(IndexedDbComparator);
     let from = Db::open_read_only(place.db(), from).unwrap();
-    let new = Options::default().create_if_missing(true).comparator(Arc::new(Unknown));
+    let new = Options::default().create_if_missing(true).comparator(Unknown);
     let db = Db::open(place.path("new"), new).unwrap();
     for entry in from.iter() {
         let (key, value) = entry.unwrap();

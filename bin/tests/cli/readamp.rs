@@ -145,13 +145,17 @@ fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
         let (name, rest) = line.trim_start_matches("    .").split_once('(').unwrap();
         (name, rest.trim_end_matches(')').split(", ").collect::<Vec<_>>())
     });
-    let layout = |word: &str| word.strip_prefix("FilterLayout::").unwrap().to_string();
+    let filters = |text: &str| match text.strip_prefix("Filters::").unwrap().split_once('(') {
+        Some((layout, bits)) => (layout.to_string(), bits.trim_end_matches(')').parse().unwrap()),
+        None => ("None".to_string(), 0),
+    };
     let mut all = (String::new(), 0, Vec::new());
     for (name, args) in calls {
         match (name, &args[..]) {
-            ("filter", [of, bits]) => (all.0, all.1) = (layout(of), bits.parse().unwrap()),
-            ("filter_at_level", [level, of, bits]) => {
-                all.2.push((level.parse().unwrap(), layout(of), bits.parse().unwrap()));
+            ("filters", [of]) => (all.0, all.1) = filters(of),
+            ("filters_at_level", [level, of]) => {
+                let (layout, bits) = filters(of);
+                all.2.push((level.parse().unwrap(), layout, bits));
             }
             other => panic!("{other:?}"),
         }

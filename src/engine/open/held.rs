@@ -341,7 +341,7 @@ mod tests {
         for name in fs.list(dir).unwrap() {
             fs.remove(&dir.join(name)).unwrap();
         }
-        let options = options.fs(Arc::new(held));
+        let options = options.fs(held);
         let report = crate::verify(dir, &options).unwrap();
         assert!(report.is_sound(), "{report:?}");
         assert_eq!((report.tables, report.entries, report.batches), (1, 1, 1));

@@ -240,7 +240,7 @@ mod tests {
     fn a_memtable_can_be_asked_for_again_after_a_stall() {
         let resources = Resources::default().memory_bytes(1 << 20);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.resources(&resources).fs(Arc::new(MemFs::new()));
+        let options = options.resources(&resources).fs(MemFs::new());
         let engine = Engine::open(Path::new("/db"), options).unwrap();
         let share = engine.pace.share().unwrap();
         share.grown_to(300 << 10);
@@ -266,7 +266,7 @@ mod tests {
     fn the_next_log_is_ordered_once_at_half_a_buffer() {
         let ordered = |options: Options, bytes| {
             let options = options.create_if_missing(true).inline_background(Some(4));
-            let options = options.write_buffer_bytes(100).fs(Arc::new(MemFs::new()));
+            let options = options.write_buffer_bytes(100).fs(MemFs::new());
             let engine = Engine::open(Path::new("/db"), options).unwrap();
             engine.order_spare_log(bytes);
             let first = engine.state.lock().logs.wants_spare;

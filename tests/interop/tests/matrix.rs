@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use minikv::{Comparator, Compression, Db, IndexedDbComparator, Options};
 use minikv_interop::ffi::Entry;
@@ -161,7 +160,7 @@ fn shortened(message: &str, dir: &Path) -> String {
 fn row(written: &Written, goleveldb: Option<&Path>) -> Vec<String> {
     let options = match written.by.contains("IndexedDB") {
         false => Options::default(),
-        true => Options::default().comparator(Arc::new(IndexedDbComparator)),
+        true => Options::default().comparator(IndexedDbComparator),
     };
     let fresh = |reader: &str| {
         let dir = written.dir.with_extension(reader);
@@ -234,7 +233,7 @@ fn leveldb_and_minikv_exchange_an_indexed_db() {
     let written = of_fixture(dir.clone(), "Chromium", "chromium/indexeddb");
     let settings = Settings { indexed_db: true, block_bytes: 1024, ..Settings::default() };
     let options = || {
-        let options = Options::default().comparator(Arc::new(IndexedDbComparator));
+        let options = Options::default().comparator(IndexedDbComparator);
         options.block_bytes(512).max_file_bytes(16 << 10)
     };
     let sorted = |entries: &[Entry]| {

@@ -5,11 +5,11 @@
 //! part of the budget that filters and indexes do not use. The first half of the lookups only warms
 //! up the cache; only the second half is counted.
 
+use minikv::Readable;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::curve::{FileReads, file_reads};
 use minikv::internals::advice::levels::Choices;
-use minikv::internals::advice::shadow::{BlockRead, Outcome, TablesRead};
-use minikv::{FilterLayout, Readable};
+use minikv::internals::advice::shadow::{BlockRead, FilterKind, Outcome, TablesRead};
 use serde::Serialize;
 
 use super::filters::Filters;
@@ -301,7 +301,7 @@ fn divisions(
 ) -> Result<Vec<Division>> {
     let levels = &held.levels;
     let mut choices = vec![Filters::None];
-    for layout in [FilterLayout::Block, FilterLayout::Table] {
+    for layout in [FilterKind::Block, FilterKind::Table] {
         let of = Choices::of(levels, layout);
         for bits in SIZES {
             let mut divided = of.within(of.bytes(&[bits; NUM_LEVELS]));

@@ -437,11 +437,9 @@ impl Args {
     }
 }
 
-/// Returns `options` with a filter policy, so that filters are read even if new tables get no
-/// filters.
+/// Returns `options` with filters, so that the filters of existing tables are read.
 fn readable(options: Options) -> Options {
-    let default = minikv::BloomFilterPolicy::new(10);
-    options.filter_policy(Some(std::sync::Arc::new(default)))
+    options.filters(minikv::Filters::default())
 }
 
 /// Creates a database of `data` without filters. Each configuration adds its filters later.

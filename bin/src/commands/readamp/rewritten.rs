@@ -3,6 +3,7 @@
 use minikv::Readable;
 use minikv::advice::LevelAdvice;
 use minikv::files::NUM_LEVELS;
+use minikv::internals::advice::shadow::FilterKind;
 use serde::Serialize;
 
 use super::lookups::Lookup;
@@ -59,6 +60,7 @@ impl Rewritten {
             let share = advice.levels.iter().find(|share| share.level >= level);
             share.or(advice.levels.last()).map_or(0, |share| share.advised_bits)
         };
+        let kind = FilterKind::of(advice.filters).0;
         let level = |level: usize| RewrittenLevel {
             level,
             tables: tables[level],
@@ -66,7 +68,7 @@ impl Rewritten {
             keys: held.levels[level].keys,
             filter_bytes: filters[level],
             advised_bits: advised(level),
-            advised_filter_bytes: held.levels[level].filter_bytes(advice.layout, advised(level)),
+            advised_filter_bytes: held.levels[level].filter_bytes(kind, advised(level)),
         };
         Ok(Rewritten {
             filter_bytes: filters.iter().sum(),

@@ -500,7 +500,7 @@ mod tests {
         db.flush().unwrap();
         db.wait_idle().unwrap();
         db.close().unwrap();
-        Source::of(dir, options.filter_policy(None), 8 << 20).unwrap()
+        Source::of(dir, options.filters(minikv::Filters::None), 8 << 20).unwrap()
     }
 
     fn work(source: &Source, prefix: &str) -> ScanWork {

@@ -9,7 +9,8 @@ use minikv::files::{NUM_LEVELS, NewFile, Recovered, VersionEdit};
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::advice::scans::{ScanCounts, ScanReplay, ScannedRange};
 use minikv::internals::advice::shadow::{
-    BlockFilters, FilterPlan, Lookup, MadeFilters, Outcome, Shadow, TablesRead, TreePlan,
+    BlockFilters, FilterKind, FilterPlan, Lookup, MadeFilters, Outcome, Shadow, TablesRead,
+    TreePlan,
 };
 use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::internals::format::block_builder::BlockBuilder;
@@ -21,8 +22,8 @@ use minikv::internals::format::name::{legacy_table_name, log_name, manifest_name
 use minikv::internals::log::LogWriter;
 use minikv::internals::table::{FILTER_PREFIX, Table};
 use minikv::{
-    BytewiseComparator, Comparator, Db, FilterLayout, Options, PrefixExtractor, ReadOnlyDb,
-    Readable, Recovery, Stats, files,
+    BytewiseComparator, Comparator, Db, Options, PrefixExtractor, ReadOnlyDb, Readable, Recovery,
+    Stats, files,
 };
 
 use super::filters::Filters;
@@ -210,7 +211,7 @@ impl Source {
     /// Reads all tables once. Returns totals over the tables and, for each level, the lookups that
     /// search the level in vain.
     pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
-        let none = FilterPlan::new(FilterLayout::None, 0);
+        let none = FilterPlan::new(FilterKind::None, 0);
         let mut shadow = Shadow::new(order(), vec![none], lookups);
         self.walk(&mut shadow)?;
         Ok(shadow.finish().1)
@@ -430,7 +431,7 @@ fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u
 
 #[cfg(test)]
 mod tests {
-    use minikv::{BloomFilterPolicy, Db, LevelTrace, ReadTrace};
+    use minikv::{Db, LevelTrace, ReadTrace};
 
     use super::super::lookups::{Choice, first_times};
     use super::super::measure::Work;
@@ -454,7 +455,7 @@ mod tests {
             .create_if_missing(true)
             .write_buffer_bytes(64 << 10)
             .max_file_bytes(32 << 10)
-            .filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits))));
+            .filters(minikv::Filters::Block(bits));
         let db = Db::open(dir, options.clone()).unwrap();
         let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
         data.load(&db, 4).unwrap();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use minikv::{CompactionDecision, Db, FilterLayout};
+use minikv::{CompactionDecision, Db, Filters};
 use minikv_interop::ffi::Op;
 use minikv_interop::{LevelDb, Settings, repair};
 use minikv_support::comparators;
@@ -225,18 +225,17 @@ fn each_reads_what_the_other_left_open() {
     }
 }
 
-/// Checks that LevelDB reads tables with filters of minikv's layouts. LevelDB ignores these
+/// Checks that LevelDB reads tables with minikv's own filters. LevelDB ignores these
 /// filters, because it looks only for a filter with the name of its own policy.
 #[test]
 fn leveldb_reads_tables_with_filters_it_does_not_know() {
     let seed = rng::seed();
-    for (round, layout) in
-        [FilterLayout::Table, FilterLayout::Both].into_iter().cycle().take(rounds(6)).enumerate()
-    {
+    let kinds: [fn(u32) -> Filters; 2] = [Filters::Table, Filters::Both];
+    for (round, filters) in kinds.into_iter().cycle().take(rounds(6)).enumerate() {
         let mut scene = Scene::new("other filters", seed, round);
         scene.shape = Shape {
             bloom_bits: Some(10),
-            layout,
+            filters,
             prefix_filter: true,
             reverse: false,
             ..scene.shape

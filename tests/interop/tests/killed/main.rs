@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minikv::files::{Tail, list_files, live_logs, recover_manifest};
@@ -301,7 +300,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
 fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
     for pattern in ["*.log", "*MANIFEST*"] {
         let sim = SimFs::new(1);
-        let options = Options::default().create_if_missing(true).fs(Arc::new(sim.clone()));
+        let options = Options::default().create_if_missing(true).fs(sim.clone());
         let db = Db::open("/db", options).unwrap();
         let sync = WriteOptions::default().sync(true);
         db.writing(sync).put("before", "value").unwrap();

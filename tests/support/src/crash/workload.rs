@@ -401,7 +401,7 @@ impl Kind {
 pub fn options(fs: &SimFs, seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .write_buffer_bytes(2000)
         .max_file_bytes(1500)
