@@ -89,11 +89,11 @@ pub enum BlockSource {
 
 /// Addition to a plain or an atomic counter, so that both kinds of counters share one
 /// implementation of [`TableSink`].
-trait Count {
+trait Counter {
     fn count(&mut self, n: u64);
 }
 
-impl Count for u64 {
+impl Counter for u64 {
     #[inline]
     fn count(&mut self, n: u64) {
         *self += n;
