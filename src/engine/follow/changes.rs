@@ -43,9 +43,9 @@ pub struct Changes {
     /// The last sequence number that is known to be committed.
     committed: SeqNo,
     /// The log to read; `None` if no log has begun.
-    current: Option<Current>,
+    current: Option<LogCursor>,
     /// The log after `current`, if that log has begun.
-    next: Option<Current>,
+    next: Option<LogCursor>,
     /// The error that ended the iteration.
     failed: Option<Error>,
 }
@@ -79,7 +79,7 @@ impl Writer {
 
 /// A log that is being read.
 #[derive(Debug)]
-struct Current {
+struct LogCursor {
     number: u64,
     path: PathBuf,
     reader: LogReader,
@@ -182,7 +182,7 @@ impl Changes {
     /// Returns the log in which the changes begin: the last log that begins at or before the first
     /// change. If there is no such log, returns the oldest log, whose first batch shows that
     /// changes are missing.
-    fn first_log(&self) -> Result<Option<Current>> {
+    fn first_log(&self) -> Result<Option<LogCursor>> {
         self.with_logs(|logs| {
             let mut oldest = None;
             for &number in logs.iter().rev() {
@@ -240,7 +240,7 @@ impl Changes {
     }
 
     /// Opens a log. Returns `None` if the log has no records yet.
-    fn open_begun(&self, number: u64) -> Result<Option<Current>> {
+    fn open_begun(&self, number: u64) -> Result<Option<LogCursor>> {
         let path = self.dir.join(name::log_name(number));
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let mut header = [0; HEADER_BYTES];
@@ -248,7 +248,7 @@ impl Changes {
         is_read.map_err(|error| Error::io("read", &path, error))?;
         match header == [0; HEADER_BYTES] {
             true => Ok(None),
-            false => Current::open(number, path, file).map(Some),
+            false => LogCursor::open(number, path, file).map(Some),
         }
     }
 
@@ -257,8 +257,8 @@ impl Changes {
     }
 }
 
-impl Current {
-    fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<Current> {
+impl LogCursor {
+    fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<LogCursor> {
         let mut first = open_reader(file.clone(), &path)?;
         // After `resume`, the reader first reads only one block of the file.
         first.resume()?;
@@ -267,7 +267,7 @@ impl Current {
             None => None,
         };
         let reader = open_reader(file, &path)?;
-        Ok(Current { number, path, reader, begins_at, ahead: None })
+        Ok(LogCursor { number, path, reader, begins_at, ahead: None })
     }
 
     /// Returns the next batch that is not empty.

@@ -30,7 +30,7 @@ pub(super) struct Logs {
     /// it holds.
     mems: Vec<(u64, Arc<Memtable>)>,
     /// The last log that has begun. Its records go into the last memtable.
-    current: Option<Current>,
+    current: Option<FollowedLog>,
     /// The live logs up to the current one.
     known: BTreeSet<u64>,
     /// The sequence number of the last write read from a log.
@@ -38,7 +38,7 @@ pub(super) struct Logs {
 }
 
 #[derive(Debug)]
-struct Current {
+struct FollowedLog {
     number: u64,
     path: PathBuf,
     reader: LogReader,
@@ -74,7 +74,7 @@ impl Logs {
         let path = opened.dir.join(name::log_name(*number));
         let reader = LogReader::of_batches(file.clone(), &path)?.beside_writer(true);
         let reader = reader.starting_at(*end, Some(last_seq + 1));
-        let current = Current { number: *number, path, reader, arena: Arena::default() };
+        let current = FollowedLog { number: *number, path, reader, arena: Arena::default() };
         Ok(Some(Logs {
             mems: vec![(*number, opened.state.view_owned().mem.clone())],
             current: Some(current),
@@ -166,7 +166,7 @@ impl Logs {
         let expected = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.mems.push((number, Arc::new(Memtable::new(source.order.user(), expected))));
         let reader = reader.starting_at(0, None);
-        self.current = Some(Current { number, path, reader, arena: Arena::default() });
+        self.current = Some(FollowedLog { number, path, reader, arena: Arena::default() });
         Ok(true)
     }
 
