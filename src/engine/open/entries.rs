@@ -22,7 +22,7 @@ const HEAD_BYTES: usize = 512;
 
 /// The entries of a directory that have names of a database's files.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
+pub(crate) struct DirListing {
     /// The files of the database.
     pub files: Vec<(String, FileName)>,
     /// Directories whose names look like those of files.
@@ -43,8 +43,8 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
 ///
 /// # Errors
 /// As [`list`].
-pub(crate) fn entries(fs: &dyn Fs, dir: &Path) -> Result<Entries> {
-    let mut found = Entries::default();
+pub(crate) fn entries(fs: &dyn Fs, dir: &Path) -> Result<DirListing> {
+    let mut found = DirListing::default();
     let entries = fs.entries(dir).map_err(|error| Error::io("list", dir, error))?;
     for (name, kind) in entries {
         let parsed = FileName::parse(&name);

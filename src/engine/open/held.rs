@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
-use crate::engine::open::entries::{self, Entries};
+use crate::engine::open::entries::{self, DirListing};
 use crate::engine::options::Options;
 use crate::engine::version::{Version, manifest};
 use crate::format::edit::NewFile;
@@ -111,7 +111,7 @@ impl HeldFs {
         held: &mut Files,
     ) -> Result<Option<HeldFs>> {
         let fs = &options.fs;
-        let Entries { files, directories } = entries::entries(&**fs, dir)?;
+        let DirListing { files, directories } = entries::entries(&**fs, dir)?;
         let mut names: BTreeSet<String> = files.into_iter().map(|(name, _)| name).collect();
         let (manifest, file) = manifest::open_manifest(&**fs, dir)?;
         let comparator = options.comparator.name();
