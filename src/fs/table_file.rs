@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::process::{Resource, getrlimit};
 
 use super::ReadFile;
-use super::open::{FileId, file_id, not_through_links, require_regular_file};
+use super::open::{DeviceInode, file_id, not_through_links, require_regular_file};
 use super::retry::read_fully_at;
 
 /// Number of tables kept open.
@@ -27,7 +27,7 @@ static KEPT_OPEN: OpenCount = OpenCount(AtomicU64::new(0));
 #[derive(Debug)]
 pub(super) struct TableFile {
     path: PathBuf,
-    id: FileId,
+    id: DeviceInode,
     kept: Option<KeptFile>,
 }
 
