@@ -44,15 +44,15 @@ impl Serialize for Verdict {
 
 /// Serializes the entry found in a data block, as the field `entry`.
 pub(super) fn entry<S: Serializer>(entry: &Entry, to: S) -> Result<S::Ok, S::Error> {
-    Found { entry: Some(entry) }.serialize(to)
+    EntryField { entry: Some(entry) }.serialize(to)
 }
 
 /// Serializes the absence of an entry, as a null field `entry`.
 pub(super) fn no_entry<S: Serializer>(to: S) -> Result<S::Ok, S::Error> {
-    Found { entry: None }.serialize(to)
+    EntryField { entry: None }.serialize(to)
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct EntryField<'a> {
     entry: Option<&'a Entry>,
 }
