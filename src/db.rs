@@ -65,17 +65,17 @@ use crate::transaction::{Transaction, retry};
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    inner: Arc<Inner>,
+    inner: Arc<RunningEngine>,
     /// The options of the writes of this handle.
     options: WriteOptions,
 }
 
-struct Inner {
+struct RunningEngine {
     engine: Arc<Engine>,
     workers: Mutex<Workers>,
 }
 
-impl Drop for Inner {
+impl Drop for RunningEngine {
     fn drop(&mut self) {
         self.workers.get_mut().stop(&self.engine);
         self.engine.end_observing();
@@ -123,7 +123,10 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let engine = Engine::open(path.as_ref(), options)?;
         let workers = Mutex::ranked(LockRank::Workers, Workers::start(&engine)?);
-        Ok(Db { inner: Arc::new(Inner { engine, workers }), options: WriteOptions::default() })
+        Ok(Db {
+            inner: Arc::new(RunningEngine { engine, workers }),
+            options: WriteOptions::default(),
+        })
     }
 
     /// Opens the database in the directory `path` for reading only.
