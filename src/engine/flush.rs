@@ -75,13 +75,13 @@ pub(crate) fn write_table(
 }
 
 /// A flush under way.
-struct Job {
+struct FlushJob {
     /// The flush's number in events.
     number: u64,
     began: Instant,
 }
 
-impl Job {
+impl FlushJob {
     fn ended_event(
         &self,
         table: Option<TableInfo>,
@@ -121,7 +121,7 @@ impl Engine {
         };
         let Some(oldest) = oldest else { return Ok(()) };
         self.trash.check_directory()?;
-        let job = Job { number: self.next_job(), began: Instant::now() };
+        let job = FlushJob { number: self.next_job(), began: Instant::now() };
         let entries = oldest.mem.len() as u64;
         self.observe(|| EventKind::FlushBegan { job: job.number, entries });
         let flushed = self.write_and_replace(&oldest, &job);
@@ -131,7 +131,7 @@ impl Engine {
         flushed
     }
 
-    fn write_and_replace(&self, oldest: &Frozen, job: &Job) -> Result<()> {
+    fn write_and_replace(&self, oldest: &Frozen, job: &FlushJob) -> Result<()> {
         let progress = self.pace.flush(oldest.bytes);
         // An empty memtable is not written to a table, but its logs are removed as usual.
         let (new_file, counts) = match oldest.mem.is_empty() {
@@ -159,7 +159,7 @@ impl Engine {
     fn replace_oldest(
         &self,
         oldest: &Frozen,
-        job: &Job,
+        job: &FlushJob,
         new_file: Option<NewFile>,
         counts: Option<(u64, EntryCounts)>,
         progress: FlushProgress<'_>,
