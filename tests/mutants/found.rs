@@ -390,8 +390,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "an entry that a compaction filter removes leaves no tombstone",
         "src/engine/compact/parts.rs",
-        "(!self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)",
-        "(!ON && !self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)",
+        "(!self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone)",
+        "(!ON && !self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone)",
     )
     .caught_in(ENGINE, "compaction_filter::older_versions_in_deeper"),
     mutant(

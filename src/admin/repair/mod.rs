@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plan::{Kept, RepairPlan};
+use plan::{KeptTable, RepairPlan};
 pub use report::{
     LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
 };
@@ -336,10 +336,10 @@ impl<'a> Repair<'a> {
     /// Keeps every table at the level in the plan. In level 0, tables are ordered by age, and a
     /// higher number means a newer table, so all tables from the first damaged one on get new
     /// numbers.
-    fn keep(&mut self, tables: Vec<Kept>) -> Result<()> {
+    fn keep(&mut self, tables: Vec<KeptTable>) -> Result<()> {
         let mut kept: BTreeSet<u64> = BTreeSet::new();
         let mut is_renumbering = false;
-        for Kept { file, is_named, is_damaged } in tables {
+        for KeptTable { file, is_named, is_damaged } in tables {
             let Some(facts) = self.fact(file.number) else { continue };
             kept.insert(file.number);
             is_renumbering |= file.level == 0 && is_damaged;

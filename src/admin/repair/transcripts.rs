@@ -46,7 +46,7 @@ fn show(plan: &RepairPlan) -> String {
         let RepairPlan::Merge { level } = plan else { unreachable!("a plan keeps or merges") };
         return format!("merge all into L{level}");
     };
-    let line = |kept: &crate::admin::repair::plan::Kept| {
+    let line = |kept: &crate::admin::repair::plan::KeptTable| {
         let was = if kept.is_named { "named" } else { "not named" };
         let how = if kept.is_damaged { "rewrite" } else { "keep" };
         format!("{how} {} at L{} ({was})", kept.file.number, kept.file.level)

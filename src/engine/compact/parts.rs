@@ -260,9 +260,9 @@ impl Engine {
                 outputs.end_table()?;
             }
             match kept {
-                Kept::AsItIs => outputs.add(merge.key(), &entry, merge.value())?,
-                Kept::Changed(value) => outputs.add(merge.key(), &entry, &value)?,
-                Kept::AsTombstone => {
+                KeptForm::AsItIs => outputs.add(merge.key(), &entry, merge.value())?,
+                KeptForm::Changed(value) => outputs.add(merge.key(), &entry, &value)?,
+                KeptForm::AsTombstone => {
                     let key = internal_key(entry.user_key, entry.seq, KeyKind::Deletion);
                     outputs.add(&key, &ParsedKey { kind: KeyKind::Deletion, ..entry }, b"")?;
                 }
@@ -319,7 +319,7 @@ impl Engine {
 }
 
 /// The form in which a merge keeps an entry.
-enum Kept {
+enum KeptForm {
     AsItIs,
     /// With the value that the compaction filter returned.
     Changed(Vec<u8>),
@@ -361,19 +361,19 @@ impl<'a> DropRule<'a> {
         entry: &ParsedKey<'_>,
         value: &[u8],
         order: &UserComparator,
-    ) -> Result<Option<Kept>> {
+    ) -> Result<Option<KeptForm>> {
         let kept = if self.retention.is_shadowed(entry)? {
             None
         } else if entry.kind == KeyKind::Deletion {
-            (!self.hides_nothing(entry, order)).then_some(Kept::AsItIs)
+            (!self.hides_nothing(entry, order)).then_some(KeptForm::AsItIs)
         } else {
             let decision = self.filter.decide(entry, value);
             self.filtered += u64::from(decision != CompactionDecision::Keep);
             match decision {
-                CompactionDecision::Keep => Some(Kept::AsItIs),
-                CompactionDecision::Change(value) => Some(Kept::Changed(value)),
+                CompactionDecision::Keep => Some(KeptForm::AsItIs),
+                CompactionDecision::Change(value) => Some(KeptForm::Changed(value)),
                 CompactionDecision::Remove => {
-                    (!self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)
+                    (!self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone)
                 }
             }
         };
