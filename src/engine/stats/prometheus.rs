@@ -9,12 +9,12 @@ use crate::table::counts::LevelTrace;
 
 /// Type of a metric: a counter never decreases while the database is open; a gauge may decrease.
 #[derive(Clone, Copy)]
-enum Kind {
+enum MetricType {
     Counter,
     Gauge,
 }
 
-use Kind::{Counter, Gauge};
+use MetricType::{Counter, Gauge};
 
 impl Stats {
     /// Returns the statistics in Prometheus's text format, for Prometheus to scrape. Each sample
@@ -98,7 +98,7 @@ impl Stats {
 
     fn print_levels(&self, text: &mut Text<'_>) {
         type Value = fn(&LevelStats) -> u64;
-        let metrics: [(&str, Kind, &str, Value); 7] = [
+        let metrics: [(&str, MetricType, &str, Value); 7] = [
             ("level_tables", Gauge, "Tables, by level.", |level| level.files),
             ("level_bytes", Gauge, "Bytes of tables, by level.", |level| level.bytes),
             ("compactions_total", Counter, "Merges into a level.", |level| level.compactions),
@@ -167,13 +167,13 @@ struct Text<'a> {
 
 impl Text<'_> {
     /// Adds a metric with one sample.
-    fn one(&mut self, name: &str, kind: Kind, help: &str, value: u64) {
+    fn one(&mut self, name: &str, kind: MetricType, help: &str, value: u64) {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
     }
 
     /// Begins a metric.
-    fn metric(&mut self, name: &str, kind: Kind, help: &str) {
+    fn metric(&mut self, name: &str, kind: MetricType, help: &str) {
         let kind = match kind {
             Counter => "counter",
             Gauge => "gauge",
