@@ -248,7 +248,8 @@ pub(crate) fn write_manifest(
 ) -> Result<()> {
     let path = dir.join(name::manifest_name(number));
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-    let mut manifest = Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
+    let mut manifest =
+        ManifestWriter { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
     manifest.add(edit)?;
     manifest.sync()
 }
@@ -266,7 +267,7 @@ pub(crate) fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Resu
 
 /// A MANIFEST that is being written.
 #[derive(Debug)]
-pub(super) struct Manifest {
+pub(super) struct ManifestWriter {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) log: LogWriter,
@@ -274,7 +275,7 @@ pub(super) struct Manifest {
     pub(super) version_bytes: u64,
 }
 
-impl Manifest {
+impl ManifestWriter {
     pub(super) fn is_overgrown(&self, rotate_bytes: u64) -> bool {
         self.log.len() > rotate_bytes.max(2 * self.version_bytes)
     }
@@ -301,10 +302,10 @@ mod tests {
 
     const DIR: &str = "/db";
 
-    fn manifest(fs: &SimFs, number: u64, edits: &[VersionEdit]) -> Manifest {
+    fn manifest(fs: &SimFs, number: u64, edits: &[VersionEdit]) -> ManifestWriter {
         let path = Path::new(DIR).join(name::manifest_name(number));
         let log = LogWriter::new(fs.create(&path).unwrap(), 0);
-        let mut manifest = Manifest { number, path, log, version_bytes: 0 };
+        let mut manifest = ManifestWriter { number, path, log, version_bytes: 0 };
         edits.iter().for_each(|edit| manifest.add(edit).unwrap());
         manifest
     }
