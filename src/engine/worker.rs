@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::compact::pick::{self, Moment};
+use crate::engine::compact::pick::{self, DropHorizon};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::resources::pool::{COMPACTION_THREADS, Lane, Member, Membership, Next, Pool};
 use crate::engine::state::Manual;
@@ -253,7 +253,7 @@ impl Engine {
             &self.options,
             &state.compactions.running,
             levels,
-            Moment { oldest_read, now },
+            DropHorizon { oldest_read, now },
         )
     }
 

@@ -51,7 +51,7 @@ pub(crate) fn take(
     let _lock = directory::lock(fs, &backups.dir, options.allow_no_lock)?;
     backups.mark()?;
     let number = backups.make_room()?;
-    let bytes = source.moment.edit.new_files.iter().map(|file| file.file_bytes);
+    let bytes = source.files.edit.new_files.iter().map(|file| file.file_bytes);
     let mut taking = Taking {
         fs,
         before: backups.latest()?,

@@ -7,7 +7,7 @@ use crate::base::transcript::{
 };
 use crate::engine::compact::manual::Request;
 use crate::engine::compact::parts::{Part, split};
-use crate::engine::compact::pick::{Moment, pick, target_bytes};
+use crate::engine::compact::pick::{DropHorizon, pick, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
@@ -198,8 +198,8 @@ impl Machine {
             }
         };
         let oldest_read = command.number("read_at", MAX_SEQ_NO);
-        let moment = Moment { oldest_read, now: command.arg("now").map(number) };
-        pick(&self.version, &self.order, &self.options, &self.running, levels, moment)
+        let horizon = DropHorizon { oldest_read, now: command.arg("now").map(number) };
+        pick(&self.version, &self.order, &self.options, &self.running, levels, horizon)
     }
 }
 
