@@ -28,7 +28,7 @@ use crate::engine::options::{ReadOptions, WriteOptions};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::read::reader::Reader;
 use crate::engine::span::Span;
-use crate::engine::table_change::{NewTable, Pause, TableChange};
+use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::write::commit::CommitState;
@@ -178,7 +178,7 @@ impl Engine {
         files: Vec<Arc<TableFile>>,
         span: &Span,
         seq: SeqNo,
-    ) -> Result<Vec<NewTable>> {
+    ) -> Result<Vec<AddedTable>> {
         let mut numbers = Vec::new();
         let mut run = TableRun::new(0, self.options.max_file_bytes);
         let write = || {
@@ -198,7 +198,7 @@ impl Engine {
             self.trash.remove(numbers.into_iter());
             return Err(error);
         }
-        Ok(run.done.into_iter().map(|(file, counts)| NewTable { file, counts }).collect())
+        Ok(run.done.into_iter().map(|(file, counts)| AddedTable { file, counts }).collect())
     }
 
     /// Calls `each`, in key order, for every key in `span` whose newest version in `files` is a

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::table_change::{NewTable, Pause, TableChange};
+use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::write::commit::CommitState;
@@ -112,7 +112,7 @@ impl Incoming {
 /// A table that is being added to the database.
 struct Staged<'a> {
     from: &'a Incoming,
-    table: NewTable,
+    table: AddedTable,
     oldest: SeqNo,
 }
 
@@ -224,7 +224,7 @@ impl Engine {
             self.stage(from, number, staged);
             let (file, counts) = self.write_anew(from, number, seq)?;
             staged.pop();
-            staged.push(Staged { from, table: NewTable { file, counts }, oldest: seq });
+            staged.push(Staged { from, table: AddedTable { file, counts }, oldest: seq });
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Engine {
             smallest: from.smallest.clone(),
             largest: from.largest.clone(),
         };
-        let table = NewTable { file, counts: from.counts };
+        let table = AddedTable { file, counts: from.counts };
         staged.push(Staged { from, table, oldest: from.oldest });
     }
 
