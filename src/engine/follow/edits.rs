@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
-use crate::engine::open::read_only::Survey;
+use crate::engine::open::read_only::ReadOnlyFiles;
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::format::edit::VersionEdit;
@@ -22,7 +22,7 @@ pub(super) struct Edits {
 
 impl Edits {
     /// Returns the MANIFEST of `survey`, positioned where the survey stopped reading.
-    pub(super) fn after(dir: &Path, survey: Survey) -> Result<Edits> {
+    pub(super) fn after(dir: &Path, survey: ReadOnlyFiles) -> Result<Edits> {
         let path = dir.join(&survey.manifest_name);
         let reader = LogReader::new(survey.manifest, &path)?.beside_writer(true);
         let reader = reader.starting_at(survey.recovered.valid_end, None);

@@ -46,7 +46,7 @@ struct FollowedLog {
 }
 
 /// The files to read, and the parameters for reading them.
-pub(super) struct Source<'a> {
+pub(super) struct ReplayContext<'a> {
     /// The filesystem.
     pub fs: &'a dyn Fs,
     /// The directory of the database.
@@ -91,7 +91,7 @@ impl Logs {
     /// Corruption of a log; I/O errors, such as `NotFound` for a log that the writer has removed.
     pub(super) fn read_on(
         &mut self,
-        source: &Source<'_>,
+        source: &ReplayContext<'_>,
         files: &[(String, FileName)],
         numbers: &Recovered,
     ) -> Result<Option<bool>> {
@@ -147,7 +147,7 @@ impl Logs {
     /// record follows it; I/O errors.
     fn begin(
         &mut self,
-        source: &Source<'_>,
+        source: &ReplayContext<'_>,
         number: u64,
         file: Arc<dyn ReadFile>,
         before: SeqNo,
@@ -177,7 +177,11 @@ impl Logs {
     /// # Errors
     /// I/O errors; corruption. An empty batch that shows missing writes counts as corruption if
     /// another record follows it.
-    fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
+    fn read_current(
+        &mut self,
+        source: &ReplayContext<'_>,
+        in_tables: SeqNo,
+    ) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));
         };
@@ -231,7 +235,7 @@ fn check(record: &[u8], shift: SeqNo) -> Result<Option<(SeqNo, SeqNo)>> {
 }
 
 /// Opens the logs with the numbers `logs`, which must ascend, up to the last log that has begun.
-fn open_begun(source: &Source<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
+fn open_begun(source: &ReplayContext<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
     let mut begun = Vec::new();
     for number in logs.into_iter().rev() {
         let path = source.dir.join(name::log_name(number));
