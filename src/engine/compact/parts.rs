@@ -66,13 +66,13 @@ pub(super) struct Merged {
     /// entries whose sequence numbers are at most this number.
     pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
-    begin: Vec<Position>,
+    begin: Vec<InputKey>,
     /// Position in each input after the merge.
-    end: Vec<Position>,
+    end: Vec<InputKey>,
 }
 
 /// Internal key of a cursor's current entry; `None` if the cursor is at the end.
-type Position = Option<Vec<u8>>;
+type InputKey = Option<Vec<u8>>;
 
 impl Engine {
     /// Merges the inputs of `compaction`, in several parts if that is worthwhile. Returns the
