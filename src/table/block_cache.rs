@@ -146,8 +146,8 @@ pub struct CachedBlock {
 struct Shard {
     /// Capacity of the shard in bytes.
     capacity: u64,
-    small: Queue,
-    main: Queue,
+    small: BlockQueue,
+    main: BlockQueue,
     /// Size in bytes of the queue entries whose block was dropped with its table.
     dead_bytes: u64,
     spares: Spares,
@@ -177,7 +177,7 @@ struct Spares {
 type BlockId = (u64, u32);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct BlockQueue {
     entries: VecDeque<Queued>,
     bytes: u64,
 }
@@ -493,8 +493,8 @@ impl Shard {
     fn new(capacity: u64, ghosts: u64) -> Shard {
         Shard {
             capacity,
-            small: Queue::default(),
-            main: Queue::default(),
+            small: BlockQueue::default(),
+            main: BlockQueue::default(),
             dead_bytes: 0,
             spares: Spares::default(),
             ghosts: Ghosts::new(ghosts),
@@ -649,7 +649,7 @@ impl Spares {
     }
 }
 
-impl Queue {
+impl BlockQueue {
     fn push(&mut self, entry: Queued) {
         self.bytes += entry.bytes;
         self.entries.push_back(entry);

@@ -21,14 +21,14 @@ pub(crate) struct Observing {
     opened: Instant,
     /// Number of flushes and compactions that have begun.
     jobs: AtomicU64,
-    queue: Mutex<Queue>,
+    queue: Mutex<EventQueue>,
     /// Notified when an event is added, and when the last event has been delivered.
     changed: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct EventQueue {
     waiting: VecDeque<Event>,
     /// Number of the next event.
     next: u64,
@@ -45,7 +45,7 @@ impl Observing {
             observer,
             opened: Instant::now(),
             jobs: AtomicU64::new(0),
-            queue: Mutex::ranked(LockRank::Leaf, Queue::default()),
+            queue: Mutex::ranked(LockRank::Leaf, EventQueue::default()),
             changed: Condvar::new(),
             thread: Mutex::ranked(LockRank::Leaf, None),
         }
