@@ -91,7 +91,7 @@ fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Hea
     let first_key = user_key(&contents[first.key_start..first.value_start]);
     let prefix_len = common_prefix(first_key, &last_user_key(view)?);
     let prefix = &first_key[..prefix_len];
-    let mut walk = Walk { prefix, head: 0, user_len: 0, key_len: 0 };
+    let mut walk = HeadDecoder { prefix, head: 0, user_len: 0, key_len: 0 };
     let (mut at, mut restart) = (0, 0);
     let room = contents.len() / MOST_OF_BLOCK;
     let most_offset_bytes = room / (HEAD_BYTES + OFFSET_BYTES) * OFFSET_BYTES;
@@ -133,14 +133,14 @@ fn last_user_key(view: BlockView<'_>) -> Option<Vec<u8>> {
 
 /// A walk over the entries that computes each head from the previous head, without building whole
 /// keys.
-struct Walk<'a> {
+struct HeadDecoder<'a> {
     prefix: &'a [u8],
     head: u64,
     user_len: usize,
     key_len: usize,
 }
 
-impl Walk<'_> {
+impl HeadDecoder<'_> {
     /// Advances to the next entry, whose key ends in the unshared bytes `rest`. Returns `None` if
     /// the entry is malformed, out of order, or of a form that heads do not support.
     #[inline]
