@@ -39,7 +39,7 @@ use plan::{KeptTable, RepairPlan};
 pub use report::{
     LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
 };
-use writer::Writer;
+use writer::RepairWriter;
 
 use crate::admin::findings::{Findings, Progress};
 use crate::admin::logs::LogFacts;
@@ -191,7 +191,7 @@ fn next_number(survey: &Survey) -> u64 {
 struct Repair<'a> {
     survey: &'a Survey,
     context: TableContext,
-    writer: Writer<'a>,
+    writer: RepairWriter<'a>,
     report: RepairReport,
     /// The tables of the repaired database.
     files: Vec<NewFile>,
@@ -217,7 +217,7 @@ impl<'a> Repair<'a> {
         Repair {
             survey,
             context: table_context(options),
-            writer: Writer {
+            writer: RepairWriter {
                 fs: options.fs.clone(),
                 dir,
                 options,
