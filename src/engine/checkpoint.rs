@@ -29,7 +29,7 @@ const COPY_BYTES: u64 = 1 << 20;
 const PAGE_BYTES: usize = 4096;
 
 /// A database to copy from.
-pub(crate) struct Source<'a> {
+pub(crate) struct CopySource<'a> {
     /// The filesystem of both the database and the copy.
     pub fs: &'a dyn Fs,
     /// The directory of the database, as an absolute path.
@@ -121,7 +121,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors while the logs are opened.
-    pub(crate) fn source(&self) -> Result<Source<'_>> {
+    pub(crate) fn source(&self) -> Result<CopySource<'_>> {
         self.check_outside()?;
         // While both locks are held, nothing is written and no new version is installed.
         let commit = self.commit.lock();
@@ -159,7 +159,7 @@ impl Engine {
             let _tables = &version;
             self.trash.check_directory()
         };
-        Ok(Source {
+        Ok(CopySource {
             fs: &*self.fs,
             dir: &self.dir,
             allow_no_lock: self.options.allow_no_lock,
@@ -192,7 +192,7 @@ fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
     }
 }
 
-impl Source<'_> {
+impl CopySource<'_> {
     /// Makes a copy of the database in the directory `dest`, which must be empty or not exist.
     /// `dest` is locked during the copy, so that no other database can be made there. `place` links
     /// or copies a table into `dest`.
@@ -200,7 +200,7 @@ impl Source<'_> {
     /// # Errors
     /// Errors of [`Engine::checkpoint`] and of `place`.
     pub(crate) fn write_copy(self, dest: &Path, place: PlaceTable<'_>) -> Result<()> {
-        let Source { fs, dir, allow_no_lock, files, check_dir } = self;
+        let CopySource { fs, dir, allow_no_lock, files, check_dir } = self;
         fill_directory(fs, dest, allow_no_lock, |made| {
             Copy { fs, dir, dest, place, made }.write(files, &*check_dir)
         })

@@ -9,7 +9,7 @@ use crate::admin::backup::{Backup, Backups, MARKER, MARKER_CONTENTS, now, number
 use crate::admin::checkpoint;
 use crate::admin::findings::Progress;
 use crate::base::{Error, Result};
-use crate::engine::checkpoint::{Source, cannot_link, copy_file, read_pieces};
+use crate::engine::checkpoint::{CopySource, cannot_link, copy_file, read_pieces};
 use crate::engine::open::directory::{self, create_dir};
 use crate::engine::options::Options;
 use crate::format::name::{FileName, LOCK};
@@ -39,7 +39,7 @@ pub fn backup(
 /// # Errors
 /// The errors of [`Db::backup`](crate::Db::backup).
 pub(crate) fn take(
-    source: Source<'_>,
+    source: CopySource<'_>,
     folder: &Path,
     options: &Options,
     tell: &mut dyn FnMut(Progress),
