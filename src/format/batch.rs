@@ -292,8 +292,10 @@ pub fn decode_header(contents: &[u8]) -> Result<(SeqNo, u32)> {
 pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     let operations = Decoder::new(contents.get(HEADER_BYTES..).unwrap_or(&[]));
     match decode_header(contents) {
-        Ok((_, count)) => BatchOps { operations, count, found: 0, state: State::Going },
-        Err(error) => BatchOps { operations, count: 0, found: 0, state: State::Failed(error) },
+        Ok((_, count)) => BatchOps { operations, count, found: 0, state: DecodeState::Going },
+        Err(error) => {
+            BatchOps { operations, count: 0, found: 0, state: DecodeState::Failed(error) }
+        }
     }
 }
 
@@ -304,11 +306,11 @@ pub struct BatchOps<'a> {
     /// Number of operations stated in the header.
     count: u32,
     found: u32,
-    state: State,
+    state: DecodeState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum DecodeState {
     Going,
     /// The header is malformed, and the iterator's next item is this error.
     Failed(Error),
@@ -346,23 +348,23 @@ impl<'a> Iterator for BatchOps<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<BatchOp<'a>>> {
-        if let State::Going = self.state {
+        if let DecodeState::Going = self.state {
             let op = if !self.operations.is_empty() {
                 self.decode()
             } else if self.found < self.count {
                 Err(self.wrong_count(self.found.to_string()))
             } else {
-                self.state = State::Done;
+                self.state = DecodeState::Done;
                 return None;
             };
             return Some(op.map_err(|error| {
-                self.state = State::Done;
+                self.state = DecodeState::Done;
                 error.at(HEADER_BYTES as u64)
             }));
         }
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Failed(error) => Some(Err(error)),
-            State::Going | State::Done => None,
+        match std::mem::replace(&mut self.state, DecodeState::Done) {
+            DecodeState::Failed(error) => Some(Err(error)),
+            DecodeState::Going | DecodeState::Done => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::content::Content;
-use super::state::{FileChange, FileId, FileState, State};
+use super::state::{DiskState, FileChange, FileId, FileState};
 use crate::base::random::Rng;
 
 /// The kind and time of a crash, and which unsynced changes survive the crash.
@@ -175,7 +175,7 @@ impl fmt::Display for CrashPlan {
 }
 
 /// Returns the state that a crash of `state` leaves.
-pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
+pub(super) fn image(state: &DiskState, plan: &CrashPlan) -> DiskState {
     if plan.survival == Survival::ProcessKill {
         let mut image = state.clone();
         image.forget_unreachable(|_| false);
@@ -203,7 +203,7 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
         let left = state.files.get(&id).map(|file| fate.of_file(id, file));
         files.insert(id, left.unwrap_or_default());
     }
-    State::clean(names, files)
+    DiskState::clean(names, files)
 }
 
 /// The random choices that apply to a whole image.
@@ -227,7 +227,7 @@ enum Survivors {
 }
 
 impl<'a> Fate<'a> {
-    fn new(state: &State, plan: &'a CrashPlan) -> Fate<'a> {
+    fn new(state: &DiskState, plan: &'a CrashPlan) -> Fate<'a> {
         let mut rng = stream(plan.seed, 1);
         // Crashes that lose little and crashes that lose nearly everything find different bugs.
         let keep_eighths = [1, 4, 7][rng.below(3) as usize];
@@ -337,7 +337,11 @@ impl<'a> Fate<'a> {
         }
     }
 
-    fn pieces<'d>(&self, offset: u64, data: &'d [u8]) -> impl Iterator<Item = (u64, Piece<'d>)> {
+    fn pieces<'d>(
+        &self,
+        offset: u64,
+        data: &'d [u8],
+    ) -> impl Iterator<Item = (u64, SectorWrite<'d>)> {
         let sector_bytes = self.plan.sector_bytes;
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -349,7 +353,7 @@ impl<'a> Fate<'a> {
             let room = usize::try_from(sector_bytes - offset % sector_bytes).unwrap_or(usize::MAX);
             let bytes = &rest[..rest.len().min(room)];
             done += bytes.len();
-            Some((offset / sector_bytes, Piece { offset, bytes }))
+            Some((offset / sector_bytes, SectorWrite { offset, bytes }))
         })
     }
 
@@ -373,7 +377,7 @@ impl<'a> Fate<'a> {
 }
 
 impl Survivors {
-    fn up_to(state: &State, count: u64, torn: Option<u64>) -> Survivors {
+    fn up_to(state: &DiskState, count: u64, torn: Option<u64>) -> Survivors {
         let seqs = state.pending_seqs();
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(seqs.len());
         let seq = count.checked_sub(1).map_or(0, |last| seqs[last]);
@@ -388,7 +392,7 @@ struct SectorFate {
     is_lost: bool,
 }
 
-struct Piece<'d> {
+struct SectorWrite<'d> {
     offset: u64,
     bytes: &'d [u8],
 }
