@@ -34,7 +34,7 @@ use crate::log::LogReader;
 /// [`ReadOnlyDb::changes_since`](crate::ReadOnlyDb::changes_since).
 #[derive(Debug)]
 pub struct Changes {
-    writer: Writer,
+    writer: WatchedDb,
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     /// The sequence number of the last change yielded; before the first change is yielded, the
@@ -52,27 +52,27 @@ pub struct Changes {
 
 /// The database whose changes are read.
 #[derive(Debug)]
-enum Writer {
+enum WatchedDb {
     /// A database that is open in this process.
     Here(Arc<ReadState>),
     /// A database of another process, which this process follows.
     Elsewhere(Arc<Followed>),
 }
 
-impl Writer {
+impl WatchedDb {
     /// Returns the last committed sequence number. All records up to that number are in files.
     fn committed(&self) -> Result<SeqNo> {
         match self {
-            Writer::Here(reads) => Ok(reads.visible_seq()),
-            Writer::Elsewhere(followed) => Ok(followed.refresh()?.sequence),
+            WatchedDb::Here(reads) => Ok(reads.visible_seq()),
+            WatchedDb::Elsewhere(followed) => Ok(followed.refresh()?.sequence),
         }
     }
 
     /// Checks that the directory is still the directory that the writer has locked.
     fn check_directory(&self) -> Result<()> {
         match self {
-            Writer::Here(reads) => reads.trash.check_directory(),
-            Writer::Elsewhere(_) => Ok(()),
+            WatchedDb::Here(reads) => reads.trash.check_directory(),
+            WatchedDb::Elsewhere(_) => Ok(()),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Changes {
     /// Corruption and I/O errors of the logs.
     pub(crate) fn of_followed(followed: Arc<Followed>, sequence: SeqNo) -> Result<Changes> {
         let (fs, dir) = (followed.options.fs.clone(), followed.dir.clone());
-        Changes::new(Writer::Elsewhere(followed), fs, dir, sequence)
+        Changes::new(WatchedDb::Elsewhere(followed), fs, dir, sequence)
     }
 
     /// Returns the changes after the sequence number `sequence` in a database that is open for
@@ -105,11 +105,11 @@ impl Changes {
     /// # Errors
     /// Corruption and I/O errors of the logs.
     pub(crate) fn of_engine(engine: &Engine, sequence: SeqNo) -> Result<Changes> {
-        let writer = Writer::Here(engine.reads.clone());
+        let writer = WatchedDb::Here(engine.reads.clone());
         Changes::new(writer, engine.fs.clone(), engine.dir.clone(), sequence)
     }
 
-    fn new(writer: Writer, fs: Arc<dyn Fs>, dir: PathBuf, sequence: SeqNo) -> Result<Changes> {
+    fn new(writer: WatchedDb, fs: Arc<dyn Fs>, dir: PathBuf, sequence: SeqNo) -> Result<Changes> {
         let (current, next, failed) = (None, None, None);
         let mut changes =
             Changes { writer, fs, dir, last_seq: sequence, committed: 0, current, next, failed };
