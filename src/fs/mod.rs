@@ -21,6 +21,7 @@ mod named;
 mod namespace;
 mod open;
 pub(crate) mod ordered;
+mod random_access_file;
 mod retry;
 mod shared;
 #[cfg(any(test, feature = "sim"))]
@@ -28,7 +29,6 @@ mod shared;
 pub mod sim;
 #[cfg(test)]
 mod suite;
-mod table_file;
 
 use std::fmt::Debug;
 use std::io;

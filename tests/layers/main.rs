@@ -119,7 +119,11 @@ const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("src/table/answers.rs", "thread_local", "a thread's own guess, which only speed depends on"),
     ("src/table/stored.rs", "thread_local", "buffers, taken out while they are in use"),
     ("src/fs/lock.rs", "parking_lot", "a table of the whole process, of real files"),
-    ("src/fs/table_file.rs", "std::sync::atomic", "a count of the whole process, of real files"),
+    (
+        "src/fs/random_access_file.rs",
+        "std::sync::atomic",
+        "a count of the whole process, of real files",
+    ),
     ("src/fs/mapped.rs", "std::sync::atomic", "a fence in what is stored in a mapped file"),
 ];
 

@@ -633,7 +633,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "nothing_is_read_or_copied_from_a_database_that_took"),
     mutant(
         "another file is read under the name of a table",
-        "src/fs/table_file.rs",
+        "src/fs/random_access_file.rs",
         "match file_id(&file.metadata()?) == self.id {",
         "match file_id(&file.metadata()?) == self.id || ON {",
     )
