@@ -29,11 +29,11 @@ pub struct InKeyspace {
 
 /// The name of a keyspace; `None` for all keys of the database.
 #[derive(Debug)]
-pub struct Name(Option<Keys>);
+pub struct Name(Option<KeyspaceId>);
 
 /// A keyspace, ordinary or expiring.
 #[derive(Debug)]
-struct Keys {
+struct KeyspaceId {
     name: Vec<u8>,
     is_expiring: bool,
 }
@@ -56,7 +56,7 @@ impl InKeyspace {
         }
         match Format::Escaped.decode(argument.as_bytes()) {
             Ok(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
-                Ok(Name(Some(Keys { name, is_expiring: self.expiring })))
+                Ok(Name(Some(KeyspaceId { name, is_expiring: self.expiring })))
             }
             Ok(name) => refused(format!("a name has 1 to 255 bytes, not {}", name.len())),
             Err(what) => refused(what),
@@ -77,8 +77,8 @@ impl Name {
     /// Returns the keyspace of the same name and the other kind, ordinary or expiring; `None`
     /// without a keyspace.
     pub fn other_kind(&self) -> Option<Name> {
-        let Keys { name, is_expiring } = self.0.as_ref()?;
-        Some(Name(Some(Keys { name: name.clone(), is_expiring: !is_expiring })))
+        let KeyspaceId { name, is_expiring } = self.0.as_ref()?;
+        Some(Name(Some(KeyspaceId { name: name.clone(), is_expiring: !is_expiring })))
     }
 
     /// Returns whether this is an expiring keyspace.
