@@ -39,7 +39,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let snapshot = super::open_for_reads(global)?;
     let db = name.of_reader(snapshot.clone())?;
     let mut stdout = Stdout::open()?;
-    let shape = Shape::of(global, keys.len());
+    let shape = PrintedPart::of(global, keys.len());
     let style = Style::of_stdout(global);
     let mut missing = false;
     let mut text = Vec::new();
@@ -57,9 +57,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         };
         text.clear();
         match shape {
-            Shape::Bytes => text.extend_from_slice(&value),
-            Shape::Entry => style.entry(key, &value, &mut text),
-            Shape::Line => {
+            PrintedPart::Bytes => text.extend_from_slice(&value),
+            PrintedPart::Entry => style.entry(key, &value, &mut text),
+            PrintedPart::Line => {
                 style.value(&value, &mut text);
                 text.push(b'\n');
             }
@@ -72,18 +72,18 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 
 /// Part of an entry to print.
 #[derive(Clone, Copy)]
-enum Shape {
+enum PrintedPart {
     Bytes,
     Line,
     Entry,
 }
 
-impl Shape {
-    fn of(global: &Global, keys: usize) -> Shape {
+impl PrintedPart {
+    fn of(global: &Global, keys: usize) -> PrintedPart {
         match (global.format, output::stdout_is_terminal()) {
-            (Some(_), _) if keys > 1 => Shape::Entry,
-            (None, false) => Shape::Bytes,
-            _ => Shape::Line,
+            (Some(_), _) if keys > 1 => PrintedPart::Entry,
+            (None, false) => PrintedPart::Bytes,
+            _ => PrintedPart::Line,
         }
     }
 }
