@@ -44,7 +44,7 @@ pub fn run(global: &Global, name: &Name, mut entries: EntryReader, sort: bool) -
         let _ = fs::remove_dir_all(&path);
         output::say("minikv: interrupted; nothing was loaded");
     });
-    let mut source = Source { entries: &mut entries, target };
+    let mut source = BulkSource { entries: &mut entries, target };
     let written = match sort {
         true => source.sort(&folder.0, &options, CHUNK_BYTES),
         false => source.write_tables(&folder.0, &options),
@@ -81,12 +81,12 @@ impl Drop for Folder {
     }
 }
 
-struct Source<'a> {
+struct BulkSource<'a> {
     entries: &'a mut EntryReader,
     target: Target,
 }
 
-impl Source<'_> {
+impl BulkSource<'_> {
     /// Writes the entries, which must be in ascending order, to tables.
     fn write_tables(&mut self, folder: &Path, options: &Options) -> Result<Vec<SortedTable>> {
         let progress = Progress::bytes("loading", self.entries.total_bytes());
@@ -168,7 +168,7 @@ mod tests {
         let options = Options::default().create_if_missing(true);
         let db = Db::open(home.path().join("db"), options.clone()).unwrap();
         let target = Target::All(db.clone());
-        let mut source = Source { entries: &mut entries, target };
+        let mut source = BulkSource { entries: &mut entries, target };
         let tables = source.sort(home.path(), &options, 8000).unwrap();
         let runs = fs::read_dir(home.path()).unwrap().count();
         assert!((3..=MERGE_WIDTH + 2).contains(&runs), "{runs} files");
