@@ -97,12 +97,12 @@ struct Receiver(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     chunks: VecDeque<Result<Chunk>>,
     bytes: usize,
     /// Whether all chunks of the piece were sent.
@@ -120,7 +120,7 @@ fn channel() -> (Sender, Receiver) {
 impl Sender {
     /// Sends a chunk as soon as there is room for it. Returns false if the receiver is gone.
     pub fn send(&self, chunk: Chunk) -> bool {
-        let is_full = |state: &mut State| {
+        let is_full = |state: &mut QueueState| {
             let bytes = state.bytes + chunk.lines.len();
             !state.no_receiver && !state.chunks.is_empty() && bytes > PIECE_MEMORY_BYTES
         };
@@ -155,7 +155,7 @@ impl Drop for Sender {
 impl Receiver {
     /// Waits for the next chunk and returns it. Returns `None` after the last chunk.
     fn next(&self) -> Option<Result<Chunk>> {
-        let is_waiting = |state: &mut State| state.chunks.is_empty() && !state.no_sender;
+        let is_waiting = |state: &mut QueueState| state.chunks.is_empty() && !state.no_sender;
         let waited = self.0.changed.wait_while(lock(&self.0.state), is_waiting);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let chunk = state.chunks.pop_front();
