@@ -17,7 +17,7 @@ use crate::table_file::open_table;
 
 /// Totals over all data blocks.
 #[derive(Default)]
-struct Totals {
+struct TableTotals {
     blocks: u64,
     entries: u64,
     deletions: u64,
@@ -65,8 +65,8 @@ fn frame(table: &Table, report: &mut Report) -> Result<()> {
     }
 }
 
-fn data_blocks(table: &Table, report: &mut Report) -> Result<Totals> {
-    let mut totals = Totals::default();
+fn data_blocks(table: &Table, report: &mut Report) -> Result<TableTotals> {
+    let mut totals = TableTotals::default();
     let blocks = match table.blocks() {
         Ok(blocks) => blocks,
         Err(error) => {
@@ -89,7 +89,7 @@ fn data_blocks(table: &Table, report: &mut Report) -> Result<Totals> {
 fn data_block(
     table: &Table,
     handle: BlockHandle,
-    totals: &mut Totals,
+    totals: &mut TableTotals,
     report: &mut Report,
 ) -> Result<()> {
     let contents = match Contents::read(table, handle) {
@@ -155,7 +155,7 @@ impl Contents {
     }
 }
 
-impl Totals {
+impl TableTotals {
     fn add(&mut self, contents: &Contents) {
         self.entries += contents.entries.len() as u64;
         self.raw_bytes += contents.raw_bytes as u64;
@@ -172,7 +172,7 @@ impl Totals {
     }
 }
 
-fn summary(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
+fn summary(table: &Table, totals: &TableTotals, report: &mut Report) -> Result<()> {
     report.line(format!(
         "\n{}, {} ({}), {} stored, {} raw",
         count(totals.blocks, "data block", "data blocks"),
@@ -196,7 +196,7 @@ fn summary(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
     table_filter(table, report)
 }
 
-fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
+fn filter(table: &Table, totals: &TableTotals, report: &mut Report) -> Result<()> {
     let Some(filter) = table.filter() else {
         report.set("filter", Value::Null);
         return report.line("filter: none");
