@@ -14,8 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::advice::shadow::BlockRead;
 use crate::base::random::Rng;
 use crate::table::block_cache::{
-    ADMIT_ONE_OF, ALL_USED, AVERAGE_OF, ENTRY_BYTES, FEW_USED, GHOST_OF_BYTES, MOST_USES,
-    SPARE_PART,
+    ADMIT_ONE_OF, ALL_USED, AVERAGE_OF, ENTRY_BYTES, FEW_USED, GHOST_OF_BYTES, MAX_USES, SPARE_PART,
 };
 
 /// Maximum number of blocks in a simulated cache. With more blocks, the estimate is more exact, and
@@ -136,7 +135,7 @@ impl Simulated {
     /// Reads a block. Returns whether it was cached.
     fn read(&mut self, id: u64, bytes: u64) -> bool {
         if let Some((_, uses)) = self.cached.get_mut(&id) {
-            *uses = (*uses + 1).min(MOST_USES);
+            *uses = (*uses + 1).min(MAX_USES);
             return true;
         }
         if bytes <= self.capacity && self.wants(id) {

@@ -36,7 +36,7 @@ const MOST_OF_BLOCK: usize = 5;
 
 /// Maximum number of heads that a search compares one by one, without branches. A higher number
 /// makes searches of large blocks longer.
-const LINEAR: usize = 48;
+const MAX_LINEAR_HEADS: usize = 48;
 
 /// The result of using a block's heads to look up a version of a user key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl Heads {
     #[inline]
     fn below(&self, bytes: &[u8], head: u64) -> usize {
         let (mut low, mut high) = (0, self.count);
-        while high - low > LINEAR {
+        while high - low > MAX_LINEAR_HEADS {
             let middle = low + (high - low) / 2;
             if self.head(bytes, middle) < head {
                 low = middle + 1;

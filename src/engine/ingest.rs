@@ -45,7 +45,7 @@ const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
 
 /// Minimum number of concurrent writes to allow for while tables are rewritten.
-const LEAST_MARGIN: u64 = 1 << 16;
+const MIN_MARGIN: u64 = 1 << 16;
 
 /// Number of concurrent writes to allow for per entry that is rewritten. A higher number uses up
 /// more sequence numbers; a lower number makes it more likely that tables must be rewritten again.
@@ -71,7 +71,7 @@ pub(crate) fn fresh_seq() -> SeqNo {
 /// Returns the number of writes to allow for while `entries` entries are rewritten. The number
 /// grows with `tries`, the number of failed attempts.
 fn margin(entries: u64, tries: u32) -> u64 {
-    let writes = entries.saturating_mul(MARGIN_PER_ENTRY).saturating_add(LEAST_MARGIN);
+    let writes = entries.saturating_mul(MARGIN_PER_ENTRY).saturating_add(MIN_MARGIN);
     writes.saturating_mul(1 << (MARGIN_GROWTH_BITS * tries))
 }
 

@@ -12,7 +12,7 @@ use crate::table::counts::{AllFilters, LevelTrace};
 
 /// Maximum number of characters shown of a key. Longer keys are shortened in the middle, because
 /// the start and the end of a key are more informative.
-const SHOWN_KEY_CHARS: usize = 20;
+const MAX_SHOWN_KEY_CHARS: usize = 20;
 
 /// A key in quotes. Printable ASCII is shown as it is, a backslash as `\\`, other bytes as `\xHH`.
 struct Key<'a>(&'a [u8]);
@@ -36,12 +36,12 @@ fn escaped<'a>(bytes: impl Iterator<Item = &'a u8>, chars: usize) -> Vec<String>
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = escaped(self.0.iter(), SHOWN_KEY_CHARS);
+        let whole = escaped(self.0.iter(), MAX_SHOWN_KEY_CHARS);
         if whole.len() == self.0.len() {
             return write!(f, "\"{}\"", whole.concat());
         }
-        let head = escaped(self.0.iter(), SHOWN_KEY_CHARS / 2);
-        let mut tail = escaped(self.0.iter().rev(), SHOWN_KEY_CHARS / 2);
+        let head = escaped(self.0.iter(), MAX_SHOWN_KEY_CHARS / 2);
+        let mut tail = escaped(self.0.iter().rev(), MAX_SHOWN_KEY_CHARS / 2);
         tail.reverse();
         write!(f, "\"{}…{}\"", head.concat(), tail.concat())
     }

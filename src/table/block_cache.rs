@@ -2,7 +2,7 @@
 //!
 //! Each open table has a [`TableBlocks`]: a slot for each of its data blocks. A lookup that knows
 //! the number of a block finds the block in its slot with one atomic load: no hash, no lock and,
-//! once the block has been used `MOST_USES` times, no write to memory that other threads read.
+//! once the block has been used `MAX_USES` times, no write to memory that other threads read.
 //!
 //! - **Eviction** follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction",
 //!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. A block at the end of the
@@ -47,7 +47,7 @@ pub mod budget;
 pub const ENTRY_BYTES: u64 = 128;
 
 /// Largest use count of a block. With a higher limit, blocks stay longer after their last use.
-pub(crate) const MOST_USES: u8 = 2;
+pub(crate) const MAX_USES: u8 = 2;
 
 /// The value of [`Shard::used_in_small`] if all blocks were used. Admission is restricted while
 /// `used_in_small` is below [`FEW_USED`].
@@ -78,15 +78,15 @@ pub(crate) const SPARE_PART: u64 = 64;
 
 /// Smallest capacity, in bytes, of a shard in a cache of several shards. With a larger value, there
 /// are fewer shards (and so fewer locks), and fewer blocks count as large.
-const SHARD_BYTES: u64 = 2 << 20;
+const MIN_SHARD_BYTES: u64 = 2 << 20;
 
 /// Largest number of shards; a power of two. With more shards, threads wait less for the shards'
 /// locks.
-const MOST_SHARDS: u64 = 16;
+const MAX_SHARDS: u64 = 16;
 
 /// Number of ghost entries for large blocks. With a higher number, more large blocks are
 /// remembered.
-const MOST_LARGE_GHOSTS: u64 = 1024;
+const LARGE_GHOSTS: u64 = 1024;
 
 /// A block is large if it takes more than this fraction of a shard's capacity (one eighth). With a
 /// larger divisor, more blocks are large.
@@ -209,7 +209,7 @@ impl TableBlocks {
         let guard = self.slots.blocks.get(at)?.load();
         let shared = guard.as_ref()?;
         BlockView::prefetch(shared);
-        BlockView::of(shared).count_use(MOST_USES);
+        BlockView::of(shared).count_use(MAX_USES);
         Some(CachedBlock { guard })
     }
 
@@ -322,11 +322,11 @@ impl BlockCache {
 
     fn of_bytes(bytes: usize, budget: Option<Budget>) -> BlockCache {
         let bytes = bytes as u64;
-        let shards = (bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
+        let shards = (bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let shards = 1 << shards.ilog2();
         let room = bytes / shards;
         let shard = || Shard::new(room, room / GHOST_OF_BYTES);
-        let large = Shard::new(large_capacity(bytes), MOST_LARGE_GHOSTS);
+        let large = Shard::new(large_capacity(bytes), LARGE_GHOSTS);
         BlockCache {
             shards: (0..shards).map(|_| Mutex::ranked(LockRank::Shard, shard())).collect(),
             large: Mutex::ranked(LockRank::LargeBlocks, large),
@@ -464,7 +464,7 @@ impl Ghosts {
     /// used here.
     fn slot(&mut self, id: BlockId) -> (&mut u32, u32) {
         let hash = hash(id);
-        let at = (hash / MOST_SHARDS as u32) as usize & (self.0.len() - 1);
+        let at = (hash / MAX_SHARDS as u32) as usize & (self.0.len() - 1);
         let mark = (id.0 as u32).wrapping_mul(0x85eb_ca6b) ^ id.1 | 1 << 31;
         (&mut self.0[at], mark)
     }

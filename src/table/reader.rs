@@ -24,7 +24,7 @@ use crate::table::filters::OpenFilters;
 use crate::table::index::Index;
 pub(crate) use crate::table::settings::{BlockReadOptions, TableContext};
 use crate::table::sink::NoSink;
-pub(crate) use crate::table::sink::{COPIED_VALUE_BYTES, Found};
+pub(crate) use crate::table::sink::{Found, MAX_COPIED_VALUE_BYTES};
 use crate::table::stored::{read_footer, read_stored};
 
 /// An index entry, which describes a data block.

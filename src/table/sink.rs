@@ -12,7 +12,7 @@ use crate::table::counts::{LevelTally, LevelTrace};
 /// Maximum length, in bytes, of values that are copied out of their block. A longer value shares
 /// the memory of its cached block. With a higher limit, more bytes are copied, and values keep
 /// fewer blocks alive.
-pub(crate) const COPIED_VALUE_BYTES: usize = 1 << 10;
+pub(crate) const MAX_COPIED_VALUE_BYTES: usize = 1 << 10;
 
 /// An entry found by a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]

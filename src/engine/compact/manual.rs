@@ -32,7 +32,7 @@ use crate::format::key::UserComparator;
 /// with all tables that it overlaps, may exceed the maximum. With larger pieces, fewer entries are
 /// written twice, but more tables are withheld from automatic compactions.
 /// `docs/history/performance.md` has measurements.
-const PIECE_TABLES: u64 = 128;
+const MAX_PIECE_TABLES: u64 = 128;
 
 /// The right to run a manual compaction. Only one manual compaction runs at a time. Dropping the
 /// permit gives up the right.
@@ -236,7 +236,7 @@ impl Engine {
         done: Option<&[u8]>,
     ) -> Result<Option<(Arc<Compaction>, Vec<u8>)>> {
         let order = self.reads.order.user();
-        let most = PIECE_TABLES.saturating_mul(self.options.max_file_bytes);
+        let most = MAX_PIECE_TABLES.saturating_mul(self.options.max_file_bytes);
         let mut state = self.state.lock();
         let taken = loop {
             let Some((piece, last_key)) =

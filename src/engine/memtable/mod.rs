@@ -49,7 +49,7 @@ const GROUP_ENTRIES: usize = 32;
 
 /// Maximum number of entries that [`Memtable::approximate_size`] looks at. With a higher number,
 /// the estimate is more exact and takes longer.
-const SAMPLED_ENTRIES: u32 = 1024;
+const MAX_SAMPLED_ENTRIES: u32 = 1024;
 
 /// The versions of keys written since the previous memtable was frozen.
 #[derive(Debug)]
@@ -198,11 +198,11 @@ impl Memtable {
     }
 
     /// Returns the approximate number of bytes of the entries in `span`, without sorting the
-    /// entries. Looks at no more than [`SAMPLED_ENTRIES`] entries, so the size of a small part of a
+    /// entries. Looks at no more than [`MAX_SAMPLED_ENTRIES`] entries, so the size of a small part of a
     /// large memtable is a rough estimate.
     pub(crate) fn approximate_size(&self, order: &UserComparator, span: &Span) -> u64 {
         let len = self.entries.len();
-        let step = len.div_ceil(SAMPLED_ENTRIES).max(1);
+        let step = len.div_ceil(MAX_SAMPLED_ENTRIES).max(1);
         let sampled = (0..len).step_by(step as usize).filter_map(|number| self.entries.get(number));
         let within = sampled.filter(|entry| span.contains(order, entry.user_key()));
         let bytes = within.map(|entry| entry.internal_key().len() + entry.value().len());

@@ -19,7 +19,7 @@ use crate::engine::version::tombstones::CRAWL_TOMBSTONES;
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
-use crate::table::reader::COPIED_VALUE_BYTES;
+use crate::table::reader::MAX_COPIED_VALUE_BYTES;
 
 mod versions;
 
@@ -70,7 +70,7 @@ impl SavedValue {
     fn set(&mut self, merge: &MergeCursor) {
         let value = merge.value();
         self.copied.clear();
-        if value.len() > COPIED_VALUE_BYTES {
+        if value.len() > MAX_COPIED_VALUE_BYTES {
             self.shared = merge.value_bytes();
         } else {
             self.copied.extend_from_slice(value);

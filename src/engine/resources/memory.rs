@@ -20,7 +20,7 @@ use crate::table::block_cache::BlockCache;
 
 /// Smallest budget, in bytes. With a smaller budget, memtables would be flushed every few entries,
 /// which only tests under shuttle need.
-const LEAST_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
+const MIN_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
 
 /// Ratio of the budget to the maximum size of a write buffer. With a higher ratio, flushes are
 /// smaller and more frequent.
@@ -73,9 +73,9 @@ pub(crate) struct MemtableShare {
 }
 
 impl Memory {
-    /// Creates a budget of `bytes` bytes, but at least [`LEAST_BYTES`].
+    /// Creates a budget of `bytes` bytes, but at least [`MIN_BYTES`].
     pub(crate) fn new(bytes: usize) -> Memory {
-        let cache = Arc::new(BlockCache::with_budget(bytes.max(LEAST_BYTES)));
+        let cache = Arc::new(BlockCache::with_budget(bytes.max(MIN_BYTES)));
         Memory { cache, shares: Mutex::ranked(LockRank::Leaf, Vec::new()) }
     }
 
