@@ -14,7 +14,8 @@ use std::collections::{HashMap, VecDeque};
 use crate::advice::shadow::BlockRead;
 use crate::base::random::Rng;
 use crate::table::block_cache::{
-    ADMIT_ONE_OF, ALL_USED, AVERAGE_OF, ENTRY_BYTES, FEW_USED, GHOST_OF_BYTES, MAX_USES, SPARE_PART,
+    ADMIT_DIVISOR, ALL_USED, AVERAGE_DIVISOR, BYTES_PER_GHOST, ENTRY_BYTES, FEW_USED, MAX_USES,
+    SPARE_DIVISOR,
 };
 
 /// Maximum number of blocks in a simulated cache. With more blocks, the estimate is more exact, and
@@ -120,7 +121,7 @@ struct Queue {
 
 impl Simulated {
     fn new(capacity: u64) -> Simulated {
-        let ghosts = (capacity / GHOST_OF_BYTES).clamp(16, 1 << 24).next_power_of_two();
+        let ghosts = (capacity / BYTES_PER_GHOST).clamp(16, 1 << 24).next_power_of_two();
         Simulated {
             capacity,
             small: Queue::default(),
@@ -162,7 +163,7 @@ impl Simulated {
             return true;
         }
         self.offered = self.offered.wrapping_add(1);
-        if self.offered.is_multiple_of(ADMIT_ONE_OF) {
+        if self.offered.is_multiple_of(ADMIT_DIVISOR) {
             return true;
         }
         *self.ghost(id) = id;
@@ -170,7 +171,7 @@ impl Simulated {
     }
 
     fn make_room(&mut self) {
-        let capacity = self.capacity - self.capacity / SPARE_PART;
+        let capacity = self.capacity - self.capacity / SPARE_DIVISOR;
         while self.small.bytes + self.main.bytes > capacity {
             if self.small.bytes > self.capacity / 10 || self.main.blocks.is_empty() {
                 self.evict_from_small();
@@ -182,9 +183,9 @@ impl Simulated {
 
     fn evict_from_small(&mut self) {
         let Some((id, bytes, uses)) = self.small.pop(&self.cached) else { return };
-        self.used_in_small -= self.used_in_small / AVERAGE_OF;
+        self.used_in_small -= self.used_in_small / AVERAGE_DIVISOR;
         if uses > 0 {
-            self.used_in_small += ALL_USED / AVERAGE_OF;
+            self.used_in_small += ALL_USED / AVERAGE_DIVISOR;
             self.cached.insert(id, (bytes, 0));
             self.main.push(id, bytes);
         } else {

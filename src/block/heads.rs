@@ -32,7 +32,7 @@ const OFFSET_BYTES: usize = 2;
 /// Divisor of a block's size: heads and offsets may take at most one fifth of the block. A block
 /// that would need more gets no heads, because it has many small entries, and several small entries
 /// share a cache line anyway. With a larger divisor, fewer blocks have heads.
-const MOST_OF_BLOCK: usize = 5;
+const HEADS_DIVISOR: usize = 5;
 
 /// Maximum number of heads that a search compares one by one, without branches. A higher number
 /// makes searches of large blocks longer.
@@ -93,7 +93,7 @@ fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Hea
     let prefix = &first_key[..prefix_len];
     let mut walk = HeadDecoder { prefix, head: 0, user_len: 0, key_len: 0 };
     let (mut at, mut restart) = (0, 0);
-    let room = contents.len() / MOST_OF_BLOCK;
+    let room = contents.len() / HEADS_DIVISOR;
     let most_offset_bytes = room / (HEAD_BYTES + OFFSET_BYTES) * OFFSET_BYTES;
     let mut offsets = Vec::with_capacity(most_offset_bytes);
     out.reserve(contents.len() + room);

@@ -61,8 +61,8 @@ pub(crate) struct OpenLog {
     pub number: u64,
     /// The open file, whose name may have been removed since the [`LiveFiles`] were listed.
     pub file: Arc<dyn ReadFile>,
-    /// Number of bytes to copy: the length that the log had when the [`LiveFiles`] were listed. Records
-    /// added later are left out.
+    /// Number of bytes to copy: the length that the log had when the [`LiveFiles`] were listed.
+    /// Records added later are left out.
     pub bytes: u64,
 }
 

@@ -70,9 +70,9 @@ const OFTEN_BYTES: u64 = 64 << 10;
 /// (`docs/history/performance.md`).
 const MIN_LARGE_BYTES: u64 = 2 << 10;
 
-/// Distance, in bytes, by which the length of a log is set ahead once the log has [`MIN_MAPPED_BYTES`].
-/// With a larger distance, syncs make a new length durable less often, but more disk space is
-/// reserved.
+/// Distance, in bytes, by which the length of a log is set ahead once the log has
+/// [`MIN_MAPPED_BYTES`]. With a larger distance, syncs make a new length durable less often, but
+/// more disk space is reserved.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Number of bytes that are made writable at a time. With a larger number, fewer writes have to

@@ -56,25 +56,25 @@ pub(crate) const FEW_USED: u32 = ALL_USED / 16;
 
 /// Number of blocks over which [`Shard::used_in_small`] is averaged. With a higher number, the
 /// average reacts more slowly.
-pub(crate) const AVERAGE_OF: u32 = 128;
+pub(crate) const AVERAGE_DIVISOR: u32 = 128;
 
-/// While admission is restricted, one of every `ADMIT_ONE_OF` new blocks is admitted anyway, so
+/// While admission is restricted, one of every `ADMIT_DIVISOR` new blocks is admitted anyway, so
 /// that a new access pattern is noticed. With a higher number, the new pattern is noticed later.
-pub(crate) const ADMIT_ONE_OF: u32 = 16;
+pub(crate) const ADMIT_DIVISOR: u32 = 16;
 
-/// A shard has one ghost entry for every `GHOST_OF_BYTES` bytes of its capacity, rounded up to a
-/// power of two. Most blocks are longer than `GHOST_OF_BYTES`, so there are more ghost entries than
-/// blocks. With a larger value, the cache remembers fewer blocks and takes less memory.
-pub(crate) const GHOST_OF_BYTES: u64 = 2048;
+/// A shard has one ghost entry for every `BYTES_PER_GHOST` bytes of its capacity, rounded up to a
+/// power of two. Most blocks are longer than `BYTES_PER_GHOST`, so there are more ghost entries
+/// than blocks. With a larger value, the cache remembers fewer blocks and takes less memory.
+pub(crate) const BYTES_PER_GHOST: u64 = 2048;
 
-/// A spare allocation is reused for a block if it is longer than the block by at most this fraction
-/// of the block's length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
-const SPARE_SLACK: usize = 8;
+/// Divisor of a block's length: a spare allocation is reused for the block if it is longer by at
+/// most an eighth. A larger divisor wastes less memory and reuses fewer spares.
+const SPARE_SLACK_DIVISOR: usize = 8;
 
-/// Fraction of a shard's capacity (one 64th) that is left for spares when blocks are evicted to
-/// make room for a new one. Because blocks differ in length, the allocation of an evicted block may
-/// not suit the new block, but a spare may. A larger divisor leaves less for spares.
-pub(crate) const SPARE_PART: u64 = 64;
+/// Divisor of a shard's capacity: a 64th is left for spares when blocks are evicted to make room
+/// for a new one. Because blocks differ in length, the allocation of an evicted block may not suit
+/// the new block, but a spare may. A larger divisor leaves less for spares.
+pub(crate) const SPARE_DIVISOR: u64 = 64;
 
 /// Smallest capacity, in bytes, of a shard in a cache of several shards. With a larger value, there
 /// are fewer shards (and so fewer locks), and fewer blocks count as large.
@@ -88,13 +88,13 @@ const MAX_SHARDS: u64 = 16;
 /// remembered.
 const LARGE_GHOSTS: u64 = 1024;
 
-/// A block is large if it takes more than this fraction of a shard's capacity (one eighth). With a
-/// larger divisor, more blocks are large.
-const LARGE_PART: u64 = 8;
+/// Divisor of a shard's capacity: a block is large if it takes more than an eighth. With a larger
+/// divisor, more blocks are large.
+const LARGE_DIVISOR: u64 = 8;
 
-/// Fraction of the whole capacity that is never lent to large blocks (one eighth). With a larger
-/// divisor, more is lent.
-const KEPT_PART: u64 = 8;
+/// Divisor of the whole capacity: an eighth is never lent to large blocks. With a larger divisor,
+/// more is lent.
+const KEPT_DIVISOR: u64 = 8;
 
 /// A cache of data blocks, shared by all tables of a database or of several databases. Thread-safe:
 /// a hit takes no lock; inserting or evicting a block takes the lock of a shard.
@@ -325,13 +325,13 @@ impl BlockCache {
         let shards = (bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let shards = 1 << shards.ilog2();
         let room = bytes / shards;
-        let shard = || Shard::new(room, room / GHOST_OF_BYTES);
+        let shard = || Shard::new(room, room / BYTES_PER_GHOST);
         let large = Shard::new(large_capacity(bytes), LARGE_GHOSTS);
         BlockCache {
             shards: (0..shards).map(|_| Mutex::ranked(LockRank::Shard, shard())).collect(),
             large: Mutex::ranked(LockRank::LargeBlocks, large),
             bytes,
-            large_from: if shards == 1 { u64::MAX } else { room / LARGE_PART },
+            large_from: if shards == 1 { u64::MAX } else { room / LARGE_DIVISOR },
             budget,
             next_id: AtomicU64::new(1),
         }
@@ -439,7 +439,7 @@ impl BlockCache {
 
 /// Returns the number of bytes that a cache of `bytes` bytes may use for large blocks.
 fn large_capacity(bytes: u64) -> u64 {
-    bytes - bytes / KEPT_PART
+    bytes - bytes / KEPT_DIVISOR
 }
 
 /// Returns the number of bytes that a block of this length takes from the capacity.
@@ -551,7 +551,7 @@ impl Shard {
             return true;
         }
         self.offered = self.offered.wrapping_add(1);
-        if self.offered.is_multiple_of(ADMIT_ONE_OF) {
+        if self.offered.is_multiple_of(ADMIT_DIVISOR) {
             return true;
         }
         self.ghosts.add(id);
@@ -560,7 +560,7 @@ impl Shard {
 
     /// Evicts blocks until `bytes` more bytes fit.
     fn make_room(&mut self, bytes: u64) {
-        let capacity = self.capacity - self.capacity / SPARE_PART;
+        let capacity = self.capacity - self.capacity / SPARE_DIVISOR;
         while self.bytes() + bytes > capacity.max(bytes) {
             if self.small.bytes > self.capacity / 10 || self.main.entries.is_empty() {
                 debug_assert!(!self.small.entries.is_empty(), "bytes in use without an entry");
@@ -591,9 +591,9 @@ impl Shard {
         let Some((slots, uses)) = entry.replace_uses(|_| 0) else {
             return self.bury(&entry);
         };
-        self.used_in_small -= self.used_in_small / AVERAGE_OF;
+        self.used_in_small -= self.used_in_small / AVERAGE_DIVISOR;
         if uses > 0 {
-            self.used_in_small += ALL_USED / AVERAGE_OF;
+            self.used_in_small += ALL_USED / AVERAGE_DIVISOR;
             return self.main.push(entry);
         }
         self.set_aside(entry.clear(&slots));
@@ -627,7 +627,7 @@ impl Spares {
 
     /// Removes and returns a spare of `len` bytes or slightly more, if there is one.
     fn take(&mut self, len: usize) -> Option<SharedBlock> {
-        let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK).next()?;
+        let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK_DIVISOR).next()?;
         self.take_from(found)
     }
 
@@ -818,7 +818,7 @@ mod tests {
     fn a_spare_is_taken_for_a_block_that_is_shorter_by_a_ninth_at_most() {
         let mut spares = Spares::default();
         let len = block(900).len();
-        let wanted = (1..=len).find(|wanted| wanted + wanted / SPARE_SLACK >= len).unwrap();
+        let wanted = (1..=len).find(|wanted| wanted + wanted / SPARE_SLACK_DIVISOR >= len).unwrap();
         for (wanted, fits) in [(wanted - 1, false), (wanted, true), (len, true), (len + 1, false)] {
             spares.push(block(900).into_shared());
             assert_eq!(spares.take(wanted).is_some(), fits, "{wanted} of {len}");
@@ -854,7 +854,7 @@ mod tests {
         shard.evict_from_small();
         assert_eq!(shard.used_in_small, 12_700, "unused");
         shard.evict_from_small();
-        assert_eq!(shard.used_in_small, 12_700 - 99 + ALL_USED / AVERAGE_OF, "used");
+        assert_eq!(shard.used_in_small, 12_700 - 99 + ALL_USED / AVERAGE_DIVISOR, "used");
     }
 
     #[test]
@@ -1025,7 +1025,7 @@ mod tests {
         (1000..3000).for_each(|at| assert!(!read(&table, at)));
         let before = cache.usage_bytes();
         let wanted = (3000..10_000).filter(|&at| table.wants(at, 4096)).count();
-        assert_eq!(wanted, 7000 / ADMIT_ONE_OF as usize);
+        assert_eq!(wanted, 7000 / ADMIT_DIVISOR as usize);
         assert_eq!(cache.usage_bytes(), before);
         let few = 10_000..10_050;
         for _ in 0..2 {

@@ -198,8 +198,8 @@ impl Memtable {
     }
 
     /// Returns the approximate number of bytes of the entries in `span`, without sorting the
-    /// entries. Looks at no more than [`MAX_SAMPLED_ENTRIES`] entries, so the size of a small part of a
-    /// large memtable is a rough estimate.
+    /// entries. Looks at no more than [`MAX_SAMPLED_ENTRIES`] entries, so the size of a small part
+    /// of a large memtable is a rough estimate.
     pub(crate) fn approximate_size(&self, order: &UserComparator, span: &Span) -> u64 {
         let len = self.entries.len();
         let step = len.div_ceil(MAX_SAMPLED_ENTRIES).max(1);

@@ -1,8 +1,8 @@
 //! The state of the simulated disk: the contents that reads return, the durable contents, and the
 //! changes in between.
 //!
-//! A [`DiskState`] changes only by [`DiskState::apply`] of an [`Effect`], so that any past state can be
-//! rebuilt from the recorded effects. Clones share pages, files and directories.
+//! A [`DiskState`] changes only by [`DiskState::apply`] of an [`Effect`], so that any past state
+//! can be rebuilt from the recorded effects. Clones share pages, files and directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::base::transcript::{
 use crate::block::{Block, BlockView};
 use crate::format::block_builder::BlockBuilder;
 use crate::table::block_cache::{
-    BlockCache, BlockQueue, Ghosts, SPARE_PART, TableBlocks, entry_bytes,
+    BlockCache, BlockQueue, Ghosts, SPARE_DIVISOR, TableBlocks, entry_bytes,
 };
 
 /// Number of data blocks of the table: one for each letter of the alphabet.
@@ -40,7 +40,7 @@ impl Machine {
     fn new(blocks: u64) -> Machine {
         let bytes = blocks * entry_bytes(block().len());
         // The extra capacity is the part that is left for spares.
-        let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_PART - 1) + 1) as usize));
+        let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_DIVISOR - 1) + 1) as usize));
         // With this many ghost entries, no two of the table's blocks share an entry.
         cache.shards[0].lock().ghosts = Ghosts::new(1 << 16);
         let table = cache.table(BLOCKS);
