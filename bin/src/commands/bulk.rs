@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 256 << 20;
 
 /// Maximum number of files that are merged at once. A higher number takes more memory and open
 /// files, but fewer passes over the entries.
-const MERGE_WIDTH: usize = 64;
+const MAX_MERGED_RUNS: usize = 64;
 
 /// Memory used by an entry in addition to its key and value, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
@@ -122,7 +122,7 @@ impl BulkSource<'_> {
             runs.push(Run::write(path, &chunk)?);
         }
         drop(progress);
-        let runs = merge_to_few(runs, folder, MERGE_WIDTH)?;
+        let runs = merge_to_few(runs, folder, MAX_MERGED_RUNS)?;
         let mut writer = TableWriter::create(folder.join("tables"), options)?;
         let progress = Merging::of(&runs);
         merge(runs, &progress, |key, value| {
@@ -171,7 +171,7 @@ mod tests {
         let mut source = BulkSource { entries: &mut entries, target };
         let tables = source.sort(home.path(), &options, 8000).unwrap();
         let runs = fs::read_dir(home.path()).unwrap().count();
-        assert!((3..=MERGE_WIDTH + 2).contains(&runs), "{runs} files");
+        assert!((3..=MAX_MERGED_RUNS + 2).contains(&runs), "{runs} files");
         db.ingest(&tables).unwrap();
         assert_eq!(db.iter().count(), 5000);
         for (entry, i) in db.iter().zip(0u32..) {

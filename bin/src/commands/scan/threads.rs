@@ -12,7 +12,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Maximum size of the lines of a piece that are queued for printing, in bytes. A larger chunk is
 /// queued alone. With a lower limit, threads wait more often for the printing of their piece.
-const PIECE_MEMORY_BYTES: usize = 8 << 20;
+const MAX_QUEUED_BYTES: usize = 8 << 20;
 
 /// Lines, and the number of entries in them.
 pub struct Chunk {
@@ -122,7 +122,7 @@ impl Sender {
     pub fn send(&self, chunk: Chunk) -> bool {
         let is_full = |state: &mut QueueState| {
             let bytes = state.bytes + chunk.lines.len();
-            !state.no_receiver && !state.chunks.is_empty() && bytes > PIECE_MEMORY_BYTES
+            !state.no_receiver && !state.chunks.is_empty() && bytes > MAX_QUEUED_BYTES
         };
         let state = lock(&self.0.state);
         let waited = self.0.changed.wait_while(state, is_full);
