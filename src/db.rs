@@ -740,7 +740,7 @@ impl ReadOnlyDb {
     /// its parts.
     pub fn stats(&self) -> Stats {
         let (state, view) = (&self.opened.state, self.opened.state.view_owned());
-        state.look_into_all(&view.version);
+        state.load_all_expiry(&view.version);
         property::read_stats(state, &view)
     }
 

@@ -1,7 +1,8 @@
 //! A checkpoint: a copy of a database as it is at one moment, in a directory of its own.
 //!
 //! 1. With the commit and manifest locks held, so that nothing changes, the version is taken, and
-//!    the live logs are opened and their lengths noted ([`LiveFiles`]). Then the locks are released.
+//!    the live logs are opened and their lengths noted ([`LiveFiles`]). Then the locks are
+//!    released.
 //! 2. Each table is linked into the new directory; tables never change, so a second name is as good
 //!    as a copy. Where the filesystem cannot link, the bytes are copied.
 //! 3. The logs may have grown since step 1; each one is copied only up to its noted length.

@@ -93,7 +93,7 @@ enum Claimed {
     /// Removing the files of dropped tables.
     Trash,
     /// Reading the expiry information of a table.
-    Look(Arc<TableFile>),
+    LoadExpiry(Arc<TableFile>),
 }
 
 impl Member for Engine {
@@ -183,7 +183,7 @@ impl Engine {
                 Some(compaction) => Some(Claimed::Compaction(claim(state, compaction))),
                 None if std::mem::take(&mut state.compactions.has_dropped) => Some(Claimed::Trash),
                 None if state.lifecycle.failed.is_some() => None,
-                None => self.table_to_look_into(state).map(Claimed::Look),
+                None => self.table_without_expiry(state).map(Claimed::LoadExpiry),
             },
         }
     }
@@ -197,7 +197,7 @@ impl Engine {
                 Claimed::Flush => self.flush_in_background(),
                 Claimed::Compaction(compaction) => drop(self.run_compaction(compaction)),
                 Claimed::Trash => self.trash.empty(),
-                Claimed::Look(file) => self.look_into(&file),
+                Claimed::LoadExpiry(file) => self.load_expiry(&file),
             }
             Ok(())
         });
@@ -278,7 +278,7 @@ impl Engine {
             let busy =
                 state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
             if !busy && state.compactions.manual.is_none() {
-                if self.pick(&state).is_none() && self.table_to_look_into(&state).is_none() {
+                if self.pick(&state).is_none() && self.table_without_expiry(&state).is_none() {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }

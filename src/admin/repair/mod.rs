@@ -130,7 +130,7 @@ pub fn repair_with(
     let had_lock = exists(&lock_path)?;
     let lock = directory::lock(&*fs, dir, options.allow_no_lock)?;
     let mut findings = Findings::new(&mut progress);
-    let result = look(dir, &options, &mut findings);
+    let result = survey_or_fail(dir, &options, &mut findings);
     let mut report = RepairReport {
         dry_run: repair_options.dry_run,
         faults: std::mem::take(&mut findings.faults),
@@ -171,7 +171,7 @@ fn choose_compression(
     Ok(compression.warning())
 }
 
-fn look(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
+fn survey_or_fail(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
     let survey = survey(dir, options, findings)?;
     match findings.unsupported.take().or(findings.io.take()) {
         Some(error) => Err(error),

@@ -483,7 +483,7 @@ impl CurrentLog {
             unsynced: true,
             half_done: false,
             group: WriteBatch::new(),
-            look_at: 0,
+            check_room_at: 0,
             last_sync: Duration::ZERO,
         }
     }

@@ -77,7 +77,7 @@ impl Engine {
         write: Write<'_>,
         group: &mut Group,
     ) -> Result<()> {
-        if commit.mem.bytes() >= commit.look_at {
+        if commit.mem.bytes() >= commit.check_room_at {
             self.make_room(commit, false)?;
         } else if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());

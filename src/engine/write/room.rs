@@ -56,7 +56,7 @@ impl Engine {
             return Err(self.read_only_error());
         }
         let bytes = commit.mem.bytes();
-        if bytes < commit.look_at && !force {
+        if bytes < commit.check_room_at && !force {
             return Ok(());
         }
         let pressure = match self.pace.share() {
@@ -65,7 +65,7 @@ impl Engine {
         };
         let full = bytes >= self.options.write_buffer_bytes || force;
         if !full && pressure != Pressure::Freeze {
-            commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
+            commit.check_room_at = next_room_check(bytes, self.options.write_buffer_bytes);
             self.observe(|| grew_event(commit));
             self.order_spare_log(bytes);
             self.keep_pace(bytes, pressure);
@@ -209,7 +209,7 @@ fn slowdown(level0: usize) -> Duration {
 }
 
 /// Returns the size of the memtable, in bytes, at which to check the pace next.
-fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
+fn next_room_check(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
     let step = STEP_BYTES.min(write_buffer_bytes / 4);
     mem_bytes.saturating_add(step).min(write_buffer_bytes)
 }
@@ -284,10 +284,10 @@ mod tests {
     #[test]
     fn the_pace_is_looked_at_every_step_or_four_times_a_small_buffer() {
         const MIB: usize = 1 << 20;
-        assert_eq!(next_look(0, 64 * MIB), STEP_BYTES);
-        assert_eq!(next_look(STEP_BYTES, 64 * MIB), 2 * STEP_BYTES);
-        assert_eq!(next_look(64 * MIB - 1, 64 * MIB), 64 * MIB);
-        assert_eq!(next_look(10, 400), 110);
+        assert_eq!(next_room_check(0, 64 * MIB), STEP_BYTES);
+        assert_eq!(next_room_check(STEP_BYTES, 64 * MIB), 2 * STEP_BYTES);
+        assert_eq!(next_room_check(64 * MIB - 1, 64 * MIB), 64 * MIB);
+        assert_eq!(next_room_check(10, 400), 110);
     }
 }
 

@@ -190,7 +190,7 @@ impl Engine {
         commit.name_synced = false;
         commit.unsynced = false;
         commit.mem = mem;
-        commit.look_at = 0;
+        commit.check_room_at = 0;
         commit.arena = Arena::default();
         commit.half_done = false;
         Ok(())
