@@ -465,7 +465,7 @@ impl Db {
     /// # Errors
     /// The error that ended the compaction. No data is lost.
     pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
-        self.inner.engine.compact_range(Span::new(&range).hull())
+        self.inner.engine.compact_range(Span::new(&range).closed())
     }
 
     /// Copies the current state of the database to the directory `dir`, which must be empty or

@@ -207,9 +207,9 @@ fn deepest_free_level(
 ) -> usize {
     let is_taken = |level: usize| {
         let mut files = state.version.level(level).iter();
-        files.any(|file| range.overlaps(order, file) && stays(file))
+        files.any(|file| range.overlaps(order, file.range()) && stays(file))
             || state.compactions.running.iter().any(|compaction| {
-                compaction.output_level() == level && compaction.meets(order, range)
+                compaction.output_level() == level && range.overlaps(order, compaction.range())
             })
     };
     (0..NUM_LEVELS).take_while(|&level| !is_taken(level)).last().unwrap_or(0)

@@ -299,7 +299,8 @@ impl Engine {
         let order = self.reads.order.user();
         let mut state = self.state.lock();
         let running = state.compactions.running.iter();
-        let merges: Vec<_> = running.filter(|merge| merge.meets(order, range)).cloned().collect();
+        let merges: Vec<_> =
+            running.filter(|merge| merge.range().overlaps(order, range)).cloned().collect();
         let runs = |state: &State| {
             let running = &state.compactions.running;
             merges.iter().any(|merge| running.iter().any(|other| Arc::ptr_eq(merge, other)))

@@ -270,7 +270,7 @@ impl Engine {
         let order = self.reads.order.user();
         !state.compactions.paused
             && piece.input_files().all(is_free)
-            && !state.compactions.running.iter().any(|other| other.collides(piece, order))
+            && !state.compactions.running.iter().any(|other| other.outputs_overlap(piece, order))
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn pick(
 ) -> Option<Compaction> {
     let is_in_the_way = |compaction: &Compaction| {
         !compaction.input_files().all(is_free)
-            || running.iter().any(|other| other.collides(compaction, order))
+            || running.iter().any(|other| other.outputs_overlap(compaction, order))
     };
     let in_levels = || version.files().filter(|(level, _)| levels.contains(level));
     let expired = in_levels().filter(|(_, file)| horizon.has_expired(file));
@@ -136,7 +136,7 @@ fn hides_nothing(
     file: &Arc<TableFile>,
     order: &UserComparator,
 ) -> bool {
-    let range = hull(std::slice::from_ref(file), order);
+    let range = file.range();
     let is_older = |other: &Arc<TableFile>| level > 0 || other.number < file.number;
     // A neighbour in a sorted level may hold another version of the first or the last key.
     let beside = version.overlapping(level, order, range);

@@ -66,7 +66,7 @@ impl ReadSet {
         let common = || {
             let mut common = self.spans.iter().map(|read| read.intersection(order, span));
             let common = common.find(|common| !common.is_empty(order))?;
-            let key = common.hull();
+            let key = common.closed();
             Some(key.from.or(key.to).unwrap_or_default().to_vec())
         };
         key.cloned().or_else(common)
