@@ -6,12 +6,13 @@ use crate::base::transcript::{
     Command, number, {self},
 };
 use crate::engine::compact::manual::Request;
-use crate::engine::compact::parts::{Part, split};
+use crate::engine::compact::parts::split;
 use crate::engine::compact::pick::{DropHorizon, pick, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
 use crate::engine::report::event::CompactionKind;
+use crate::engine::span::Span;
 use crate::engine::version::testing::{key, level, numbers, order, version};
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile, Version};
@@ -103,11 +104,14 @@ impl Machine {
                 };
                 let cuts = command.input.iter().map(cut).collect();
                 let parts = split(cuts, number(command.args[0]), &self.order);
-                let end = |end: &Option<Vec<u8>>| match end {
+                let end = |end: Option<&[u8]>| match end {
                     Some(key) => String::from_utf8_lossy(key).into_owned(),
                     None => "..".to_owned(),
                 };
-                let part = |part: &Part| format!("{} to {}", end(&part.from), end(&part.to));
+                let part = |part: &Span| {
+                    let KeyRange { from, to } = part.closed();
+                    format!("{} to {}", end(from), end(to))
+                };
                 parts.iter().map(part).collect::<Vec<_>>().join(", ")
             }
             _ => command.unknown(),
