@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::transcript::{
     Command, number, {self},
 };
-use crate::engine::compact::manual::Request;
+use crate::engine::compact::manual::ManualCompaction;
 use crate::engine::compact::parts::split;
 use crate::engine::compact::pick::{DropHorizon, pick, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
@@ -127,7 +127,8 @@ impl Machine {
         };
         let (version, order) = (&self.version, &self.order);
         let first_new = command.number("first_new", u64::MAX);
-        let Some(request) = Request::new(version, order, &self.options, range, first_new) else {
+        let Some(request) = ManualCompaction::new(version, order, &self.options, range, first_new)
+        else {
             return "nothing to compact".to_owned();
         };
         let most = command.number("most", u64::MAX);
