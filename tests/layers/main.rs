@@ -6,11 +6,13 @@
 //! that shows it can fail.
 
 mod circles;
+mod names;
 mod source;
 
 use std::path::Path;
 
 use circles::{circles, crates, imports};
+use names::{EXCEPTIONS, PACKAGES, shared_types};
 use source::{Source, closing, mark_tests, paths, read_all, words};
 
 /// The layers and their numbers. `lib.rs` has no number, because it may re-export anything.
@@ -337,6 +339,7 @@ fn check(folders: &[&str], at_least: usize, rule: fn(&Source) -> Vec<String>) {
 }
 
 const SHIPPED: &[&str] = &["src", "bin/src"];
+const SOURCES: &[&str] = &["src", "bin", "benches", "adapters"];
 const ALL: &[&str] = &["src", "bin", "examples", "tests", "benches", "fuzz", "adapters"];
 
 #[test]
@@ -370,6 +373,15 @@ fn no_files_import_each_other() {
     assert!(crates(&files).len() > 20, "{:?}", crates(&files));
     let left = circles_left(&files, CIRCLE_EXCEPTIONS);
     assert!(left.is_empty(), "\n{}", left.join("\n"));
+}
+
+#[test]
+fn each_type_name_has_one_owner() {
+    let files = read_all(Path::new(env!("CARGO_MANIFEST_DIR")), SOURCES);
+    for package in PACKAGES {
+        let shared = shared_types(&files, package, EXCEPTIONS);
+        assert!(shared.is_empty(), "in {package}\n{}", shared.join("\n"));
+    }
 }
 
 #[test]
@@ -413,6 +425,12 @@ fn listed_exceptions_are_still_needed() {
         assert!(is_needed, "{function} of {path} is short: take it off its list ({reason})");
     }
     let files = read_all(root, ALL);
+    for (n, (start, name, reason)) in EXCEPTIONS.iter().enumerate() {
+        let mut others = EXCEPTIONS.to_vec();
+        others.remove(n);
+        let is_needed = PACKAGES.iter().any(|root| !shared_types(&files, root, &others).is_empty());
+        assert!(is_needed, "{start} may have {name}: take it off its list ({reason})");
+    }
     for (n, (from, to, reason)) in CIRCLE_EXCEPTIONS.iter().enumerate() {
         let mut others = CIRCLE_EXCEPTIONS.to_vec();
         others.remove(n);
@@ -570,6 +588,26 @@ fn a_circle_of_imports_is_found() {
     let text = left(&cut[..2]).join("");
     assert!(text.contains("src/a/mod.rs -> src/a/c.rs") && !text.contains("src/e.rs"), "{text}");
     assert!(left(&cut).is_empty());
+}
+
+#[test]
+fn a_second_owner_of_a_type_name_is_found() {
+    let mut files = [
+        Source::new("src/a.rs", "pub(crate) struct Kept<'a>(&'a str);\nenum Own { Other }"),
+        Source::new("src/b/mod.rs", "fn f() { trait Kept {} }\n#[cfg(test)]\nmod tests;"),
+        Source::new("src/b/tests.rs", "struct Own;"),
+        Source::new("src/c.rs", "type Alias = u8;\nimpl I for A {\n    type Own = u8;\n}"),
+        Source::new("src/d.rs", "pub type Alias = u8; // struct Own\n#[cfg(test)]\nstruct Own;"),
+        Source::new("bin/src/e.rs", "struct Own; struct Other;"),
+    ];
+    mark_tests(&mut files);
+    let alias = "Alias: src/c.rs, src/d.rs";
+    assert_eq!(shared_types(&files, "src", &[]), [alias, "Kept: src/a.rs, src/b/mod.rs"]);
+    assert_eq!(shared_types(&files, "src", &[("src/b/", "Kept", "")]), [alias]);
+    assert_eq!(
+        shared_types(&files, "src", &[("src/b/", "*", ""), ("src/d", "Other", "")]),
+        [alias]
+    );
 }
 
 #[test]
