@@ -352,7 +352,7 @@ fn tombstones_that_a_scan_crawls_over_are_compacted() {
 }
 
 #[test]
-fn what_reads_cost() {
+fn the_cost_of_reads_is_that_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("db_reads", |command| machine.answer(command));
 }

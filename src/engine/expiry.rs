@@ -124,7 +124,7 @@ mod tests {
 
     /// Checks that expiry times are read from a table only once, even if the read fails.
     #[test]
-    fn a_table_that_cannot_be_looked_into_is_not_looked_into_again() {
+    fn a_table_with_unreadable_expiry_is_read_only_once() {
         let fs = SimFs::new(1);
         fs.set_hook(|operation| {
             if operation.path.ends_with("000011.ldb") {
@@ -146,7 +146,7 @@ mod tests {
     /// expired, but no sooner than [`MIN_WAIT_MILLIS`] and no later than [`MAX_WAIT_MILLIS`] from
     /// now.
     #[test]
-    fn the_next_look_is_when_the_first_table_expires() {
+    fn the_next_search_is_when_the_first_table_expires() {
         const NOW: u64 = 1_000_000;
         let cases: [(&[Option<u64>], Option<u64>); 8] = [
             (&[], None),

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resume_flushes_what_was_written_before_it_even_if_it_was_synced() {
+    fn a_resume_flushes_earlier_writes_even_if_they_were_synced() {
         let engine = open(&MemFs::new());
         let synced = WriteOptions { sync: true };
         for options in [synced, WriteOptions::default()] {

@@ -338,7 +338,7 @@ mod tests {
     use crate::fs::MemFs;
 
     #[test]
-    fn nothing_is_compacted_during_a_back_off_or_after_a_failure() {
+    fn no_compaction_is_picked_during_a_back_off_or_after_a_failure() {
         let picks = |seed, change: fn(&mut State)| {
             let options = Options::default().create_if_missing(true).inline_background(seed);
             let options = options.fs(MemFs::new());

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_laid_out_so_is_not_understood() {
+    fn a_filter_of_another_layout_is_not_decoded() {
         let good = build(10, (0..100).map(|i| key(0, i)));
         assert!(decode(good.clone()).is_some());
         let patched = |from_end: usize, bytes: &[u8]| {

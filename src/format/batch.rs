@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_too_many_is_refused_when_written() {
+    fn a_batch_with_too_long_values_or_too_many_entries_is_refused_when_written() {
         let mut batch = worked_example();
         assert!(batch.takes("key", MAX_KEY_OR_VALUE_BYTES) && batch.check().is_ok());
         assert!(!batch.takes("value", MAX_KEY_OR_VALUE_BYTES + 1));

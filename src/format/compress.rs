@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compresses_comes_back() {
+    fn compressed_data_comes_back() {
         for kind in kinds() {
             let mut compressor = Compressor::new(kind);
             for len in [100, 4096, 70_000, 3_000_000, 64] {
@@ -546,7 +546,7 @@ mod tests {
     /// `zlib.compressobj(wbits=-15)`.
     #[cfg(feature = "zlib")]
     #[test]
-    fn what_others_deflated_is_read() {
+    fn data_deflated_by_python_is_read() {
         let raw = b"minecraft".repeat(9);
         let deflated = bytes("cbcdcc4b4d2e4a4c2bc9a5120300");
         assert_eq!(decompress(ID_DEFLATE, &deflated).unwrap(), raw);
@@ -564,7 +564,7 @@ mod tests {
     /// block, even if that saves nothing, and flushes each zlib stream before it ends the stream.
     #[cfg(feature = "zlib")]
     #[test]
-    fn what_forks_of_goleveldb_deflated_is_read() {
+    fn data_deflated_by_forks_of_goleveldb_is_read() {
         let streams = [
             (
                 b"minecraft".repeat(9),

@@ -750,7 +750,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_have_what_others_leave_of_a_budget() {
+    fn blocks_have_the_rest_of_a_budget() {
         let cache = Arc::new(BlockCache::with_budget(64 << 20));
         let table = cache.table(2000);
         let fill = || {
@@ -912,7 +912,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_table_leaves_in_the_queues_is_not_counted() {
+    fn blocks_of_dropped_tables_in_the_queues_are_not_counted() {
         let cache = Arc::new(BlockCache::new(100 << 10));
         let (goes, stays) = (cache.table(40), cache.table(500));
         (0..40).for_each(|at| goes.insert(at, block(1000)));
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_does_not_push_out_what_is_used() {
+    fn a_scan_does_not_push_out_blocks_in_use() {
         let cache = Arc::new(BlockCache::new(1 << 20));
         let (used, scanned) = (cache.table(100), cache.table(2000));
         for at in 0..100 {
@@ -992,7 +992,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_soon_read_again_stays() {
+    fn a_block_that_is_soon_read_again_stays() {
         let cache = Arc::new(BlockCache::new(1 << 20));
         let table = cache.table(1000);
         (0..300).for_each(|at| table.insert(at, block(4096)));
@@ -1013,7 +1013,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_used_again_few_blocks_are_let_in_until_something_is() {
+    fn few_blocks_are_admitted_until_blocks_are_used_again() {
         let cache = Arc::new(BlockCache::new(1 << 20));
         let table = cache.table(20_000);
         let kept = |range: std::ops::Range<usize>| {

@@ -63,7 +63,7 @@ fn a_filtered_absent_key_reads_no_data_block() {
 /// Checks that counts do not depend on prefetching. After several consecutive matches, a lookup
 /// prefetches the cached block before it queries the filter.
 #[test]
-fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
+fn counts_do_not_depend_on_earlier_answers_of_filters() {
     let options = small_blocks(internal_order());
     let cache = Arc::new(BlockCache::new(1 << 20));
     let context = TableContext { block_cache: Some(cache), ..context_of(&options) };

@@ -357,7 +357,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_piece_holds_as_many_tables_as_fit_with_what_they_meet_and_at_least_one() {
+    fn a_piece_holds_as_many_tables_as_fit_with_those_they_overlap_and_at_least_one() {
         let version = version([
             "L1: 3:[a-c]@2M 4:[d-f]@2M 5:[g-i]@2M",
             "L2: 6:[a-b]@1M 7:[d-e]@3M 8:[h-z]@1M",

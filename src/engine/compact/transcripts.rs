@@ -222,25 +222,25 @@ fn show(compaction: &Compaction) -> String {
 }
 
 #[test]
-fn what_a_compaction_takes() {
+fn a_compaction_takes_the_tables_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("pick", |command| machine.answer(command));
 }
 
 #[test]
-fn pieces_of_a_manual_compaction() {
+fn a_manual_compaction_has_the_pieces_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("pieces", |command| machine.answer(command));
 }
 
 #[test]
-fn what_comes_with_a_table() {
+fn a_clean_cut_takes_the_tables_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("cut", |command| machine.answer(command));
 }
 
 #[test]
-fn what_a_merge_keeps() {
+fn a_merge_keeps_the_versions_of_the_transcript() {
     transcript::run("retention", |command: &Command<'_>| {
         let read_seqs = command.arg("read_at").map_or(Vec::new(), |seqs| seqs.split(',').collect());
         let read_seqs = read_seqs.into_iter().map(number).collect();

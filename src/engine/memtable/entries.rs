@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read_by_others() {
+    fn appended_entries_are_read_by_other_threads() {
         let entries = Entries::new();
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_to_read_what_follows_damage_is_not_the_end() {
+    fn a_failed_read_after_damage_is_an_error_and_not_the_end() {
         use crate::format::record::{BLOCK_BYTES, HEADER_BYTES};
         let fs = SimFs::new(1);
         let path = Path::new("/log");

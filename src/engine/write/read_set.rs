@@ -102,7 +102,7 @@ mod tests {
 
     /// Checks that merged ranges contain exactly the same keys as the ranges before the merge.
     #[test]
-    fn merged_ranges_contain_what_the_ranges_contained() {
+    fn merged_ranges_contain_the_same_keys() {
         for reverse in [false, true] {
             let order = match reverse {
                 true => UserComparator::new(Arc::new(Reverse)),

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_closed_where_most_are_open() {
+    fn the_database_with_most_open_tables_closes_some() {
         let budget = Arc::new(Budget::new(4000));
         let all = [3, 12].map(|count| Arc::new(Tables(AtomicU64::new(count), budget.clone())));
         for tables in &all {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_follows_what_is_taken_in_steps() {
+    fn the_reserve_follows_the_memory_taken_in_steps() {
         let budget = Budget::new(6400);
         assert!(!budget.reserve());
         budget.set_memtables(1);
