@@ -425,7 +425,7 @@ fn a_stall_is_seen_with_its_cause_while_it_lasts() {
 }
 
 #[test]
-fn resume_after_close_is_refused_and_with_nothing_wrong_it_is_nothing() {
+fn resume_does_nothing_to_a_healthy_database_and_is_refused_after_close() {
     let fs = SimFs::new(11);
     let db = open(&fs);
     db.put("a", "1").unwrap();

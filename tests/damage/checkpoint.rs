@@ -95,7 +95,7 @@ fn a_directory_with_something_in_it_is_refused() {
 /// Checks that tables are copied if they cannot be linked: a link from one filesystem to another
 /// fails with `EXDEV`.
 #[test]
-fn where_there_are_no_links_tables_are_copied() {
+fn a_checkpoint_copies_tables_that_cannot_be_linked() {
     const EXDEV: i32 = 18;
     let made = Made::new(SHAPE);
     let fs = made.files.load_sim(1);

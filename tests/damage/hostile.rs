@@ -323,7 +323,7 @@ fn damage_log(dir: &Path) {
 }
 
 #[test]
-fn a_link_in_place_of_lost_is_refused_by_what_would_follow_it() {
+fn a_link_in_place_of_lost_is_refused_by_destroy_open_and_repair() {
     let home = tempfile::tempdir().unwrap();
     let (victim, evil) = (home.path().join("victim"), home.path().join("evil"));
     make_database(&victim);

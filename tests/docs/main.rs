@@ -83,7 +83,7 @@ fn the_dumps_are_the_files_of_the_example() {
 }
 
 #[test]
-fn the_filter_block_of_the_example_is_what_the_builder_makes() {
+fn the_filter_block_of_the_example_is_that_of_the_builder() {
     let mut builder =
         minikv::internals::filter::FilterBlockBuilder::new(&BloomFilterPolicy::new(10));
     builder.start_block(0);
@@ -311,7 +311,7 @@ fn tests_of_known_bugs_are_there() {
 /// Checks that the results without a type in the Python package's stubs are those that its README
 /// names: the parts of some reports, and the items of iterators whose kind is a variable.
 #[test]
-fn the_python_readme_names_what_type_checkers_do_not_find() {
+fn the_python_readme_names_faults_that_type_checkers_miss() {
     let stubs = page("adapters/python/python/minikv/_minikv.pyi");
     let mut untyped = BTreeSet::new();
     let mut name = "";
@@ -337,7 +337,7 @@ fn the_python_readme_names_what_type_checkers_do_not_find() {
 }
 
 #[test]
-fn each_dependency_says_what_it_is_for() {
+fn each_dependency_has_its_purpose_beside_it() {
     let mut manifests = Vec::new();
     for dir in [".", "bin", "benches", "fuzz", "tests"] {
         find_manifests(&root().join(dir), &mut manifests);
@@ -380,7 +380,7 @@ fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
 /// wrong table. The requirement in Cargo.toml must exclude these versions too, because Cargo.lock
 /// has no effect on programs that depend on the library.
 #[test]
-fn arc_swap_is_one_whose_loads_are_right() {
+fn arc_swap_is_at_least_1_9_5() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let numbers =
         |text: &str| -> Vec<u64> { text.split('.').map(|part| part.parse().unwrap()).collect() };

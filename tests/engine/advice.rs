@@ -58,7 +58,7 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
 }
 
 #[test]
-fn filters_of_every_kind_weigh_what_they_take() {
+fn filters_of_every_kind_report_the_memory_they_take() {
     for filters in [Filters::Table(10), Filters::Both(10)] {
         let dir = tempfile::tempdir().unwrap();
         let db = filled(dir.path(), small().filters(filters));
@@ -97,7 +97,7 @@ fn hits_in_one_table_want_none() {
 }
 
 #[test]
-fn what_memtables_answer_wants_no_filter() {
+fn gets_that_memtables_answer_want_no_filter() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::create(dir.path()).unwrap();
     assert_eq!(db.filter_advice().unwrap().sureness, Sureness::TooFew);
@@ -121,7 +121,7 @@ fn a_database_opened_for_reading_only_advises() {
 }
 
 #[test]
-fn where_filters_cannot_be_used_there_is_no_advice() {
+fn no_advice_is_given_to_a_comparator_that_cannot_use_filters() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small().comparator(Order::CaseBlind.comparator())).unwrap();
     let error = db.filter_advice().unwrap_err();
@@ -130,7 +130,7 @@ fn where_filters_cannot_be_used_there_is_no_advice() {
 }
 
 #[test]
-fn scans_without_a_key_are_what_a_range_filter_could_save() {
+fn scans_without_a_key_count_as_savings_of_a_range_filter() {
     let dir = tempfile::tempdir().unwrap();
     let options = small().filter_prefix(minikv::FixedPrefix::new(4)).write_buffer_bytes(4 << 20);
     let db = Db::open(dir.path(), options).unwrap();

@@ -65,7 +65,7 @@ fn a_folder_on_another_filesystem_or_without_links_gets_copies() {
 }
 
 #[test]
-fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
+fn later_backups_copy_only_new_files_and_each_restores_its_own_contents() {
     let fs = SimFs::new(1);
     let db = Db::open("/db", on(&fs)).unwrap();
     put(&db, 0..4000, "first ");
@@ -353,7 +353,7 @@ fn backups_beside_writers_hold_a_prefix_of_the_writes() {
 
 /// A folder with a backup that was interrupted, and in which someone put something of their own.
 #[test]
-fn what_others_put_beside_an_interrupted_backup_stays_and_blocks_no_later_one() {
+fn files_of_others_in_an_interrupted_backup_stay_and_block_no_later_one() {
     let fs = SimFs::new(8);
     let db = Db::open("/db", on(&fs)).unwrap();
     put(&db, 0..500, "value ");

@@ -26,7 +26,7 @@ fn levels(db: &Db) -> Vec<usize> {
 }
 
 #[test]
-fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
+fn a_compaction_of_a_part_gives_back_space_held_by_a_dropped_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     for whole_first in [true, false] {
         let path = dir.path().join(whole_first.to_string());
@@ -54,7 +54,7 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
 }
 
 #[test]
-fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
+fn entries_kept_for_a_snapshot_that_is_dropped_during_a_compaction_go_too() {
     let dir = tempfile::tempdir().unwrap();
     let (reached, began) = mpsc::channel();
     let (go_on, gate) = mpsc::channel::<()>();

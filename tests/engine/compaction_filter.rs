@@ -139,7 +139,7 @@ fn older_versions_in_deeper_levels_do_not_come_back() {
 }
 
 #[test]
-fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
+fn entries_that_a_snapshot_an_iterator_or_a_cursor_shows_stay() {
     let own: Arc<OnceLock<Db>> = Arc::default();
     let taken: Arc<Mutex<Vec<(Snapshot, Contents)>>> = Arc::default();
     let (db_of, snapshots) = (own.clone(), taken.clone());
@@ -187,7 +187,7 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
 }
 
 #[test]
-fn what_the_filter_does_is_no_write() {
+fn changes_by_the_filter_are_no_writes() {
     let own: Arc<OnceLock<Db>> = Arc::default();
     let begun: Arc<Mutex<Vec<Transaction>>> = Arc::default();
     let (db_of, transactions) = (own.clone(), begun.clone());

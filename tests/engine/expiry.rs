@@ -161,7 +161,7 @@ const AT_2000: &[(&str, &str)] = &[("a", "1"), ("e", "333")];
 const AT_3000: &[(&str, &str)] = &[("a", "1")];
 
 #[test]
-fn no_read_shows_what_has_expired() {
+fn no_read_shows_expired_entries() {
     let options = in_memory();
     let (db, clock) = example(options.clone());
     let followed = Db::open_read_only("/db", clock.of(options.clone())).unwrap();
@@ -356,7 +356,7 @@ fn a_value_too_short_for_an_expiry_is_corruption() {
 }
 
 #[test]
-fn a_compaction_removes_what_has_expired() {
+fn a_compaction_removes_expired_entries() {
     let asked = Arc::new(AtomicU64::new(0));
     let count = asked.clone();
     let options = in_memory().compaction_filter(move |key, value| {
@@ -544,7 +544,7 @@ fn an_expired_table_above_older_versions_is_compacted() {
 /// Checks that an expired table is kept while a transaction is open that began before the entries
 /// of the table were written. Otherwise, the conflict of that transaction would be missed.
 #[test]
-fn a_transaction_conflicts_with_what_has_expired_since() {
+fn a_transaction_conflicts_with_entries_expired_since() {
     let clock = TestClock::at(1000);
     let db = Db::open("/db", clock.of(in_memory())).unwrap();
     let space = db.expiring_keyspace("logs").unwrap();
@@ -561,7 +561,7 @@ fn a_transaction_conflicts_with_what_has_expired_since() {
 }
 
 #[test]
-fn after_a_crash_nothing_that_has_expired_is_shown_and_the_rest_is() {
+fn after_a_crash_only_unexpired_entries_are_shown() {
     let fs = SimFs::new(1);
     let clock = TestClock::at(1000);
     let options = |fs: &SimFs| clock.of(on(fs));

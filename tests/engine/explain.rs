@@ -265,7 +265,7 @@ fn a_false_positive_is_told_as_one() {
 }
 
 #[test]
-fn a_filter_that_denies_a_key_which_is_there_is_found_out() {
+fn a_filter_that_denies_a_present_key_is_found_out() {
     let dir = tempfile::tempdir().unwrap();
     let options = small().filter_policy(Says { may_match: false });
     let db = Db::open(dir.path(), options).unwrap();
@@ -366,7 +366,7 @@ fn keys_of_any_bytes_and_length_fit_their_lines() {
 }
 
 #[test]
-fn scans_count_at_their_levels_even_where_they_stop_early() {
+fn scans_count_at_their_levels_even_if_they_stop_early() {
     let options = small().block_cache_bytes(0);
     let (dir, compacted) = layers(options.clone());
     compacted.compact_range(..).unwrap();

@@ -30,7 +30,7 @@ fn fill(dir: &Path, options: Options) -> Db {
 }
 
 #[test]
-fn an_absent_key_costs_no_index_search_where_tables_have_their_own_filter() {
+fn an_absent_key_costs_no_index_search_in_tables_with_their_own_filter() {
     for filters in ALL {
         let dir = tempfile::tempdir().unwrap();
         let db = fill(dir.path(), small().filters(filters));

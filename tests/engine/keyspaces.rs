@@ -242,7 +242,7 @@ impl Twin {
 }
 
 #[test]
-fn keyspaces_hold_what_maps_hold_through_flushes_compactions_and_reopens() {
+fn keyspaces_equal_maps_through_flushes_compactions_and_reopens() {
     let seed = seed();
     println!("MINIKV_SEED={seed}");
     let rng = &mut Rng::new(seed);

@@ -326,7 +326,7 @@ fn the_last_event_has_the_statistics_and_the_keys_looked_up() {
 }
 
 #[test]
-fn what_failed_is_an_event_and_changes_no_table() {
+fn a_failed_flush_or_compaction_is_an_event_and_changes_no_table() {
     let (fs, record) = (SimFs::new(1), Record::default());
     let db = Db::open("/db", record.on(small().fs(fs.clone()))).unwrap();
     db.put("a", "1").unwrap();

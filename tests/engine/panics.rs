@@ -164,7 +164,7 @@ fn assert_filled(db: &Db, numbers: std::ops::Range<usize>) {
 }
 
 #[test]
-fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
+fn a_policy_that_panics_in_a_flush_fails_all_waiting_writers_and_loses_nothing() {
     let (fs, trap) = (MemFs::new(), Trap::new(""));
     let db = open(with_policy(&fs, &trap));
     fill(&db, 0..300);
@@ -197,7 +197,7 @@ fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
 }
 
 #[test]
-fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
+fn a_policy_that_panics_in_a_compaction_fails_all_waiting_writers_and_loses_nothing() {
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
     let db = open(with_policy(&fs, &trap));
     trap.arm(true);

@@ -23,7 +23,7 @@ fn letters(db: &Db) {
 }
 
 #[test]
-fn ranges_and_prefixes_end_where_they_say_in_both_directions() {
+fn ranges_and_prefixes_end_at_their_bounds_in_both_directions() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     letters(&db);
@@ -220,7 +220,7 @@ fn a_read_only_open_sees_the_log_beside_a_writer_and_touches_nothing() {
 }
 
 #[test]
-fn sizes_and_properties_tell_what_is_there() {
+fn sizes_and_properties_match_the_contents() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small().compression(minikv::Compression::None)).unwrap();
     for i in 0..10_000 {
@@ -270,7 +270,7 @@ fn values_larger_than_a_shard_of_the_cache_are_read_from_it() {
 }
 
 #[test]
-fn a_prefix_is_continued_from_any_key_and_ends_where_it_ends() {
+fn a_prefix_is_continued_from_any_key_up_to_its_end() {
     use std::ops::Bound::{Excluded, Included, Unbounded};
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), crate::small()).unwrap();

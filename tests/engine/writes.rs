@@ -106,7 +106,7 @@ fn a_partial_compact_range_leaves_the_rest_as_it_is_and_everything_readable() {
 }
 
 #[test]
-fn a_partial_compact_range_gives_back_the_space_of_what_was_deleted_there() {
+fn a_partial_compact_range_gives_back_the_space_of_keys_deleted_there() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     for i in 0..5000 {

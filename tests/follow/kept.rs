@@ -165,7 +165,7 @@ fn kept_logs_outlive_an_open_with_the_option_and_no_other() {
 }
 
 #[test]
-fn a_gap_between_logs_is_an_error_where_it_is() {
+fn a_gap_between_logs_is_an_error_at_the_gap() {
     let fs = SimFs::new(1);
     let db = Db::open(DIR, options(&fs, 1).keep_logs_bytes(1 << 20)).unwrap();
     let logs = put_and_flush(&db, &fs, 0..5);

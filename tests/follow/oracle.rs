@@ -192,7 +192,7 @@ impl Scene {
 }
 
 #[test]
-fn a_refresh_shows_what_a_new_open_shows() {
+fn a_refresh_shows_the_entries_of_a_new_open() {
     let writers: u64 = std::env::var("MINIKV_FOLLOW").map_or(40, |n| n.parse().expect("a number"));
     let first = seed();
     let mut counts = BTreeMap::new();

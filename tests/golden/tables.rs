@@ -141,7 +141,7 @@ fn tables_are_built_byte_for_byte() {
 }
 
 #[test]
-fn blocks_lie_where_leveldb_put_them() {
+fn blocks_lie_at_the_offsets_that_leveldb_chose() {
     for case in cases() {
         let table = open(&case);
         let blocks = table.blocks().unwrap();

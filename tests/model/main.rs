@@ -97,7 +97,7 @@ fn keys_in_alphabetical_order() {
 }
 
 #[test]
-fn keys_of_which_some_are_equal() {
+fn keys_that_are_equal_to_the_comparator_follow_the_model() {
     let keys = KeySpace::Binary;
     let order = Order::CaseBlind;
     check(Config { name: "case-blind", keys, order, bloom_bits: None, ..PLAIN });
@@ -105,7 +105,7 @@ fn keys_of_which_some_are_equal() {
 
 /// Simulates a crash of the process or of the machine about every 150 operations.
 #[test]
-fn what_crashes_leave() {
+fn crashes_leave_a_prefix_of_the_history() {
     for reuse_logs in [false, true] {
         let seed = rng::seed();
         let config = Config { name: "crashes", reuse_logs, ..PLAIN };

@@ -88,7 +88,7 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
 /// Checks that a sync covers all earlier writes of the thread that syncs, whichever thread leads
 /// the group.
 #[test]
-fn what_was_written_before_a_sync_is_durable_after_it() {
+fn writes_before_a_sync_are_durable_after_it() {
     check(|| {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).fs(fs.clone());

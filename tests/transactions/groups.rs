@@ -96,7 +96,7 @@ fn synced_transactions_share_a_sync() {
 }
 
 #[test]
-fn of_two_transactions_in_a_group_that_read_what_the_other_writes_one_is_refused() {
+fn of_two_transactions_in_a_group_that_read_each_others_writes_one_is_refused() {
     let mut winners = [0, 0];
     for _ in 0..6 {
         let scene = Scene::new(Options::default());

@@ -246,7 +246,7 @@ fn iterate(rng: &mut Rng, tx: &Transaction, twin: &Twin, seen: &mut Seen) {
 }
 
 #[test]
-fn a_walk_shows_and_records_what_a_sorted_list_does() {
+fn a_walk_shows_and_records_the_entries_that_a_sorted_list_does() {
     let seed = seed();
     eprintln!("MINIKV_SEED={seed}");
     let mut rng = Rng::new(seed);
@@ -305,7 +305,7 @@ fn a_walk_shows_and_records_what_a_sorted_list_does() {
 }
 
 #[test]
-fn savepoints_take_the_writes_back_to_what_they_were() {
+fn savepoints_restore_the_writes() {
     let seed = seed();
     eprintln!("MINIKV_SEED={seed}");
     let mut rng = Rng::new(seed);

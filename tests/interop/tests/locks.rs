@@ -41,7 +41,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn minikv_is_refused_what_leveldb_holds() {
+fn minikv_is_refused_a_database_that_leveldb_holds() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let holder = Holder::start("leveldb", home.path());
     assert_eq!(holder.said, "held");
@@ -61,7 +61,7 @@ fn minikv_is_refused_what_leveldb_holds() {
 }
 
 #[test]
-fn leveldb_is_refused_what_minikv_holds() {
+fn leveldb_is_refused_a_database_that_minikv_holds() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let holder = Holder::start("minikv", home.path());
     assert_eq!(holder.said, "held");
@@ -73,7 +73,7 @@ fn leveldb_is_refused_what_minikv_holds() {
 }
 
 #[test]
-fn minikv_is_refused_what_minikv_holds() {
+fn minikv_is_refused_a_database_that_minikv_holds() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let db = Db::open(home.path(), options()).unwrap();
     let refused = Holder::start("minikv", home.path());

@@ -179,7 +179,7 @@ fn line(cells: &[String]) -> String {
 }
 
 #[test]
-fn the_page_says_who_reads_whose_files() {
+fn the_page_has_the_readers_of_each_engines_files() {
     let home = tempfile::tempdir().unwrap();
     let dir = |name: &str| home.path().join(name);
     let goleveldb = others::goleveldb(home.path());

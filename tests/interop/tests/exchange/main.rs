@@ -137,7 +137,7 @@ fn copy(dir: &Path, to: &Path) {
 }
 
 #[test]
-fn leveldb_reads_what_minikv_wrote() {
+fn leveldb_reads_databases_of_minikv() {
     let (seed, mut levels) = (rng::seed(), [false; 7]);
     let mut round = 0;
     // The random shapes decide which levels fill, so this loop continues, with large databases,
@@ -155,7 +155,7 @@ fn leveldb_reads_what_minikv_wrote() {
 }
 
 #[test]
-fn minikv_reads_what_leveldb_wrote() {
+fn minikv_reads_databases_of_leveldb() {
     let (seed, mut levels) = (rng::seed(), [false; 7]);
     let mut round = 0;
     while round < rounds(12) || levels.iter().filter(|used| **used).count() < 3 {
@@ -201,7 +201,7 @@ fn both_write_in_turns() {
 /// Checks that LevelDB and minikv can each open a copy made while the other still has the original
 /// open. Such a copy has the files that a killed process would leave.
 #[test]
-fn each_reads_what_the_other_left_open() {
+fn each_reads_databases_that_the_other_left_open() {
     let seed = rng::seed();
     for round in 0..rounds(10) {
         let mut scene = Scene::new("left open", seed, round);
@@ -290,7 +290,7 @@ fn leveldb_repairs_ours_without_loss() {
 /// of minikv's repair of a database that has lost its CURRENT, its MANIFEST, or the end of its
 /// MANIFEST.
 #[test]
-fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
+fn leveldb_reads_checkpoints_backups_and_repaired_databases() {
     let seed = rng::seed();
     for round in 0..rounds(9) {
         let mut scene = Scene::new("repaired", seed, round);
@@ -344,7 +344,7 @@ fn check_and_continue(scene: &mut Scene, dir: &Path) {
 /// Checks that LevelDB can read a database with ingested tables and continue to write to it, and
 /// that minikv ingests LevelDB's tables.
 #[test]
-fn leveldb_reads_and_continues_what_was_ingested() {
+fn leveldb_reads_and_continues_ingested_tables() {
     let seed = rng::seed();
     for round in 0..rounds(6) {
         let mut scene = Scene::new("ingested", seed, round);
@@ -379,7 +379,7 @@ fn leveldb_reads_and_continues_what_was_ingested() {
 /// Checks that LevelDB can read a database whose compactions used a filter, and continue to write
 /// to it.
 #[test]
-fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
+fn leveldb_reads_and_continues_tables_after_a_compaction_filter() {
     let seed = rng::seed();
     // Depending on the length of a value, the filter removes, changes or keeps the value. A changed
     // value is kept when the filter sees it again.
@@ -426,7 +426,7 @@ fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
 /// Checks that LevelDB can read a database after range deletes that dropped whole tables, and can
 /// continue to write to the database.
 #[test]
-fn leveldb_reads_and_continues_what_range_deletes_left() {
+fn leveldb_reads_and_continues_tables_after_range_deletes() {
     let seed = rng::seed();
     let mut dropped = 0;
     for round in 0..rounds(6) {

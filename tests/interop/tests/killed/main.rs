@@ -249,7 +249,7 @@ fn manifest_covers_a_log(dir: &Path) -> bool {
 }
 
 #[test]
-fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
+fn files_of_a_killed_minikv_are_read_and_continued_by_everyone() {
     let setting = std::env::var("MINIKV_KILLED_ROUNDS").ok();
     let rounds: u64 = setting.map_or(30, |text| text.parse().expect("a number"));
     let seed = rng::seed();
