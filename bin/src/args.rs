@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_build_lacks_is_refused_by_name() {
+    fn compressions_that_this_build_lacks_are_refused_by_name() {
         #[cfg(not(feature = "zstd"))]
         {
             let shape = Shape { compression: Some(CompressionKind::Zstd), ..Shape::default() };

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_format_is_refused_and_said() {
+    fn lines_that_break_the_format_are_refused_with_the_reason() {
         let refusals: [(Format, &[u8], &str); 20] = [
             (Format::Escaped, b"", "no TAB"),
             (Format::Escaped, b"key", "no TAB"),

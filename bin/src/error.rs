@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line_with_what_where_and_what_next() {
+    fn a_message_is_one_line_with_fault_place_and_next_step() {
         let error = denied("/a\nb");
         let message = CliError::from(error).message().unwrap();
         assert_eq!(

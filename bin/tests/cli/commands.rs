@@ -37,7 +37,7 @@ fn inspect_knows_a_file_by_its_content_under_any_name() {
 }
 
 #[test]
-fn inspect_does_not_wait_for_what_is_no_file() {
+fn inspect_does_not_wait_for_a_pipe() {
     let place = Place::new();
     let path = place.path("000009.log");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -55,7 +55,7 @@ fn inspect_does_not_wait_for_what_is_no_file() {
 }
 
 #[test]
-fn inspect_goes_by_the_name_only_where_the_content_says_nothing() {
+fn inspect_goes_by_the_name_only_if_the_content_does_not_decide() {
     let place = Place::new();
     let empty = |name: &str| {
         fs::write(place.path(name), b"").unwrap();
@@ -104,7 +104,7 @@ fn a_format_given_to_get_is_that_of_values_in_a_pipe_too() {
 }
 
 #[test]
-fn what_a_terminal_shows_of_a_value_can_be_put_back() {
+fn a_value_as_a_terminal_shows_it_can_be_put_back() {
     let place = Place::new();
     let value: Vec<u8> = (0..=255).collect();
     place.feed(&["put", "k", "-"], &value).ok();
@@ -275,7 +275,7 @@ fn manual_pages_have_their_sections_and_can_be_installed() {
 }
 
 #[test]
-fn completions_keep_their_texts_and_offer_what_fits() {
+fn completions_keep_their_texts_and_offer_fitting_values() {
     let of = |shell| help(&["completions", shell]);
     let zsh = of("zsh");
     assert!(zsh.contains("'--db=[") && zsh.contains(":DIR:_files -/"), "directories for --db");
@@ -357,7 +357,7 @@ fn stats_lists_tables_with_their_keys_and_counts_nothing_of_its_own() {
 }
 
 #[test]
-fn compact_says_what_it_did() {
+fn compact_reports_its_work() {
     let place = Place::new();
     place.ok(&["put", "key", "value"]);
     let ran = place.run(&["compact"]);
@@ -545,7 +545,7 @@ fn values_of_an_expiring_keyspace_expire() {
 }
 
 #[test]
-fn a_keyspace_is_refused_where_it_means_nothing() {
+fn wrong_keyspace_names_and_commands_without_keyspaces_are_refused() {
     let place = Place::new();
     for (name, what) in [("", "not 0"), (&"n".repeat(256), "not 256"), ("\\q", "\\q")] {
         let ran = place.run(&["put", "--keyspace", name, "a", "b"]);
@@ -562,7 +562,7 @@ fn a_keyspace_is_refused_where_it_means_nothing() {
 }
 
 #[test]
-fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
+fn watch_prints_commits_in_the_form_that_batch_reads() {
     let place = Place::new();
     place.ok(&["put", "before", "1"]);
     let mut watch = place.command(&["watch", "--interval", "5"]);

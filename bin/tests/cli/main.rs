@@ -221,7 +221,7 @@ fn put_then_get_gives_the_exact_bytes() {
 }
 
 #[test]
-fn put_does_not_create_when_told_so_and_says_what_it_cannot_read() {
+fn put_does_not_create_when_told_so_and_names_input_it_cannot_read() {
     let place = Place::new();
     place.run(&["put", "--no-create", "k", "v"]).fails(5, &["no database in", "--db"]);
     assert!(!place.db().exists());
@@ -352,7 +352,7 @@ fn dump_leaves_no_half_file() {
 }
 
 #[test]
-fn load_stops_at_a_bad_line_and_keeps_what_came_before() {
+fn load_stops_at_a_bad_line_and_keeps_the_lines_before() {
     let place = Place::new();
     let mut input: Vec<u8> = (0..2500).flat_map(|i| format!("k{i:04}\tv\n").into_bytes()).collect();
     input.extend(b"no tab here\nlater\tv\n");
@@ -546,7 +546,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
 }
 
 #[test]
-fn what_this_build_cannot_do_is_refused_by_name() {
+fn comparators_and_compressions_that_this_build_lacks_are_refused_by_name() {
     let place = Place::new();
     place.run(&["put", "a", "b", "--comparator", "acme_cmp"]).fails(6, &["acme_cmp"]);
     if cfg!(not(feature = "zstd")) {
@@ -783,7 +783,7 @@ fn a_directory_that_lost_a_file_is_refused_by_readers_and_writers() {
 }
 
 #[test]
-fn what_a_damaged_log_loses_is_said() {
+fn a_read_reports_the_loss_of_a_damaged_log() {
     let place = Place::new();
     place.feed(&["batch"], b"put\ta\t1\ncommit\nput\tb\t2\ncommit\n").ok();
     let names = contents(&place.db());
@@ -838,7 +838,7 @@ fn a_process_that_may_open_few_files_reads_and_writes_more_tables() {
 }
 
 #[test]
-fn compact_gives_back_the_space_of_what_was_deleted() {
+fn compact_gives_back_the_space_of_deleted_entries() {
     let place = Place::new();
     place.feed(&["load", "--compression=none"], &many_lines(10_000)).ok();
     place.ok(&["compact", "--compression=none"]);
@@ -972,7 +972,7 @@ fn colours_and_progress_are_for_terminals_that_want_them() {
 }
 
 #[test]
-fn inspect_tells_what_is_in_each_file() {
+fn inspect_shows_the_contents_of_each_file() {
     let place = Place::new();
     let inspect = |name: &str| -> serde_json::Value {
         let file = place.db().join(name).display().to_string();
@@ -1011,7 +1011,7 @@ fn inspect_tells_what_is_in_each_file() {
 }
 
 #[test]
-fn inspect_goes_on_past_damage_and_says_where_it_is() {
+fn inspect_goes_on_past_damage_and_gives_its_offset() {
     let place = Place::new();
     place.feed(&["load", "--compression=none"], &many_lines(1000)).ok();
     place.ok(&["compact", "--compression=none"]);
@@ -1083,7 +1083,7 @@ fn check_counters(class: &serde_json::Value) {
 }
 
 #[test]
-fn readamp_shows_what_filters_save_and_its_figures_add_up() {
+fn readamp_shows_the_savings_of_filters_and_its_figures_add_up() {
     let args = ["readamp", "--lookups", "6000", "--write-buffer", "512KiB", "--json"];
     let run = || -> serde_json::Value {
         serde_json::from_slice(&run(minikv().args(args), b"").ok()).unwrap()
@@ -1351,7 +1351,7 @@ fn an_interrupted_demo_removes_its_databases() {
 }
 
 #[test]
-fn bench_measures_what_it_is_asked_for() {
+fn bench_measures_the_workloads_it_is_asked_for() {
     let place = Place::new();
     let small = ["bench", "--entries", "2000", "--value-bytes", "40", "--write-buffer", "32KiB"];
     let text =

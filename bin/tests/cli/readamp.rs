@@ -40,7 +40,7 @@ fn array(value: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
+fn a_budget_is_divided_the_same_in_text_and_json() {
     let (text, json) = both(&["--entries", "20000", "--zipf", "--budget", "300KiB"]);
     let n = |value: &Value| value.as_u64().unwrap();
     let divisions = array(&json["divisions"]);
@@ -107,7 +107,7 @@ fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
 
 /// Checks that the first half of the lookups warms the cache up for the second half.
 #[test]
-fn what_the_first_half_read_is_in_the_cache_for_the_second() {
+fn blocks_read_by_the_first_half_are_cached_for_the_second() {
     let place = Place::new();
     let lines: String = (0..2000).map(|i| format!("key {i:04}\tvalue {i}\n")).collect();
     place.feed(&["load"], lines.as_bytes()).ok();
@@ -251,7 +251,7 @@ fn moved_tables_are_told_after_a_rewrite() {
 }
 
 #[test]
-fn what_rewrite_cannot_do_is_said() {
+fn rewrite_needs_advise_and_a_database() {
     readamp(&["--entries", "2000", "--rewrite"]).fails(2, &["--advise"]);
     let place = Place::new();
     place.ok(&["put", "a", "1"]);

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_after_what_was_read_before_it() {
+    fn an_error_comes_after_the_lines_read_before_it() {
         let read = |piece: usize, sender: &Sender| {
             sender.send(chunk(piece.to_string()));
             if piece == 3 { Err(CliError::NotFound) } else { Ok(()) }

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_no_sample_is_left_out() {
+    fn lines_that_are_cut_off_or_no_samples_are_left_out() {
         for text in
             ["minikv_gets_total 12", "minikv_gets_total{db=\"a 1\n", "minikv_gets_total x\n"]
         {
