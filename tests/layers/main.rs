@@ -12,7 +12,7 @@ mod source;
 use std::path::Path;
 
 use circles::{circles, crates, imports};
-use names::{EXCEPTIONS, PACKAGES, shared_types};
+use names::{EXCEPTIONS, PACKAGES, shared_types, tests_that_ask};
 use source::{Source, closing, mark_tests, paths, read_all, words};
 
 /// The layers and their numbers. `lib.rs` has no number, because it may re-export anything.
@@ -385,6 +385,11 @@ fn each_type_name_has_one_owner() {
 }
 
 #[test]
+fn names_of_tests_say_what_holds() {
+    check(ALL, 100, tests_that_ask);
+}
+
+#[test]
 fn no_line_is_too_long() {
     check(ALL, 20, lines_are_short);
 }
@@ -395,7 +400,7 @@ fn doc_comments_begin_with_a_noun_or_a_verb() {
 }
 
 #[test]
-fn nothing_is_unsafe_but_what_is_listed() {
+fn only_listed_files_are_unsafe() {
     check(ALL, 20, nothing_is_unsafe);
 }
 
@@ -480,7 +485,7 @@ fn detours_upward_are_found() {
 }
 
 #[test]
-fn comments_strings_and_tests_import_what_they_like() {
+fn comments_strings_and_tests_may_import_anything() {
     let text = r##"
 //! See [`crate::engine::open`]. /* crate::db */
 /* crate::db::x /* nested crate::db::x */ crate::db::x */
@@ -513,7 +518,7 @@ fn a_second_door_to_the_disk_is_found() {
 }
 
 #[test]
-fn what_threads_share_beside_sync_is_found() {
+fn primitives_that_do_not_come_from_sync_are_found() {
     let text = "use std::sync::{Arc, Mutex, Weak};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Condvar;
@@ -608,6 +613,16 @@ fn a_second_owner_of_a_type_name_is_found() {
         shared_types(&files, "src", &[("src/b/", "*", ""), ("src/d", "Other", "")]),
         [alias]
     );
+}
+
+#[test]
+fn a_name_of_a_test_that_asks_is_found() {
+    let text = "#[test]\nfn what_is_synced_stays() {}\n#[test]\nfn synced_writes_stay() {}\n\
+                fn what_is_no_test() {}\n#[tokio::test(flavor = \"multi_thread\")]\n\
+                async fn who_watches() {}\n#[cfg(test)]\nmod tests {\n    #[test]\n    \
+                #[should_panic(expected = \"why\")]\n    fn nothing_is_lost() {}\n}\n\
+                #[test]\nfn whatever_is_read_is_right() {}\n";
+    assert_eq!(lines_named(tests_that_ask, "tests/a.rs", text), [2, 7, 12]);
 }
 
 #[test]

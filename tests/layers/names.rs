@@ -1,4 +1,4 @@
-//! Names of types.
+//! Names of types and of tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,9 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("bin/src/commands/trace/", "*", "part of the instrument"),
     ("bin/src/commands/top/", "*", "part of the instrument"),
 ];
+
+/// First words of names that ask instead of saying what holds.
+const QUESTIONS: [&str; 8] = ["how", "nothing", "what", "where", "which", "who", "whose", "why"];
 
 /// Returns the types that a file defines outside of tests, but not those associated with a trait.
 fn types(file: &Source) -> BTreeSet<&str> {
@@ -63,4 +66,22 @@ pub fn shared_types(
     }
     let shared = owners.into_iter().filter(|(_, files)| files.len() > 1);
     shared.map(|(name, files)| format!("{name}: {}", files.join(", "))).collect()
+}
+
+/// Returns the tests whose names begin with one of [`QUESTIONS`].
+pub fn tests_that_ask(file: &Source) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut is_test = false;
+    let mut words = words(&file.code).peekable();
+    while let Some((at, word)) = words.next() {
+        let before = &file.code[..at];
+        is_test |= word == "test" && (before.ends_with("#[") || before.ends_with("#[tokio::"));
+        let Some((_, name)) = words.peek().filter(|_| word == "fn") else { continue };
+        let first = name.split('_').next().unwrap_or(name);
+        if is_test && QUESTIONS.contains(&first) {
+            violations.push(format!("{}:{}: {name}: say what holds", file.path, file.line(at)));
+        }
+        is_test = false;
+    }
+    violations
 }
