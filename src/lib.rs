@@ -124,7 +124,7 @@ pub use admin::repair::{
 pub use admin::verify::{VerifyReport, verify, verify_with};
 pub use advice::FilterAdvice;
 pub use base::comparator::{BytewiseComparator, Comparator};
-pub use base::error::{Corruption, Error, Result};
+pub use base::error::{Corruption, Error, Feature, Result};
 pub use base::key_bounds::KeyBounds;
 pub use bulk::sorted::{Ingested, SortedTable};
 pub use bulk::writer::TableWriter;

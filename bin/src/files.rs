@@ -11,7 +11,7 @@ use minikv::fs::{DiskFs, Fs};
 use minikv::internals::base::Damage;
 use minikv::internals::format::batch::{decode_header, decode_ops};
 use minikv::internals::format::name::{legacy_table_name, log_name, table_name};
-use minikv::{BatchOp, BytewiseComparator, Comparator, Error, VerifyReport, files};
+use minikv::{BatchOp, BytewiseComparator, Comparator, Error, Feature, VerifyReport, files};
 
 use crate::comparator;
 use crate::error::{CliError, Result};
@@ -49,7 +49,7 @@ impl Survey {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
         }
         let mut comparator = BytewiseComparator.name().to_string();
-        if let Err(Error::Unsupported { what: "comparator", name, .. }) =
+        if let Err(Error::Unsupported { what: Feature::Comparator, name, .. }) =
             files::recover_manifest(&DiskFs, dir, &comparator)
             && (any_order || comparator::named(&name).is_some())
         {

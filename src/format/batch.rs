@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::coding::{Decoder, MAX_VARINT32_BYTES, get_fixed32, get_fixed64, put_slice};
 use crate::format::key::{KeyKind, MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 
@@ -331,7 +331,7 @@ impl<'a> BatchOps<'a> {
             tag if tag == KeyKind::Deletion as u8 => {
                 BatchOp::Delete { key: self.operations.slice("key of a delete")? }
             }
-            tag => return Err(Error::unsupported("batch tag", tag.to_string())),
+            tag => return Err(Error::unsupported(Feature::BatchTag, tag.to_string())),
         };
         self.found += 1;
         Ok(op)
@@ -477,7 +477,7 @@ mod tests {
         bytes[12] = 9;
         let error = first_error(&bytes);
         assert!(
-            matches!(&error, Error::Unsupported { what: "batch tag", name, .. } if name == "9")
+            matches!(&error, Error::Unsupported { what: Feature::BatchTag, name, .. } if name == "9")
         );
         assert!(WriteBatch::from_contents(bytes).is_err());
     }

@@ -16,7 +16,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 
 /// Level of zstd that is used if none is given, zstd's own default.
 #[cfg(feature = "zstd")]
@@ -188,7 +188,7 @@ impl Method {
             ID_ZSTD_OR_ZLIB if is_zlib(stored) => Ok(Method::Zlib),
             ID_ZSTD_OR_ZLIB => Ok(Method::Zstd),
             ID_DEFLATE => Ok(Method::Deflate),
-            _ => Err(Error::unsupported("compression", id.to_string())),
+            _ => Err(Error::unsupported(Feature::Compression, id.to_string())),
         }
     }
 
@@ -218,7 +218,7 @@ impl Method {
             #[cfg(feature = "zlib")]
             Method::Deflate => Ok(Compression::Deflate(DEFAULT_DEFLATE_LEVEL)),
             #[cfg(not(all(feature = "zlib", feature = "zstd")))]
-            _ => Err(Error::unsupported("compression", self.name())),
+            _ => Err(Error::unsupported(Feature::Compression, self.name())),
         }
     }
 }
@@ -352,7 +352,7 @@ pub fn decompress_into(method: Method, stored: &[u8], raw: &mut Vec<u8>) -> Resu
             *raw = decompress_zstd(stored)?;
             Ok(raw.len())
         }
-        _ => Err(Error::unsupported("compression", method.name())),
+        _ => Err(Error::unsupported(Feature::Compression, method.name())),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use minikv::{Db, Error, Options, ReadOptions, Readable};
+use minikv::{Db, Error, Feature, Options, ReadOptions, Readable};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -219,7 +219,7 @@ fn a_foreign_comparator_is_refused_by_name() {
     ];
     for refusal in refusals {
         match refusal {
-            Err(Error::Unsupported { what: "comparator", name, .. }) => {
+            Err(Error::Unsupported { what: Feature::Comparator, name, .. }) => {
                 assert_eq!(name, "idb_cmp1");
             }
             other => panic!("opened with the wrong order: {other:?}"),

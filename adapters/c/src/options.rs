@@ -5,7 +5,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use minikv::{
-    BytewiseComparator, Comparator, Compression, Error, FilterPolicy, Filters, Options,
+    BytewiseComparator, Comparator, Compression, Error, Feature, FilterPolicy, Filters, Options,
     ReadOptions, Resources, Result, WriteOptions,
 };
 
@@ -62,7 +62,7 @@ impl leveldb_options_t {
     /// Errors of [`Self::checked`] and of `open`.
     pub fn open_with<T>(&self, open: impl FnOnce(Options) -> Result<T>) -> Result<T> {
         open(self.checked()?).map_err(|error| match error {
-            Error::Unsupported { what: "comparator", name, .. } => {
+            Error::Unsupported { what: Feature::Comparator, name, .. } => {
                 let ours = self.order.name();
                 let what = format!("{name} does not match existing comparator : {ours}");
                 Error::InvalidArgument { what }

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::crc;
 use crate::format::name::FileName;
 
@@ -67,9 +67,10 @@ impl Listing {
         let header = text.lines().next().unwrap_or_default();
         if header != HEADER {
             return match header.strip_prefix("minikv backup ") {
-                Some(format) => {
-                    Err(Error::unsupported("backup format", format.escape_debug().to_string()))
-                }
+                Some(format) => Err(Error::unsupported(
+                    Feature::BackupFormat,
+                    format.escape_debug().to_string(),
+                )),
                 None => Err(damaged("it has no header")),
             };
         }

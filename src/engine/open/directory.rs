@@ -335,7 +335,7 @@ pub(crate) fn lock(fs: &dyn Fs, dir: &Path, allow_no_lock: bool) -> Result<Box<d
                         database at the same time, unless Options::allow_no_lock accepts that";
             Err(Error::io("lock", path, std::io::Error::new(ErrorKind::Unsupported, what)))
         }
-        Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
+        Ok(Err(holder)) => Err(Error::Locked { path, holder }),
         Err(error) => Err(Error::io("lock", path, error)),
     }
 }

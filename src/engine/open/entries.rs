@@ -13,7 +13,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::name::{FileName, parse_number};
 use crate::fs::{EntryKind, Fs};
 
@@ -86,7 +86,7 @@ fn refuse_foreign(fs: &dyn Fs, dir: &Path, name: &str) -> Result<()> {
         _ => return Ok(()),
     };
     let name = format!("of {engine}, which wrote {name},");
-    Err(Error::unsupported("database", name).in_file(dir))
+    Err(Error::unsupported(Feature::Database, name).in_file(dir))
 }
 
 /// Returns the engine that wrote these contents of a file `OPTIONS`.
@@ -153,7 +153,7 @@ mod tests {
             ("IDENTITY", UUID, "RocksDB"),
         ] {
             let error = listed(&[("CURRENT", "MANIFEST-000001\n"), (name, contents)]).unwrap_err();
-            assert!(matches!(error, Error::Unsupported { what: "database", .. }), "{error}");
+            assert!(matches!(error, Error::Unsupported { what: Feature::Database, .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains(&format!("of {engine}, which wrote {name}")), "{text}");
         }

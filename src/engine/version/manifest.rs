@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
 use crate::format::name::{
@@ -136,7 +136,7 @@ pub(crate) fn read_manifest(
         if let Some(found) = &edit.comparator
             && found != comparator
         {
-            return Err(Error::unsupported("comparator", found).in_file(&path));
+            return Err(Error::unsupported(Feature::Comparator, found).in_file(&path));
         }
         for (level, number) in edit.deleted_files {
             levels[level].remove(&number);

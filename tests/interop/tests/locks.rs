@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use minikv::fs::LockHolder;
 use minikv::{Db, Error, Options};
 use minikv_interop::{LevelDb, Settings};
 
@@ -48,8 +49,7 @@ fn minikv_is_refused_a_database_that_leveldb_holds() {
     match Db::open(home.path(), options()) {
         Err(Error::Locked { path, holder: who }) => {
             assert!(path.ends_with("LOCK"), "{}", path.display());
-            let pid = holder.process.id().to_string();
-            assert!(who.contains(&pid), "{who} does not name process {pid}");
+            assert_eq!(who, LockHolder::Process(Some(holder.process.id())));
         }
         other => panic!("not refused: {other:?}"),
     }
