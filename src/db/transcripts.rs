@@ -304,7 +304,7 @@ fn counters(stats: &Stats) -> Vec<(String, u64)> {
         ("wal_syncs", stats.wal_syncs),
         ("flushes", stats.flushes),
         ("flush_bytes", stats.flush_bytes),
-        ("stalls", stats.stalls.flush.0 + stats.stalls.level0.0 + stats.stalls.slowdown.0),
+        ("stalls", stats.stalls.count()),
         ("memtable_bytes", stats.memtable_bytes),
         ("block_cache_bytes", stats.block_cache_bytes),
         ("open_tables", stats.open_tables),

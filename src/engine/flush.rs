@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::base::clock::whole_micros;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
@@ -21,7 +22,6 @@ use crate::engine::memtable::Memtable;
 use crate::engine::publish::Publication;
 use crate::engine::report::event::{EventKind, TableInfo};
 use crate::engine::resources::pool::Lane;
-use crate::engine::stats::metrics::micros_of;
 use crate::engine::table_writer::{TableOutput, Target};
 use crate::engine::throttle::Meter;
 use crate::engine::version::Version;
@@ -88,8 +88,8 @@ impl FlushJob {
         took: Duration,
         error: Option<&Error>,
     ) -> EventKind {
-        let (job, micros, error) = (self.number, micros_of(took), error.cloned());
-        EventKind::FlushEnded { job, table, micros, error }
+        let (job, took, error) = (self.number, whole_micros(took), error.cloned());
+        EventKind::FlushEnded { job, table, took, error }
     }
 }
 

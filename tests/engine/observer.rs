@@ -97,11 +97,11 @@ fn named(fs: &dyn Fs, dir: &Path) -> BTreeMap<u64, Table> {
 /// event for its beginning.
 fn assert_ordered(events: &[Event]) {
     let (mut jobs, mut begun, mut stalled) = (BTreeSet::new(), BTreeMap::new(), false);
-    let (mut micros, mut ended_log) = (0, 0);
+    let (mut time, mut ended_log) = (Duration::ZERO, 0);
     for (at, event) in events.iter().enumerate() {
         assert_eq!(event.number, at as u64);
-        assert!(event.micros >= micros, "{event:?} is before {micros}");
-        micros = event.micros;
+        assert!(event.since_open >= time, "{event:?} is before {time:?}");
+        time = event.since_open;
         match &event.kind {
             EventKind::Opened { .. } => assert_eq!(at, 0),
             EventKind::MemtableFrozen { log, .. } => {
@@ -135,10 +135,10 @@ fn counted(events: &[Event]) -> Stats {
     let bytes = |tables: &[TableInfo]| tables.iter().map(|table| table.file_bytes).sum::<u64>();
     for event in events {
         match &event.kind {
-            EventKind::FlushEnded { table, micros, error: None, .. } => {
+            EventKind::FlushEnded { table, took, error: None, .. } => {
                 stats.flushes += 1;
                 stats.flush_bytes += bytes(table.as_slice());
-                stats.flush_micros += micros;
+                stats.flush_time += *took;
             }
             EventKind::CompactionEnded {
                 kind,
@@ -146,7 +146,7 @@ fn counted(events: &[Event]) -> Stats {
                 output_level,
                 outputs,
                 entries_dropped,
-                micros,
+                took,
                 error: None,
                 ..
             } => match kind {
@@ -160,16 +160,17 @@ fn counted(events: &[Event]) -> Stats {
                     level.bytes_read += bytes(inputs);
                     level.bytes_written += bytes(outputs);
                     level.entries_dropped += entries_dropped;
-                    level.micros += micros;
+                    level.merge_time += *took;
                 }
             },
-            EventKind::StallEnded { cause, micros, .. } => {
+            EventKind::StallEnded { cause, took, .. } => {
                 let stall = match cause {
                     StallCause::Flush => &mut stats.stalls.flush,
                     StallCause::Level0 => &mut stats.stalls.level0,
                     StallCause::Slowdown => &mut stats.stalls.slowdown,
                 };
-                *stall = (stall.0 + 1, stall.1 + micros);
+                stall.count += 1;
+                stall.time += *took;
             }
             _ => {}
         }
@@ -180,14 +181,14 @@ fn counted(events: &[Event]) -> Stats {
 #[track_caller]
 fn assert_counted(events: &[Event], stats: &Stats) {
     let expected = counted(events);
-    let flushes = |stats: &Stats| (stats.flushes, stats.flush_bytes, stats.flush_micros);
+    let flushes = |stats: &Stats| (stats.flushes, stats.flush_bytes, stats.flush_time);
     assert_eq!(flushes(&expected), flushes(stats));
     let stalls = |stats: &Stats| (stats.stalls.flush, stats.stalls.level0, stats.stalls.slowdown);
     assert_eq!(stalls(&expected), stalls(stats));
     for (expected, level) in expected.levels.iter().zip(&stats.levels) {
         let counters = |level: &minikv::LevelStats| {
             let (read, written) = (level.bytes_read, level.bytes_written);
-            (level.compactions, level.moves, read, written, level.entries_dropped, level.micros)
+            (level.compactions, level.moves, read, written, level.entries_dropped, level.merge_time)
         };
         assert_eq!(counters(expected), counters(level));
     }
@@ -485,5 +486,5 @@ fn stalls_begin_and_end() {
     let events = record.events();
     assert_ordered(&events);
     assert_counted(&events, &stats);
-    assert!(stats.stalls.flush.0 > 0 && stats.stalls.slowdown.0 > 0, "{:?}", stats.stalls);
+    assert!(stats.stalls.flush.count > 0 && stats.stalls.slowdown.count > 0, "{:?}", stats.stalls);
 }

@@ -159,7 +159,7 @@ fn a_database_closes_while_its_background_waits_for_the_limit() {
                 }
             }
         });
-        while db.stats().stalls.flush.0 == 0 && db.stats().memtable_bytes < 60_000 {
+        while db.stats().stalls.flush.count == 0 && db.stats().memtable_bytes < 60_000 {
             std::thread::yield_now();
         }
         std::thread::sleep(Duration::from_millis(50));

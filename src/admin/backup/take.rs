@@ -120,10 +120,11 @@ impl Backups {
     /// Returns the directory and the listing of the latest backup. If there is no backup or the
     /// listing is damaged, returns an empty listing, so that every file is copied.
     fn latest(&self) -> Result<(PathBuf, Listing)> {
-        let Some(&number) = self.numbers()?.last() else { return Ok(Default::default()) };
+        let none = || (PathBuf::new(), Listing::empty());
+        let Some(&number) = self.numbers()?.last() else { return Ok(none()) };
         match self.listing(number) {
             Ok(listing) => Ok((self.backup_dir(number), listing)),
-            Err(error) if error.io_kind().is_none() => Ok(Default::default()),
+            Err(error) if error.io_kind().is_none() => Ok(none()),
             Err(error) => Err(error),
         }
     }

@@ -33,6 +33,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::clock::{micros_of, whole_micros};
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
@@ -40,7 +41,6 @@ use crate::engine::Engine;
 use crate::engine::compact::plan::Compaction;
 use crate::engine::publish::Publication;
 use crate::engine::report::event::{CompactionKind, EventKind, TableInfo};
-use crate::engine::stats::metrics::micros_of;
 use crate::engine::version::Version;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::NewFile;
@@ -104,7 +104,7 @@ impl CompactionJob<'_> {
             output_level: self.compaction.output_level,
             outputs: TableInfo::named(version, self.compaction.output_level, outputs),
             entries_dropped,
-            micros: micros_of(took),
+            took: whole_micros(took),
             error: error.cloned(),
         }
     }

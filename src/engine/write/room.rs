@@ -15,13 +15,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::clock::whole_micros;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::pick;
 use crate::engine::report::event::{EventKind, StallCause};
 use crate::engine::resources::memory::Pressure;
-use crate::engine::stats::metrics::micros_of;
 use crate::engine::write::commit::CommitState;
 use crate::engine::{Engine, State};
 
@@ -147,7 +147,7 @@ impl Engine {
         if state.lifecycle.refusal().is_none() {
             self.pace.can_flush();
         }
-        self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });
+        self.observe(|| EventKind::StallEnded { cause, took: whole_micros(waited) });
         drop(state);
         self.metrics.stall(cause, waited);
     }
