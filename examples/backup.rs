@@ -3,7 +3,8 @@
 //! A folder holds several backups. Tables never change, so a later backup copies only tables that
 //! the folder does not contain yet.
 
-use minikv::{Backups, Db, Options, Readable, Result};
+use minikv::backup::Backups;
+use minikv::{Db, Options, Readable, Result};
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");

@@ -497,14 +497,16 @@ impl Db {
     }
 
     /// Adds a backup of the current state of the database to the folder `folder`, which is created
-    /// if it is missing or empty. [`Backups`](crate::Backups) lists, verifies and restores backups.
+    /// if it is missing or empty. [`Backups`](crate::backup::Backups) lists, verifies and restores
+    /// backups.
     ///
     /// Unlike a checkpoint, a backup shares no file with the database. The call reads all tables,
     /// and copies those that the previous backup does not contain. Reads and writes continue during
     /// the call. A crash during the call leaves the earlier backups as they were.
     ///
     /// ```
-    /// # use minikv::{Backups, Db, Options};
+    /// # use minikv::backup::Backups;
+    /// # use minikv::{Db, Options};
     /// # let home = tempfile::tempdir()?;
     /// # let (path, folder) = (home.path().join("db"), home.path().join("backups"));
     /// # let copy = home.path().join("copy");

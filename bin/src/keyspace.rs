@@ -6,9 +6,10 @@ use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use minikv::bulk::TableWriter;
 use minikv::{
-    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, Readable, Snapshot, TableWriter,
-    Transaction, WriteBatch, WriteOptions,
+    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, Readable, Snapshot, Transaction,
+    WriteBatch, WriteOptions,
 };
 
 use crate::args::Global;

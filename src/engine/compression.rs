@@ -241,9 +241,10 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
+    use crate::Db;
+    use crate::bulk::{SortedTable, TableWriter};
     use crate::fs::MemFs;
     use crate::fs::sim::{Fault, OpKind, SimFs};
-    use crate::{Db, SortedTable, TableWriter};
 
     fn on(fs: &MemFs) -> Options {
         Options::default().create_if_missing(true).fs(fs.clone())

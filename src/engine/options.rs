@@ -289,7 +289,8 @@ impl Options {
     /// Default: none.
     ///
     /// ```
-    /// use minikv::{Db, Event, EventKind, Options};
+    /// use minikv::events::{Event, EventKind};
+    /// use minikv::{Db, Options};
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     ///

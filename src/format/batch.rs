@@ -476,9 +476,10 @@ mod tests {
         let mut bytes = worked_example().contents().to_vec();
         bytes[12] = 9;
         let error = first_error(&bytes);
-        assert!(
-            matches!(&error, Error::Unsupported { what: Feature::BatchTag, name, .. } if name == "9")
-        );
+        assert!(matches!(
+            &error,
+            Error::Unsupported { what: Feature::BatchTag, name, .. } if name == "9"
+        ));
         assert!(WriteBatch::from_contents(bytes).is_err());
     }
 

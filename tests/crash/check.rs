@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use minikv::files::FileName;
+use minikv::follow::Changes;
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
-use minikv::{BatchOp, Changes, Db, Error, Options, Readable, WriteOptions, files};
+use minikv::{BatchOp, Db, Error, Options, Readable, WriteOptions, files};
 
 use crate::entries::{END, EXPIRING_TAG, NEVER, expiring_prefix, expiry_of, keyspace_prefix};
 use crate::model::{Entries, Op, hash_of};

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
+use minikv::events::StallCause;
 use minikv::files::{LogReader, Tail};
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
-use minikv::{Compression, Db, Error, HealthState, Options, StallCause, WriteOptions};
+use minikv::{Compression, Db, Error, HealthState, Options, WriteOptions};
 
 fn options(fs: &SimFs) -> Options {
     Options::default()

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use minikv::fs::{Fs, MemFs};
-use minikv::{Compression, Db, RepairOptions, RepairReport, TableOutcome};
+use minikv::repair::TableOutcome;
+use minikv::{Compression, Db, RepairOptions, RepairReport};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, is_lost, options, path, read_all};
 

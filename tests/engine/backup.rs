@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use minikv::backup::Backups;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
-use minikv::{Backups, Compression, Db, Error, Options, Readable, backup};
+use minikv::{Compression, Db, Error, Options, Readable, backup};
 
 use crate::{disk_bytes, small};
 
@@ -96,7 +97,8 @@ fn later_backups_copy_only_new_files_and_each_restores_its_own_contents() {
 
     // Removing the first backup must not remove files that the second backup shares with it.
     backups.keep(2).unwrap();
-    let numbers = |list: Vec<minikv::Backup>| list.iter().map(|b| b.number).collect::<Vec<_>>();
+    let numbers =
+        |list: Vec<minikv::backup::Backup>| list.iter().map(|b| b.number).collect::<Vec<_>>();
     assert_eq!(numbers(backups.list().unwrap()), [2, 3]);
     assert!(!fs.exists(Path::new("/backups/000001")).unwrap());
     assert_eq!(backups.verify(|_| {}).unwrap(), []);

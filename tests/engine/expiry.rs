@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use minikv::bulk::SortedTable;
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{Fs, MemFs, SimFs};
 use minikv::{
-    CompactionDecision, Db, Error, Expiry, Keyspace, Options, ReadOptions, Readable, SortedTable,
-    Transaction, WriteBatch,
+    CompactionDecision, Db, Error, Expiry, Keyspace, Options, ReadOptions, Readable, Transaction,
+    WriteBatch,
 };
 
 use crate::{key, on, small};

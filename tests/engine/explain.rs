@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
+use minikv::bulk::TableWriter;
 use minikv::explain::{BlockSource, FilterState, FilterUse, Step, Verdict};
 use minikv::files::KeyKind;
 use minikv::internals::table::counts::AllFilters;
 use minikv::{
     Compression, Db, Explanation, FilterGenerator, FilterPolicy, Filters, Options, ReadOptions,
-    ReadTrace, Readable, TableWriter,
+    ReadTrace, Readable,
 };
 
 use crate::recount;
@@ -133,7 +134,7 @@ fn every_counter_is_the_sum_of_the_steps_and_of_the_statistics() {
         assert_eq!(after.gets - before.gets, 3 * gets);
         assert_eq!(after.gets_found - before.gets_found, 3 * found);
         for level in 0..with.levels.len() {
-            let difference = |of: fn(&minikv::LevelTrace) -> u64| {
+            let difference = |of: fn(&minikv::stats::LevelTrace) -> u64| {
                 of(&after.reads.levels[level]) - of(&before.reads.levels[level])
             };
             let (with, without) = (&with.levels[level], &without.levels[level]);

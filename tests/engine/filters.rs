@@ -5,8 +5,9 @@ use std::ops::Bound;
 use std::path::Path;
 
 use minikv::internals::table::counts::AllFilters;
+use minikv::stats::LevelTrace;
 use minikv::{
-    BloomFilterPolicy, Db, DelimitedPrefix, FilterPolicy, Filters, FixedPrefix, LevelTrace,
+    BloomFilterPolicy, Db, DelimitedPrefix, FilterPolicy, Filters, FixedPrefix,
     Options, ReadOptions, Readable,
 };
 

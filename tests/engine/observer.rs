@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use minikv::bulk::{SortedTable, TableWriter};
+use minikv::events::{CompactionKind, Event, EventKind, StallCause, TableInfo};
 use minikv::fs::sim::{Fault, OpKind};
 use minikv::fs::{DiskFs, Fs, MemFs, SimFs};
 use minikv::internals::format::key::user_key;
-use minikv::{
-    CompactionKind, Db, Error, Event, EventKind, HealthState, Options, SortedTable, StallCause,
-    Stats, TableInfo, TableWriter,
-};
+use minikv::{Db, Error, HealthState, Options, Stats};
 
 use crate::small;
 
@@ -186,7 +185,7 @@ fn assert_counted(events: &[Event], stats: &Stats) {
     let stalls = |stats: &Stats| (stats.stalls.flush, stats.stalls.level0, stats.stalls.slowdown);
     assert_eq!(stalls(&expected), stalls(stats));
     for (expected, level) in expected.levels.iter().zip(&stats.levels) {
-        let counters = |level: &minikv::LevelStats| {
+        let counters = |level: &minikv::stats::LevelStats| {
             let (read, written) = (level.bytes_read, level.bytes_written);
             (level.compactions, level.moves, read, written, level.entries_dropped, level.merge_time)
         };

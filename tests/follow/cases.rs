@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::SimFs;
 use minikv::fs::{DiskFs, Fs};
-use minikv::{
-    Comparator, Db, Error, Options, Readable, TableWriter, WriteBatch, WriteOptions, destroy,
-};
+use minikv::{Comparator, Db, Error, Options, Readable, WriteBatch, WriteOptions, destroy};
 
 use crate::{DIR, entries, of_iter, options};
 

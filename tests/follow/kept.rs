@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use minikv::bulk::TableWriter;
 use minikv::files::{self, FileName};
+use minikv::follow::Changes;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs};
-use minikv::{
-    Changes, Db, Error, Options, Readable, TableWriter, WriteOptions, destroy, repair, verify,
-};
+use minikv::{Db, Error, Options, Readable, WriteOptions, destroy, repair, verify};
 
 use crate::changes::{Write, read, write};
 use crate::rng::{Rng, seed};

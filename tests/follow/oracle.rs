@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::CrashPlan;
-use minikv::{
-    Db, Iter, Options, ReadOnlyDb, Readable, Snapshot, TableWriter, WriteBatch, WriteOptions,
-};
+use minikv::{Db, Iter, Options, ReadOnlyDb, Readable, Snapshot, WriteBatch, WriteOptions};
 
 use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;

@@ -11,7 +11,8 @@ use minikv::internals::format::key::{
     InternalComparator, KeyOrder, UserComparator, internal_key, user_key,
 };
 use minikv::internals::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
-use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy, LevelTrace};
+use minikv::stats::LevelTrace;
+use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy};
 use serde_json::Value;
 
 use crate::{bytes, file_of, items, number, read_fixture, read_json, text, unhex};

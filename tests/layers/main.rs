@@ -32,9 +32,14 @@ const LAYERS: &[(&str, u32)] = &[
     ("transaction", 6),
     ("readable", 7),
     ("bulk", 7),
+    ("backup", 8),
     ("db", 8),
+    ("events", 8),
     ("files", 8),
+    ("follow", 8),
     ("internals", 8),
+    ("repair", 8),
+    ("stats", 8),
     ("keyspace", 9),
 ];
 

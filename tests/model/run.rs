@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
     Compression, Cursor, Db, DeletedRange, Filters, Iter, Options, ReadOnlyDb, ReadOptions,
-    Readable, Resources, Snapshot, TableWriter, WriteBatch, WriteOptions,
+    Readable, Resources, Snapshot, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;

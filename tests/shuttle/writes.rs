@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
+use minikv::backup::Backups;
 use minikv::fs::MemFs;
 use minikv::fs::sim::{CrashPlan, SimFs};
-use minikv::{Backups, Db, Options, Readable, Snapshot, WriteBatch};
+use minikv::{Db, Options, Readable, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, open, options, sync};

@@ -10,9 +10,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use minikv::bulk::TableWriter;
 use minikv::explain::Step;
 use minikv::fs::MemFs;
-use minikv::{Db, Error, Options, Readable, TableWriter, Transaction, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Options, Readable, Transaction, WriteBatch, WriteOptions};
 
 use crate::rng::{Rng, seed};
 

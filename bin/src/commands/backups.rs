@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::ValueHint;
-use minikv::{Backup, Backups, Options};
+use minikv::Options;
+use minikv::backup::{Backup, Backups};
 use serde_json::json;
 
 use super::verify::one_line;

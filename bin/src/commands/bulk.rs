@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use minikv::{Error, Options, SortedTable, TableWriter};
+use minikv::bulk::{SortedTable, TableWriter};
+use minikv::{Error, Options};
 
 use super::count;
 use crate::args::Global;

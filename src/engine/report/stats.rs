@@ -94,7 +94,8 @@ pub struct Stalls {
     pub flush: StallSum,
     /// Waits for a compaction of level 0.
     pub level0: StallSum,
-    /// Delays that slow writes down ([`StallCause::Slowdown`](crate::StallCause::Slowdown)).
+    /// Delays that slow writes down
+    /// ([`StallCause::Slowdown`](crate::events::StallCause::Slowdown)).
     pub slowdown: StallSum,
 }
 

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use minikv::{BatchOp, Changes, Db, Error, Options, ReadOnlyDb, Readable};
+use minikv::follow::Changes;
+use minikv::{BatchOp, Db, Error, Options, ReadOnlyDb, Readable};
 use minikv_interop::ffi::Entry;
 use minikv_interop::others::{dump, goleveldb};
 use minikv_interop::{LevelDb, Settings};

@@ -1,7 +1,8 @@
 //! Recomputes the counters of a get from the steps of its explanation.
 
+use minikv::ReadTrace;
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
-use minikv::{LevelTrace, ReadTrace};
+use minikv::stats::LevelTrace;
 
 /// Checks that the counters agree with the steps, and that the answer is the entry of the last
 /// step.

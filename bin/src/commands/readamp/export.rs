@@ -1,8 +1,8 @@
 //! Exports the report as JSON and CSV.
 
-use minikv::LevelTrace;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::table::counts::AllFilters;
+use minikv::stats::LevelTrace;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::judge::{LEAST_PART, Z};
 use minikv::internals::advice::scans::{ScanCounts, ScannedRange, grafite_bound, mean_range};
-use minikv::{DelimitedPrefix, FixedPrefix, LevelTrace, PrefixExtractor, ReadOnlyDb, Readable};
+use minikv::stats::LevelTrace;
+use minikv::{DelimitedPrefix, FixedPrefix, PrefixExtractor, ReadOnlyDb, Readable};
 use minikv_workloads::{Profile, Requests};
 use serde::Serialize;
 

@@ -431,7 +431,8 @@ fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u
 
 #[cfg(test)]
 mod tests {
-    use minikv::{Db, LevelTrace, ReadTrace};
+    use minikv::stats::LevelTrace;
+    use minikv::{Db, ReadTrace};
 
     use super::super::lookups::{Choice, first_times};
     use super::super::measure::Work;

@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use minikv::{LevelStats, Stats};
+use minikv::Stats;
+use minikv::stats::LevelStats;
 
 use super::per_second;
 use crate::commands::{size, thousands};

@@ -8,10 +8,9 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use minikv::events::{CompactionKind, EventKind, StallCause, TableInfo};
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
-use minikv::{
-    BytewiseComparator, CompactionKind, Comparator, Error, EventKind, StallCause, TableInfo,
-};
+use minikv::{BytewiseComparator, Comparator, Error};
 use serde_json::{Value, json};
 
 use super::run::{Lookup, Run, new_tables};

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
+use minikv::events::{Event, EventKind};
 use minikv::explain::Explanation;
-use minikv::{Comparator, Event, EventKind, Options};
+use minikv::{Comparator, Options};
 
 use super::run::{Lookup, Run, new_tables};
 use super::{lookups, page};

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use minikv::events::{Event, EventKind, TableInfo};
 use minikv::explain::Explanation;
 use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::internals::format::name::table_name;
 use minikv::internals::table::FILTER_PREFIX;
-use minikv::{Comparator, Event, EventKind, Options, Stats, TableInfo};
+use minikv::{Comparator, Options, Stats};
 
 use crate::table_file::open_table;
 

@@ -306,7 +306,7 @@ fn leveldb_reads_checkpoints_backups_and_repaired_databases() {
         scene.write(&db, 200);
         // The second backup shares tables with the first.
         db.backup(&folder).unwrap();
-        let backups = minikv::Backups::open(&folder, &scene.shape.options()).unwrap();
+        let backups = minikv::backup::Backups::open(&folder, &scene.shape.options()).unwrap();
         backups.restore(None, &restored, |_| {}).unwrap();
         scene.check_with(Side::LevelDb, &restored);
         scene.check_with(Side::Minikv, &restored);
@@ -354,7 +354,7 @@ fn leveldb_reads_and_continues_ingested_tables() {
             let batches = *scene.rng.pick(&[0, 20, 1000]);
             scene.write(&db, batches);
             let tables = dir.with_extension(format!("tables{part}"));
-            let mut writer = minikv::TableWriter::create(&tables, &options).unwrap();
+            let mut writer = minikv::bulk::TableWriter::create(&tables, &options).unwrap();
             let mut puts = Model::new();
             for i in 0..1 + scene.rng.below(3000) {
                 let key = match scene.model.keys().nth(i * 7) {

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::SimFs;
 use minikv::{
-    Compression, Db, DeletedRange, Error, Keyspace, Options, Readable, TableWriter, WriteBatch,
-    WriteOptions,
+    Compression, Db, DeletedRange, Error, Keyspace, Options, Readable, WriteBatch, WriteOptions,
 };
 
 use super::entries::{
