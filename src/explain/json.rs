@@ -5,7 +5,8 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::base::serialize::Bytes;
-use crate::explain::{Entry, Explanation, Verdict};
+use crate::engine::report::event::TableInfo;
+use crate::explain::{Entry, Explanation, FilterState, Verdict};
 
 /// Serializes an explanation without the value, which may be large, but with the value's length.
 impl Serialize for Explanation {
@@ -40,6 +41,22 @@ impl Serialize for Verdict {
         fields.serialize_field("truth", &truth)?;
         fields.end()
     }
+}
+
+/// Serializes a table that was searched, without what is not known of every table.
+pub(super) fn table<S: Serializer>(
+    table: &TableInfo,
+    filter: &FilterState,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let mut fields = to.serialize_struct("Table", 6)?;
+    fields.serialize_field("level", &table.level)?;
+    fields.serialize_field("number", &table.number)?;
+    fields.serialize_field("file_bytes", &table.file_bytes)?;
+    fields.serialize_field("first_key", &Bytes(&table.first_key))?;
+    fields.serialize_field("last_key", &Bytes(&table.last_key))?;
+    fields.serialize_field("filter", filter)?;
+    fields.end()
 }
 
 /// Serializes the entry found in a data block, as the field `entry`.

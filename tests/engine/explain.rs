@@ -203,10 +203,11 @@ fn steps_come_in_the_order_of_the_read_path() {
         .steps
         .iter()
         .filter_map(|step| match step {
-            Step::Table(table) => {
+            Step::Table { table, filter } => {
                 assert!(table.first_key <= b"key000004".to_vec());
                 assert!(table.last_key >= b"key000004".to_vec());
-                assert_eq!(table.filter, FilterState::Readable);
+                assert_eq!(*filter, FilterState::Readable);
+                assert!(table.entries.is_some(), "this process wrote it");
                 Some(table.level)
             }
             _ => None,

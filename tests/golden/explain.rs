@@ -59,7 +59,7 @@ fn a_database_without_filters_is_told_to_have_none() {
             "{told}"
         );
         let table = told.steps.iter().find_map(|step| match step {
-            Step::Table(table) => Some(table.filter),
+            Step::Table { filter, .. } => Some(*filter),
             _ => None,
         });
         assert_eq!(table, Some(FilterState::Missing));

@@ -170,7 +170,8 @@ pub enum EventKind {
     },
 }
 
-/// A table of a database, as described in an [`EventKind`].
+/// A table of a database, as described in an [`EventKind`] or a
+/// [`Step`](crate::explain::Step).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableInfo {

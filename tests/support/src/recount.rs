@@ -41,7 +41,7 @@ pub fn recount(steps: &[Step]) -> ReadTrace {
             Step::Skipped { level, tables } => {
                 trace.levels[*level].tables_skipped_by_range += tables;
             }
-            Step::Table(table) => {
+            Step::Table { table, .. } => {
                 level = table.level;
                 trace.levels[level].tables_considered += 1;
             }
@@ -95,5 +95,5 @@ fn inside(step: &Step, then: &[Step], trace: &mut LevelTrace) {
 }
 
 fn ends_table(step: &Step) -> bool {
-    matches!(step, Step::Entry(_) | Step::NotHere | Step::Table(_) | Step::Skipped { .. })
+    matches!(step, Step::Entry(_) | Step::NotHere | Step::Table { .. } | Step::Skipped { .. })
 }

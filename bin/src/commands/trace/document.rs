@@ -197,7 +197,7 @@ impl Keys {
                 json!(["memtable", frozen, entry.map(|entry| entry.seq)])
             }
             Step::Skipped { level, tables } => json!(["skipped", level, tables]),
-            Step::Table(table) => json!(["table", table.number, table.level]),
+            Step::Table { table, .. } => json!(["table", table.number, table.level]),
             Step::TableFilter(verdict) => json!(["filter", "table", verdict_name(*verdict)]),
             Step::BlockFilter(verdict) => json!(["filter", "block", verdict_name(*verdict)]),
             Step::Index { block } => json!(["index", block.as_ref().map(|block| block.offset)]),
@@ -214,7 +214,7 @@ impl Keys {
 /// Returns the numbers of the tables that a lookup searched.
 fn tables_of(explanation: &Explanation) -> impl Iterator<Item = u64> {
     explanation.steps.iter().filter_map(|step| match step {
-        Step::Table(table) => Some(table.number),
+        Step::Table { table, .. } => Some(table.number),
         _ => None,
     })
 }
