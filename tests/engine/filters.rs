@@ -7,8 +7,8 @@ use std::path::Path;
 use minikv::internals::table::counts::AllFilters;
 use minikv::stats::LevelTrace;
 use minikv::{
-    BloomFilterPolicy, Db, DelimitedPrefix, FilterPolicy, Filters, FixedPrefix,
-    Options, ReadOptions, Readable,
+    BloomFilterPolicy, Db, DelimitedPrefix, FilterPolicy, Filters, FixedPrefix, Options,
+    ReadOptions, Readable,
 };
 
 use crate::rng::{Rng, seed};
