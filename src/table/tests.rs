@@ -1,6 +1,7 @@
 //! Tests of the table builder, reader and cursor together.
 
 use std::cmp::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -579,6 +580,22 @@ fn random_model(rng: &mut Rng, order: &KeyOrder) -> Model {
     keys.sort_by(|a, b| order.compare(a, b));
     keys.dedup();
     keys.into_iter().map(|key| (key, rng.bytes(120, 256))).collect()
+}
+
+/// Without the panic, a missing entry would pass for one with an empty key.
+#[test]
+fn a_cursor_at_no_entry_has_no_key() {
+    let options = small_blocks(internal_order());
+    let table = Arc::new(open(build(&options, &even_keys(3)).0, &context_of(&options)).unwrap());
+    let mut cursor = table.cursor(BlockReadOptions::default());
+    let panics = |cursor: &TableCursor| {
+        let key = AssertUnwindSafe(|| cursor.key().len());
+        let value = AssertUnwindSafe(|| cursor.value().len());
+        catch_unwind(key).is_err() && catch_unwind(value).is_err()
+    };
+    assert!(panics(&cursor));
+    assert!(cursor.seek_to_first().unwrap() && !panics(&cursor));
+    assert!(!cursor.seek(&lookup_key("z")).unwrap() && panics(&cursor));
 }
 
 /// Makes the same random move with `cursor` and with an index into the model. Returns the new
