@@ -586,7 +586,7 @@ fn random_model(rng: &mut Rng, order: &KeyOrder) -> Model {
 #[test]
 fn a_cursor_at_no_entry_has_no_key() {
     let options = small_blocks(internal_order());
-    let table = Arc::new(open(build(&options, &even_keys(3)).0, &context_of(&options)).unwrap());
+    let table = open(build(&options, &even_keys(3)).0, &context_of(&options)).unwrap();
     let mut cursor = table.cursor(BlockReadOptions::default());
     let panics = |cursor: &TableCursor| {
         let key = AssertUnwindSafe(|| cursor.key().len());
