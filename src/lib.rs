@@ -157,6 +157,7 @@ pub use filter::policy::{FilterGenerator, FilterPolicy};
 pub use filter::prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
+pub use format::keyspace::KeyspaceKind;
 pub use keyspace::Keyspace;
 pub use keyspace::expiry::Expiry;
 pub use readable::Readable;

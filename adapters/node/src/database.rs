@@ -16,7 +16,7 @@ use crate::iterator::NativeIterator;
 use crate::job::{Job, Reply, at_once, guarded, start};
 use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
-use crate::space::{SpaceName, Spaces, Target};
+use crate::space::{SpaceName, Spaces, Target, names_of};
 use crate::tools;
 use crate::view::{Range, View};
 use crate::walk::{Plan, Source, Walk};
@@ -515,11 +515,7 @@ impl NativeDatabase {
     #[napi(catch_unwind)]
     pub fn keyspaces(&self, env: Env, is_expiring: bool) -> napi::Result<AsyncTask<Job>> {
         self.with(env, move |handle| {
-            let names = either!(handle, db => match is_expiring {
-                true => db.expiring_keyspaces(),
-                false => db.keyspaces(),
-            })?;
-            let names: Vec<_> = names.into_iter().map(Some).collect();
+            let names = either!(handle, db => names_of(&db.keyspaces()?, is_expiring));
             Ok(Reply::Frames(frames::values(&names)?))
         })
     }

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
-use minikv::Snapshot;
+use minikv::{KeyspaceKind, Readable, Snapshot};
 
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
-use crate::keyspace::{InKeyspace, Name};
+use crate::keyspace::{InKeyspace, Source};
 use crate::output::{
     Stdout, {self},
 };
@@ -48,7 +48,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             missing = true;
             stdout.flush()?;
             let shown = key_format.show(key);
-            let next = match elsewhere(&name, &snapshot, key)? {
+            let next = match elsewhere(&db, &snapshot, key)? {
                 Some(hint) => hint,
                 None => next_step(global),
             };
@@ -88,15 +88,15 @@ impl PrintedPart {
     }
 }
 
-/// Returns advice if the keyspace of the same name and the other kind has the key. Both kinds are
-/// easily taken for one keyspace.
-fn elsewhere(name: &Name, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
-    let Some(other) = name.other_kind() else { return Ok(None) };
-    let is_there = other.of_reader(db.clone())?.get(key)?.is_some();
-    let (kind, advice) = match other.is_expiring() {
-        true => ("expiring", "give --expiring"),
-        false => ("ordinary", "leave --expiring out"),
+/// Returns advice if there is another keyspace of the same name and the other kind, and it has the
+/// key.
+fn elsewhere(source: &Source, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
+    let Source::Keyspace(keyspace) = source else { return Ok(None) };
+    let (other, kind, advice) = match keyspace.is_expiring() {
+        true => (KeyspaceKind::Ordinary, "ordinary", "leave --expiring out"),
+        false => (KeyspaceKind::Expiring, "expiring", "give --expiring"),
     };
+    let is_there = db.keyspace_of(other, keyspace.name())?.contains_key(key)?;
     Ok(is_there.then(|| format!("the {kind} keyspace of that name has it: {advice}")))
 }
 

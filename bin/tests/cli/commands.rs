@@ -520,9 +520,18 @@ fn values_of_an_expiring_keyspace_expire() {
     assert_eq!(within(&["get", "ann"]).ok(), b"A");
     within(&["get", "bob"]).fails(1, &["bob"]);
     assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
-    // The ordinary keyspace with the same name is a different keyspace.
-    assert_eq!(place.text(&["scan", "--keyspace", "s"]), "");
-    place.ok(&["put", "--keyspace", "s", "ann", "ordinary"]);
+    // Without --expiring, the keyspace is found, too.
+    assert_eq!(place.text(&["scan", "--keyspace", "s"]), "ann\tA\ncid\tC\n");
+    place.ok(&["put", "--keyspace", "s", "ann", "A"]);
+    assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
+    place.ok(&["put", "--keyspace", "ordinary", "a", "b"]);
+    let refused = "has entries that do not expire";
+    place.run(&["scan", "--keyspace", "ordinary", "--expiring"]).fails(2, &[refused]);
+    place.run(&["put", "--keyspace", "ordinary", "--ttl", "1h", "a", "b"]).fails(2, &[refused]);
+    place.ok(&["delete", "--keyspace", "ordinary", "a"]);
+    // Earlier builds made another keyspace with the same name.
+    place.ok(&["put", "\\xff\\xfeks\\x01sann", "ordinary"]);
+    assert_eq!(place.text(&["scan", "--keyspace", "s"]), "ann\tordinary\n");
     let listed = place.text(&["keyspaces"]);
     let words: Vec<&str> = listed.split_whitespace().collect();
     assert_eq!(words[..3], ["keyspace", "kind", "size"], "{listed}");

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use minikv::bulk::TableWriter;
 use minikv::fs::sim::SimFs;
 use minikv::{
-    Compression, Db, DeletedRange, Error, Keyspace, Options, Readable, WriteBatch, WriteOptions,
+    Compression, Db, DeletedRange, Error, Keyspace, KeyspaceKind, Options, Readable, WriteBatch,
+    WriteOptions,
 };
 
 use super::entries::{
@@ -419,10 +420,10 @@ fn time(millis: u64) -> SystemTime {
 fn keyspace_of<'k>(db: &Db, key: &'k [u8]) -> Option<(Keyspace, &'k [u8])> {
     KEYSPACES.iter().chain([&SHORT_LIVED]).find_map(|name| {
         if let Some(key) = key.strip_prefix(&expiring_prefix(name)[..]) {
-            return Some((db.expiring_keyspace(name).unwrap(), key));
+            return Some((db.keyspace_of(KeyspaceKind::Expiring, name).unwrap(), key));
         }
         let key = key.strip_prefix(&keyspace_prefix(name)[..])?;
-        Some((db.keyspace(name).unwrap(), key))
+        Some((db.keyspace_of(KeyspaceKind::Ordinary, name).unwrap(), key))
     })
 }
 
@@ -693,7 +694,9 @@ impl Run {
             let prefix = expiring_prefix(name);
             return self.delete(
                 |key| key.starts_with(&prefix),
-                |db, options| db.expiring_keyspace(name)?.writing(*options).clear(),
+                |db, options| {
+                    db.keyspace_of(KeyspaceKind::Expiring, name)?.writing(*options).clear()
+                },
             );
         }
         let prefix = keyspace_prefix(name);
