@@ -1,15 +1,12 @@
 //! A target that runs operations on a database and on a model, with power losses in between.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use minikv::fs::SimFs;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{Compression, Db, Options, Readable, Snapshot, WriteBatch, WriteOptions};
 
+use crate::database::Entries;
 use crate::files::DIR;
-
-type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Maximum number of operations. Longer inputs do not find more bugs than shorter inputs.
 const MAX_OPERATIONS: usize = 300;
