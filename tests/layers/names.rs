@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::source::{Source, words};
 
 /// Folders of packages in which each name of a type has one owner.
-pub const PACKAGES: [&str; 7] = [
+pub const PACKAGES: &[&str] = &[
     "src",
     "bin/src",
-    "benches/workloads/src",
     "adapters/c/src",
     "adapters/node/src",
     "adapters/python/src",
     "adapters/status/src",
+    "benches/workloads/src",
+    "fuzz/src",
+    "tests/interop/src",
+    "tests/mutation/src",
+    "tests/support/src",
 ];
 
 /// Names of types that do not count: the start of the files' paths, the name (`*` for all), and the
