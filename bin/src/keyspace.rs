@@ -80,10 +80,10 @@ macro_rules! open {
 
 impl Name {
     /// Returns the keys of `db` that a command may read.
-    pub fn of_reader(&self, db: Snapshot) -> Result<Source> {
+    pub fn of_reader(&self, db: Snapshot) -> Result<ReadScope> {
         Ok(match &self.0 {
-            None => Source::All(db),
-            Some(keys) => Source::Keyspace(open!(db, keys)),
+            None => ReadScope::All(db),
+            Some(keys) => ReadScope::Keyspace(open!(db, keys)),
         })
     }
 
@@ -97,44 +97,44 @@ impl Name {
 }
 
 /// The keys to read: all keys of a database, or the keys of a keyspace.
-pub enum Source {
+pub enum ReadScope {
     All(Snapshot),
     Keyspace(Keyspace<Snapshot>),
 }
 
-impl Source {
+impl ReadScope {
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         Ok(match self {
-            Source::All(db) => db.get(key)?,
-            Source::Keyspace(keyspace) => keyspace.get(key)?,
+            ReadScope::All(db) => db.get(key)?,
+            ReadScope::Keyspace(keyspace) => keyspace.get(key)?,
         })
     }
 
     pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
         Ok(match self {
-            Source::All(db) => db.explain(key)?,
-            Source::Keyspace(keyspace) => keyspace.explain(key)?,
+            ReadScope::All(db) => db.explain(key)?,
+            ReadScope::Keyspace(keyspace) => keyspace.explain(key)?,
         })
     }
 
     pub fn range(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<Iter> {
         Ok(match self {
-            Source::All(db) => db.range(range),
-            Source::Keyspace(keyspace) => keyspace.range(range),
+            ReadScope::All(db) => db.range(range),
+            ReadScope::Keyspace(keyspace) => keyspace.range(range),
         })
     }
 
     /// Visits every key and value in key order until `visit` returns false.
     pub fn each(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
         match self {
-            Source::All(db) => {
+            ReadScope::All(db) => {
                 let mut cursor = db.cursor()?;
                 let mut valid = cursor.seek_to_first()?;
                 while valid && visit(cursor.key(), cursor.value())? {
                     valid = cursor.next()?;
                 }
             }
-            Source::Keyspace(keyspace) => {
+            ReadScope::Keyspace(keyspace) => {
                 let mut cursor = keyspace.cursor()?;
                 let mut valid = cursor.seek_to_first()?;
                 while valid && visit(cursor.key(), cursor.value())? {

@@ -27,7 +27,6 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("src/advice/", "*", "part of the instrument"),
     ("bin/src/commands/readamp/", "*", "part of the instrument"),
     ("bin/src/commands/trace/", "*", "part of the instrument"),
-    ("bin/src/commands/top/", "*", "part of the instrument"),
 ];
 
 /// First words of names that ask instead of saying what holds.

@@ -5,7 +5,7 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::files::Survey;
-use crate::keyspace::{InKeyspace, Source};
+use crate::keyspace::{InKeyspace, ReadScope};
 use crate::writer::Writer;
 
 /// The option to print JSON values as JSON.
@@ -30,7 +30,7 @@ impl JsonValues {
 }
 
 pub enum Entries {
-    InOrder(Source),
+    InOrder(ReadScope),
     AsInFiles(Survey),
 }
 

@@ -15,7 +15,7 @@ use super::range::{Bounds, PrefixBounds, Range};
 use crate::args::{Dir, Global};
 use crate::codec::Format;
 use crate::error::{CliError, Result};
-use crate::keyspace::{InKeyspace, Source};
+use crate::keyspace::{InKeyspace, ReadScope};
 use crate::output::Stdout;
 use crate::style::Style;
 
@@ -212,7 +212,7 @@ impl Scan {
     /// Visits the entries in a range until `visit` returns false.
     fn each(
         &self,
-        db: &Source,
+        db: &ReadScope,
         range: Range,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
@@ -229,7 +229,7 @@ impl Scan {
 
     /// Sends the lines of a piece. If an error ends the piece early, sends the lines before the
     /// error.
-    fn read(&self, db: &Source, piece: Range, sender: &Sender) -> Result<()> {
+    fn read(&self, db: &ReadScope, piece: Range, sender: &Sender) -> Result<()> {
         let mut chunk = Chunk::new();
         let done = self.each(db, piece, |key, value| {
             if self.wants(key, value) {
