@@ -7,7 +7,7 @@ use minikv::{KeyspaceKind, Readable, Snapshot};
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
-use crate::keyspace::{InKeyspace, Source};
+use crate::keyspace::{InKeyspace, ReadScope};
 use crate::output::{
     Stdout, {self},
 };
@@ -90,8 +90,8 @@ impl PrintedPart {
 
 /// Returns advice if there is another keyspace of the same name and the other kind, and it has the
 /// key.
-fn elsewhere(source: &Source, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
-    let Source::Keyspace(keyspace) = source else { return Ok(None) };
+fn elsewhere(source: &ReadScope, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
+    let ReadScope::Keyspace(keyspace) = source else { return Ok(None) };
     let (other, kind, advice) = match keyspace.is_expiring() {
         true => (KeyspaceKind::Ordinary, "ordinary", "leave --expiring out"),
         false => (KeyspaceKind::Expiring, "expiring", "give --expiring"),
