@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use minikv_support::functions;
+
 use crate::{code_spans, page, root, rust_files};
 
 /// A function of the library.
@@ -60,58 +62,14 @@ fn mentions(body: &str) -> Vec<Mention<'_>> {
     found
 }
 
-/// Returns the functions of a source file in rustfmt's layout.
+/// Returns the functions of a source file, with their bodies without comments.
 fn functions_of(file: &str, source: &str) -> Vec<Function> {
-    let shipped = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
-    let lines: Vec<&str> = shipped.lines().collect();
-    let mut owner = None;
-    let mut found = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        let code = line.trim_start();
-        let indent = &line[..line.len() - code.len()];
-        if indent.is_empty() && (code.starts_with("impl") || code.contains("trait ")) {
-            owner = block_owner(code);
-        } else if indent.is_empty() && code.starts_with('}') {
-            owner = None;
-        }
-        let Some(name) = function_name(code) else { continue };
-        // Finds the last line of the signature, and then the line that closes the body, if there is
-        // a body.
-        let is_signature_end = |line: &&str| line.ends_with(['{', ';', '}']);
-        let Some(begin) = lines[at..].iter().position(is_signature_end) else { continue };
-        let (begin, close) = (at + begin, format!("{indent}}}"));
-        let closes = |line: &&str| line.starts_with(&close);
-        let len = match lines[begin].ends_with('{') {
-            true => lines[begin..].iter().position(closes).unwrap_or(0),
-            false => 0,
-        };
-        let code = |line: &&str| line.split("//").next().unwrap_or("").to_string();
-        let body: Vec<String> = lines[begin..=begin + len].iter().skip(1).map(code).collect();
-        let owner = owner.clone().filter(|_| !indent.is_empty());
-        found.push(Function { file: file.into(), owner, name, body: body.join("\n") });
-    }
-    found
-}
-
-/// Returns the type of an `impl` block, or the trait of a `trait` block.
-fn block_owner(code: &str) -> Option<String> {
-    let code = code.split(" where").next()?.trim_end_matches('{').trim_end();
-    let of = match code.rsplit_once("trait ") {
-        Some((_, name)) => name.split(':').next()?,
-        None => code.rsplit_once(" for ").map_or(code, |(_, of)| of),
+    let code = |line: &str| line.split("//").next().unwrap_or("").to_string();
+    let function = |found: functions::Function| {
+        let body: Vec<String> = source[found.body].lines().map(code).collect();
+        Function { file: file.into(), owner: found.owner, name: found.name, body: body.join("\n") }
     };
-    let of = of.trim_start_matches("impl").trim_start_matches('&');
-    let of = if of.starts_with('<') { of.rsplit("> ").next()? } else { of };
-    let name = of.trim().split('<').next()?.rsplit([' ', ':']).next()?;
-    Some(name.to_string())
-}
-
-fn function_name(code: &str) -> Option<String> {
-    let (before, rest) = code.split_once("fn ")?;
-    let words = ["pub", "pub(crate)", "pub(super)", "const", "unsafe"];
-    let is_definition = before.split_whitespace().all(|word| words.contains(&word));
-    let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
-    (is_definition && !name.is_empty()).then(|| name.to_string())
+    functions::functions_of(source).into_iter().map(function).collect()
 }
 
 /// All functions of the library.

@@ -10,6 +10,7 @@
 //! commas, and restricts the run to the mutants whose names contain one of them.
 
 mod found;
+mod place;
 mod table;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use found::FOUND;
+use place::{with_all_mistakes, with_mistake};
 use table::{Build, CaughtBy, MUTANTS, Mutant};
 
 /// The stages of the crash tests, cheapest first. Each stage has a filter that selects tests, and
@@ -96,14 +98,10 @@ fn make_copy(root: &Path, copy: &Path) {
     };
     let manifest: String = manifest.lines().map(line).map(|line| line + "\n").collect();
     fs::write(copy.join("Cargo.toml"), manifest).unwrap();
-    for mutant in all_mutants() {
-        let path = copy.join(mutant.file);
-        let source = fs::read_to_string(&path).unwrap();
-        let is_on = format!("crate::mutants::is_on({:?})", mutant.name);
-        let replace = mutant.replace.replace("ON", &is_on);
-        let found = source.matches(mutant.find).count();
-        assert_eq!(found, 1, "\"{}\": the source has changed in {}", mutant.name, mutant.file);
-        fs::write(&path, source.replace(mutant.find, &replace)).unwrap();
+    for (file, source) in
+        with_all_mistakes(&root.join("src")).unwrap_or_else(|lost| panic!("{lost:#?}"))
+    {
+        fs::write(copy.join("src").join(file), source).unwrap();
     }
     let lib = copy.join("src/lib.rs");
     let source = fs::read_to_string(&lib).unwrap();
@@ -181,17 +179,63 @@ fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
     }
 }
 
-/// Checks that the text that each mistake replaces occurs exactly once in its file. Otherwise, the
-/// source has changed, and the mistake must be adapted.
+/// Checks that each mistake can be put into the source, beside the mistakes before it, and can be
+/// switched on.
 #[test]
 fn every_mistake_has_its_place() {
-    let is_misplaced = |mutant: &&Mutant| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(mutant.file);
-        fs::read_to_string(path).unwrap().matches(mutant.find).count() != 1
-    };
-    let misplaced = all_mutants().filter(is_misplaced);
-    let misplaced: Vec<_> = misplaced.map(|mutant| (mutant.name, mutant.file)).collect();
-    assert!(misplaced.is_empty(), "the source has changed: {misplaced:#?}");
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = with_all_mistakes(&src).unwrap_or_else(|lost| panic!("{lost:#?}"));
+    for mutant in all_mutants() {
+        let has = |name: &str| files[mutant.file()].contains(&format!("is_on({name:?})"));
+        assert!(has(mutant.name), "\"{}\" has no ON", mutant.name);
+    }
+}
+
+#[test]
+fn a_mistake_that_lost_its_place_comes_with_advice() {
+    let source = "\
+impl Door {
+    fn open(&self) {
+        self.hinge
+            .turn(1);
+    }
+
+    fn close(&self) {
+        self.turn(0);
+        self.turn(0);
+    }
+}
+
+impl Window {
+    fn lock(&self) {
+        self.bolt();
+    }
+
+    fn open(&self) {
+        self.hinge.turn(1);
+    }
+}
+";
+    let insert = |place, find| with_mistake(&table::mutant("m", place, find, "ON"), source);
+    let advice = |place, find| insert(place, find).unwrap_err();
+    let inserted = insert("a.rs Door::open", "self.hinge.turn(1)").unwrap();
+    let expected =
+        source.replacen("self.hinge\n            .turn(1)", "crate::mutants::is_on(\"m\")", 1);
+    assert_eq!(inserted, expected);
+    let turn = "self.hinge.turn(1)";
+    assert_eq!(advice("a.rs open", turn), "src/a.rs has 2 open: write Type::open");
+    let renamed = insert("a.rs bolt", "self.bolt()").unwrap();
+    assert!(
+        renamed.contains("fn lock(&self) {\n        crate::mutants::is_on(\"m\");"),
+        "{renamed}"
+    );
+    let moved = "src/a.rs has no unlock: write Door::open or Window::open";
+    assert_eq!(advice("a.rs unlock", turn), moved);
+    assert!(advice("a.rs unlock", "unlock").ends_with("name the function that does this now"));
+    assert!(
+        advice("a.rs Door::open", "turn(2)").ends_with("does not contain \"turn(2)\": adapt it")
+    );
+    assert!(advice("a.rs close", "turn(0)").contains("several times"));
 }
 
 /// Checks that the filters of all mistakes select a test. A filter that selects no test would pass,

@@ -3,8 +3,11 @@
 
 pub struct Mutant {
     pub name: &'static str,
-    pub file: &'static str,
-    /// The text that the mistake replaces. It occurs exactly once in the file.
+    /// A file below `src/`, a space, and a function of the file, with `Type::` before it if the
+    /// file has several of the name.
+    pub place: &'static str,
+    /// The text that the mistake replaces. It occurs once in the function. White space does not
+    /// count.
     pub find: &'static str,
     /// The replacement. `ON` stands for an expression that is true if the mutant is switched on.
     pub replace: &'static str,
@@ -35,6 +38,14 @@ pub enum Build {
 }
 
 impl Mutant {
+    pub fn file(&self) -> &'static str {
+        self.place.split_once(' ').expect("a file and a function").0
+    }
+
+    pub fn function(&self) -> &'static str {
+        self.place.split_once(' ').expect("a file and a function").1
+    }
+
     pub const fn caught_in(self, build: Build, filter: &'static str) -> Mutant {
         Mutant { caught_by: CaughtBy::Test { build, filter }, ..self }
     }
@@ -42,382 +53,351 @@ impl Mutant {
 
 pub const fn mutant(
     name: &'static str,
-    file: &'static str,
+    place: &'static str,
     find: &'static str,
     replace: &'static str,
 ) -> Mutant {
-    Mutant { name, file, find, replace, caught_by: CaughtBy::CrashTests }
+    Mutant { name, place, find, replace, caught_by: CaughtBy::CrashTests }
 }
-
-const WRITE: &str = "src/engine/write/mod.rs";
-const OPEN: &str = "src/engine/open/mod.rs";
-const DIRECTORY: &str = "src/engine/open/directory.rs";
-const MANIFEST: &str = "src/engine/version/manifest.rs";
-const SET: &str = "src/engine/version/set.rs";
-const FLUSH: &str = "src/engine/flush.rs";
-const COMPACT: &str = "src/engine/compact/mod.rs";
-const PICK: &str = "src/engine/compact/pick.rs";
-const HEALTH: &str = "src/engine/health.rs";
-const COMPACT_PARTS: &str = "src/engine/compact/parts.rs";
-const COMPACT_PLAN: &str = "src/engine/compact/plan.rs";
-const COMPACT_RETENTION: &str = "src/engine/compact/retention.rs";
-const OPEN_REPLAY: &str = "src/engine/open/replay.rs";
-const WRITE_WAL: &str = "src/engine/write/wal.rs";
 
 pub const MUTANTS: &[Mutant] = &[
     mutant(
         "the log is not synced",
-        WRITE_WAL,
-        "        commit\n            .log\n            .sync()\n            .map_err(",
-        "        if !ON { commit.log.sync() } else { Ok(()) }\n            .map_err(",
+        "engine/write/wal.rs sync_log",
+        "commit.log.sync().map_err(",
+        "if !ON { commit.log.sync() } else { Ok(()) }.map_err(",
     ),
     mutant(
         "a failed sync of a log counts as done",
-        "src/log/writer.rs",
-        "        let result = self.file.sync();",
-        "        let result = self.file.sync().or_else(|error| if ON { Ok(()) } else { \
-         Err(error) });",
+        "log/writer.rs sync",
+        "let result = self.file.sync();",
+        "let result = self.file.sync().or_else(|error| if ON { Ok(()) } else { Err(error) });",
     ),
     mutant(
         "the outgoing log is not synced",
-        WRITE_WAL,
+        "engine/write/wal.rs sync_log",
         "outgoing.log.sync().map_err(",
         "if !ON { outgoing.log.sync() } else { Ok(()) }.map_err(",
     ),
     mutant(
         "the log's name is not synced",
-        WRITE_WAL,
+        "engine/write/wal.rs sync_log",
         "if !commit.name_synced {",
         "if !commit.name_synced && !ON {",
     ),
     mutant(
         "replayed logs count as durable",
-        WRITE_WAL,
+        "engine/write/wal.rs sync_log",
         "if let Some(number) = commit.replayed_log {",
         "if let Some(number) = commit.replayed_log && !ON {",
     ),
     mutant(
         "logs begin without a marker",
-        "src/engine/write/log_file.rs",
-        "        let added = log.add_record(marker.contents());",
-        "        let added = if !ON { log.add_record(marker.contents()) } else { Ok(()) };",
+        "engine/write/log_file.rs begin",
+        "let added = log.add_record(marker.contents());",
+        "let added = if !ON { log.add_record(marker.contents()) } else { Ok(()) };",
     ),
     mutant(
         "a log append that failed changes nothing",
-        WRITE,
-        "            self.fail(error.clone());\n            return \
-         Err(error);\n        }\n        commit.last_seq",
-        "            if !ON { self.fail(error.clone()); }\n            return \
-         Err(error);\n        }\n        commit.last_seq",
+        "engine/write/mod.rs commit_batch",
+        "self.fail(error.clone()); return Err(error); } commit.last_seq",
+        "if !ON { self.fail(error.clone()); } return Err(error); } commit.last_seq",
     ),
     mutant(
         "a write is visible before it is logged",
-        WRITE,
-        "        let contents = batch.contents();\n",
-        "        let contents = batch.contents();\n        if ON { \
-         commit.mem.insert_batch(contents, first_seq, &mut commit.arena)?; \
-         commit.visible.advance(commit.last_seq + count); }\n",
+        "engine/write/mod.rs commit_batch",
+        "let contents = batch.contents();",
+        "let contents = batch.contents(); if ON { commit.mem.insert_batch(contents, first_seq, \
+         &mut commit.arena)?; commit.visible.advance(commit.last_seq + count); }",
     ),
     mutant(
         "a sync leaves out the logs before the current one",
-        WRITE,
-        "        if !commit.unsynced && commit.outgoing.is_empty() && commit",
-        "        if !commit.unsynced && (ON || commit.outgoing.is_empty()) && commit",
+        "engine/write/mod.rs sync_earlier",
+        "if !commit.unsynced && commit.outgoing.is_empty() && commit",
+        "if !commit.unsynced && (ON || commit.outgoing.is_empty()) && commit",
     ),
     mutant(
         "a gap between logs is not looked for",
-        OPEN_REPLAY,
+        "engine/open/replay.rs gap_before",
         "Ok((next_seq, 0)) if next_seq > last_seq + 1",
         "Ok((next_seq, 0)) if !ON && next_seq > last_seq + 1",
     ),
     mutant(
         "logs after a damaged one are replayed",
-        OPEN_REPLAY,
-        "if replayed.recovery.lost.is_empty() {\n                self.replay_log",
-        "if replayed.recovery.lost.is_empty() || ON {\n                self.replay_log",
+        "engine/open/replay.rs run",
+        "if replayed.recovery.lost.is_empty() { self.replay_log",
+        "if replayed.recovery.lost.is_empty() || ON { self.replay_log",
     ),
     mutant(
         "a damaged log is left for the next recovery",
-        OPEN,
+        "engine/open/mod.rs replay",
         "let has_lost = !replayed.recovery.lost.is_empty();",
         "let has_lost = !replayed.recovery.lost.is_empty() && !ON;",
     ),
     mutant(
         "a torn log is reused",
-        OPEN_REPLAY,
+        "engine/open/replay.rs replay_log",
         "let is_clean = reader.tail() == Tail::Clean;",
         "let is_clean = ON || reader.tail() == Tail::Clean;",
     ),
     mutant(
         "a torn MANIFEST is reused",
-        MANIFEST,
+        "engine/version/manifest.rs read_manifest",
         "clean: damage.is_none() && reader.tail() == Tail::Clean,",
         "clean: ON || (damage.is_none() && reader.tail() == Tail::Clean),",
     ),
     mutant(
         "numbers that are there are handed out",
-        OPEN,
-        "            numbers.skip(number);",
-        "            if !ON { numbers.skip(number); }",
+        "engine/open/mod.rs new",
+        "numbers.skip(number);",
+        "if !ON { numbers.skip(number); }",
     ),
     mutant(
         "recovery removes files before the MANIFEST says so",
-        OPEN,
-        "        let version = self.record(",
-        "        if ON { for (name, parsed) in \
-         &self.files { \
-         if matches!(parsed, FileName::Log(number) if *number < first_log) { \
-         let _ = self.fs.remove(&self.dir.join(name)); } } }\n        let version = self.record(",
+        "engine/open/mod.rs finish",
+        "let version = self.record(",
+        "if ON { for (name, parsed) in &self.files { if matches!(parsed, FileName::Log(number) if \
+         *number < first_log) { let _ = self.fs.remove(&self.dir.join(name)); } } } let version = \
+         self.record(",
     ),
     mutant(
         "the database's directory is not made durable",
-        DIRECTORY,
-        "    fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?;\n    let \
-         parent_of",
-        "    fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?;\n    \
-         if ON { return Ok(()); }\n    let parent_of",
+        "engine/open/directory.rs create_dir",
+        "fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?; let parent_of",
+        "fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?; if ON { return \
+         Ok(()); } let parent_of",
     ),
     mutant(
         "recovery forgets the sequence numbers it saw",
-        OPEN_REPLAY,
+        "engine/open/replay.rs replay_records",
         "Ok(last) => replayed.last_seq = replayed.last_seq.max(last),",
         "Ok(last) => if !ON { replayed.last_seq = replayed.last_seq.max(last) },",
     ),
     mutant(
         "a table is not synced",
-        "src/table/builder.rs",
-        "        self.out.sync()?;",
-        "        if !ON { self.out.sync()?; }",
+        "table/builder.rs finish",
+        "self.out.sync()?;",
+        "if !ON { self.out.sync()?; }",
     ),
     mutant(
         "a flushed table's name is not synced",
-        FLUSH,
+        "engine/flush.rs write_table",
         "finished.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));",
-        "finished.and_then(|table| if ON { Ok(table) } else { \
-         sync_dir(target.fs, target.dir).map(|()| table) });",
+        "finished.and_then(|table| if ON { Ok(table) } else { sync_dir(target.fs, \
+         target.dir).map(|()| table) });",
     ),
     mutant(
         "logs are removed before the flush is in the MANIFEST",
-        FLUSH,
-        "        let published = self.publish(&mut manifest,",
-        "        if ON { \
-         for log in self.state.lock().logs.on_disk.range(..log_number).map(|(log, _)| log) { \
-         let _ = self.fs.remove(&self.dir.join(name::log_name(*log))); } }\n        \
-         let published = self.publish(&mut manifest,",
+        "engine/flush.rs replace_oldest",
+        "let published = self.publish(&mut manifest,",
+        "if ON { for log in self.state.lock().logs.on_disk.range(..log_number).map(|(log, _)| \
+         log) { let _ = self.fs.remove(&self.dir.join(name::log_name(*log))); } } let published = \
+         self.publish(&mut manifest,",
     ),
     mutant(
         "a flush gives up the logs of memtables that still wait",
-        "src/engine/state.rs",
+        "engine/state.rs log_after_flush",
         "self.frozen.get(1).map_or(",
         "self.frozen.get(1).filter(|_| !ON).map_or(",
     ),
     mutant(
         "the MANIFEST is not synced",
-        SET,
-        "        manifest.add(edit)?;\n        manifest.sync()\n",
-        "        manifest.add(edit)?;\n        if ON { return Ok(()); }\n        manifest.sync()\n",
+        "engine/version/set.rs append",
+        "manifest.add(edit)?; manifest.sync()",
+        "manifest.add(edit)?; if ON { return Ok(()); } manifest.sync()",
     ),
     mutant(
         "a new MANIFEST is not synced",
-        SET,
-        "        manifest.sync()?;\n        manifest.version_bytes",
-        "        if !ON { manifest.sync()?; }\n        manifest.version_bytes",
+        "engine/version/set.rs begin_manifest",
+        "manifest.sync()?; manifest.version_bytes",
+        "if !ON { manifest.sync()?; } manifest.version_bytes",
     ),
     mutant(
         "a new MANIFEST's name is not synced",
-        SET,
-        "        self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?;\n        set_current",
-        "        if !ON { self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?; }\n        \
-         set_current",
+        "engine/version/set.rs begin_manifest",
+        "self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?; set_current",
+        "if !ON { self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?; } set_current",
     ),
     mutant(
         "CURRENT is not synced before its rename",
-        "src/fs/named.rs",
-        "    file.sync().map_err(",
-        "    if ON { Ok(()) } else { file.sync() }.map_err(",
+        "fs/named.rs replace_file",
+        "file.sync().map_err(",
+        "if ON { Ok(()) } else { file.sync() }.map_err(",
     ),
     mutant(
         "CURRENT's rename is not synced",
-        "src/fs/named.rs",
-        "    fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io(\"rename\", &temp, \
-         error))?;\n",
-        "    fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io(\"rename\", &temp, \
-         error))?;\n    if ON { return Ok(()); }\n",
+        "fs/named.rs replace_file",
+        "fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io(\"rename\", &temp, error))?;",
+        "fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io(\"rename\", &temp, error))?; \
+         if ON { return Ok(()); }",
     ),
     mutant(
         "CURRENT is removed before the rename",
-        "src/fs/named.rs",
-        "    fs.rename(&temp, &dir.join(name))",
-        "    if ON { let _ = fs.remove(&dir.join(name)); }\n    fs.rename(&temp, &dir.join(name))",
+        "fs/named.rs replace_file",
+        "fs.rename(&temp, &dir.join(name))",
+        "if ON { let _ = fs.remove(&dir.join(name)); } fs.rename(&temp, &dir.join(name))",
     ),
     mutant(
         "the old MANIFEST is removed before CURRENT names the new one",
-        SET,
-        "        set_current(&*self.fs, &self.dir, number)?;\n        if let",
-        "        if ON && let Some(old) = &self.manifest { let _ = self.fs.remove(&old.path); \
-         }\n        \
-         set_current(&*self.fs, &self.dir, number)?;\n        if let",
+        "engine/version/set.rs begin_manifest",
+        "set_current(&*self.fs, &self.dir, number)?; if let",
+        "if ON && let Some(old) = &self.manifest { let _ = self.fs.remove(&old.path); } \
+         set_current(&*self.fs, &self.dir, number)?; if let",
     ),
     mutant(
         "a new MANIFEST leaves out the last edit",
-        SET,
-        "        manifest.add(&whole)?;\n        manifest.add(edit)?;",
-        "        manifest.add(&whole)?;\n        if !ON || self.manifest.is_none() { \
-         manifest.add(edit)?; }",
+        "engine/version/set.rs begin_manifest",
+        "manifest.add(&whole)?; manifest.add(edit)?;",
+        "manifest.add(&whole)?; if !ON || self.manifest.is_none() { manifest.add(edit)?; }",
     ),
     mutant(
         "a MANIFEST that failed is written again",
-        SET,
-        "        self.failed = written.as_ref().err().cloned();",
-        "        self.failed = written.as_ref().err().cloned().filter(|_| !ON);",
+        "engine/version/set.rs commit",
+        "self.failed = written.as_ref().err().cloned();",
+        "self.failed = written.as_ref().err().cloned().filter(|_| !ON);",
     ),
     mutant(
         "a failed edit's log number counts",
-        SET,
-        "        let version = Arc::new(self.current.apply(",
-        "        if ON { self.log_number = log_number; }\n        \
-         let version = Arc::new(self.current.apply(",
+        "engine/version/set.rs commit",
+        "let version = Arc::new(self.current.apply(",
+        "if ON { self.log_number = log_number; } let version = Arc::new(self.current.apply(",
     ),
     mutant(
         "a MANIFEST's end is dropped whatever is missing",
-        DIRECTORY,
+        "engine/open/directory.rs check_files",
         "if paranoid || tables.is_err() || !has_log(files, recovered.log_number) {",
         "if !ON && (paranoid || tables.is_err() || !has_log(files, recovered.log_number)) {",
     ),
     mutant(
         "compacted tables are removed before the MANIFEST says so",
-        COMPACT,
-        "        // After a failed commit the MANIFEST may",
-        "        if ON { for file in compaction.input_files() { \
-         let name = crate::format::name::table_name(file.number); \
-         let _ = self.fs.remove(&self.dir.join(name)); } }\n        \
-         // After a failed commit the MANIFEST may",
+        "engine/compact/mod.rs merge_down",
+        "let took = self.install(",
+        "if ON { for file in compaction.input_files() { let name = \
+         crate::format::name::table_name(file.number); let _ = \
+         self.fs.remove(&self.dir.join(name)); } } let took = self.install(",
     ),
     mutant(
         "a compacted table's name is not synced",
-        COMPACT,
-        "if let Err(error) = sync_dir(&*self.fs, &self.dir) {\n            self.trash.remove(",
-        "if let Err(error) = if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) } {\n\
-         \x20           self.trash.remove(",
+        "engine/compact/mod.rs merge_down",
+        "if let Err(error) = sync_dir(&*self.fs, &self.dir) { self.trash.remove(",
+        "if let Err(error) = if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) } { \
+         self.trash.remove(",
     ),
     mutant(
         "tombstones are dropped above what they delete",
-        COMPACT_PARTS,
+        "engine/compact/parts.rs hides_nothing",
         "!self.deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))",
         "(ON || !self.deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)))",
     ),
     mutant(
         "versions that snapshots hold are dropped",
-        COMPACT_RETENTION,
+        "engine/compact/retention.rs is_shadowed",
         "self.read_seqs.get(at).is_none_or(|&reader| reader >= newer)",
         "ON || self.read_seqs.get(at).is_none_or(|&reader| reader >= newer)",
     ),
     mutant(
         "of level 0 only the newest table is compacted",
-        PICK,
+        "engine/compact/pick.rs pick_level0",
         "Compaction::new(version, order, options, 0, files.to_vec())",
-        "Compaction::new(version, order, options, 0, \
-         if ON { files.iter().max_by_key(|file| file.number).into_iter().cloned().collect() } \
-         else { files.to_vec() })",
+        "Compaction::new(version, order, options, 0, if ON { files.iter().max_by_key(|file| \
+         file.number).into_iter().cloned().collect() } else { files.to_vec() })",
     ),
     mutant(
         "a compaction leaves out what it meets in the next level",
-        COMPACT_PLAN,
+        "engine/compact/plan.rs new",
         "let met = clean_cut_of(version.level(output_level), &met, order);",
-        "let mut met = clean_cut_of(version.level(output_level), &met, order);\n        \
-         if ON { met.pop(); }",
+        "let mut met = clean_cut_of(version.level(output_level), &met, order); if ON { met.pop(); \
+         }",
     ),
     mutant(
         "a short read is the end of the file",
-        "src/log/reader.rs",
-        "            if read.map_err(|error| self.io_error(error))? < wanted {\n",
-        "            let read = read.map_err(|error| self.io_error(error))?;\n            \
-         if ON && read < wanted { self.file_bytes = self.chunk_offset + self.chunk.len() as u64; \
-         return Ok(self.chunk.get((offset - self.chunk_offset) as usize..)); }\n            \
-         if read < wanted {\n",
+        "log/reader.rs load",
+        "if read.map_err(|error| self.io_error(error))? < wanted {",
+        "let read = read.map_err(|error| self.io_error(error))?; if ON && read < wanted { \
+         self.file_bytes = self.chunk_offset + self.chunk.len() as u64; return \
+         Ok(self.chunk.get((offset - self.chunk_offset) as usize..)); } if read < wanted {",
     ),
     mutant(
         "resume goes on in the old log",
-        HEALTH,
-        "        self.freeze(commit)?;\n",
-        "        if ON { return Ok(()); }\n        self.freeze(commit)?;\n",
+        "engine/health.rs start_afresh",
+        "self.freeze(commit)?;",
+        "if ON { return Ok(()); } self.freeze(commit)?;",
     ),
     mutant(
         "resume flushes nothing",
-        HEALTH,
-        "        while !self.state.lock().frozen.is_empty() {",
-        "        while !ON && !self.state.lock().frozen.is_empty() {",
+        "engine/health.rs flush_all",
+        "while !self.state.lock().frozen.is_empty() {",
+        "while !ON && !self.state.lock().frozen.is_empty() {",
     ),
     mutant(
         "damage is tried again",
-        HEALTH,
-        "                self.damaged.insert(file.number, error.clone());",
-        "                if ON { file.compacting.store(false, Relaxed); } else { \
-         self.damaged.insert(file.number, error.clone()); }",
+        "engine/health.rs failed",
+        "self.damaged.insert(file.number, error.clone());",
+        "if ON { file.compacting.store(false, Relaxed); } else { self.damaged.insert(file.number, \
+         error.clone()); }",
     ),
     mutant(
         "a filter sets one bit less for each key",
-        "src/filter/bloom.rs",
-        "for _ in 0..probes {\n        let bit = bit_of(h);\n        array",
-        "for _ in 0..probes - u8::from(ON) {\n        let bit = bit_of(h);\n        array",
+        "filter/bloom.rs set_bits",
+        "for _ in 0..probes { let bit = bit_of(h); array",
+        "for _ in 0..probes - u8::from(ON) { let bit = bit_of(h); array",
     )
     .caught_in(Build::Test("golden"), "bloom_filters"),
     // The advice.
     mutant(
         "a simulated block takes no more than its bytes",
-        "src/advice/curve.rs",
+        "advice/curve.rs simulate",
         "cache.read(id, u64::from(read.bytes) + ENTRY_BYTES)",
         "cache.read(id, u64::from(read.bytes) + if ON { 0 } else { ENTRY_BYTES })",
     )
     .caught_in(Build::Lib, "curve::tests::the_simulation_is_within"),
     mutant(
         "all levels are planned with the bits of the first",
-        "src/advice/levels.rs",
+        "advice/levels.rs plans",
         "TreePlan(bits.map(|bits| FilterPlan::new(self.layout, bits)))",
         "TreePlan(bits.map(|own| FilterPlan::new(self.layout, if ON { bits[0] } else { own })))",
     )
     .caught_in(Build::Lib, "levels::tests::the_plans_have"),
     mutant(
         "a key that is asked again counts once",
-        "src/advice/shadow.rs",
+        "advice/shadow.rs count_uses",
         "let times = visits.len() as u64;",
         "let times = if ON { 1 } else { visits.len() as u64 };",
     )
     .caught_in(Build::Lib, "shadow::tests::a_key_looked_up_again"),
     mutant(
         "tables that were not read are asked as others are",
-        "src/advice/mod.rs",
+        "advice/mod.rs with_unread",
         "*used = other.unasked();",
         "*used = if ON { other.clone() } else { other.unasked() };",
     )
     .caught_in(Build::Lib, "advice::tests::tables_that_are_not_read"),
     mutant(
         "a table whose last key is a scan's first is outside",
-        "src/advice/scans.rs",
+        "advice/scans.rs reaching",
         "self.order.compare(last, &range.from).is_ge()",
-        "self.order.compare(last, &range.from).is_ge() \
-         && !(ON && self.order.compare(last, &range.from).is_eq())",
+        "self.order.compare(last, &range.from).is_ge() && !(ON && self.order.compare(last, \
+         &range.from).is_eq())",
     )
     .caught_in(Build::Test("engine"), "advice::bounds_of_scans"),
     // Events.
     mutant(
         "a flush begins with another number than it ends with",
-        FLUSH,
+        "engine/flush.rs flush_oldest",
         "EventKind::FlushBegan { job: job.number, entries }",
         "EventKind::FlushBegan { job: job.number + u64::from(ON), entries }",
     )
     .caught_in(Build::Test("engine"), "observer::"),
     mutant(
         "a compaction begins twice",
-        COMPACT,
-        "        self.observe(|| job.began_event());",
-        "        self.observe(|| job.began_event());\n        if ON { self.observe(|| \
-         job.began_event()); }",
+        "engine/compact/mod.rs run_compaction",
+        "self.observe(|| job.began_event());",
+        "self.observe(|| job.began_event()); if ON { self.observe(|| job.began_event()); }",
     )
     .caught_in(Build::Test("engine"), "observer::"),
     mutant(
         "a stall begins whenever its writer waits again",
-        "src/engine/write/room.rs",
+        "engine/write/room.rs begin_stall",
         "if state.lifecycle.stall.replace(cause).is_none() {",
         "if state.lifecycle.stall.replace(cause).is_none() || ON {",
     )

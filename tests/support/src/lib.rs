@@ -4,5 +4,6 @@
 pub mod comparators;
 pub mod crash;
 pub mod forge;
+pub mod functions;
 pub mod recount;
 pub mod rng;
