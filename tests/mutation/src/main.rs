@@ -6,6 +6,10 @@
 //! { a <= b } else { a < b }`. The tests therefore have to be built only once for all mutants. They
 //! are run once without a mutant, to find out which tests reach which branches. Then, for each
 //! mutant, the tests that reach it are run until one fails.
+//!
+//! cargo-mutants can draw such shards, too (`--sharding round-robin --shard K/N`), but builds the
+//! library and its tests for each mutant: over three minutes of one core, or more than six hours of
+//! two cores for 250 mutants before a test has run.
 
 mod copy;
 mod judge;
