@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum, ValueHint};
-use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
+use minikv::filter::MAX_BITS_PER_KEY;
 use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Options};
 
 use crate::codec::Format;

@@ -231,9 +231,8 @@ fn one_line(message: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use minikv::internals::base::Damage;
-
     use super::*;
+    use crate::damage::Damage;
 
     fn code(error: DbError) -> u8 {
         CliError::from(error).exit_code()

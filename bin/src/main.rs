@@ -6,6 +6,7 @@ mod args;
 mod codec;
 mod commands;
 mod comparator;
+mod damage;
 mod definition;
 mod entry_reader;
 mod error;

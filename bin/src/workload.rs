@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use minikv::internals::base::random;
 use minikv::{Db, Options, WriteBatch};
 use minikv_workloads::{Profile, mix};
 
@@ -22,18 +21,22 @@ const MUTATIONS: u64 = 1000;
 /// arbitrary, but it must not change: published figures depend on it.
 const BACKGROUND_SEED: u64 = 1;
 
-/// Pseudo-random number generator of the library. Numbers are reduced to a range by multiplication.
+/// Pseudo-random number generator: SplitMix64. Numbers are reduced to a range by multiplication.
 /// Published figures depend on these numbers.
 #[derive(Clone, Debug)]
-pub struct Rng(random::Rng);
+pub struct Rng(u64);
 
 impl Rng {
     pub fn new(seed: u64) -> Rng {
-        Rng(random::Rng::new(seed))
+        Rng(seed)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0.next_u64()
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
     }
 
     /// Returns a number below `limit`, which must not be 0.

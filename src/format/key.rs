@@ -147,6 +147,11 @@ impl UserComparator {
         }
     }
 
+    /// Returns the wrapped comparator, shared.
+    pub(crate) fn shared(&self) -> Arc<dyn Comparator> {
+        self.custom.clone().unwrap_or_else(|| Arc::new(BytewiseComparator))
+    }
+
     /// Returns the wrapped comparator, or `None` if the order is plain byte order.
     #[inline]
     pub(crate) fn custom(&self) -> Option<&Arc<dyn Comparator>> {

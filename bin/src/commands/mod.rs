@@ -39,7 +39,6 @@ use std::ops::Deref;
 use std::path::Path;
 
 use clap::Subcommand;
-use minikv::internals::base::Size;
 use minikv::{Compression, Db, ReadOnlyDb, Recovery, Snapshot};
 
 use crate::args::{Cli, Global};
@@ -309,7 +308,14 @@ fn thousands(n: u64) -> String {
 
 /// Returns a size in bytes with a readable unit, such as `512 B`, `4.0 KiB` or `1.2 GiB`.
 fn size(bytes: u64) -> String {
-    Size(bytes).to_string()
+    let n = bytes as f64;
+    match bytes {
+        0..0x400 => format!("{n} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", n / 1024.0),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", n / 1_048_576.0),
+        0x4000_0000..0x100_0000_0000 => format!("{:.1} GiB", n / 1_073_741_824.0),
+        _ => format!("{:.1} TiB", n / 1_099_511_627_776.0),
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use minikv::files::{FileName, NUM_LEVELS, NewFile};
-use minikv::internals::format::key::user_key;
+use minikv::files::{FileName, NUM_LEVELS, NewFile, user_key};
 
 use super::{count, size};
 use crate::args::{Dir, Global};
@@ -194,11 +193,12 @@ fn ends(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use minikv::files::KeyKind;
-    use minikv::internals::format::key::internal_key;
+    use minikv::files::{KeyKind, ParsedKey};
 
     fn table(number: u64, level: usize, first: &str, last: &str) -> NewFile {
-        let key = |key: &str| internal_key(key.as_bytes(), 1, KeyKind::Value).to_vec();
+        let key = |key: &str| {
+            ParsedKey { user_key: key.as_bytes(), seq: 1, kind: KeyKind::Value }.encode()
+        };
         NewFile { level, number, file_bytes: 10, smallest: key(first), largest: key(last) }
     }
 

@@ -16,13 +16,13 @@ use minikv::internals::format::block_builder::BlockBuilder;
 use minikv::internals::format::compress::ID_NONE;
 use minikv::internals::format::edit::encode;
 use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
-use minikv::internals::format::key::{UserComparator, user_key};
+use minikv::internals::format::key::{InternalComparator, KeyOrder, UserComparator, user_key};
 use minikv::internals::format::name::{legacy_table_name, log_name, manifest_name, table_name};
 use minikv::internals::log::LogWriter;
-use minikv::internals::table::{FILTER_PREFIX, Table};
+use minikv::internals::table::{FILTER_PREFIX, Table, TableContext};
 use minikv::{
-    BytewiseComparator, Comparator, Db, FilterLayout, Options, PrefixExtractor, ReadOnlyDb,
-    Readable, Recovery, Stats, files,
+    BloomFilterPolicy, BytewiseComparator, Comparator, Db, FilterLayout, Options, PrefixExtractor,
+    ReadOnlyDb, Readable, Recovery, Stats, files,
 };
 
 use super::filters::Filters;
@@ -30,7 +30,6 @@ use super::overlay::{Content, Overlay};
 use super::space::Stored;
 use crate::error::{CliError, Result};
 use crate::output::Progress;
-use crate::table_file::open_table;
 
 /// Maximum number of attempts to list the files of a database while a writer changes them. More
 /// attempts help only if the writer pauses at some time.
@@ -316,7 +315,17 @@ impl Source {
     }
 
     pub(super) fn table(&self, i: usize) -> Result<Table> {
-        open_table(&self.dir.join(&self.tables[i].1))
+        let path = self.dir.join(&self.tables[i].1);
+        let file = DiskFs.open(&path).map_err(|error| CliError::io("open", &path, error))?;
+        let file_bytes = file.len().map_err(|error| CliError::io("read", &path, error))?;
+        let context = TableContext {
+            order: KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator))),
+            filter_policy: Some(Arc::new(BloomFilterPolicy::new(10))),
+            prefix_extractor: None,
+            block_cache: None,
+            paranoid: false,
+        };
+        Ok(Table::open(file, file_bytes, path, &context)?)
     }
 
     fn as_it_is(&self) -> Result<Overlay> {
@@ -430,7 +439,7 @@ fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u
 
 #[cfg(test)]
 mod tests {
-    use minikv::{BloomFilterPolicy, Db, LevelTrace, ReadTrace};
+    use minikv::{Db, LevelTrace, ReadTrace};
 
     use super::super::lookups::{Choice, first_times};
     use super::super::measure::Work;

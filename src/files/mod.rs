@@ -46,39 +46,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::path::Path;
-use std::sync::Arc;
+mod batch;
+mod live;
+mod table;
 
-use crate::base::{Error, Result};
-pub use crate::engine::open::directory::live_logs;
+pub use batch::BatchRecord;
+pub use live::{LiveTable, LiveTables};
+pub use table::{BlockEntries, TableBlock, TableReader};
+
+pub use crate::engine::open::directory::{check_files, has_database, live_logs};
 pub use crate::engine::open::entries::list as list_files;
-use crate::engine::options::Options;
-pub use crate::engine::version::manifest::{Recovered, recover as recover_manifest};
+pub use crate::engine::version::manifest::{Recovered, read_current, recover as recover_manifest};
 pub use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
-use crate::format::key::InternalComparator;
-pub use crate::format::key::{KeyKind, ParsedKey, SeqNo};
-pub use crate::format::name::FileName;
-use crate::fs::absolute;
-pub use crate::log::{LogReader, Tail};
+pub use crate::format::handle::{BlockHandle, TABLE_MAGIC};
+pub use crate::format::key::{KeyKind, ParsedKey, SeqNo, user_key};
+pub use crate::format::name::{FileName, current_contents, parse_current};
+pub use crate::log::{LogReader, LogWriter, Tail};
 pub use crate::table::iter::TableCursor;
-use crate::table::{BlockReadOptions, Table};
-
-impl TableCursor {
-    /// Opens the table file at `path` and returns a cursor over its entries that is not yet
-    /// positioned. Keys in a database's tables are internal keys: [`ParsedKey::parse`] splits an
-    /// internal key into its parts, and [`ParsedKey::encode`] makes an internal key to seek to.
-    ///
-    /// Uses only the comparator and the filesystem from `options`.
-    ///
-    /// # Errors
-    /// Corruption, if the footer or the index is damaged; an I/O error.
-    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<TableCursor> {
-        let path = &absolute(&*options.fs, path.as_ref())?;
-        let file = options.fs.open(path).map_err(|error| Error::io("open", path, error))?;
-        let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
-        let order = InternalComparator::new(options.comparator.clone());
-        let context = options.table_context(&order, None);
-        let table = Table::open(file, file_bytes, path.clone(), &context)?;
-        Ok(Arc::new(table).cursor(BlockReadOptions::default()))
-    }
-}
+pub use crate::table::reader::BlockInfo;
+pub use crate::table::refilter::TableTail;
