@@ -1,13 +1,14 @@
 //! Asks a database which filters suit the lookups it has served:
 //! `cargo run --release --example advice`.
 
-use minikv::{Db, FilterLayout, Options, Result};
+use minikv::{Db, FilterLayout, Options, ReadSample, Result};
 
 const USERS: u64 = 200_000;
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let options = Options::default().create_if_missing(true).filter(FilterLayout::None, 0);
+    let options = options.sample_reads(&ReadSample::new());
     let db = Db::open(home.path().join("db"), options)?;
     for i in 0..USERS {
         let user = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -665,10 +665,11 @@ impl Db {
     /// statistics.
     ///
     /// ```
-    /// # use minikv::{Db, FilterLayout, Options};
+    /// # use minikv::{Db, FilterLayout, Options, ReadSample};
     /// # let dir = tempfile::tempdir()?;
     /// # let options = Options::default().create_if_missing(true);
-    /// # let db = Db::open(dir.path(), options.filter(FilterLayout::None, 0))?;
+    /// let options = options.filter(FilterLayout::None, 0).sample_reads(&ReadSample::new());
+    /// let db = Db::open(dir.path(), options)?;
     /// for i in 0..1000 {
     ///     db.put(format!("user/{i:04}"), "here")?;
     /// }
@@ -685,7 +686,8 @@ impl Db {
     /// # Errors
     /// Corruption and I/O errors of the tables;
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator may
-    /// treat different byte strings as the same key.
+    /// treat different byte strings as the same key, or if the database was opened without
+    /// [`Options::sample_reads`].
     pub fn filter_advice(&self) -> Result<FilterAdvice> {
         let options = ReadOptions::default().fill_cache(false);
         advice::filter_advice(&self.reading(options).point())

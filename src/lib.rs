@@ -151,6 +151,7 @@ pub use engine::report::health::{Health, HealthState};
 pub use engine::report::recovery::{LostLog, Recovery};
 pub use engine::report::stats::{LevelStats, Stalls, Stats};
 pub use engine::resources::Resources;
+pub use engine::stats::sample::{ReadSample, ScannedRange};
 pub use engine::stats::trace::ReadTrace;
 pub use explain::Explanation;
 pub use filter::bloom::BloomFilterPolicy;

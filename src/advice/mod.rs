@@ -115,7 +115,10 @@ pub(crate) fn filter_advice(point: &ReadPoint<'_>) -> Result<FilterAdvice> {
             order.get().name()
         )));
     }
-    let keys = state.sample.keys();
+    let Some(sample) = &state.sample else {
+        return Err(Error::invalid("the database was opened without a sample of its reads"));
+    };
+    let keys = sample.keys();
     let (mut lookups, mut in_memory, mut absent) = (Vec::new(), 0, 0);
     for key in &keys {
         let mut trace = ReadTrace::default();

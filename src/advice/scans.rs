@@ -176,7 +176,8 @@ impl<'a> ScanReplay<'a> {
 /// no scans.
 pub(crate) fn scan_advice(point: &ReadPoint<'_>) -> Result<Option<ScanAdvice>> {
     let state = point.state;
-    let (scans, ranges) = (state.totals.bounded_scans(), state.scans.ranges());
+    let Some(sample) = &state.sample else { return Ok(None) };
+    let (scans, ranges) = (sample.scans(), sample.ranges());
     if ranges.is_empty() {
         return Ok(None);
     }

@@ -1,10 +1,14 @@
 //! Advice on filters from the lookups that a database has served.
 
 use minikv::advice::Sureness;
-use minikv::{Db, Error, FilterLayout, Options, Readable};
+use minikv::{Db, Error, FilterLayout, Options, ReadSample, Readable};
 
-use super::small;
+use super::small as unsampled;
 use crate::comparators::Order;
+
+fn small() -> Options {
+    unsampled().sample_reads(&ReadSample::new())
+}
 
 fn key(i: u32) -> String {
     format!("key{i:05}")
@@ -100,7 +104,7 @@ fn hits_in_one_table_want_none() {
 #[test]
 fn what_memtables_answer_wants_no_filter() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
     assert_eq!(db.filter_advice().unwrap().sureness, Sureness::TooFew);
     for i in 0..500 {
         db.put(key(i), "v").unwrap();
@@ -128,6 +132,13 @@ fn where_filters_cannot_be_used_there_is_no_advice() {
     let error = db.filter_advice().unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     assert!(error.to_string().contains("test.CaseBlind"));
+}
+
+#[test]
+fn without_a_sample_there_is_no_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Db::open(dir.path(), unsampled()).unwrap().filter_advice().unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use minikv::explain::{Step, Verdict};
-use minikv::{Db, Options, Readable, RepairOptions};
+use minikv::{Db, Options, ReadSample, Readable, RepairOptions};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -19,7 +19,8 @@ fn names(object: &Value) -> Vec<&str> {
 /// Creates a database with one table, in level 0, whose keys are `apple`, `banana` and a key that
 /// is not UTF-8.
 fn filled(dir: &Path) -> Db {
-    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    let options = Options::default().create_if_missing(true).sample_reads(&ReadSample::new());
+    let db = Db::open(dir, options).unwrap();
     db.put("apple", "red").unwrap();
     db.put("banana", "yellow").unwrap();
     db.put(b"b\xff", "").unwrap();

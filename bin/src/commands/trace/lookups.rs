@@ -10,11 +10,11 @@ use crate::workload::Rng;
 /// Looks up at most `most` keys in the database of `run`, which no longer changes. The keys are
 /// some of the keys in `looked_up` or, if `looked_up` is empty, keys of the database and keys
 /// slightly greater than these.
-pub fn make(run: &Run, looked_up: &[Box<[u8]>], most: usize) -> Result<Vec<Explanation>> {
+pub fn make(run: &Run, looked_up: &[Vec<u8>], most: usize) -> Result<Vec<Explanation>> {
     let db = Db::open_read_only(&run.path, run.options.clone())?;
     let keys = match looked_up.is_empty() {
         true => keys_of(&db, most)?,
-        false => evenly(looked_up, most).map(|key| key.to_vec()).collect(),
+        false => evenly(looked_up, most).cloned().collect(),
     };
     keys.iter().map(|key| Ok(db.explain(key)?)).collect()
 }

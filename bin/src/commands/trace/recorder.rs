@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use minikv::explain::Explanation;
-use minikv::{Comparator, Event, EventKind, Options};
+use minikv::{Comparator, Event, EventKind, Options, ReadSample};
 
 use super::run::{Lookup, Run, new_tables};
 use super::{lookups, page};
@@ -36,6 +36,8 @@ impl Recorder {
     /// must be the comparator of `options`.
     pub fn observe(&self, options: Options, comparator: Arc<dyn Comparator>) -> Options {
         let (recorder, plain) = (self.clone(), options.clone());
+        let sample = ReadSample::new();
+        let options = options.sample_reads(&sample);
         // Index of the run of the database that was opened last with these options.
         let place = Mutex::new(0);
         options.observer(move |event: &Event| {
@@ -43,7 +45,7 @@ impl Recorder {
             if let EventKind::Opened { path, .. } = &event.kind {
                 *place = recorder.begin(path, &plain, &comparator);
             }
-            recorder.add(*place, event);
+            recorder.add(*place, event, &sample);
         })
     }
 
@@ -55,7 +57,7 @@ impl Recorder {
         runs.len() - 1
     }
 
-    fn add(&self, place: usize, event: &Event) {
+    fn add(&self, place: usize, event: &Event, sample: &ReadSample) {
         let now = Instant::now();
         let mut runs = self.runs();
         let run = &mut runs[place];
@@ -65,15 +67,18 @@ impl Recorder {
             run.note_filters(table);
         }
         run.events.push(event.clone());
-        if let EventKind::Closed { stats, looked_up, .. } = &event.kind {
+        if let EventKind::Closed { stats, .. } = &event.kind {
             run.stats = Some(stats.clone());
             if run.lookups.is_empty() {
                 run.is_replay = true;
                 // If the lookups fail, the page still shows the events.
-                let made = lookups::make(run, looked_up, self.most_lookups).unwrap_or_default();
+                let made =
+                    lookups::make(run, &sample.keys(), self.most_lookups).unwrap_or_default();
                 let lookup = |explanation| Lookup { micros: event.micros, explanation };
                 run.lookups = made.into_iter().map(lookup).collect();
             }
+            // The next database that is opened with these options has a sample of its own.
+            sample.clear();
         }
     }
 
