@@ -27,7 +27,7 @@
 //! - **Concurrent, in safe Rust.** Reads do not wait for writes, and both continue during flushes
 //!   and compactions. `unsafe` is in one small file, which maps the end of the log.
 //! - **It explains its reads.** [`Db::explain`] shows which tables, filters and blocks a get goes
-//!   through, and [`Db::filter_advice`] says what other filters would save.
+//!   through; the package `minikv-instrument` says what other filters would save.
 //! - **Damage is never "not found".** Damage on disk is an [`Error`] that names the file, the
 //!   offset, and what was expected there.
 //!
@@ -44,8 +44,8 @@
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
 //! Cargo features, all of them off by default:
-//! - `serde`: `Serialize` for [`Stats`], [`Explanation`], [`VerifyReport`], [`RepairReport`] and
-//!   [`FilterAdvice`]. With `--json`, the command prints these types.
+//! - `serde`: `Serialize` for [`Stats`], [`Explanation`], [`VerifyReport`] and [`RepairReport`].
+//!   With `--json`, the command prints these types.
 //! - `zlib`: tables compressed with zlib or raw deflate, as in Minecraft's databases. LevelDB
 //!   cannot read such tables.
 //! - `zstd`: tables compressed with zstd, which LevelDB 1.23 and older cannot read.
@@ -80,7 +80,6 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`explain`] | the parts of an [`Explanation`] |
-//! | [`advice`] | the parts of a [`FilterAdvice`] |
 //! | [`filter`] | the theory of filters: false-positive rates, and the bits they cost |
 //! | [`fs`] | the filesystem interface, with implementations on disk, in memory and simulated |
 //! | [`files`] | the files of a database one by one, for tools |
@@ -88,7 +87,6 @@
 // Only items that users, tests or the command can reach are `pub`.
 #![cfg_attr(all(feature = "internals", not(shuttle)), deny(unreachable_pub))]
 
-pub mod advice;
 pub mod explain;
 pub mod files;
 pub mod filter;
@@ -122,7 +120,6 @@ pub use admin::repair::{
     repair, repair_with,
 };
 pub use admin::verify::{VerifyReport, verify, verify_with};
-pub use advice::FilterAdvice;
 pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Result};
 pub use base::key_bounds::KeyBounds;

@@ -22,12 +22,13 @@ mod shared_db;
 mod style;
 mod table_file;
 mod tally;
-mod workload;
+mod words;
 mod writer;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    output::show_measurements();
     match definition::parse().and_then(commands::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

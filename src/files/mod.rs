@@ -59,7 +59,7 @@ pub use crate::engine::open::entries::list as list_files;
 pub use crate::engine::version::manifest::{Recovered, read_current, recover as recover_manifest};
 pub use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 pub use crate::format::handle::{BlockHandle, TABLE_MAGIC};
-pub use crate::format::key::{KeyKind, ParsedKey, SeqNo, user_key};
+pub use crate::format::key::{KeyKind, MAX_SEQ_NO, ParsedKey, SeqNo, user_key};
 pub use crate::format::name::{FileName, current_contents, parse_current};
 pub use crate::log::{LogReader, LogWriter, Tail};
 pub use crate::table::iter::TableCursor;

@@ -20,7 +20,7 @@ use crate::format::coding::get_fixed64;
 pub type SeqNo = u64;
 
 /// Largest sequence number.
-pub(crate) const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
+pub const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
 
 /// Maximum length of a key or a value, in bytes: 3 GiB - 1. Lengths and offsets in a block have 32
 /// bits, so this leaves 1 GiB for the rest of the block.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use minikv::explain::{Step, Verdict};
-use minikv::{Db, Options, ReadSample, Readable, RepairOptions};
+use minikv::{Db, Options, Readable, RepairOptions};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -19,8 +19,7 @@ fn names(object: &Value) -> Vec<&str> {
 /// Creates a database with one table, in level 0, whose keys are `apple`, `banana` and a key that
 /// is not UTF-8.
 fn filled(dir: &Path) -> Db {
-    let options = Options::default().create_if_missing(true).sample_reads(&ReadSample::new());
-    let db = Db::open(dir, options).unwrap();
+    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
     db.put("apple", "red").unwrap();
     db.put("banana", "yellow").unwrap();
     db.put(b"b\xff", "").unwrap();
@@ -173,20 +172,4 @@ fn repairs() {
     assert_eq!((&lost["from"], &lost["to"]), (&json!("apple"), &json!({"base64": "Yv8="})));
     let aside = &report["put_aside"][0];
     assert_eq!((names(aside), &aside["file"]), (vec!["file", "kept", "why"], &json!(file)));
-}
-
-#[test]
-fn filter_advice() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = filled(dir.path());
-    db.get("avocado").unwrap();
-    let advice = value(db.filter_advice().unwrap());
-    assert_eq!((&advice["gets"], &advice["sureness"]), (&json!(1), &json!("too few lookups")));
-    assert_eq!(advice["tables_read"], json!([1, 1]));
-    let tried = &advice["tried"][0];
-    assert_eq!((&tried["layout"], &tried["bits_per_key"]), (&json!("block"), &json!(4)));
-    assert_eq!(
-        names(&tried["saving"]),
-        ["blocks_per_get", "blocks_saved_per_get", "filter_bytes", "interval_95_percent"]
-    );
 }

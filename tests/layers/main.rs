@@ -25,7 +25,6 @@ const LAYERS: &[(&str, u32)] = &[
     ("table", 4),
     ("engine", 5),
     ("admin", 6),
-    ("advice", 6),
     ("explain", 6),
     ("transaction", 6),
     ("readable", 7),

@@ -466,7 +466,7 @@ impl NativeDatabase {
     /// Returns a promise of the filters that would pay off, as JSON.
     #[napi(catch_unwind)]
     pub fn filter_advice(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
-        self.with(env, |handle| Reply::report(either!(handle, db => db.filter_advice())?))
+        self.with(env, |handle| Reply::report(either!(handle, db => minikv_instrument::advise(db))?))
     }
 
     /// Returns a promise of the steps of a get of `key`, as JSON.
