@@ -28,6 +28,8 @@ pub enum Build {
     Lib,
     /// A test program of the main package, which is a folder of `tests`.
     Test(&'static str),
+    /// The unit tests of the instrument, by the name of its library, or a test program of it.
+    Instrument(&'static str),
     /// `tests/shuttle`, which needs flags of its own.
     Shuttle,
     /// A test of the package `tests/interop`, which needs the C++ library.
@@ -365,40 +367,40 @@ pub const MUTANTS: &[Mutant] = &[
     // The advice.
     mutant(
         "a simulated block takes no more than its bytes",
-        "src/advice/curve.rs",
+        "instrument/src/advice/curve.rs",
         "cache.read(id, u64::from(read.bytes) + ENTRY_BYTES)",
         "cache.read(id, u64::from(read.bytes) + if ON { 0 } else { ENTRY_BYTES })",
     )
-    .caught_in(Build::Lib, "curve::tests::the_simulation_is_within"),
+    .caught_in(Build::Test("engine"), "cache_curve::the_simulation_is_within"),
     mutant(
         "all levels are planned with the bits of the first",
-        "src/advice/levels.rs",
+        "instrument/src/advice/levels.rs",
         "TreePlan(bits.map(|bits| FilterPlan::new(self.layout, bits)))",
         "TreePlan(bits.map(|own| FilterPlan::new(self.layout, if ON { bits[0] } else { own })))",
     )
-    .caught_in(Build::Lib, "levels::tests::the_plans_have"),
+    .caught_in(Build::Instrument("minikv_instrument"), "levels::tests::the_plans_have"),
     mutant(
         "a key that is asked again counts once",
-        "src/advice/shadow.rs",
+        "instrument/src/advice/shadow.rs",
         "let times = visits.len() as u64;",
         "let times = if ON { 1 } else { visits.len() as u64 };",
     )
-    .caught_in(Build::Lib, "shadow::tests::a_key_looked_up_again"),
+    .caught_in(Build::Instrument("minikv_instrument"), "shadow::tests::a_key_looked_up_again"),
     mutant(
         "tables that were not read are asked as others are",
-        "src/advice/mod.rs",
+        "instrument/src/advice/mod.rs",
         "*used = other.unasked();",
         "*used = if ON { other.clone() } else { other.unasked() };",
     )
-    .caught_in(Build::Lib, "advice::tests::tables_that_are_not_read"),
+    .caught_in(Build::Instrument("minikv_instrument"), "advice::tests::tables_that_are_not_read"),
     mutant(
         "a table whose last key is a scan's first is outside",
-        "src/advice/scans.rs",
+        "instrument/src/advice/scans.rs",
         "self.order.compare(last, &range.from).is_ge()",
         "self.order.compare(last, &range.from).is_ge() \
          && !(ON && self.order.compare(last, &range.from).is_eq())",
     )
-    .caught_in(Build::Test("engine"), "advice::bounds_of_scans"),
+    .caught_in(Build::Instrument("advice"), "bounds_of_scans"),
     // Events.
     mutant(
         "a flush begins with another number than it ends with",
