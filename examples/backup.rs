@@ -3,12 +3,13 @@
 //! A folder holds several backups. Tables never change, so a later backup copies only tables that
 //! the folder does not contain yet.
 
-use minikv::{Backups, Db, Options, Readable, Result};
+use minikv::backup::Backups;
+use minikv::{Db, Options, Readable, Result};
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let (dir, folder) = (home.path().join("db"), home.path().join("backups"));
-    let db = Db::open(&dir, Options::default().create_if_missing(true))?;
+    let db = Db::create(&dir)?;
     for number in 0..1000 {
         db.put(format!("note/{number:04}"), "precious")?;
     }

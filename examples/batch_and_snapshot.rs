@@ -9,7 +9,7 @@
 
 use std::sync::Mutex;
 
-use minikv::{Db, Options, Readable, Result, Snapshot, WriteBatch};
+use minikv::{Db, Readable, Result, Snapshot, WriteBatch};
 
 const TRANSFERS: u64 = 250;
 
@@ -41,7 +41,7 @@ fn balance(view: &Snapshot, account: &str) -> Result<u64> {
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    let db = Db::create(home.path().join("db"))?;
     db.put("alice", 1000_u64.to_le_bytes())?;
     db.put("bob", 0_u64.to_le_bytes())?;
 

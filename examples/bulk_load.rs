@@ -7,7 +7,8 @@
 use std::error::Error;
 use std::time::Instant;
 
-use minikv::{Db, Options, Readable, TableWriter};
+use minikv::bulk::TableWriter;
+use minikv::{Db, Options, Readable};
 
 const ENTRIES: u32 = 1_000_000;
 

@@ -5,7 +5,6 @@
 //! big-endian.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use minikv::{Comparator, Db, Error, Options, Readable, Result};
 
@@ -32,7 +31,7 @@ impl Comparator for Numeric {
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let dir = home.path().join("db");
-    let options = Options::default().create_if_missing(true).comparator(Arc::new(Numeric));
+    let options = Options::default().create_if_missing(true).comparator(Numeric);
     let db = Db::open(&dir, options)?;
     for number in [10, 9, 100, 2] {
         db.put(number.to_string(), "")?;

@@ -4,7 +4,7 @@
 //! increments would be lost. `Db::update` is one step: if another write comes between its read and
 //! its write, `Db::update` calls its closure again with the new count.
 
-use minikv::{Db, Options, Result};
+use minikv::{Db, Result};
 
 const THREADS: u64 = 4;
 const INCREMENTS: u64 = 5_000;
@@ -21,7 +21,7 @@ fn add(db: &Db, key: &str, amount: u64) -> Result<u64> {
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    let db = Db::create(home.path().join("db"))?;
     std::thread::scope(|scope| {
         let increment = || {
             (0..INCREMENTS).try_for_each(|number| {

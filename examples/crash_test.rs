@@ -5,8 +5,6 @@
 //! test keeps an inbox: it writes each order and the count of orders in one batch, and syncs the
 //! batch before it answers "accepted".
 
-use std::sync::Arc;
-
 use minikv::fs::SimFs;
 use minikv::fs::sim::CrashPlan;
 use minikv::{Db, Options, Readable, Result, WriteBatch, WriteOptions};
@@ -14,7 +12,7 @@ use minikv::{Db, Options, Readable, Result, WriteBatch, WriteOptions};
 const ORDERS: u32 = 20;
 
 fn open(disk: &SimFs) -> Result<Db> {
-    let options = Options::default().create_if_missing(true).fs(Arc::new(disk.clone()));
+    let options = Options::default().create_if_missing(true).fs(disk.clone());
     Db::open("/inbox", options)
 }
 

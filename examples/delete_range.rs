@@ -7,14 +7,14 @@
 use std::error::Error;
 use std::time::Instant;
 
-use minikv::{Db, Options, Readable};
+use minikv::{Db, Readable};
 
 const DAYS: u32 = 30;
 const LINES: u32 = 40_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let home = tempfile::tempdir()?;
-    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    let db = Db::create(home.path().join("db"))?;
     for day in 1..=DAYS {
         for line in 0..LINES {
             db.put(format!("log/{day:02}/{line:06}"), format!("line {line} of day {day}"))?;

@@ -1,14 +1,14 @@
 //! Opens a database, writes, reads and deletes: `cargo run --example embed [DIR]`. If no directory
 //! is given, uses a temporary directory, which is removed at the end.
 
-use minikv::{Db, Options, Result, WriteOptions};
+use minikv::{Db, Result, WriteOptions};
 
 fn main() -> Result<()> {
     let temporary = tempfile::tempdir().expect("a temporary directory");
     let kept = std::env::args_os().nth(1);
     let dir = kept.as_ref().map_or(temporary.path().join("db"), Into::into);
 
-    let db = Db::open(&dir, Options::default().create_if_missing(true))?;
+    let db = Db::create(&dir)?;
     db.put("fruit/apple", "red or green")?;
     db.put("fruit/banana", "yellow")?;
     // Unsynced writes survive the end of the process; synced writes also survive a power loss.

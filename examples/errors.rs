@@ -4,7 +4,6 @@
 //! The disk here is `SimFs`, which fails on demand.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use minikv::fs::SimFs;
 use minikv::fs::sim::Fault;
@@ -12,7 +11,7 @@ use minikv::{Db, Error, HealthState, Options, Readable, Result};
 
 fn main() -> Result<()> {
     let disk = SimFs::new(1);
-    let options = || Options::default().fs(Arc::new(disk.clone()));
+    let options = || Options::default().fs(disk.clone());
 
     // The variant of an error gives its kind; the text of the error says what happened to which
     // file.

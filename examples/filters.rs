@@ -10,7 +10,8 @@
 //! - *negatives*: filters that said "not here", which is always right;
 //! - *false positives*: filters that said "maybe" about a block that does not have the key.
 
-use minikv::{Db, LevelTrace, Options, ReadOptions, ReadTrace, Readable, Result};
+use minikv::stats::LevelTrace;
+use minikv::{Db, Options, ReadOptions, ReadTrace, Readable, Result};
 
 const ENTRIES: u32 = 50_000;
 const LOOKUPS: u32 = 10_000;

@@ -12,7 +12,7 @@ const ORDERS: u32 = 20;
 
 /// Writes orders, and counts them in the same batch.
 fn write_orders(dir: &Path) -> Result<()> {
-    let db = Db::open(dir, Options::default().create_if_missing(true))?;
+    let db = Db::create(dir)?;
     for number in 1..=ORDERS {
         let mut batch = WriteBatch::new();
         batch.put(format!("order/{number:04}"), "one cup of tea");
@@ -26,7 +26,7 @@ fn write_orders(dir: &Path) -> Result<()> {
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let dir = home.path().join("db");
-    Db::open(&dir, Options::default().create_if_missing(true))?.close()?;
+    Db::create(&dir)?.close()?;
     let db = Db::open_read_only(&dir, Options::default())?;
     let writer = thread::spawn(move || write_orders(&dir));
 

@@ -62,11 +62,10 @@ fn main() -> Result<()> {
     assert!(!accounts.emails.contains_key("ann@example.org")?);
     assert!(before.keyspace("emails")?.contains_key("ann@example.org")?);
 
-    for name in db.keyspaces()? {
-        let keyspace = db.keyspace(&name)?;
-        println!("{}: {} entries", name.escape_ascii(), keyspace.iter().count());
+    for keyspace in db.keyspaces()? {
+        println!("{}: {} entries", keyspace.name().escape_ascii(), keyspace.iter().count());
     }
     accounts.emails.clear()?;
-    assert_eq!(db.keyspaces()?, ["users"]);
+    assert_eq!(db.keyspaces()?, [db.keyspace("users")?]);
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io, thread};
 
-use minikv::{Db, Options, Result};
+use minikv::{Db, Result};
 
 /// Replaces `file` as a whole, so that no reader sees a part of it.
 fn export(db: &Db, file: &Path) -> io::Result<()> {
@@ -24,7 +24,7 @@ fn main() -> Result<()> {
         std::process::exit(2);
     };
     let rounds = arguments.next().and_then(|rounds| rounds.to_str()?.parse().ok());
-    let db = Db::open(&dir, Options::default().create_if_missing(true))?;
+    let db = Db::create(&dir)?;
     let exported = db.clone();
     thread::spawn(move || {
         loop {

@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use minikv::{Bytes, Db, Options, Readable, Result};
+use minikv::{Bytes, Db, Readable, Result};
 
 const PAGE: usize = 4;
 
@@ -17,7 +17,7 @@ fn page(db: &Db, prefix: &str, after: Option<&Bytes>) -> Result<Vec<(Bytes, Byte
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    let db = Db::create(home.path().join("db"))?;
     for number in 1..=10 {
         db.put(format!("order/{number:04}"), format!("{number} apples"))?;
     }

@@ -1,11 +1,11 @@
 //! Scans a prefix, a range, and the last few keys of a prefix, and moves a cursor both ways:
 //! `cargo run --example prefix_scan`.
 
-use minikv::{Db, Options, Readable, Result};
+use minikv::{Db, Readable, Result};
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    let db = Db::create(home.path().join("db"))?;
     for day in 1..=28 {
         db.put(format!("temperature/2024-02-{day:02}"), format!("{}", day % 10))?;
         db.put(format!("wind/2024-02-{day:02}"), format!("{}", day % 7))?;

@@ -9,7 +9,7 @@ use minikv::{Db, Options, Readable, Result};
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let dir = home.path().join("db");
-    let writer = Db::open(&dir, Options::default().create_if_missing(true))?;
+    let writer = Db::create(&dir)?;
     writer.put("day/1", "sunny")?;
 
     // The reader is usually in another process.

@@ -6,14 +6,14 @@
 
 use std::error::Error;
 
-use minikv::{Db, Options, WriteOptions};
+use minikv::{Db, WriteOptions};
 
 const THREADS: u32 = 4;
 const ORDERS: u32 = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let home = tempfile::tempdir()?;
-    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    let db = Db::create(home.path().join("db"))?;
 
     // Each of these puts is durable when it returns, and costs a sync.
     let synced = WriteOptions::default().sync(true);

@@ -4,7 +4,7 @@
 //! depend on what other threads write at the same time: if commits did not detect conflicts, two
 //! guests could get one seat, or one guest could get a fourth seat.
 
-use minikv::{Db, Options, Readable, Result, Transaction};
+use minikv::{Db, Readable, Result, Transaction};
 
 const GUESTS: [&str; 4] = ["ann", "bob", "cid", "dan"];
 const SEATS: u32 = 10;
@@ -43,7 +43,7 @@ fn book_all(db: &Db, guest: &str) -> Result<()> {
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    let db = Db::create(home.path().join("db"))?;
 
     std::thread::scope(|scope| {
         // Each guest books on two threads, as from two open windows.

@@ -47,11 +47,11 @@ use crate::transaction::{Transaction, retry};
 /// iterator is dropped too.
 ///
 /// ```
-/// use minikv::{Db, Options, Readable};
+/// use minikv::{Db, Readable};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path();
-/// let db = Db::open(path, Options::default().create_if_missing(true))?;
+/// let db = Db::create(path)?;
 /// db.put("capital/France", "Paris")?;
 /// assert_eq!(db.get("capital/France")?.as_deref(), Some(&b"Paris"[..]));
 /// for entry in db.prefix("capital/")? {
@@ -62,17 +62,17 @@ use crate::transaction::{Transaction, retry};
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    inner: Arc<Inner>,
+    inner: Arc<RunningEngine>,
     /// The options of the writes of this handle.
     options: WriteOptions,
 }
 
-struct Inner {
+struct RunningEngine {
     engine: Arc<Engine>,
     workers: Mutex<Workers>,
 }
 
-impl Drop for Inner {
+impl Drop for RunningEngine {
     fn drop(&mut self) {
         self.workers.get_mut().stop(&self.engine);
         self.engine.end_observing();
@@ -94,6 +94,15 @@ pub struct ReadOnlyDb {
 }
 
 impl Db {
+    /// Opens the database in the directory `path` with the default options, and creates it if it
+    /// does not exist.
+    ///
+    /// # Errors
+    /// The same as for [`Db::open`], except that the database cannot be missing.
+    pub fn create(path: impl AsRef<Path>) -> Result<Db> {
+        Db::open(path, Options::default().create_if_missing(true))
+    }
+
     /// Opens the database in the directory `path`, and replays its logs.
     ///
     /// # Errors
@@ -111,7 +120,10 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let engine = Engine::open(path.as_ref(), options)?;
         let workers = Mutex::ranked(LockRank::Workers, Workers::start(&engine)?);
-        Ok(Db { inner: Arc::new(Inner { engine, workers }), options: WriteOptions::default() })
+        Ok(Db {
+            inner: Arc::new(RunningEngine { engine, workers }),
+            options: WriteOptions::default(),
+        })
     }
 
     /// Opens the database in the directory `path` for reading only.
@@ -120,7 +132,7 @@ impl Db {
     /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
-    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let writer = Db::create(path)?;
     /// writer.put("seen", "1")?;
     /// let reader = Db::open_read_only(path, Options::default())?;
     /// writer.put("later", "1")?;
@@ -168,9 +180,9 @@ impl Db {
     /// has either all of them or none.
     ///
     /// ```
-    /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
+    /// # use minikv::{Db, WriteBatch, WriteOptions};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let mut batch = WriteBatch::new();
     /// batch.put("alice", "70");
     /// batch.put("bob", "30");
@@ -190,9 +202,9 @@ impl Db {
     /// keyspaces and transactions.
     ///
     /// ```
-    /// # use minikv::{Db, Options, WriteOptions};
+    /// # use minikv::{Db, WriteOptions};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.put("draft", "1")?;
     /// let synced = db.writing(WriteOptions::default().sync(true));
     /// synced.put("order", "book")?; // and the draft before it
@@ -222,9 +234,9 @@ impl Db {
     /// always makes progress. To give up, count the calls of `work` and return an error from it.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable, Result};
+    /// # use minikv::{Db, Readable, Result};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// # let balance = |value: Option<minikv::Bytes>| -> u64 {
     /// #     value.map_or(0, |value| std::str::from_utf8(&value).unwrap().parse().unwrap())
     /// # };
@@ -256,9 +268,9 @@ impl Db {
     /// closure that only uses `?`.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// #[derive(Debug)]
     /// enum PayError {
     ///     TooPoor,
@@ -297,9 +309,9 @@ impl Db {
     /// value. Returns the new value.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let count = |old: Option<&[u8]>| {
     ///     let old: u64 = old.map_or(0, |old| std::str::from_utf8(old).unwrap().parse().unwrap());
     ///     Some((old + 1).to_string())
@@ -324,9 +336,9 @@ impl Db {
     /// written.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// type AnyError = Box<dyn std::error::Error + Send + Sync>;
     /// let add_one = |old: Option<&[u8]>| -> Result<Option<String>, AnyError> {
     ///     let old: u64 = old.map_or(Ok(0), |old| std::str::from_utf8(old).unwrap().parse())?;
@@ -357,9 +369,9 @@ impl Db {
     /// The same as for [`Db::put`].
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for n in 0..1000 {
     ///     db.put(format!("{n:04}"), "value")?;
     /// }
@@ -411,9 +423,9 @@ impl Db {
     /// Returns a snapshot of the database as it is now, for later reads.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.put("price", "10")?;
     /// let before = db.snapshot();
     /// db.put("price", "12")?;
@@ -439,9 +451,9 @@ impl Db {
     /// excluded bound is treated as included.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.compact_range(..)?;
     /// db.compact_range("log/2023"..="log/2024")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -450,7 +462,7 @@ impl Db {
     /// # Errors
     /// The error that ended the compaction. No data is lost.
     pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
-        self.inner.engine.compact_range(Span::new(&range).hull())
+        self.inner.engine.compact_range(Span::new(&range).closed())
     }
 
     /// Copies the current state of the database to the directory `dir`, which must be empty or
@@ -464,7 +476,7 @@ impl Db {
     /// # use minikv::{Db, Options, Readable};
     /// # let home = tempfile::tempdir()?;
     /// # let (path, copy) = (home.path().join("db"), home.path().join("copy"));
-    /// let db = Db::open(&path, Options::default().create_if_missing(true))?;
+    /// let db = Db::create(&path)?;
     /// db.put("kept", "1")?;
     /// db.checkpoint(&copy)?;
     /// db.put("later", "1")?;
@@ -482,18 +494,20 @@ impl Db {
     }
 
     /// Adds a backup of the current state of the database to the folder `folder`, which is created
-    /// if it is missing or empty. [`Backups`](crate::Backups) lists, verifies and restores backups.
+    /// if it is missing or empty. [`Backups`](crate::backup::Backups) lists, verifies and restores
+    /// backups.
     ///
     /// Unlike a checkpoint, a backup shares no file with the database. The call reads all tables,
     /// and copies those that the previous backup does not contain. Reads and writes continue during
     /// the call. A crash during the call leaves the earlier backups as they were.
     ///
     /// ```
-    /// # use minikv::{Backups, Db, Options};
+    /// # use minikv::backup::Backups;
+    /// # use minikv::{Db, Options};
     /// # let home = tempfile::tempdir()?;
     /// # let (path, folder) = (home.path().join("db"), home.path().join("backups"));
     /// # let copy = home.path().join("copy");
-    /// let db = Db::open(&path, Options::default().create_if_missing(true))?;
+    /// let db = Db::create(&path)?;
     /// db.put("kept", "1")?;
     /// db.backup(&folder)?;
     /// db.put("kept", "2")?;
@@ -552,9 +566,9 @@ impl Db {
     /// makes other writes wait until it is done, and is durable even without a sync.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for day in 1..=30 {
     ///     db.put(format!("log/2026-06-{day:02}"), "...")?;
     /// }
@@ -574,9 +588,9 @@ impl Db {
     /// Deletes all entries whose keys start with `prefix`, like [`delete_range`](Db::delete_range).
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for name in ["user/ann", "user/bob", "visit/1"] {
     ///     db.put(name, "")?;
     /// }
@@ -689,7 +703,7 @@ impl ReadOnlyDb {
     /// its parts.
     pub fn stats(&self) -> Stats {
         let (state, view) = (&self.opened.state, self.opened.state.view_owned());
-        state.look_into_all(&view.version);
+        state.load_all_expiry(&view.version);
         property::read_stats(state, &view)
     }
 
@@ -719,7 +733,7 @@ impl ReadOnlyDb {
     /// # use minikv::{Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
-    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let writer = Db::create(path)?;
     /// let reader = Db::open_read_only(path, Options::default())?;
     /// writer.put("later", "1")?;
     /// assert!(!reader.contains_key("later")?);
@@ -778,7 +792,7 @@ impl ReadOnlyDb {
     /// # use minikv::{BatchOp, Db, Options, Readable};
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path();
-    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let writer = Db::create(path)?;
     /// let reader = Db::open_read_only(path, Options::default())?;
     /// let mut changes = reader.changes_since(reader.sequence())?;
     /// assert!(changes.next().is_none());

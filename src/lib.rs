@@ -1,11 +1,11 @@
 //! An embedded, ordered, crash-safe key-value store whose files are LevelDB's files.
 //!
 //! ```
-//! use minikv::{Db, Options, Readable, WriteBatch};
+//! use minikv::{Db, Readable, WriteBatch};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path();
-//! let db = Db::open(path, Options::default().create_if_missing(true))?;
+//! let db = Db::create(path)?;
 //! db.put("apple", "red")?;
 //!
 //! let mut batch = WriteBatch::new();
@@ -40,7 +40,7 @@
 //! - Bloom filters per block, filters per table, and counters of the reads that they save:
 //!   [`Db::get_traced`], [`Stats`].
 //! - Events of flushes, compactions and write stalls, for an observer ([`Options::observer`]).
-//! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
+//! - [`verify`], [`repair()`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
 //! Cargo features, all of them off by default:
@@ -60,7 +60,7 @@
 //! [`Db`] is `Send + Sync` and cheap to clone; every method but [`Db::close`] takes `&self`. Reads
 //! take no lock that a write or a compaction holds for long. Concurrent writes share a log record
 //! and a sync. Each open database has three background threads, unless it shares threads with other
-//! databases ([`Resources`]): one thread flushes and two compact. If there is an [`Observer`], a
+//! databases ([`Resources`]): one thread flushes and two compact. If there is an observer, a
 //! further thread calls it. There is no async interface: calls may wait for the disk, so use
 //! `spawn_blocking` or the like.
 //!
@@ -79,23 +79,34 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
+//! | [`stats`] | the parts of [`Stats`], of a [`ReadTrace`] and of a [`ReadSample`] |
+//! | [`events`] | the events that an observer receives ([`Options::observer`]) |
+//! | [`bulk`] | tables written outside a database, for [`Db::ingest`] |
+//! | [`backup`](mod@backup) | the folder of backups that [`Db::backup`] adds to |
+//! | [`repair`](mod@repair) | the parts of a [`RepairReport`] and of a [`Recovery`] |
+//! | [`follow`] | the changes of a database ([`Db::changes_since`], [`ReadOnlyDb::follow`]) |
 //! | [`explain`] | the parts of an [`Explanation`] |
-//! | [`filter`] | the theory of filters: false-positive rates, and the bits they cost |
+//! | [`filter`] | filters on their own, and their theory |
 //! | [`fs`] | the filesystem interface, with implementations on disk, in memory and simulated |
 //! | [`files`] | the files of a database one by one, for tools |
 
 // Only items that users, tests or the command can reach are `pub`.
 #![cfg_attr(all(feature = "internals", not(shuttle)), deny(unreachable_pub))]
 
+pub mod backup;
+pub mod bulk;
+pub mod events;
 pub mod explain;
 pub mod files;
 pub mod filter;
+pub mod follow;
 pub mod fs;
+pub mod repair;
+pub mod stats;
 
 mod admin;
 mod base;
 mod block;
-mod bulk;
 mod db;
 mod dialect;
 mod engine;
@@ -111,20 +122,14 @@ mod transaction;
 pub mod internals;
 
 pub use admin::backup::take::backup;
-pub use admin::backup::{Backup, Backups};
 pub use admin::checkpoint::checkpoint;
 pub use admin::destroy::destroy;
 pub use admin::findings::Progress;
-pub use admin::repair::{
-    LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
-    repair, repair_with,
-};
+pub use admin::repair::{RepairOptions, RepairReport, repair, repair_with};
 pub use admin::verify::{VerifyReport, verify, verify_with};
 pub use base::comparator::{BytewiseComparator, Comparator};
-pub use base::error::{Corruption, Error, Result};
+pub use base::error::{Corruption, Error, Feature, Result};
 pub use base::key_bounds::KeyBounds;
-pub use bulk::sorted::{Ingested, SortedTable};
-pub use bulk::writer::TableWriter;
 /// The type of the keys and values that reads return, from the `bytes` crate. Clones share memory.
 #[doc(no_inline)]
 pub use bytes::Bytes;
@@ -133,22 +138,16 @@ pub use dialect::indexed_db::IndexedDbComparator;
 pub use engine::compact::filter::CompactionDecision;
 pub use engine::compression::TableCompression;
 pub use engine::delete_range::DeletedRange;
-pub use engine::follow::Refreshed;
-pub use engine::follow::changes::Changes;
-pub use engine::follow::poll::Follow;
-pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
+pub use engine::options::{Filters, Options, ReadOptions, WriteOptions};
 pub use engine::read::cursor::Cursor;
 pub use engine::read::iter::{Iter, Keys};
 pub use engine::read::reader::Reader;
 pub use engine::read::snapshot::Snapshot;
-pub use engine::report::event::{
-    CompactionKind, Event, EventKind, Observer, StallCause, TableInfo,
-};
 pub use engine::report::health::{Health, HealthState};
-pub use engine::report::recovery::{LostLog, Recovery};
-pub use engine::report::stats::{LevelStats, Stalls, Stats};
+pub use engine::report::recovery::Recovery;
+pub use engine::report::stats::Stats;
 pub use engine::resources::Resources;
-pub use engine::stats::sample::{ReadSample, ScannedRange};
+pub use engine::stats::sample::ReadSample;
 pub use engine::stats::trace::ReadTrace;
 pub use explain::Explanation;
 pub use filter::bloom::BloomFilterPolicy;
@@ -156,10 +155,10 @@ pub use filter::policy::{FilterGenerator, FilterPolicy};
 pub use filter::prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
+pub use format::keyspace::KeyspaceKind;
 pub use keyspace::Keyspace;
 pub use keyspace::expiry::Expiry;
 pub use readable::Readable;
-pub use table::counts::LevelTrace;
 pub use transaction::{Savepoint, Transaction};
 
 /// Includes the README, so that its examples are compiled with the tests.

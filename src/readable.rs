@@ -26,7 +26,7 @@ use crate::transaction::Transaction;
 /// expired.
 ///
 /// ```
-/// use minikv::{Db, Options, ReadOptions, Readable, Result};
+/// use minikv::{Db, ReadOptions, Readable, Result};
 ///
 /// /// Returns the name of the user with this number, from anything that can be read.
 /// fn name(users: &impl Readable, number: u32) -> Result<Option<String>> {
@@ -35,7 +35,7 @@ use crate::transaction::Transaction;
 /// }
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// let db = Db::create(dir.path())?;
 /// db.put(7u32.to_be_bytes(), "Ann")?;
 /// let before = db.snapshot();
 /// db.put(7u32.to_be_bytes(), "Anna")?;
@@ -71,9 +71,9 @@ pub trait Readable {
     /// Returns the values of `keys`, in the order of `keys`. All values are from the same moment.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.put("b", "2")?;
     /// let values = db.multi_get(&["b", "a"])?;
     /// assert_eq!(values[0].as_deref(), Some(&b"2"[..]));
@@ -104,9 +104,9 @@ pub trait Readable {
     /// Returns an iterator over the entries whose keys are in `range`.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for day in ["01", "02", "03", "04"] {
     ///     db.put(day, "")?;
     /// }
@@ -135,10 +135,10 @@ pub trait Readable {
     /// iterator is empty.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # use std::ops::Bound;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for name in ["user/ann", "user/bob", "user/cid", "visit/1"] {
     ///     db.put(name, "")?;
     /// }
@@ -187,9 +187,9 @@ pub trait Readable {
     /// neither keys nor values.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for day in ["01", "02", "03"] {
     ///     db.put(day, "")?;
     /// }
@@ -215,9 +215,9 @@ pub trait Readable {
     /// nothing if the key was written by the transaction that reads.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// db.put("apple", "red")?;
     /// db.put("cherry", "dark red")?;
     /// db.flush()?;

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum, ValueHint};
 use minikv::filter::MAX_BITS_PER_KEY;
-use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Options};
+use minikv::{BytewiseComparator, Comparator, Compression, Filters, Options};
 
 use crate::codec::Format;
 use crate::commands::Command;
-use crate::commands::trace::observed;
 use crate::comparator;
 use crate::error::{CliError, Result};
+use crate::recorder::observed;
 use crate::shared_db::SharedDb;
 use crate::writer::is_same_dir;
 
@@ -347,14 +347,13 @@ impl Shape {
 
     fn filters(&self, options: Options) -> Options {
         let bits = self.bits_per_key();
-        match self.filter_layout.unwrap_or_default() {
-            _ if bits == 0 => options.filter_policy(None),
-            FilterLayout::Block => {
-                options.filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits))))
-            }
-            FilterLayout::Table => options.filter(minikv::FilterLayout::Table, bits),
-            FilterLayout::Both => options.filter(minikv::FilterLayout::Both, bits),
-        }
+        let filters = match self.filter_layout.unwrap_or_default() {
+            _ if bits == 0 => Filters::None,
+            FilterLayout::Block => Filters::Block(bits),
+            FilterLayout::Table => Filters::Table(bits),
+            FilterLayout::Both => Filters::Both(bits),
+        };
+        options.filters(filters)
     }
 
     /// Returns an error if the options disable filters but select a layout with table filters.
@@ -470,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_build_lacks_is_refused_by_name() {
+    fn compressions_that_this_build_lacks_are_refused_by_name() {
         #[cfg(not(feature = "zstd"))]
         {
             let shape = Shape { compression: Some(CompressionKind::Zstd), ..Shape::default() };

@@ -133,7 +133,7 @@ impl Format {
     pub fn decode_entry(self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
         debug_assert!(self != Format::Csv, "a line need not be a record");
         if self == Format::Json {
-            return parse_json::<Entry>(line).map(|entry| (entry.key, entry.value));
+            return parse_json::<JsonEntry>(line).map(|entry| (entry.key, entry.value));
         }
         let mut fields = line.split(|&byte| byte == b'\t');
         let key = fields.next().unwrap_or_default();
@@ -351,13 +351,13 @@ impl<'de> Visitor<'de> for DatumVisitor {
 }
 
 /// The key and the value in a line of JSON.
-struct Entry {
+struct JsonEntry {
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl<'de> Deserialize<'de> for Entry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Entry, D::Error> {
+impl<'de> Deserialize<'de> for JsonEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonEntry, D::Error> {
         deserializer.deserialize_map(EntryVisitor)
     }
 }
@@ -365,13 +365,13 @@ impl<'de> Deserialize<'de> for Entry {
 struct EntryVisitor;
 
 impl<'de> Visitor<'de> for EntryVisitor {
-    type Value = Entry;
+    type Value = JsonEntry;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{\"key\":…,\"value\":…}")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entry, M::Error> {
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<JsonEntry, M::Error> {
         let (mut key, mut value) = (None, None);
         while let Some(name) = map.next_key::<String>()? {
             let (known, name) = match name.as_str() {
@@ -386,7 +386,7 @@ impl<'de> Visitor<'de> for EntryVisitor {
                 return Err(M::Error::duplicate_field(name));
             }
         }
-        Ok(Entry {
+        Ok(JsonEntry {
             key: key.ok_or_else(|| M::Error::missing_field("key"))?,
             value: value.ok_or_else(|| M::Error::missing_field("value"))?,
         })
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_format_is_refused_and_said() {
+    fn lines_that_break_the_format_are_refused_with_the_reason() {
         let refusals: [(Format, &[u8], &str); 20] = [
             (Format::Escaped, b"", "no TAB"),
             (Format::Escaped, b"key", "no TAB"),

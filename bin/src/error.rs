@@ -18,7 +18,7 @@ use std::io::{
 };
 use std::path::Path;
 
-use minikv::Error as DbError;
+use minikv::{Error as DbError, Feature};
 
 use crate::comparator;
 
@@ -171,21 +171,21 @@ fn db_message(error: &DbError) -> String {
         DbError::Corruption(_) => {
             "; `minikv verify` lists all damage, `minikv repair --dry-run` shows what can be saved"
         }
-        DbError::Unsupported { what, name, .. }
-            if *what == "comparator" && comparator::named(name).is_some() =>
+        DbError::Unsupported { what: Feature::Comparator, name, .. }
+            if comparator::named(name).is_some() =>
         {
             "; leave --comparator out"
         }
-        DbError::Unsupported { what, .. } if *what == "comparator" => {
+        DbError::Unsupported { what: Feature::Comparator, .. } => {
             "; `--comparator ignore` reads it without its order (verify, stats, tree, dump, scan)"
         }
-        DbError::Unsupported { what, name, .. } if *what == "compression" && name == "zstd" => {
+        DbError::Unsupported { what: Feature::Compression, name, .. } if name == "zstd" => {
             "; build minikv with `--features zstd`"
         }
-        DbError::Unsupported { what: "database", .. } => {
+        DbError::Unsupported { what: Feature::Database, .. } => {
             "; only that program reads it; if the file is a stray, move it out of the directory"
         }
-        DbError::Unsupported { what: "level", .. } => {
+        DbError::Unsupported { what: Feature::Level, .. } => {
             "; compact it with goleveldb into fewer levels, or use a build that has more"
         }
         DbError::Unsupported { .. } => "; use a build that supports it",
@@ -241,6 +241,8 @@ fn one_line(message: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
+    use minikv::fs::LockHolder;
+
     use super::*;
     use crate::damage::Damage;
 
@@ -257,13 +259,13 @@ mod tests {
     #[test]
     fn every_error_has_its_exit_code() {
         let io = denied("/db/CURRENT");
-        let lock = DbError::Locked { path: "/db/LOCK".into(), holder: "process 7".into() };
+        let lock = DbError::Locked { path: "/db/LOCK".into(), holder: LockHolder::ThisProcess };
         assert_eq!(code(DbError::InvalidArgument { what: "x".into() }), 2);
         assert_eq!(code(lock), 3);
         assert_eq!(code(DbError::corruption("x")), 4);
         assert_eq!(code(io), 5);
         assert_eq!(code(DbError::DatabaseMissing { path: "/db".into() }), 5);
-        let (what, name) = ("comparator", "idb_cmp1".into());
+        let (what, name) = (Feature::Comparator, "idb_cmp1".into());
         assert_eq!(code(DbError::Unsupported { what, name, path: None }), 6);
         let reason = Arc::new(DbError::corruption("x"));
         assert_eq!(code(DbError::ReadOnly { reason }), 4);
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line_with_what_where_and_what_next() {
+    fn a_message_is_one_line_with_fault_place_and_next_step() {
         let error = denied("/a\nb");
         let message = CliError::from(error).message().unwrap();
         assert_eq!(

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use minikv::files::{BatchRecord, FileName, KeyKind, LogReader, NewFile, ParsedKey, Recovered};
 use minikv::fs::{DiskFs, Fs};
-use minikv::{BatchOp, BytewiseComparator, Comparator, Error, VerifyReport, files};
+use minikv::{BatchOp, BytewiseComparator, Comparator, Error, Feature, VerifyReport, files};
 
 use crate::comparator;
 use crate::damage::Damage;
@@ -47,7 +47,7 @@ impl Survey {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
         }
         let mut comparator = BytewiseComparator.name().to_string();
-        if let Err(Error::Unsupported { what: "comparator", name, .. }) =
+        if let Err(Error::Unsupported { what: Feature::Comparator, name, .. }) =
             files::recover_manifest(&DiskFs, dir, &comparator)
             && (any_order || comparator::named(&name).is_some())
         {

@@ -6,8 +6,9 @@ use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use minikv::bulk::TableWriter;
 use minikv::{
-    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, Readable, Snapshot, TableWriter,
+    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, KeyspaceKind, Readable, Snapshot,
     Transaction, WriteBatch, WriteOptions,
 };
 
@@ -22,18 +23,18 @@ pub struct InKeyspace {
     /// Work within this keyspace; `minikv keyspaces` lists them. NAME has 1 to 255 bytes, escaped
     #[arg(long, value_name = "NAME")]
     keyspace: Option<OsString>,
-    /// The keyspace is an expiring one, as created by `put --ttl`
+    /// The keyspace is an expiring one, as created by `put --ttl`; without this, either is found
     #[arg(long, requires = "keyspace")]
     expiring: bool,
 }
 
 /// The name of a keyspace; `None` for all keys of the database.
 #[derive(Debug)]
-pub struct Name(Option<Keys>);
+pub struct Name(Option<KeyspaceId>);
 
-/// A keyspace, ordinary or expiring.
+/// The name of a keyspace, and whether an expiring one is asked for.
 #[derive(Debug)]
-struct Keys {
+struct KeyspaceId {
     name: Vec<u8>,
     is_expiring: bool,
 }
@@ -56,7 +57,7 @@ impl InKeyspace {
         }
         match Format::Escaped.decode(argument.as_bytes()) {
             Ok(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
-                Ok(Name(Some(Keys { name, is_expiring: self.expiring })))
+                Ok(Name(Some(KeyspaceId { name, is_expiring: self.expiring })))
             }
             Ok(name) => refused(format!("a name has 1 to 255 bytes, not {}", name.len())),
             Err(what) => refused(what),
@@ -64,34 +65,33 @@ impl InKeyspace {
     }
 }
 
+/// Opens a keyspace of `$db`. If there is one of each kind, the ordinary one is meant, unless
+/// `--expiring` asks for the other.
+macro_rules! open {
+    ($db:ident, $keys:ident) => {{
+        let ordinary = $db.keyspace_of(KeyspaceKind::Ordinary, &$keys.name)?;
+        match $keys.is_expiring {
+            true => $db.expiring_keyspace(&$keys.name)?,
+            false if ordinary.is_empty()? => $db.keyspace(&$keys.name)?,
+            false => ordinary,
+        }
+    }};
+}
+
 impl Name {
     /// Returns the keys of `db` that a command may read.
     pub fn of_reader(&self, db: Snapshot) -> Result<Source> {
         Ok(match &self.0 {
             None => Source::All(db),
-            Some(keys) if keys.is_expiring => Source::Keyspace(db.expiring_keyspace(&keys.name)?),
-            Some(keys) => Source::Keyspace(db.keyspace(&keys.name)?),
+            Some(keys) => Source::Keyspace(open!(db, keys)),
         })
-    }
-
-    /// Returns the keyspace of the same name and the other kind, ordinary or expiring; `None`
-    /// without a keyspace.
-    pub fn other_kind(&self) -> Option<Name> {
-        let Keys { name, is_expiring } = self.0.as_ref()?;
-        Some(Name(Some(Keys { name: name.clone(), is_expiring: !is_expiring })))
-    }
-
-    /// Returns whether this is an expiring keyspace.
-    pub fn is_expiring(&self) -> bool {
-        self.0.as_ref().is_some_and(|keys| keys.is_expiring)
     }
 
     /// Returns the keys of `db` that a command may write.
     pub fn of_writer(&self, db: &Db) -> Result<Target> {
         Ok(match &self.0 {
             None => Target::All(db.clone()),
-            Some(keys) if keys.is_expiring => Target::Keyspace(db.expiring_keyspace(&keys.name)?),
-            Some(keys) => Target::Keyspace(db.keyspace(&keys.name)?),
+            Some(keys) => Target::Keyspace(open!(db, keys)),
         })
     }
 }

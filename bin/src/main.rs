@@ -16,6 +16,7 @@ mod interrupt;
 mod key_check;
 mod keyspace;
 mod output;
+mod recorder;
 mod runs;
 mod scratch;
 mod shared_db;

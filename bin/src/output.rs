@@ -35,7 +35,7 @@ pub fn stdout_has_colours() -> bool {
 pub fn stdout_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     // Some terminals do not report their width.
-    Some(if size.ws_col == 0 { COLUMNS_WITH_BAR } else { size.ws_col }.into())
+    Some(if size.ws_col == 0 { MIN_BAR_COLUMNS } else { size.ws_col }.into())
 }
 
 /// Prints one line to stderr. Errors are ignored.
@@ -107,14 +107,14 @@ pub struct Progress {
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
 /// Minimum width of a terminal for a bar, in columns. A narrower terminal shows a counter.
-const COLUMNS_WITH_BAR: u16 = 80;
+const MIN_BAR_COLUMNS: u16 = 80;
 
 impl Progress {
     /// Creates a bar for `total_bytes`, or a counter if the total is not known. A total of 0 means
     /// that the total is still being determined: nothing is drawn at first.
     pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
         let template = match total_bytes {
-            Some(_) if stderr_columns() >= COLUMNS_WITH_BAR => {
+            Some(_) if stderr_columns() >= MIN_BAR_COLUMNS => {
                 "{prefix} {bar:20} {bytes}/{total_bytes} {eta} left {wide_msg}"
             }
             Some(_) => "{prefix} {percent}% {wide_msg}",
@@ -130,7 +130,7 @@ impl Progress {
 
     /// Creates a bar for `total` steps.
     pub fn steps(what: &'static str, total: u64) -> Progress {
-        let template = match stderr_columns() >= COLUMNS_WITH_BAR {
+        let template = match stderr_columns() >= MIN_BAR_COLUMNS {
             true => "{prefix} {bar:30} {pos}/{len}",
             false => "{prefix} {pos}/{len}",
         };
@@ -176,7 +176,7 @@ impl Progress {
 
 /// Returns the width of the terminal that shows stderr.
 fn stderr_columns() -> u16 {
-    rustix::termios::tcgetwinsize(io::stderr()).map_or(COLUMNS_WITH_BAR, |size| size.ws_col)
+    rustix::termios::tcgetwinsize(io::stderr()).map_or(MIN_BAR_COLUMNS, |size| size.ws_col)
 }
 
 impl Meter for Progress {

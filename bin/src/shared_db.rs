@@ -14,10 +14,10 @@ use crate::writer;
 
 /// The database of a shell, shared by its commands. The first of them opens it.
 #[derive(Clone, Default)]
-pub struct SharedDb(Arc<Mutex<State>>);
+pub struct SharedDb(Arc<Mutex<OpenHandles>>);
 
 #[derive(Default)]
-struct State {
+struct OpenHandles {
     writer: Option<Db>,
     reader: Option<ReadOnlyDb>,
 }
@@ -32,7 +32,7 @@ impl SharedDb {
         let db = open()?;
         // From here on, the lock file must not be opened again.
         writer::hold(Some(dir));
-        *state = State { writer: Some(db.clone()), reader: None };
+        *state = OpenHandles { writer: Some(db.clone()), reader: None };
         Ok(db)
     }
 
@@ -56,19 +56,19 @@ impl SharedDb {
 
     /// Syncs and closes the database. A later command opens it again.
     pub fn close(&self) -> Result<()> {
-        let State { writer, .. } = std::mem::take(&mut *self.state());
+        let OpenHandles { writer, .. } = std::mem::take(&mut *self.state());
         let Some(db) = writer else { return Ok(()) };
         let closed = db.close();
         writer::hold(None);
         Ok(closed?)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OpenHandles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl OpenHandles {
     /// Returns the database for reading, with what other processes have written meanwhile.
     fn reader(&mut self, open: impl FnOnce() -> Result<ReadOnlyDb>) -> Result<&ReadOnlyDb> {
         // If another process has replaced the files, they are opened again.

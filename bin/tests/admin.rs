@@ -134,7 +134,7 @@ fn a_missing_current_is_refused_with_the_way_to_repair() {
 }
 
 #[test]
-fn repair_saves_what_is_sound_and_says_what_is_not() {
+fn repair_saves_sound_data_and_reports_the_rest() {
     let (_home, db) = made();
     flip(&named(&db, ".ldb"), 100);
     run(&db, &["scan", "--count"]).fails(4, &[".ldb at offset 0", "minikv verify"]);

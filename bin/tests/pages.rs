@@ -222,7 +222,7 @@ fn shows(said: &[String], prints: &[String]) -> bool {
 }
 
 #[test]
-fn lines_are_left_out_only_where_the_page_says_so() {
+fn lines_are_left_out_only_if_the_page_says_so() {
     let lines = |text: &str| -> Vec<String> { text.split(' ').map(str::to_string).collect() };
     let is_shown = |said: &str| shows(&lines(said), &lines("a b c d e"));
     for said in ["a b c d e", "a ... e", "a ... c ... e", "... e", "a ... c d e", "a b ... c"] {
@@ -236,7 +236,7 @@ fn lines_are_left_out_only_where_the_page_says_so() {
 }
 
 #[test]
-fn the_consoles_of_the_pages_show_what_the_commands_print() {
+fn the_consoles_of_the_pages_show_the_output_of_the_commands() {
     let readme = Place::new();
     let mut compared = compare("README.md", &readme);
     let mut pages = pages();
@@ -295,7 +295,7 @@ fn each_block_of_commands_says_whether_it_is_run() {
 }
 
 #[test]
-fn what_varies_is_masked_wherever_it_stands() {
+fn file_numbers_and_times_are_masked_everywhere() {
     let masked = without_what_varies("table 000012 in /db/000012.ldb, MANIFEST-000001: 123456");
     assert_eq!(masked, "table NNNNNN in /db/NNNNNN.ldb, MANIFEST-NNNNNN: 123456");
     let masked = without_what_varies("1        2026-11-23T00:32:49Z       4   1.2 MiB");
@@ -374,7 +374,7 @@ fn missing(step: &Step, printed: &[String]) -> Option<String> {
 }
 
 #[test]
-fn read_amplification_shows_what_readamp_prints() {
+fn read_amplification_shows_the_output_of_readamp() {
     if std::env::var_os("MINIKV_PAGES").is_none() {
         eprintln!("skipped: takes a minute; MINIKV_PAGES=1 runs it");
         return;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use minikv::Compression;
 use minikv::files::LogReader;
 use minikv::fs::MemFs;
-use minikv::{Db, FilterLayout, FixedPrefix, WriteBatch};
+use minikv::{Db, Filters, FixedPrefix, WriteBatch};
 use minikv_fuzz::files;
 
 /// Maximum length of an input, in bytes. Longer inputs make fuzzing slow.
@@ -76,12 +76,12 @@ impl Seeds {
 }
 
 /// Creates a database with a few entries in every kind of file.
-fn made(compression: Compression, layout: FilterLayout) -> BTreeMap<String, Vec<u8>> {
+fn made(compression: Compression, filters: Filters) -> BTreeMap<String, Vec<u8>> {
     let fs = MemFs::new();
     let options = files::options(&fs)
         .create_if_missing(true)
         .compression(compression)
-        .filter(layout, 10)
+        .filters(filters)
         .filter_prefix(FixedPrefix::new(2))
         .block_bytes(150)
         .max_file_bytes(500)
@@ -120,8 +120,8 @@ fn main() {
     let dir = std::env::args_os().nth(1).map_or_else(|| "corpus".into(), PathBuf::from);
     let mut seeds = Seeds { dir, count: 0 };
     for compression in [Compression::None, Compression::Snappy] {
-        for layout in [FilterLayout::None, FilterLayout::Block, FilterLayout::Both] {
-            seeds.add_database(&made(compression, layout));
+        for filters in [Filters::None, Filters::Block(10), Filters::Both(10)] {
+            seeds.add_database(&made(compression, filters));
         }
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use minikv::Options;
 use minikv::fs::{Fs, MemFs};
@@ -103,5 +102,5 @@ pub fn contents(fs: &MemFs) -> BTreeMap<String, Vec<u8>> {
 
 /// Returns options for this filesystem, without any randomness.
 pub fn options(fs: &MemFs) -> Options {
-    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+    Options::default().fs(fs.clone()).inline_background(Some(1))
 }

@@ -1,16 +1,12 @@
 //! A target that runs operations on a database and on a model, with power losses in between.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use bytes::Bytes;
 use minikv::fs::SimFs;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{Compression, Db, Options, Readable, Snapshot, WriteBatch, WriteOptions};
 
+use crate::database::Entries;
 use crate::files::DIR;
-
-type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Maximum number of operations. Longer inputs do not find more bugs than shorter inputs.
 const MAX_OPERATIONS: usize = 300;
@@ -59,7 +55,7 @@ struct Run {
 fn open(fs: &SimFs, seed: u64, reuse_logs: bool) -> Db {
     let options = Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .write_buffer_bytes(1200)
         .max_file_bytes(900)

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use minikv::files::TableCursor;
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::table::{BlockReadOptions, Table, TableContext};
-use minikv::{BloomFilterPolicy, DelimitedPrefix, LevelTrace, Result};
+use minikv::stats::LevelTrace;
+use minikv::{BloomFilterPolicy, DelimitedPrefix, Result};
 
 use crate::parts::orders;
 

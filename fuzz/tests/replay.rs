@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
+use minikv_support::rng::Rng;
 
 /// Maximum time for one input, even on a busy machine. A higher limit finds fewer slow inputs.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -18,12 +19,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Held while a target runs: the allocator counts the memory of the whole process, so only one
 /// target may run at a time.
 static TURN: Mutex<()> = Mutex::new(());
-
-#[path = "../../tests/support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
-
-use rng::Rng;
 
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {

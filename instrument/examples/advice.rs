@@ -1,13 +1,13 @@
 //! Asks a database which filters suit the lookups it has served:
 //! `cargo run --release -p minikv-instrument --example advice`.
 
-use minikv::{Db, FilterLayout, Options, ReadSample, Result};
+use minikv::{Db, Filters, Options, ReadSample, Result};
 
 const USERS: u64 = 200_000;
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let options = Options::default().create_if_missing(true).filter(FilterLayout::None, 0);
+    let options = Options::default().create_if_missing(true).filters(Filters::None);
     let options = options.sample_reads(&ReadSample::new());
     let db = Db::open(home.path().join("db"), options)?;
     for i in 0..USERS {

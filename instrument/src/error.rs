@@ -23,7 +23,7 @@ pub enum Error {
         /// The underlying error.
         source: io::Error,
     },
-    /// What was asked for cannot be measured.
+    /// A measurement that cannot be made, with the reason.
     Usage(String),
 }
 

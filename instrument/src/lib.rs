@@ -16,12 +16,12 @@
 //! are left out.
 //!
 //! ```
-//! use minikv::{Db, FilterLayout, Options, ReadSample};
+//! use minikv::{Db, Filters, Options, ReadSample};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path();
 //! let options = Options::default().create_if_missing(true).sample_reads(&ReadSample::new());
-//! let db = Db::open(path, options.filter(FilterLayout::None, 0))?;
+//! let db = Db::open(path, options.filters(Filters::None))?;
 //! for i in 0..1000 {
 //!     db.put(format!("user/{i:04}"), "here")?;
 //! }
@@ -30,7 +30,7 @@
 //!     db.get(format!("user/{i:04}/draft"))?; // does not exist
 //! }
 //! let advice = minikv_instrument::advise(&db)?;
-//! assert_ne!(advice.layout, FilterLayout::None);
+//! assert_ne!(advice.filters, Filters::None);
 //! println!("{advice}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use minikv::{LevelStats, Stats};
+use minikv::Stats;
+use minikv::stats::LevelStats;
 
 use crate::text::{size, thousands};
 
@@ -267,7 +268,10 @@ mod tests {
     #[test]
     fn everything_that_the_library_prints_is_read() {
         let mut stats = Stats::default();
-        (stats.gets, stats.stalls.level0, stats.flush_micros) = (7, (2, 1_500_000), 250_000);
+        stats.gets = 7;
+        stats.stalls.level0.count = 2;
+        stats.stalls.level0.time = Duration::from_millis(1500);
+        stats.flush_time = Duration::from_millis(250);
         stats.levels = vec![LevelStats::default(); 2];
         stats.levels[1].bytes = 9;
         let text = stats.prometheus(&[("db", "a \"b\",{c}\\\n"), ("host", "x")]);
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_no_sample_is_left_out() {
+    fn lines_that_are_cut_off_or_no_samples_are_left_out() {
         for text in
             ["minikv_gets_total 12", "minikv_gets_total{db=\"a 1\n", "minikv_gets_total x\n"]
         {
@@ -316,7 +320,8 @@ mod tests {
         let mut stats = Stats::default();
         let before = parsed(&stats.prometheus(&[]), None).unwrap();
         (stats.gets, stats.gets_found, stats.operations, stats.commit_groups) = (200, 50, 30, 10);
-        stats.stalls.slowdown = (3, 500_000);
+        stats.stalls.slowdown.count = 3;
+        stats.stalls.slowdown.time = Duration::from_millis(500);
         let level = &mut stats.reads.levels[1];
         (level.data_blocks_from_cache, level.data_blocks_from_file) = (60, 40);
         (level.filter_negatives, level.filter_true_positives) = (90, 20);

@@ -1,8 +1,6 @@
 //! Advice on filters from the lookups that a database has served.
 
-use std::sync::Arc;
-
-use minikv::{Db, Error, FilterLayout, IndexedDbComparator, Options, ReadSample, Readable};
+use minikv::{Db, Error, Filters, IndexedDbComparator, Options, ReadSample, Readable};
 use minikv_instrument::advice::Sureness;
 use minikv_instrument::advise;
 use serde_json::json;
@@ -38,7 +36,7 @@ fn filled(dir: &std::path::Path, options: Options) -> Db {
 #[test]
 fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     let dir = tempfile::tempdir().unwrap();
-    let db = filled(dir.path(), small().filter(FilterLayout::Block, 10));
+    let db = filled(dir.path(), small().filters(Filters::Block(10)));
     let mut blocks = 0;
     // The first thousand gets are all sampled.
     for i in 0..900 {
@@ -54,14 +52,13 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     assert_eq!(advice.now.filter_bytes, filter_bytes(&db));
     assert_eq!(advice.tables_read, (3, 3));
     assert!(advice.blocks_per_get > 2.9, "without filters: {}", advice.blocks_per_get);
-    assert_ne!(advice.layout, FilterLayout::None);
+    assert_ne!(advice.filters, Filters::None);
     assert_eq!(advice.sureness, Sureness::Sure);
     let (smallest, largest) = (&advice.tried[0], &advice.tried[5]);
     assert!(smallest.saving.saved < largest.saving.saved);
     assert!(smallest.saving.filter_bytes < largest.saving.filter_bytes);
     assert!(advice.nanos_per_block > 0.0 && largest.probe_nanos > 0.0);
-    let same =
-        advice.tried.iter().find(|t| (t.layout, t.bits_per_key) == (FilterLayout::Block, 10));
+    let same = advice.tried.iter().find(|tried| tried.filters == Filters::Block(10));
     assert_eq!(same.unwrap().saving, advice.now, "the same filters, made again");
     // Asking for advice does not count as a lookup.
     let after = db.stats();
@@ -72,13 +69,13 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
 }
 
 #[test]
-fn filters_of_every_layout_weigh_what_they_take() {
-    for layout in [FilterLayout::Table, FilterLayout::Both] {
+fn filters_of_every_kind_report_the_memory_they_take() {
+    for filters in [Filters::Table(10), Filters::Both(10)] {
         let dir = tempfile::tempdir().unwrap();
-        let db = filled(dir.path(), small().filter(layout, 10));
+        let db = filled(dir.path(), small().filters(filters));
         (0..200).for_each(|i| assert!(db.get(format!("{}/absent", key(i * 9))).unwrap().is_none()));
         let advice = advise(&db).unwrap();
-        assert_eq!(advice.now.filter_bytes, filter_bytes(&db), "{layout:?}");
+        assert_eq!(advice.now.filter_bytes, filter_bytes(&db), "{filters:?}");
     }
 }
 
@@ -86,7 +83,7 @@ fn filters_of_every_layout_weigh_what_they_take() {
 /// memory of the same tables opened without filters, which is the memory of the indexes alone.
 fn filter_bytes(db: &Db) -> u64 {
     let dir = tempfile::tempdir().unwrap();
-    let bare = filled(dir.path(), small().filter(FilterLayout::None, 0));
+    let bare = filled(dir.path(), small().filters(Filters::None));
     for i in 0..3 {
         bare.get(key(i)).unwrap();
     }
@@ -103,7 +100,7 @@ fn hits_in_one_table_want_none() {
         assert!(db.get(key(i)).unwrap().is_some());
     }
     let advice = advise(&db).unwrap();
-    assert_eq!((advice.layout, advice.bits_per_key), (FilterLayout::None, 0));
+    assert_eq!(advice.filters, Filters::None);
     assert_eq!((advice.sureness, advice.absent), (Sureness::Sure, 0));
     assert_eq!(advice.blocks_per_get, 1.0);
     assert!(advice.sampled == 6000, "{}", advice.sampled);
@@ -111,7 +108,7 @@ fn hits_in_one_table_want_none() {
 }
 
 #[test]
-fn what_memtables_answer_wants_no_filter() {
+fn gets_that_memtables_answer_want_no_filter() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     assert_eq!(advise(&db).unwrap().sureness, Sureness::TooFew);
@@ -121,7 +118,7 @@ fn what_memtables_answer_wants_no_filter() {
     }
     let advice = advise(&db).unwrap();
     assert_eq!((advice.sampled, advice.in_memory), (500, 500));
-    assert_eq!((advice.layout, advice.blocks_per_get), (FilterLayout::None, 0.0));
+    assert_eq!((advice.filters, advice.blocks_per_get), (Filters::None, 0.0));
 }
 
 /// Checks that a read-only database also gives advice, based on the lookups that it has served.
@@ -131,13 +128,13 @@ fn a_database_opened_for_reading_only_advises() {
     drop(filled(dir.path(), small()));
     let db = Db::open_read_only(dir.path(), small()).unwrap();
     (0..500).for_each(|i| assert!(db.get(format!("{}x", key(i))).unwrap().is_none()));
-    assert_ne!(advise(&db).unwrap().layout, FilterLayout::None);
+    assert_ne!(advise(&db).unwrap().filters, Filters::None);
 }
 
 #[test]
-fn where_filters_cannot_be_used_there_is_no_advice() {
+fn no_advice_is_given_to_a_comparator_that_cannot_use_filters() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small().comparator(Arc::new(IndexedDbComparator))).unwrap();
+    let db = Db::open(dir.path(), small().comparator(IndexedDbComparator)).unwrap();
     let error = advise(&db).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     assert!(error.to_string().contains("idb_cmp1"));
@@ -151,7 +148,7 @@ fn without_a_sample_there_is_no_advice() {
 }
 
 #[test]
-fn scans_without_a_key_are_what_a_range_filter_could_save() {
+fn scans_without_a_key_count_as_savings_of_a_range_filter() {
     let dir = tempfile::tempdir().unwrap();
     let options = small().filter_prefix(minikv::FixedPrefix::new(4)).write_buffer_bytes(4 << 20);
     let db = Db::open(dir.path(), options).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::admin::findings::Findings;
 use crate::admin::logs::{self};
 use crate::base::{Error, Result};
-use crate::engine::checkpoint::{Moment, OpenLog, Source, check_empty, link_or_copy};
+use crate::engine::checkpoint::{CopySource, LiveFiles, OpenLog, check_empty, link_or_copy};
 use crate::engine::open::directory::{self, NewLock};
 use crate::engine::open::entries;
 use crate::engine::options::Options;
@@ -36,7 +36,7 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
 ///
 /// # Errors
 /// The errors of [`checkpoint`] that are not about `dest`.
-pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'a>> {
+pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<CopySource<'a>> {
     let fs = &*options.fs;
     if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
@@ -70,7 +70,7 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
         let _held = &lock;
         trash.check_directory()
     };
-    let moment = Moment { edit, logs, next_file_number };
+    let live = LiveFiles { edit, logs, next_file_number };
     let allow_no_lock = options.allow_no_lock;
-    Ok(Source { fs, dir, allow_no_lock, moment, check_dir: Box::new(check_dir) })
+    Ok(CopySource { fs, dir, allow_no_lock, files: live, check_dir: Box::new(check_dir) })
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::engine::open::directory::{self, NewLock};
 use crate::engine::open::entries;
 use crate::engine::options::Options;
@@ -53,7 +53,7 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
 /// MANIFEST shows nothing.
 fn refuse_unsupported(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<()> {
     match manifest::recover_beside_writer(fs, dir, options.comparator.name()) {
-        Err(Error::Unsupported { what: "comparator", .. }) => Ok(()),
+        Err(Error::Unsupported { what: Feature::Comparator, .. }) => Ok(()),
         Err(error @ Error::Unsupported { .. }) => Err(error),
         _ => Ok(()),
     }

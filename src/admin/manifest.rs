@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::admin::findings::Findings;
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
 use crate::fs::Fs;
@@ -141,7 +141,9 @@ impl Manifest {
                         if let Some(found) = &edit.comparator
                             && found != comparator
                         {
-                            return Err(Error::unsupported("comparator", found).in_file(&self.path));
+                            return Err(
+                                Error::unsupported(Feature::Comparator, found).in_file(&self.path)
+                            );
                         }
                         self.apply(edit);
                     }

@@ -18,7 +18,7 @@ use crate::admin::tables::{
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
 use crate::engine::open::entries::{
-    Entries, {self},
+    DirListing, {self},
 };
 use crate::engine::options::Options;
 use crate::engine::version::manifest::read_current;
@@ -83,7 +83,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>)
         Err(error) if error.is_corruption() => {}
         Err(error) => return Err(error),
     }
-    let Entries { mut files, directories } = entries::entries(fs, dir)?;
+    let DirListing { mut files, directories } = entries::entries(fs, dir)?;
     files.sort_by(|a, b| a.0.cmp(&b.0));
     let taken = [&files[..], &directories].concat();
     let mut survey = Survey { files, taken, ..Survey::default() };

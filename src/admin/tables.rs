@@ -90,7 +90,8 @@ pub(crate) fn examine(
         ..TableFacts::default()
     };
     let faults_before = findings.fault_count;
-    let mut check = Check { path, file, context, recorded, findings, facts, last_key: Vec::new() };
+    let mut check =
+        TableCheck { path, file, context, recorded, findings, facts, last_key: Vec::new() };
     check.run();
     let mut facts = check.facts;
     facts.faults = findings.fault_count - faults_before;
@@ -109,7 +110,7 @@ pub(crate) fn examine(
     Some(facts)
 }
 
-struct Check<'a, 'f> {
+struct TableCheck<'a, 'f> {
     path: &'a Path,
     file: Arc<dyn ReadFile>,
     context: &'a TableContext,
@@ -173,7 +174,7 @@ struct Bounds<'a> {
     to: &'a [u8],
 }
 
-impl Check<'_, '_> {
+impl TableCheck<'_, '_> {
     fn run(&mut self) {
         let len = self.facts.file_bytes;
         let recorded_bytes = self.recorded.map_or(len, |file| file.file_bytes);

@@ -1,7 +1,6 @@
 //! Verifying a database: reading all files without changing anything.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::admin::findings::Findings;
 pub(crate) use crate::admin::findings::Progress;
@@ -79,7 +78,7 @@ impl VerifyReport {
 /// # use minikv::{Db, Options};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path();
-/// # drop(Db::open(path, Options::default().create_if_missing(true))?);
+/// # drop(Db::create(path)?);
 /// let report = minikv::verify(path, &Options::default())?;
 /// assert!(report.is_sound(), "{:?}", report.faults);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -112,7 +111,7 @@ pub fn verify_with(
         let database = hold(dir, options, &mut held);
         let is_held = database.as_ref().is_some_and(|fs| fs.unheld() == 0);
         let held_options = match database {
-            Some(fs) => options.clone().fs(Arc::new(fs)),
+            Some(fs) => options.clone().fs(fs),
             None => options.clone(),
         };
         let mut findings = Findings::new(&mut progress);

@@ -1,4 +1,4 @@
-//! The clock that decides when entries expire.
+//! The clock that decides when entries expire, and conversions of times and durations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,9 +46,30 @@ pub(crate) fn millis_of(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Returns a time in whole seconds since the Unix epoch. Returns 0 for times before the epoch.
+pub(crate) fn seconds_of(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Returns a duration in whole microseconds.
+pub(crate) fn micros_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Returns `duration`, rounded down to whole microseconds.
+pub(crate) fn whole_micros(duration: Duration) -> Duration {
+    Duration::from_micros(micros_of(duration))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_rounded_down_to_microseconds() {
+        assert_eq!(whole_micros(Duration::from_nanos(5999)), Duration::from_micros(5));
+        assert_eq!(micros_of(Duration::MAX), u64::MAX);
+    }
 
     #[test]
     fn times_are_whole_milliseconds_since_the_epoch() {

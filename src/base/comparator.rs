@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cmp::Ordering;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::base::prefix::common_prefix;
 
@@ -19,7 +20,6 @@ use crate::base::prefix::common_prefix;
 /// ```
 /// use minikv::{Comparator, Db, Options};
 /// use std::cmp::Ordering;
-/// use std::sync::Arc;
 ///
 /// /// Shorter keys first.
 /// #[derive(Debug)]
@@ -37,7 +37,7 @@ use crate::base::prefix::common_prefix;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path();
-/// let options = Options::default().create_if_missing(true).comparator(Arc::new(ByLength));
+/// let options = Options::default().create_if_missing(true).comparator(ByLength);
 /// let db = Db::open(path, options)?;
 /// db.put("aaa", "")?;
 /// db.put("b", "")?;
@@ -67,6 +67,29 @@ pub trait Comparator: Any + Send + Sync + Debug {
     /// Default: false, which is always correct.
     fn equal_means_same_bytes(&self) -> bool {
         false
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<T: Comparator + ?Sized> Comparator for Arc<T> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        (**self).compare(a, b)
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        (**self).find_shortest_separator(start, limit);
+    }
+
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        (**self).find_short_successor(key);
+    }
+
+    fn equal_means_same_bytes(&self) -> bool {
+        (**self).equal_means_same_bytes()
     }
 }
 

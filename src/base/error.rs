@@ -11,6 +11,8 @@ use std::{fmt, io};
 
 use bytes::Bytes;
 
+use super::lock_holder::LockHolder;
+
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -34,8 +36,8 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The holder of the lock, as far as it is known: `this process`, `process 4711`, ...
-        holder: String,
+        /// The holder of the lock, as far as it is known.
+        holder: LockHolder,
     },
     /// There is no database in the directory, and `create_if_missing` is off.
     DatabaseMissing {
@@ -49,8 +51,8 @@ pub enum Error {
     },
     /// A format or feature that this build does not know: a comparator, a compression, an edit tag.
     Unsupported {
-        /// The kind of feature, such as `comparator`.
-        what: &'static str,
+        /// The kind of feature.
+        what: Feature,
         /// The name or number of the feature, as found.
         name: String,
         /// The file with the feature, if it was found in a file.
@@ -102,6 +104,48 @@ pub enum Error {
     },
     /// The database has been closed.
     Closed,
+}
+
+/// The kinds of features that an [`Error::Unsupported`] reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Feature {
+    /// The format of a folder of backups.
+    BackupFormat,
+    /// The tag of an operation in a batch.
+    BatchTag,
+    /// The order of keys. It is known, but differs from [`Options::comparator`].
+    ///
+    /// [`Options::comparator`]: crate::Options::comparator
+    Comparator,
+    /// The compression of a block.
+    Compression,
+    /// The database as a whole, which belongs to another engine, such as RocksDB.
+    Database,
+    /// The tag of an edit of the MANIFEST.
+    EditTag,
+    /// A level past the last one that LevelDB has.
+    Level,
+    /// The type of a record of a log.
+    RecordType,
+    /// The format of a table of another engine.
+    TableFormat,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Feature::BackupFormat => "backup format",
+            Feature::BatchTag => "batch tag",
+            Feature::Comparator => "comparator",
+            Feature::Compression => "compression",
+            Feature::Database => "database",
+            Feature::EditTag => "version edit tag",
+            Feature::Level => "level",
+            Feature::RecordType => "log record type",
+            Feature::TableFormat => "table format",
+        })
+    }
 }
 
 /// The details of an [`Error::Corruption`].
@@ -156,7 +200,7 @@ impl Error {
     }
 
     /// Creates an [`Error::Unsupported`] without a path.
-    pub(crate) fn unsupported(what: &'static str, name: impl Into<String>) -> Error {
+    pub(crate) fn unsupported(what: Feature, name: impl Into<String>) -> Error {
         Error::Unsupported { what, name: name.into(), path: None }
     }
 
@@ -215,10 +259,10 @@ impl Error {
 }
 
 /// Returns the Cargo feature that includes an unsupported compression, if there is one.
-fn feature_for(what: &str, name: &str) -> Option<&'static str> {
+fn cargo_feature_for(what: Feature, name: &str) -> Option<&'static str> {
     match (what, name) {
-        ("compression", "zlib" | "deflate") => Some("zlib"),
-        ("compression", "zstd") => Some("zstd"),
+        (Feature::Compression, "zlib" | "deflate") => Some("zlib"),
+        (Feature::Compression, "zstd") => Some("zstd"),
         _ => None,
     }
 }
@@ -274,7 +318,7 @@ impl fmt::Display for Error {
                 if let Some(path) = path {
                     write!(f, " in {}", path.display())?;
                 }
-                match feature_for(what, name) {
+                match cargo_feature_for(*what, name) {
                     Some(feature) => write!(f, " (it needs minikv's Cargo feature `{feature}`)"),
                     None => Ok(()),
                 }

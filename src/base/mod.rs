@@ -5,6 +5,7 @@ pub(crate) mod comparator;
 pub(crate) mod error;
 pub mod hash;
 pub(crate) mod key_bounds;
+pub(crate) mod lock_holder;
 pub(crate) mod prefix;
 pub mod random;
 #[cfg(feature = "serde")]
@@ -13,7 +14,7 @@ pub(crate) mod size;
 pub(crate) mod sync;
 
 pub(crate) use comparator::{BytewiseComparator, Comparator};
-pub(crate) use error::{Error, Result};
+pub(crate) use error::{Error, Feature, Result};
 
 #[cfg(test)]
 pub(crate) mod transcript;

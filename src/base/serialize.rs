@@ -1,10 +1,13 @@
 //! Serialization of the paths and keys in reports.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
+
+use super::clock::{micros_of, seconds_of};
 
 /// Serializes a path as text. Bytes that are not UTF-8 are replaced by a replacement character.
 /// Returns the serializer's result.
@@ -31,6 +34,16 @@ pub(crate) fn optional_bytes<S: Serializer>(
     to: S,
 ) -> Result<S::Ok, S::Error> {
     bytes.as_deref().map(Bytes).serialize(to)
+}
+
+/// Serializes a duration as a number of whole microseconds.
+pub(crate) fn micros<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    micros_of(*duration).serialize(to)
+}
+
+/// Serializes a time as a number of whole seconds since 1970.
+pub(crate) fn seconds<S: Serializer>(time: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
+    seconds_of(*time).serialize(to)
 }
 
 /// Bytes that serialize as a string if they are UTF-8, and as `{"base64": "…"}` otherwise.

@@ -73,7 +73,7 @@ mod tests {
     use crate::base::random::Rng;
 
     #[test]
-    fn the_first_key_not_less_lies_where_the_fences_say() {
+    fn the_first_key_not_less_lies_between_the_fences() {
         let mut rng = Rng::new(42);
         let mut next = |below: u64| rng.below(below);
         for round in 0..300 {

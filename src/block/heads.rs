@@ -32,11 +32,11 @@ const OFFSET_BYTES: usize = 2;
 /// Divisor of a block's size: heads and offsets may take at most one fifth of the block. A block
 /// that would need more gets no heads, because it has many small entries, and several small entries
 /// share a cache line anyway. With a larger divisor, fewer blocks have heads.
-const MOST_OF_BLOCK: usize = 5;
+const HEADS_DIVISOR: usize = 5;
 
 /// Maximum number of heads that a search compares one by one, without branches. A higher number
 /// makes searches of large blocks longer.
-const LINEAR: usize = 48;
+const MAX_LINEAR_HEADS: usize = 48;
 
 /// The result of using a block's heads to look up a version of a user key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +91,9 @@ fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Hea
     let first_key = user_key(&contents[first.key_start..first.value_start]);
     let prefix_len = common_prefix(first_key, &last_user_key(view)?);
     let prefix = &first_key[..prefix_len];
-    let mut walk = Walk { prefix, head: 0, user_len: 0, key_len: 0 };
+    let mut walk = HeadDecoder { prefix, head: 0, user_len: 0, key_len: 0 };
     let (mut at, mut restart) = (0, 0);
-    let room = contents.len() / MOST_OF_BLOCK;
+    let room = contents.len() / HEADS_DIVISOR;
     let most_offset_bytes = room / (HEAD_BYTES + OFFSET_BYTES) * OFFSET_BYTES;
     let mut offsets = Vec::with_capacity(most_offset_bytes);
     out.reserve(contents.len() + room);
@@ -133,14 +133,14 @@ fn last_user_key(view: BlockView<'_>) -> Option<Vec<u8>> {
 
 /// A walk over the entries that computes each head from the previous head, without building whole
 /// keys.
-struct Walk<'a> {
+struct HeadDecoder<'a> {
     prefix: &'a [u8],
     head: u64,
     user_len: usize,
     key_len: usize,
 }
 
-impl Walk<'_> {
+impl HeadDecoder<'_> {
     /// Advances to the next entry, whose key ends in the unshared bytes `rest`. Returns `None` if
     /// the entry is malformed, out of order, or of a form that heads do not support.
     #[inline]
@@ -204,7 +204,7 @@ impl Heads {
     #[inline]
     fn below(&self, bytes: &[u8], head: u64) -> usize {
         let (mut low, mut high) = (0, self.count);
-        while high - low > LINEAR {
+        while high - low > MAX_LINEAR_HEADS {
             let middle = low + (high - low) / 2;
             if self.head(bytes, middle) < head {
                 low = middle + 1;

@@ -78,7 +78,7 @@ fn a_cursor_moves_as_a_sorted_list_does() {
 }
 
 #[test]
-fn get_ge_finds_what_a_sorted_list_does() {
+fn get_ge_finds_the_entries_that_a_sorted_list_finds() {
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
         let model = model(&mut rng, 120);
@@ -284,7 +284,7 @@ fn spare_memory_is_used_if_it_is_long_enough_and_nobody_has_it() {
 }
 
 #[test]
-fn heads_find_what_a_search_of_the_block_finds() {
+fn heads_find_the_entries_that_a_search_of_the_block_finds() {
     let (mut with_heads, mut told, mut asked) = (0, 0, 0);
     // Each block reuses the allocation of the previous one, if it is large enough.
     let mut before: Option<Block> = None;

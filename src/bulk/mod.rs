@@ -11,3 +11,6 @@
 
 pub(crate) mod sorted;
 pub(crate) mod writer;
+
+pub use sorted::{Ingested, SortedTable};
+pub use writer::TableWriter;

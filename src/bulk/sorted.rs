@@ -19,7 +19,7 @@ use crate::table::Table;
 use crate::table::compression::compression_of;
 
 /// A finished table outside of any database: entries in ascending order, one per key, and no
-/// deletions. [`TableWriter::finish`](crate::TableWriter::finish) returns such tables;
+/// deletions. [`TableWriter::finish`](crate::bulk::TableWriter::finish) returns such tables;
 /// [`SortedTable::open`] reads such a table from a file. [`Db::ingest`](crate::Db::ingest) adds the
 /// tables to a database.
 ///

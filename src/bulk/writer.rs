@@ -26,7 +26,8 @@ use crate::fs::{absolute, sync_dir};
 /// [`finish`](TableWriter::finish) removes all files that it wrote.
 ///
 /// ```
-/// use minikv::{Db, Options, TableWriter};
+/// use minikv::bulk::TableWriter;
+/// use minikv::{Db, Options};
 ///
 /// # let home = tempfile::tempdir()?;
 /// # let (path, tables) = (home.path().join("db"), home.path().join("tables"));

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use crate::base::transcript::{
     Command, number, {self},
 };
-use crate::engine::options::FilterLayout;
+use crate::engine::options::Filters;
 use crate::filter::prefix::FixedPrefix;
 use crate::format::compress::Compression;
 use crate::fs::Fs;
@@ -68,7 +68,7 @@ impl Machine {
         match command.name {
             "open" => {
                 self.counted.clear();
-                let options = options(command).fs(Arc::new(self.fs.clone()));
+                let options = options(command).fs(self.fs.clone());
                 self.db = Some(Db::open("/db", options)?);
                 let recovery = self.db().recovery();
                 return Ok(format!("{} records in {} logs", recovery.records, recovery.logs));
@@ -279,9 +279,9 @@ fn options(command: &Command<'_>) -> Options {
             "cache" => options.block_cache_bytes(number(value) as usize),
             "manifest" => options.manifest_rotate_bytes(number(value)),
             "open_files" => options.max_open_files(number(value) as usize),
-            "filter" => options.filter(FilterLayout::Block, number(value) as u32),
-            "table_filter" => options.filter(FilterLayout::Table, number(value) as u32),
-            "both_filters" => options.filter(FilterLayout::Both, number(value) as u32),
+            "filter" => options.filters(Filters::Block(number(value) as u32)),
+            "table_filter" => options.filters(Filters::Table(number(value) as u32)),
+            "both_filters" => options.filters(Filters::Both(number(value) as u32)),
             "prefix" => options.filter_prefix(FixedPrefix::new(number(value) as usize)),
             "plain" => options.compression(Compression::None),
             "reuse_logs" => options.reuse_logs(true),
@@ -304,7 +304,7 @@ fn counters(stats: &Stats) -> Vec<(String, u64)> {
         ("wal_syncs", stats.wal_syncs),
         ("flushes", stats.flushes),
         ("flush_bytes", stats.flush_bytes),
-        ("stalls", stats.stalls.flush.0 + stats.stalls.level0.0 + stats.stalls.slowdown.0),
+        ("stalls", stats.stalls.count()),
         ("memtable_bytes", stats.memtable_bytes),
         ("block_cache_bytes", stats.block_cache_bytes),
         ("open_tables", stats.open_tables),
@@ -352,7 +352,7 @@ fn tombstones_that_a_scan_crawls_over_are_compacted() {
 }
 
 #[test]
-fn what_reads_cost() {
+fn the_cost_of_reads_is_that_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("db_reads", |command| machine.answer(command));
 }

@@ -1,7 +1,8 @@
 //! A checkpoint: a copy of a database as it is at one moment, in a directory of its own.
 //!
 //! 1. With the commit and manifest locks held, so that nothing changes, the version is taken, and
-//!    the live logs are opened and their lengths noted ([`Moment`]). Then the locks are released.
+//!    the live logs are opened and their lengths noted ([`LiveFiles`]). Then the locks are
+//!    released.
 //! 2. Each table is linked into the new directory; tables never change, so a second name is as good
 //!    as a copy. Where the filesystem cannot link, the bytes are copied.
 //! 3. The logs may have grown since step 1; each one is copied only up to its noted length.
@@ -29,7 +30,7 @@ const COPY_BYTES: u64 = 1 << 20;
 const PAGE_BYTES: usize = 4096;
 
 /// A database to copy from.
-pub(crate) struct Source<'a> {
+pub(crate) struct CopySource<'a> {
     /// The filesystem of both the database and the copy.
     pub fs: &'a dyn Fs,
     /// The directory of the database, as an absolute path.
@@ -37,7 +38,7 @@ pub(crate) struct Source<'a> {
     /// Whether the copy may be made on a filesystem that has no locks.
     pub allow_no_lock: bool,
     /// The files to copy.
-    pub moment: Moment,
+    pub files: LiveFiles,
     /// Fails if `dir` now holds another database. The closure may own the objects that keep the
     /// tables from being removed.
     pub check_dir: Box<dyn Fn() -> Result<()> + 'a>,
@@ -45,7 +46,7 @@ pub(crate) struct Source<'a> {
 
 /// The files of a database at one moment. The logs stay readable until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Moment {
+pub(crate) struct LiveFiles {
     /// An edit that contains the whole version and its numbers, except the next file number.
     pub edit: VersionEdit,
     /// The live logs, in ascending order of their numbers.
@@ -54,15 +55,15 @@ pub(crate) struct Moment {
     pub next_file_number: u64,
 }
 
-/// A log, and the length that it had when the [`Moment`] was taken.
+/// A log, and the length that it had when the [`LiveFiles`] were listed.
 #[derive(Debug)]
 pub(crate) struct OpenLog {
     /// File number of the log.
     pub number: u64,
-    /// The open file, whose name may have been removed since the [`Moment`] was taken.
+    /// The open file, whose name may have been removed since the [`LiveFiles`] were listed.
     pub file: Arc<dyn ReadFile>,
-    /// Number of bytes to copy: the length that the log had when the [`Moment`] was taken. Records
-    /// added later are left out.
+    /// Number of bytes to copy: the length that the log had when the [`LiveFiles`] were listed.
+    /// Records added later are left out.
     pub bytes: u64,
 }
 
@@ -121,7 +122,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors while the logs are opened.
-    pub(crate) fn source(&self) -> Result<Source<'_>> {
+    pub(crate) fn source(&self) -> Result<CopySource<'_>> {
         self.check_outside()?;
         // While both locks are held, nothing is written and no new version is installed.
         let commit = self.commit.lock();
@@ -159,11 +160,11 @@ impl Engine {
             let _tables = &version;
             self.trash.check_directory()
         };
-        Ok(Source {
+        Ok(CopySource {
             fs: &*self.fs,
             dir: &self.dir,
             allow_no_lock: self.options.allow_no_lock,
-            moment: Moment { edit, logs, next_file_number },
+            files: LiveFiles { edit, logs, next_file_number },
             check_dir: Box::new(check_dir),
         })
     }
@@ -192,7 +193,7 @@ fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
     }
 }
 
-impl Source<'_> {
+impl CopySource<'_> {
     /// Makes a copy of the database in the directory `dest`, which must be empty or not exist.
     /// `dest` is locked during the copy, so that no other database can be made there. `place` links
     /// or copies a table into `dest`.
@@ -200,9 +201,9 @@ impl Source<'_> {
     /// # Errors
     /// Errors of [`Engine::checkpoint`] and of `place`.
     pub(crate) fn write_copy(self, dest: &Path, place: PlaceTable<'_>) -> Result<()> {
-        let Source { fs, dir, allow_no_lock, moment, check_dir } = self;
+        let CopySource { fs, dir, allow_no_lock, files, check_dir } = self;
         fill_directory(fs, dest, allow_no_lock, |made| {
-            Copy { fs, dir, dest, place, made }.write(moment, &*check_dir)
+            Copy { fs, dir, dest, place, made }.write(files, &*check_dir)
         })
     }
 }
@@ -260,11 +261,11 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn write(&mut self, moment: Moment, check_dir: &dyn Fn() -> Result<()>) -> Result<()> {
-        for table in &moment.edit.new_files {
+    fn write(&mut self, files: LiveFiles, check_dir: &dyn Fn() -> Result<()>) -> Result<()> {
+        for table in &files.edit.new_files {
             self.table(table)?;
         }
-        for log in &moment.logs {
+        for log in &files.logs {
             let to = self.dest.join(name::log_name(log.number));
             self.made.push(to.clone());
             copy_file(self.fs, &*log.file, log.bytes, &to)?;
@@ -272,8 +273,8 @@ impl Copy<'_> {
         // If `dir` still holds the right database now, all files above were linked or copied from
         // it.
         check_dir()?;
-        let number = moment.next_file_number;
-        let edit = VersionEdit { next_file_number: Some(number + 1), ..moment.edit };
+        let number = files.next_file_number;
+        let edit = VersionEdit { next_file_number: Some(number + 1), ..files.edit };
         self.made.push(self.dest.join(name::manifest_name(number)));
         write_manifest(self.fs, self.dest, number, &edit)?;
         sync_dir(self.fs, self.dest)?;
@@ -415,7 +416,7 @@ mod tests {
     fn database() -> (SimFs, Arc<Engine>) {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        let engine = Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap();
         engine.write(&WriteOptions::default(), Write::Put(b"key", b"value")).unwrap();
         engine.flush().unwrap();
         fs.record_history();

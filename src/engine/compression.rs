@@ -241,12 +241,13 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
+    use crate::Db;
+    use crate::bulk::{SortedTable, TableWriter};
     use crate::fs::MemFs;
     use crate::fs::sim::{Fault, OpKind, SimFs};
-    use crate::{Db, SortedTable, TableWriter};
 
     fn on(fs: &MemFs) -> Options {
-        Options::default().create_if_missing(true).fs(Arc::new(fs.clone()))
+        Options::default().create_if_missing(true).fs(fs.clone())
     }
 
     /// Writes a table of entries that begin with `prefix`, with these options.
@@ -388,7 +389,7 @@ mod tests {
     /// Makes a database of three tables, one of which is compressed, and returns its filesystem.
     fn of_three_tables(compressed: Compression) -> (SimFs, Options) {
         let fs = SimFs::new(1);
-        let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+        let options = Options::default().create_if_missing(true).fs(fs.clone());
         write_table(options.clone().compression(Compression::None), "a");
         write_table(options.clone().compression(compressed), "b");
         write_table(options.clone().compression(Compression::None), "c");

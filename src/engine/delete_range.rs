@@ -28,7 +28,7 @@ use crate::engine::options::{ReadOptions, WriteOptions};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::read::reader::Reader;
 use crate::engine::span::Span;
-use crate::engine::table_change::{NewTable, Pause, TableChange};
+use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::write::commit::CommitState;
@@ -138,12 +138,12 @@ impl Engine {
         if self.has_memtable_entries() {
             self.flush()?;
         }
-        self.wait_for_merges_in(span.hull())?;
+        self.wait_for_merges_in(span.closed())?;
         let mut commit = self.commit.lock();
         self.flush_before_change(&mut commit)?;
         let pause = Pause::new(self, &commit);
         // No merge begins during the pause, so no merge in the range runs once this call returns.
-        self.wait_for_merges_in(span.hull())?;
+        self.wait_for_merges_in(span.closed())?;
         let version = self.state.lock().version.clone();
         let Cut { inside, across } = Cut::new(&version, self.reads.order.user(), span);
         let seq = commit.last_seq + 1;
@@ -178,7 +178,7 @@ impl Engine {
         files: Vec<Arc<TableFile>>,
         span: &Span,
         seq: SeqNo,
-    ) -> Result<Vec<NewTable>> {
+    ) -> Result<Vec<AddedTable>> {
         let mut numbers = Vec::new();
         let mut run = TableRun::new(0, self.options.max_file_bytes);
         let write = || {
@@ -198,7 +198,7 @@ impl Engine {
             self.trash.remove(numbers.into_iter());
             return Err(error);
         }
-        Ok(run.done.into_iter().map(|(file, counts)| NewTable { file, counts }).collect())
+        Ok(run.done.into_iter().map(|(file, counts)| AddedTable { file, counts }).collect())
     }
 
     /// Calls `each`, in key order, for every key in `span` whose newest version in `files` is a
@@ -217,7 +217,7 @@ impl Engine {
             sources.push(Source::Table(Box::new(cursor), file));
         }
         let mut merge = MergeCursor::new(self.reads.order.clone(), sources);
-        let mut valid = match span.hull().from {
+        let mut valid = match span.closed().from {
             Some(from) => merge.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
             None => merge.seek_to_first()?,
         };
@@ -255,7 +255,7 @@ impl Cut {
     fn new(version: &Version, order: &UserComparator, span: &Span) -> Cut {
         let mut cut = Cut { inside: Vec::new(), across: Vec::new() };
         for level in 0..NUM_LEVELS {
-            for file in version.overlapping(level, order, span.hull()) {
+            for file in version.overlapping(level, order, span.closed()) {
                 let ends = [file.first_key(), file.last_key()];
                 match ends.iter().all(|key| span.contains(order, key)) {
                     true => cut.inside.push((level, file)),

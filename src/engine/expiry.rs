@@ -56,7 +56,7 @@ impl ReadState {
 
     /// Returns a table of `version` whose expiry times are not known yet, if its entries may
     /// expire.
-    fn table_to_look_into(&self, version: &Version) -> Option<Arc<TableFile>> {
+    fn table_without_expiry(&self, version: &Version) -> Option<Arc<TableFile>> {
         // Only a database in byte order has keyspaces.
         let has_keyspaces = self.order.user().custom().is_none();
         let mut files = version.files().map(|(_, file)| file).filter(|_| has_keyspaces);
@@ -65,34 +65,34 @@ impl ReadState {
 
     /// Reads the expiry times of a table's entries from the table. Ignores damage, because
     /// compactions and reads that find the damage will report it.
-    fn look_into(&self, file: &TableFile) {
+    fn load_expiry(&self, file: &TableFile) {
         let expiry = self.tables.table(&file.slot).and_then(|table| table.expiry());
         let _ = file.expiry.set(expiry.unwrap_or_default());
     }
 
     /// Reads the expiry times of the entries of all tables of `version`.
-    pub(crate) fn look_into_all(&self, version: &Version) {
-        while let Some(file) = self.table_to_look_into(version) {
-            self.look_into(&file);
+    pub(crate) fn load_all_expiry(&self, version: &Version) {
+        while let Some(file) = self.table_without_expiry(version) {
+            self.load_expiry(&file);
         }
     }
 }
 
 impl Engine {
     /// Returns a table whose expiry times a background thread should read.
-    pub(crate) fn table_to_look_into(&self, state: &State) -> Option<Arc<TableFile>> {
-        self.reads.table_to_look_into(&state.version)
+    pub(crate) fn table_without_expiry(&self, state: &State) -> Option<Arc<TableFile>> {
+        self.reads.table_without_expiry(&state.version)
     }
 
     /// Reads the expiry times of a table's entries from the table. The caller must not hold the
     /// state lock.
-    pub(crate) fn look_into(&self, file: &TableFile) {
-        let look = || {
-            self.reads.look_into(file);
+    pub(crate) fn load_expiry(&self, file: &TableFile) {
+        let load = || {
+            self.reads.load_expiry(file);
             Ok(())
         };
         // The only possible error is a panic, which `contain` has recorded in the state.
-        if self.contain("a look into a table", look).is_err() {
+        if self.contain("a look into a table", load).is_err() {
             let _ = file.expiry.set(None);
         }
         // A thread that saw the table before its expiry was set holds the state lock until it
@@ -124,7 +124,7 @@ mod tests {
 
     /// Checks that expiry times are read from a table only once, even if the read fails.
     #[test]
-    fn a_table_that_cannot_be_looked_into_is_not_looked_into_again() {
+    fn a_table_with_unreadable_expiry_is_read_only_once() {
         let fs = SimFs::new(1);
         fs.set_hook(|operation| {
             if operation.path.ends_with("000011.ldb") {
@@ -132,10 +132,10 @@ mod tests {
             }
         });
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs))).unwrap();
+        let engine = Engine::open(Path::new("/db"), options.fs(fs)).unwrap();
         let version = version(["L1: 10:[a-b] 11:[c-d]"]);
         for (_, file) in version.files() {
-            engine.look_into(file);
+            engine.load_expiry(file);
             assert_eq!(file.expiry.get(), Some(&None), "{}", file.number);
         }
         let failed = engine.health().error.map(|error| error.to_string());
@@ -146,7 +146,7 @@ mod tests {
     /// expired, but no sooner than [`MIN_WAIT_MILLIS`] and no later than [`MAX_WAIT_MILLIS`] from
     /// now.
     #[test]
-    fn the_next_look_is_when_the_first_table_expires() {
+    fn the_next_search_is_when_the_first_table_expires() {
         const NOW: u64 = 1_000_000;
         let cases: [(&[Option<u64>], Option<u64>); 8] = [
             (&[], None),
@@ -160,7 +160,7 @@ mod tests {
         ];
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
         let options = options.clock(|| UNIX_EPOCH + Duration::from_millis(NOW));
-        let options = options.fs(Arc::new(MemFs::new()));
+        let options = options.fs(MemFs::new());
         let engine = Engine::open(Path::new("/db"), options).unwrap();
         let mut state = engine.state.lock();
         for (tables, expected) in cases {

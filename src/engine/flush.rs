@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::base::clock::whole_micros;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
@@ -21,7 +22,6 @@ use crate::engine::memtable::Memtable;
 use crate::engine::publish::Publication;
 use crate::engine::report::event::{EventKind, TableInfo};
 use crate::engine::resources::pool::Lane;
-use crate::engine::stats::metrics::micros_of;
 use crate::engine::table_writer::{TableOutput, Target};
 use crate::engine::throttle::Meter;
 use crate::engine::version::Version;
@@ -75,21 +75,21 @@ pub(crate) fn write_table(
 }
 
 /// A flush under way.
-struct Job {
+struct FlushJob {
     /// The flush's number in events.
     number: u64,
     began: Instant,
 }
 
-impl Job {
+impl FlushJob {
     fn ended_event(
         &self,
         table: Option<TableInfo>,
         took: Duration,
         error: Option<&Error>,
     ) -> EventKind {
-        let (job, micros, error) = (self.number, micros_of(took), error.cloned());
-        EventKind::FlushEnded { job, table, micros, error }
+        let (job, took, error) = (self.number, whole_micros(took), error.cloned());
+        EventKind::FlushEnded { job, table, took, error }
     }
 }
 
@@ -121,7 +121,7 @@ impl Engine {
         };
         let Some(oldest) = oldest else { return Ok(()) };
         self.trash.check_directory()?;
-        let job = Job { number: self.next_job(), began: Instant::now() };
+        let job = FlushJob { number: self.next_job(), began: Instant::now() };
         let entries = oldest.mem.len() as u64;
         self.observe(|| EventKind::FlushBegan { job: job.number, entries });
         let flushed = self.write_and_replace(&oldest, &job);
@@ -131,7 +131,7 @@ impl Engine {
         flushed
     }
 
-    fn write_and_replace(&self, oldest: &Frozen, job: &Job) -> Result<()> {
+    fn write_and_replace(&self, oldest: &Frozen, job: &FlushJob) -> Result<()> {
         let progress = self.pace.flush(oldest.bytes);
         // An empty memtable is not written to a table, but its logs are removed as usual.
         let (new_file, counts) = match oldest.mem.is_empty() {
@@ -159,7 +159,7 @@ impl Engine {
     fn replace_oldest(
         &self,
         oldest: &Frozen,
-        job: &Job,
+        job: &FlushJob,
         new_file: Option<NewFile>,
         counts: Option<(u64, EntryCounts)>,
         progress: FlushProgress<'_>,

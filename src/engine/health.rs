@@ -340,7 +340,7 @@ mod tests {
 
     fn open(fs: &MemFs) -> Arc<Engine> {
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
-        Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap()
+        Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap()
     }
 
     fn put(engine: &Engine, key: &[u8]) -> Result<()> {
@@ -354,7 +354,7 @@ mod tests {
         for nth in 1..6 {
             let fs = SimFs::new(1);
             let options = Options::default().create_if_missing(true).inline_background(Some(1));
-            let engine = Engine::open(dir, options.fs(Arc::new(fs.clone()))).unwrap();
+            let engine = Engine::open(dir, options.fs(fs.clone())).unwrap();
             put(&engine, b"a").unwrap();
             fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
             engine.flush().unwrap_err();
@@ -374,7 +374,7 @@ mod tests {
         let dir = Path::new("/db");
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
-        let engine = Engine::open(dir, options.fs(Arc::new(fs.clone()))).unwrap();
+        let engine = Engine::open(dir, options.fs(fs.clone())).unwrap();
         put(&engine, b"a").unwrap();
         fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*").sticky());
         engine.flush().unwrap_err();
@@ -398,7 +398,7 @@ mod tests {
         for (removal_fails, created) in [(false, true), (true, true), (false, false)] {
             let fs = SimFs::new(1);
             let options = Options::default().create_if_missing(true).inline_background(Some(1));
-            let engine = Engine::open(dir, options.fs(Arc::new(fs.clone()))).unwrap();
+            let engine = Engine::open(dir, options.fs(fs.clone())).unwrap();
             let logs = || {
                 let names = fs.list(dir).unwrap();
                 names.iter().filter(|name| name.ends_with(".log")).count()
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resume_flushes_what_was_written_before_it_even_if_it_was_synced() {
+    fn a_resume_flushes_earlier_writes_even_if_they_were_synced() {
         let engine = open(&MemFs::new());
         let synced = WriteOptions { sync: true };
         for options in [synced, WriteOptions::default()] {
@@ -454,7 +454,7 @@ mod tests {
     fn a_resume_writes_a_new_manifest_even_if_nothing_is_to_be_flushed() {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
-        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        let engine = Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap();
         put(&engine, b"a").unwrap();
         engine.flush().unwrap();
         fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));

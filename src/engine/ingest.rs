@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::table_change::{NewTable, Pause, TableChange};
+use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::write::commit::CommitState;
@@ -45,7 +45,7 @@ const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
 
 /// Minimum number of concurrent writes to allow for while tables are rewritten.
-const LEAST_MARGIN: u64 = 1 << 16;
+const MIN_MARGIN: u64 = 1 << 16;
 
 /// Number of concurrent writes to allow for per entry that is rewritten. A higher number uses up
 /// more sequence numbers; a lower number makes it more likely that tables must be rewritten again.
@@ -71,7 +71,7 @@ pub(crate) fn fresh_seq() -> SeqNo {
 /// Returns the number of writes to allow for while `entries` entries are rewritten. The number
 /// grows with `tries`, the number of failed attempts.
 fn margin(entries: u64, tries: u32) -> u64 {
-    let writes = entries.saturating_mul(MARGIN_PER_ENTRY).saturating_add(LEAST_MARGIN);
+    let writes = entries.saturating_mul(MARGIN_PER_ENTRY).saturating_add(MIN_MARGIN);
     writes.saturating_mul(1 << (MARGIN_GROWTH_BITS * tries))
 }
 
@@ -112,7 +112,7 @@ impl Incoming {
 /// A table that is being added to the database.
 struct Staged<'a> {
     from: &'a Incoming,
-    table: NewTable,
+    table: AddedTable,
     oldest: SeqNo,
 }
 
@@ -224,7 +224,7 @@ impl Engine {
             self.stage(from, number, staged);
             let (file, counts) = self.write_anew(from, number, seq)?;
             staged.pop();
-            staged.push(Staged { from, table: NewTable { file, counts }, oldest: seq });
+            staged.push(Staged { from, table: AddedTable { file, counts }, oldest: seq });
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Engine {
             smallest: from.smallest.clone(),
             largest: from.largest.clone(),
         };
-        let table = NewTable { file, counts: from.counts };
+        let table = AddedTable { file, counts: from.counts };
         staged.push(Staged { from, table, oldest: from.oldest });
     }
 

@@ -1,5 +1,6 @@
 //! Options for opening, reading and writing. Sizes are in bytes.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -44,10 +45,11 @@ pub struct Options {
     pub(crate) max_file_bytes: u64,
     /// The compression of new tables; `None` for that of the database's tables.
     pub(crate) compression: Option<Compression>,
-    /// The policy of block filters; `None` if no filter of any kind is written or used.
-    pub(crate) filter_policy: Option<Arc<dyn FilterPolicy>>,
-    pub(crate) filter: LevelFilter,
-    pub(crate) level_filters: Vec<(usize, LevelFilter)>,
+    filters: Filters,
+    /// The filters of levels that have filters of their own.
+    level_filters: Vec<(usize, Filters)>,
+    /// The policy of block filters; `None` for LevelDB's bloom filter.
+    filter_policy: Option<Arc<dyn FilterPolicy>>,
     /// The prefix extractor for all keys, composed of the extractors in the next two fields.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The prefix extractor for keys outside of keyspaces.
@@ -69,43 +71,74 @@ pub struct Options {
     pub(crate) inline_background: Option<u64>,
 }
 
-/// The kinds of filters that a new table gets. They determine the work that a get does in a table
-/// that does not contain the key:
+/// The filters of new tables. Each kind has a number of bits per key, 1 to 64.
 ///
-/// | layout | work of a get in minikv | work of a get in LevelDB |
+/// The kind determines the work that a get does in a table that does not contain the key:
+///
+/// | filters | work of a get in minikv | work of a get in LevelDB |
 /// | --- | --- | --- |
 /// | `None` | searches the index and a data block | the same |
 /// | `Block` | searches the index and queries a filter | the same |
 /// | `Table` | queries a filter | as with `None` |
 /// | `Both` | queries a filter | as with `Block` |
 ///
-/// LevelDB and goleveldb can read tables of every layout.
+/// LevelDB and goleveldb can read tables with all kinds of filters.
 ///
 /// A whole-table filter takes about twenty nanoseconds more per key to build, and has fewer false
 /// positives: in theory one in 256 at 10 bits per key, against one in 119 for a bloom filter with
 /// LevelDB's six probes. (Measurements of LevelDB's filters show about one in 100, because their
 /// probes are not independent.)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
-pub enum FilterLayout {
+#[cfg_attr(feature = "serde", serde(into = "LayoutAndBits"))]
+pub enum Filters {
     /// No filters.
     None,
     /// LevelDB's filters: one bloom filter for the data blocks that begin in each 2 KiB of the
     /// file.
-    #[default]
-    Block,
+    Block(u32),
     /// One filter for all keys of the table.
-    Table,
+    Table(u32),
     /// Both kinds of filters. minikv queries the whole-table filter, LevelDB the block filters.
-    Both,
+    Both(u32),
 }
 
-/// The layout and size of the filters of one level's tables.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LevelFilter {
-    layout: FilterLayout,
+impl Default for Filters {
+    /// Returns LevelDB's filters with 10 bits per key.
+    fn default() -> Filters {
+        Filters::Block(10)
+    }
+}
+
+impl Filters {
+    /// Returns the number of bits per key, or `None` without filters.
+    fn bits_per_key(self) -> Option<u32> {
+        match self {
+            Filters::None => None,
+            Filters::Block(bits) | Filters::Table(bits) | Filters::Both(bits) => Some(bits),
+        }
+    }
+}
+
+/// The JSON of filters.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize)]
+struct LayoutAndBits {
+    layout: &'static str,
     bits_per_key: u32,
+}
+
+#[cfg(feature = "serde")]
+impl From<Filters> for LayoutAndBits {
+    fn from(filters: Filters) -> LayoutAndBits {
+        let layout = match filters {
+            Filters::None => "none",
+            Filters::Block(_) => "block",
+            Filters::Table(_) => "table",
+            Filters::Both(_) => "both",
+        };
+        LayoutAndBits { layout, bits_per_key: filters.bits_per_key().unwrap_or(0) }
+    }
 }
 
 impl Default for Options {
@@ -122,9 +155,9 @@ impl Default for Options {
             block_restart_interval: 16,
             max_file_bytes: 2 << 20,
             compression: None,
-            filter_policy: Some(Arc::new(BloomFilterPolicy::new(10))),
-            filter: LevelFilter { layout: FilterLayout::Block, bits_per_key: 10 },
+            filters: Filters::default(),
             level_filters: Vec::new(),
+            filter_policy: None,
             prefix_extractor: None,
             outer_prefix: None,
             keyspace_prefixes: Vec::new(),
@@ -154,55 +187,12 @@ impl Options {
         self
     }
 
-    /// Makes opening an existing database fail with
-    /// [`Error::DatabaseExists`](crate::Error::DatabaseExists). Default: false.
-    #[must_use]
-    pub fn error_if_exists(mut self, yes: bool) -> Options {
-        self.error_if_exists = yes;
-        self
-    }
-
-    /// Treats damage as an error even where the database could work around it: a bad record inside
-    /// a log makes the open fail instead of ending the log there, and the whole index block of a
-    /// table is checked when the table is opened. Default: false.
-    ///
-    /// `docs/durability.md` lists all cases.
-    #[must_use]
-    pub fn paranoid_checks(mut self, yes: bool) -> Options {
-        self.paranoid_checks = yes;
-        self
-    }
-
-    /// Opens a database also on a filesystem that has no locks, such as some network filesystems
-    /// and shared folders. There, nothing keeps another process from writing to the same database,
-    /// which damages it beyond repair: set this only if the program makes sure of it by other
-    /// means. Within this process, and on every filesystem that has locks, the database is locked
-    /// as always. [`Health::has_lock`](crate::Health::has_lock) tells which it is. Default: false.
-    #[must_use]
-    pub fn allow_no_lock(mut self, yes: bool) -> Options {
-        self.allow_no_lock = yes;
-        self
-    }
-
     /// Size in bytes at which a memtable is frozen and flushed to a table. With a larger size,
     /// there are larger tables and fewer compactions, and the replay at open takes longer. While
     /// flushes lag behind, up to three memtables are in memory. Default: 4 MiB.
     #[must_use]
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Options {
         self.write_buffer_bytes = bytes;
-        self
-    }
-
-    /// Maximum number of tables kept open. The index and filters of an open table are in memory;
-    /// with small entries, they take about a twenty-fifth of the table's size. At the limit,
-    /// opening a table closes another one. Values below 16 count as 16. Default: 10,000, which is
-    /// 20 GiB of tables of the default size.
-    ///
-    /// Open tables use at most half of the file descriptors that the process may have. The file of
-    /// any further table is opened anew for each block read.
-    #[must_use]
-    pub fn max_open_files(mut self, files: usize) -> Options {
-        self.max_open_files = files;
         self
     }
 
@@ -214,31 +204,6 @@ impl Options {
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Options {
         self.block_cache_bytes = bytes;
-        self
-    }
-
-    /// Size in bytes, before compression, at which a data block is complete. Larger blocks compress
-    /// better, but every get that reads a block reads more bytes. Default: 4 KiB.
-    #[must_use]
-    pub fn block_bytes(mut self, bytes: usize) -> Options {
-        self.block_bytes = bytes;
-        self
-    }
-
-    /// Number of entries between restart points. A block stores whole keys at restart points only,
-    /// and searches start at restart points, so a higher number makes blocks smaller and searches
-    /// longer. Default: 16.
-    #[must_use]
-    pub fn block_restart_interval(mut self, keys: usize) -> Options {
-        self.block_restart_interval = keys;
-        self
-    }
-
-    /// Size in bytes at which a compaction begins a new table. Larger tables mean fewer files, but
-    /// each compaction takes longer. LevelDB calls this option `max_file_size`. Default: 2 MiB.
-    #[must_use]
-    pub fn max_file_bytes(mut self, bytes: u64) -> Options {
-        self.max_file_bytes = bytes;
         self
     }
 
@@ -255,174 +220,25 @@ impl Options {
         self
     }
 
-    /// Policy of the block filters of new tables. Reads use the block filters that were written
-    /// with a policy of the same name. With `None`, no filter of any kind is written or used.
-    /// Default: LevelDB's bloom filter with 10 bits per key (LevelDB's own default is no filter).
+    /// Filters of new tables. Reads use whatever filters a table has. Default: [`Filters::Block`]
+    /// with 10 bits per key (LevelDB's own default is no filter).
+    ///
+    /// With [`Filters::None`], filters are neither written nor used, unless some level has filters
+    /// of its own ([`Options::filters_at_level`]).
     ///
     /// Filters have no effect with a comparator that may consider different byte strings to be the
     /// same key ([`Comparator::equal_means_same_bytes`]).
-    ///
-    /// This option and [`Options::filter`] override each other: the later call takes effect.
     #[must_use]
-    pub fn filter_policy(mut self, policy: Option<Arc<dyn FilterPolicy>>) -> Options {
-        let layout = if policy.is_some() { FilterLayout::Block } else { FilterLayout::None };
-        self.filter.layout = layout;
-        self.filter_policy = policy;
-        self
-    }
-
-    /// Filters of new tables, each with `bits_per_key` bits per key, 1 to 64. Reads use whatever
-    /// filters a table has. Default: [`FilterLayout::Block`] with 10 bits per key.
-    #[must_use]
-    pub fn filter(mut self, layout: FilterLayout, bits_per_key: u32) -> Options {
-        self.filter_policy = Some(Arc::new(BloomFilterPolicy::new(bits_per_key)));
-        self.filter = LevelFilter { layout, bits_per_key };
-        self
-    }
-
-    /// Like [`Options::filter`], but only for the new tables of one level, 0 to 6. A custom
-    /// [`Options::filter_policy`] remains the policy of block filters at this level, too.
-    ///
-    /// A table keeps the filters of the level that it was written for, even when it is moved to
-    /// another level unchanged. Most entries are at the last level in use: if the tables of that
-    /// level have no filters, all filters together take about a tenth of the memory, and gets of
-    /// absent keys read one more data block.
-    ///
-    /// ```
-    /// use minikv::{FilterLayout, Options};
-    ///
-    /// let options = Options::default()
-    ///     .filter(FilterLayout::Table, 12)
-    ///     .filter_at_level(0, FilterLayout::Table, 16)
-    ///     .filter_at_level(6, FilterLayout::None, 0);
-    /// ```
-    #[must_use]
-    pub fn filter_at_level(
-        mut self,
-        level: usize,
-        layout: FilterLayout,
-        bits_per_key: u32,
-    ) -> Options {
-        if self.filter_policy.is_none() {
-            self.filter_policy = Some(Arc::new(BloomFilterPolicy::new(bits_per_key)));
-        }
-        self.level_filters.retain(|(other, _)| *other != level);
-        self.level_filters.push((level, LevelFilter { layout, bits_per_key }));
-        self
-    }
-
-    /// Adds to new tables a filter over the prefixes of their keys. With this filter, a scan of one
-    /// prefix ([`Db::prefix`](crate::Readable::prefix), or a range within one prefix) skips tables
-    /// without that prefix. The filter has as many bits per prefix as the other filters of its
-    /// level have per key; at levels without other filters, there is no prefix filter. Requires
-    /// byte order. Default: none.
-    #[must_use]
-    pub fn filter_prefix(mut self, extractor: impl PrefixExtractor) -> Options {
-        self.outer_prefix = Some(Arc::new(extractor));
-        self.compose_prefixes()
-    }
-
-    /// Like [`Options::filter_prefix`], for the keys of the keyspace `keyspace`. The extractor gets
-    /// the keys as they are within the keyspace. If any keyspace has an extractor of its own,
-    /// [`Options::filter_prefix`] applies only to keys outside of keyspaces. Default: none.
-    ///
-    /// A prefix filter is used only if all extractors are the same as when it was written. After an
-    /// extractor was changed, the existing tables have no usable prefix filters until they are
-    /// compacted.
-    ///
-    /// ```
-    /// use minikv::{DelimitedPrefix, FixedPrefix, Options};
-    ///
-    /// let options = Options::default()
-    ///     .filter_prefix_in("users", FixedPrefix::new(4))
-    ///     .filter_prefix_in("paths", DelimitedPrefix::new(b'/'));
-    /// ```
-    #[must_use]
-    pub fn filter_prefix_in(
-        mut self,
-        keyspace: impl AsRef<[u8]>,
-        extractor: impl PrefixExtractor,
-    ) -> Options {
-        let keyspace = keyspace.as_ref();
-        self.keyspace_prefixes.retain(|(name, _)| name != keyspace);
-        self.keyspace_prefixes.push((keyspace.to_vec(), Arc::new(extractor)));
-        self.compose_prefixes()
-    }
-
-    fn compose_prefixes(mut self) -> Options {
-        self.prefix_extractor = match &self.keyspace_prefixes[..] {
-            [] => self.outer_prefix.clone(),
-            inside => {
-                Some(Arc::new(KeyspacePrefixes::new(self.outer_prefix.clone(), inside.to_vec())))
-            }
-        };
-        self
-    }
-
-    /// When the database is opened, continues the last log and the MANIFEST if they end cleanly,
-    /// instead of starting new ones. Default: false.
-    #[must_use]
-    pub fn reuse_logs(mut self, yes: bool) -> Options {
-        self.reuse_logs = yes;
-        self
-    }
-
-    /// Allows a log that is being written to end in zeros after its records. This makes writes
-    /// faster, including synced ones. Default: true.
-    ///
-    /// With false, each group of writes is appended with one system call (several for a group of
-    /// more than 1 MiB), and the log of a killed process ends either with a complete record or, as
-    /// LevelDB's own logs may, in the middle of a record. Use false if programs that treat the
-    /// zeros as damage will read the log: goleveldb with `StrictJournal`, and LevelDB with
-    /// `paranoid_checks` if the process was killed while it wrote a record across a 32 KiB boundary
-    /// of the log. All other readers accept both kinds of logs.
-    #[must_use]
-    pub fn preallocate_logs(mut self, yes: bool) -> Options {
-        self.preallocate_logs = yes;
-        self
-    }
-
-    /// Total size in bytes up to which logs are kept after their writes were flushed, so that
-    /// [`Db::changes_since`](crate::Db::changes_since) and
-    /// [`ReadOnlyDb::changes_since`](crate::ReadOnlyDb::changes_since) can read further back. Logs
-    /// that are not flushed yet do not count. Default: 0, which removes a log at once, unless
-    /// [`Options::keep_logs_for`] keeps it.
-    ///
-    /// A log is kept as long as *either* option says so. Logs beyond both limits are removed at the
-    /// next flush and at the next open, the oldest first. An open without these options removes all
-    /// kept logs, and so does an open by LevelDB or goleveldb. Kept logs are read for changes only:
-    /// no open replays them, and no checkpoint or backup copies them. Each log is synced once in
-    /// the background, before it counts as flushed.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// // Readers may fall behind by 256 MiB of writes, or by an hour if that is more.
-    /// let options = minikv::Options::default()
-    ///     .keep_logs_bytes(256 << 20)
-    ///     .keep_logs_for(Duration::from_secs(3600));
-    /// ```
-    #[must_use]
-    pub fn keep_logs_bytes(mut self, bytes: u64) -> Options {
-        self.keep_logs_bytes = bytes;
-        self
-    }
-
-    /// Age up to which logs are kept after their writes were flushed; [`Options::keep_logs_bytes`]
-    /// describes kept logs. The age of a log is the time since the last write to it; on a custom
-    /// filesystem that does not record that time ([`Fs::modified`]), it is the time since the flush
-    /// or the open. Default: zero.
-    #[must_use]
-    pub fn keep_logs_for(mut self, age: Duration) -> Options {
-        self.keep_logs_for = age;
+    pub fn filters(mut self, filters: Filters) -> Options {
+        self.filters = filters;
         self
     }
 
     /// Order of the keys. A database can be opened only with the comparator that it was created
     /// with; the comparator is recognised by its name. Default: byte order.
     #[must_use]
-    pub fn comparator(mut self, comparator: Arc<dyn Comparator>) -> Options {
-        self.comparator = comparator;
+    pub fn comparator(mut self, comparator: impl Comparator) -> Options {
+        self.comparator = shared(comparator, |comparator| Arc::new(comparator));
         self
     }
 
@@ -476,7 +292,8 @@ impl Options {
     /// Default: none.
     ///
     /// ```
-    /// use minikv::{Db, Event, EventKind, Options};
+    /// use minikv::events::{Event, EventKind};
+    /// use minikv::{Db, Options};
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     ///
@@ -530,6 +347,210 @@ impl Options {
         self
     }
 
+    /// Size in bytes at which a compaction begins a new table. Larger tables mean fewer files, but
+    /// each compaction takes longer. LevelDB calls this option `max_file_size`. Default: 2 MiB.
+    #[must_use]
+    pub fn max_file_bytes(mut self, bytes: u64) -> Options {
+        self.max_file_bytes = bytes;
+        self
+    }
+
+    /// Size in bytes, before compression, at which a data block is complete. Larger blocks compress
+    /// better, but every get that reads a block reads more bytes. Default: 4 KiB.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: usize) -> Options {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// When the database is opened, continues the last log and the MANIFEST if they end cleanly,
+    /// instead of starting new ones. Default: false.
+    #[must_use]
+    pub fn reuse_logs(mut self, yes: bool) -> Options {
+        self.reuse_logs = yes;
+        self
+    }
+
+    /// Total size in bytes up to which logs are kept after their writes were flushed, so that
+    /// [`Db::changes_since`](crate::Db::changes_since) and
+    /// [`ReadOnlyDb::changes_since`](crate::ReadOnlyDb::changes_since) can read further back. Logs
+    /// that are not flushed yet do not count. Default: 0, which removes a log at once, unless
+    /// [`Options::keep_logs_for`] keeps it.
+    ///
+    /// A log is kept as long as *either* option says so. Logs beyond both limits are removed at the
+    /// next flush and at the next open, the oldest first. An open without these options removes all
+    /// kept logs, and so does an open by LevelDB or goleveldb. Kept logs are read for changes only:
+    /// no open replays them, and no checkpoint or backup copies them. Each log is synced once in
+    /// the background, before it counts as flushed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// // Readers may fall behind by 256 MiB of writes, or by an hour if that is more.
+    /// let options = minikv::Options::default()
+    ///     .keep_logs_bytes(256 << 20)
+    ///     .keep_logs_for(Duration::from_secs(3600));
+    /// ```
+    #[must_use]
+    pub fn keep_logs_bytes(mut self, bytes: u64) -> Options {
+        self.keep_logs_bytes = bytes;
+        self
+    }
+
+    /// Age up to which logs are kept after their writes were flushed; [`Options::keep_logs_bytes`]
+    /// describes kept logs. The age of a log is the time since the last write to it; on a custom
+    /// filesystem that does not record that time ([`Fs::modified`]), it is the time since the flush
+    /// or the open. Default: zero.
+    #[must_use]
+    pub fn keep_logs_for(mut self, age: Duration) -> Options {
+        self.keep_logs_for = age;
+        self
+    }
+}
+
+/// # Rarely needed
+impl Options {
+    /// Makes opening an existing database fail with
+    /// [`Error::DatabaseExists`](crate::Error::DatabaseExists). Default: false.
+    #[must_use]
+    pub fn error_if_exists(mut self, yes: bool) -> Options {
+        self.error_if_exists = yes;
+        self
+    }
+
+    /// Opens a database also on a filesystem that has no locks, such as some network filesystems
+    /// and shared folders. There, nothing keeps another process from writing to the same database,
+    /// which damages it beyond repair: set this only if the program makes sure of it by other
+    /// means. Within this process, and on every filesystem that has locks, the database is locked
+    /// as always. [`Health::has_lock`](crate::Health::has_lock) tells which it is. Default: false.
+    #[must_use]
+    pub fn allow_no_lock(mut self, yes: bool) -> Options {
+        self.allow_no_lock = yes;
+        self
+    }
+
+    /// Treats damage as an error even where the database could work around it: a bad record inside
+    /// a log makes the open fail instead of ending the log there, and the whole index block of a
+    /// table is checked when the table is opened. Default: false.
+    ///
+    /// `docs/durability.md` lists all cases.
+    #[must_use]
+    pub fn paranoid_checks(mut self, yes: bool) -> Options {
+        self.paranoid_checks = yes;
+        self
+    }
+
+    /// Maximum number of tables kept open. The index and filters of an open table are in memory;
+    /// with small entries, they take about a twenty-fifth of the table's size. At the limit,
+    /// opening a table closes another one. Values below 16 count as 16. Default: 10,000, which is
+    /// 20 GiB of tables of the default size.
+    ///
+    /// Open tables use at most half of the file descriptors that the process may have. The file of
+    /// any further table is opened anew for each block read.
+    #[must_use]
+    pub fn max_open_files(mut self, files: usize) -> Options {
+        self.max_open_files = files;
+        self
+    }
+
+    /// Number of entries between restart points. A block stores whole keys at restart points only,
+    /// and searches start at restart points, so a higher number makes blocks smaller and searches
+    /// longer. Default: 16.
+    #[must_use]
+    pub fn block_restart_interval(mut self, keys: usize) -> Options {
+        self.block_restart_interval = keys;
+        self
+    }
+
+    /// Like [`Options::filters`], but only for the new tables of one level, 0 to 6.
+    ///
+    /// A table keeps the filters of the level that it was written for, even when it is moved to
+    /// another level unchanged. Most entries are at the last level in use: if the tables of that
+    /// level have no filters, all filters together take about a tenth of the memory, and gets of
+    /// absent keys read one more data block.
+    ///
+    /// ```
+    /// use minikv::{Filters, Options};
+    ///
+    /// let options = Options::default()
+    ///     .filters(Filters::Table(12))
+    ///     .filters_at_level(0, Filters::Table(16))
+    ///     .filters_at_level(6, Filters::None);
+    /// ```
+    #[must_use]
+    pub fn filters_at_level(mut self, level: usize, filters: Filters) -> Options {
+        self.level_filters.retain(|(other, _)| *other != level);
+        self.level_filters.push((level, filters));
+        self
+    }
+
+    /// Policy that makes and queries block filters, in place of LevelDB's bloom filter. Reads use
+    /// only the block filters that were written with a policy of the same name. Default: LevelDB's
+    /// bloom filter.
+    ///
+    /// [`Options::filters`] still decides which new tables have block filters: with
+    /// [`Filters::Table`], the policy only serves tables that have block filters already, and with
+    /// [`Filters::None`] it has no effect. The policy decides how many bits a block filter takes;
+    /// the bits per key in [`Filters`] apply to all other filters.
+    #[must_use]
+    pub fn filter_policy(mut self, policy: impl FilterPolicy) -> Options {
+        self.filter_policy = Some(shared(policy, |policy| Arc::new(policy)));
+        self
+    }
+
+    /// Adds to new tables a filter over the prefixes of their keys. With this filter, a scan of one
+    /// prefix ([`Db::prefix`](crate::Readable::prefix), or a range within one prefix) skips tables
+    /// without that prefix. The filter has as many bits per prefix as the other filters of its
+    /// level have per key; at levels without other filters, there is no prefix filter. Requires
+    /// byte order. Default: none.
+    #[must_use]
+    pub fn filter_prefix(mut self, extractor: impl PrefixExtractor) -> Options {
+        self.outer_prefix = Some(Arc::new(extractor));
+        self.compose_prefixes()
+    }
+
+    /// Like [`Options::filter_prefix`], for the keys of the keyspace `keyspace`. The extractor gets
+    /// the keys as they are within the keyspace. If any keyspace has an extractor of its own,
+    /// [`Options::filter_prefix`] applies only to keys outside of keyspaces. Default: none.
+    ///
+    /// A prefix filter is used only if all extractors are the same as when it was written. After an
+    /// extractor was changed, the existing tables have no usable prefix filters until they are
+    /// compacted.
+    ///
+    /// ```
+    /// use minikv::{DelimitedPrefix, FixedPrefix, Options};
+    ///
+    /// let options = Options::default()
+    ///     .filter_prefix_in("users", FixedPrefix::new(4))
+    ///     .filter_prefix_in("paths", DelimitedPrefix::new(b'/'));
+    /// ```
+    #[must_use]
+    pub fn filter_prefix_in(
+        mut self,
+        keyspace: impl AsRef<[u8]>,
+        extractor: impl PrefixExtractor,
+    ) -> Options {
+        let keyspace = keyspace.as_ref();
+        self.keyspace_prefixes.retain(|(name, _)| name != keyspace);
+        self.keyspace_prefixes.push((keyspace.to_vec(), Arc::new(extractor)));
+        self.compose_prefixes()
+    }
+
+    /// Allows a log that is being written to end in zeros after its records. This makes writes
+    /// faster, including synced ones. Default: true.
+    ///
+    /// With false, each group of writes is appended with one system call (several for a group of
+    /// more than 1 MiB), and the log of a killed process ends either with a complete record or, as
+    /// LevelDB's own logs may, in the middle of a record. Use false if programs that treat the
+    /// zeros as damage will read the log: goleveldb with `StrictJournal`, and LevelDB with
+    /// `paranoid_checks` if the process was killed while it wrote a record across a 32 KiB boundary
+    /// of the log. All other readers accept both kinds of logs.
+    #[must_use]
+    pub fn preallocate_logs(mut self, yes: bool) -> Options {
+        self.preallocate_logs = yes;
+        self
+    }
+
     /// Clock that decides when entries of expiring keyspaces expire
     /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system
     /// clock.
@@ -562,8 +583,8 @@ impl Options {
 
     /// Filesystem that holds the database. Default: the operating system's.
     #[must_use]
-    pub fn fs(mut self, fs: Arc<dyn Fs>) -> Options {
-        self.fs = fs;
+    pub fn fs(mut self, fs: impl Fs) -> Options {
+        self.fs = shared(fs, |fs| Arc::new(fs));
         self
     }
 }
@@ -593,6 +614,16 @@ impl Options {
 }
 
 impl Options {
+    fn compose_prefixes(mut self) -> Options {
+        self.prefix_extractor = match &self.keyspace_prefixes[..] {
+            [] => self.outer_prefix.clone(),
+            inside => {
+                Some(Arc::new(KeyspacePrefixes::new(self.outer_prefix.clone(), inside.to_vec())))
+            }
+        };
+        self
+    }
+
     /// Returns the options if their values are valid.
     ///
     /// # Errors
@@ -623,13 +654,11 @@ impl Options {
                 NUM_LEVELS - 1
             )));
         }
-        let levels = self.level_filters.iter().map(|(_, filter)| filter);
-        for LevelFilter { layout, bits_per_key } in levels.chain([&self.filter]) {
-            if *layout != FilterLayout::None && !(1..=MAX_BITS_PER_KEY).contains(bits_per_key) {
-                return Err(Error::invalid(format!(
-                    "a filter has 1 to {MAX_BITS_PER_KEY} bits per key, not {bits_per_key}"
-                )));
-            }
+        let bits = self.all_filters().filter_map(Filters::bits_per_key);
+        if let Some(bits) = bits.into_iter().find(|bits| !(1..=MAX_BITS_PER_KEY).contains(bits)) {
+            return Err(Error::invalid(format!(
+                "a filter has 1 to {MAX_BITS_PER_KEY} bits per key, not {bits}"
+            )));
         }
         self.keyspace_prefixes.iter().try_for_each(|(name, _)| Space::named(name).map(drop))?;
         let order = self.comparator.name();
@@ -641,9 +670,22 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the filter policy if filters can be used with the comparator.
+    fn all_filters(&self) -> impl Iterator<Item = Filters> {
+        self.level_filters.iter().map(|(_, filters)| *filters).chain([self.filters])
+    }
+
+    /// Returns the policy with which block filters are read, or `None` if filters of all kinds are
+    /// ignored.
     pub(crate) fn usable_filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
-        self.filter_policy.clone().filter(|_| self.comparator.equal_means_same_bytes())
+        let wanted = self.all_filters().any(|filters| filters != Filters::None);
+        // LevelDB's bloom filter of any size can read those of all sizes.
+        let policy = || self.block_filter_policy(10);
+        (wanted && self.comparator.equal_means_same_bytes()).then(policy)
+    }
+
+    fn block_filter_policy(&self, bits_per_key: u32) -> Arc<dyn FilterPolicy> {
+        let bloom = || Arc::new(BloomFilterPolicy::new(bits_per_key)) as Arc<dyn FilterPolicy>;
+        self.filter_policy.clone().unwrap_or_else(bloom)
     }
 
     /// Returns the context for reading the database's tables.
@@ -664,20 +706,17 @@ impl Options {
     /// Returns the options for new tables of a level.
     pub(crate) fn table_options(&self, order: &InternalComparator, level: usize) -> TableOptions {
         let own = self.level_filters.iter().find(|(other, _)| *other == level);
-        let LevelFilter { layout, bits_per_key } = own.map_or(self.filter, |(_, filter)| *filter);
-        let has_block = matches!(layout, FilterLayout::Block | FilterLayout::Both);
-        let has_table = matches!(layout, FilterLayout::Table | FilterLayout::Both);
-        let bloom = BloomFilterPolicy::new(bits_per_key);
-        let policy = match self.usable_filter_policy() {
-            Some(policy) if own.is_some() && policy.name() == bloom.name() => {
-                Some(Arc::new(bloom) as Arc<dyn FilterPolicy>)
-            }
-            policy => policy,
+        let filters = match self.comparator.equal_means_same_bytes() {
+            true => own.map_or(self.filters, |(_, filters)| *filters),
+            false => Filters::None,
         };
-        let bits = (policy.is_some() && layout != FilterLayout::None).then_some(bits_per_key);
+        let bits = filters.bits_per_key();
+        let has_block = matches!(filters, Filters::Block(_) | Filters::Both(_));
+        let has_table = matches!(filters, Filters::Table(_) | Filters::Both(_));
+        let block_bits = bits.filter(|_| has_block);
         TableOptions {
             order: KeyOrder::Internal(order.clone()),
-            filter_policy: policy.filter(|_| has_block),
+            filter_policy: block_bits.map(|bits| self.block_filter_policy(bits)),
             table_filter_bits_per_key: bits.filter(|_| has_table),
             prefix_filter: self.prefix_extractor.clone().zip(bits),
             block_bytes: self.block_bytes,
@@ -685,6 +724,12 @@ impl Options {
             compression: self.compression.unwrap_or_default(),
         }
     }
+}
+
+/// Returns `value` in an [`Arc`]: as it is if it is such an `Arc` already, else made by `wrap`.
+fn shared<T: 'static, D: ?Sized + 'static>(value: T, wrap: impl Fn(T) -> Arc<D>) -> Arc<D> {
+    let any: &dyn Any = &value;
+    any.downcast_ref::<Arc<D>>().cloned().unwrap_or_else(|| wrap(value))
 }
 
 /// Options of a read.
@@ -778,36 +823,70 @@ mod tests {
         assert_eq!(bits(&default, 0), [10, 0, 0]);
         let options = default
             .filter_prefix(crate::filter::prefix::FixedPrefix::new(4))
-            .filter(FilterLayout::Both, 12)
-            .filter_at_level(1, FilterLayout::Block, 8)
-            .filter_at_level(2, FilterLayout::Table, 16)
-            .filter_at_level(3, FilterLayout::None, 5)
-            .filter_at_level(4, FilterLayout::None, 5)
-            .filter_at_level(4, FilterLayout::Both, 6);
+            .filters(Filters::Both(12))
+            .filters_at_level(1, Filters::Block(8))
+            .filters_at_level(2, Filters::Table(16))
+            .filters_at_level(3, Filters::None)
+            .filters_at_level(4, Filters::None)
+            .filters_at_level(4, Filters::Both(6));
         let expected = [[12, 12, 12], [8, 0, 8], [0, 16, 16], [0, 0, 0], [6, 6, 6], [12, 12, 12]];
         assert_eq!([0, 1, 2, 3, 4, 5].map(|level| bits(&options, level)), expected);
     }
 
     #[test]
-    fn the_later_of_policy_and_layout_counts() {
-        let bloom = |bits| Some(Arc::new(BloomFilterPolicy::new(bits)) as Arc<dyn FilterPolicy>);
-        let of = |options: Options| bits(&options, 0);
-        let layout = Options::default().filter(FilterLayout::Table, 16);
-        assert_eq!(of(layout.clone()), [0, 16, 0]);
-        assert_eq!(of(layout.clone().filter_policy(bloom(4))), [4, 0, 0]);
-        assert_eq!(of(layout.clone().filter_policy(None)), [0, 0, 0]);
-        assert_eq!(of(layout.filter_policy(None).filter(FilterLayout::Both, 9)), [9, 9, 0]);
-        let none = Options::default().filter_policy(None);
-        assert!(none.usable_filter_policy().is_none());
-        let one_level = none.filter_at_level(2, FilterLayout::Both, 9);
-        assert_eq!((of(one_level.clone()), bits(&one_level, 2)), ([0, 0, 0], [9, 9, 0]));
+    fn filter_policy_and_filters_may_be_set_in_either_order() {
+        let expected = [
+            (Filters::None, [0, 0, 0]),
+            (Filters::Block(16), [4, 0, 0]),
+            (Filters::Table(16), [0, 16, 0]),
+            (Filters::Both(16), [4, 16, 0]),
+        ];
+        for (filters, expected) in expected {
+            let bloom = || BloomFilterPolicy::new(4);
+            let before = Options::default().filter_policy(bloom()).filters(filters);
+            let after = Options::default().filters(filters).filter_policy(bloom());
+            assert_eq!([bits(&before, 0), bits(&after, 0)], [expected; 2], "{filters:?}");
+            let at_level = before.filters(Filters::None).filters_at_level(2, filters);
+            assert_eq!([bits(&at_level, 0), bits(&at_level, 2)], [[0; 3], expected]);
+        }
+    }
+
+    #[test]
+    fn filters_are_read_if_any_level_has_them() {
+        let reads = |options: &Options| options.usable_filter_policy().is_some();
+        let none = Options::default().filters(Filters::None);
+        assert!(reads(&Options::default()) && !reads(&none));
+        assert!(!reads(&none.clone().filter_policy(BloomFilterPolicy::new(10))));
+        assert!(!reads(&none.clone().filters_at_level(2, Filters::None)));
+        assert!(reads(&none.filters_at_level(2, Filters::Table(10))));
+        assert!(reads(&Options::default().filters_at_level(2, Filters::None)));
     }
 
     #[test]
     fn keys_that_are_equal_in_other_bytes_get_no_filters() {
-        let options = Options::default().comparator(Arc::new(CaseBlind));
-        assert_eq!(bits(&options.clone().filter(FilterLayout::Both, 10), 0), [0, 0, 0]);
+        let options = Options::default().comparator(CaseBlind);
+        assert_eq!(bits(&options.clone().filters(Filters::Both(10)), 0), [0, 0, 0]);
         let prefix = options.filter_prefix(crate::filter::prefix::FixedPrefix::new(4));
         assert!(prefix.checked().unwrap_err().to_string().contains("test.CaseBlind"));
+    }
+
+    #[test]
+    fn shared_parts_are_passed_on_as_they_are() {
+        let order: Arc<dyn Comparator> = Arc::new(CaseBlind);
+        let fs: Arc<dyn Fs> = Arc::new(crate::fs::MemFs::new());
+        let policy: Arc<dyn FilterPolicy> = Arc::new(BloomFilterPolicy::new(4));
+        let options = Options::default();
+        let options =
+            options.comparator(order.clone()).fs(fs.clone()).filter_policy(policy.clone());
+        assert!(Arc::ptr_eq(&options.comparator, &order) && Arc::ptr_eq(&options.fs, &fs));
+        assert!(Arc::ptr_eq(&options.filter_policy.unwrap(), &policy));
+        // Plain byte order must be recognised, because it is compared without a virtual call.
+        for options in [
+            Options::default().comparator(BytewiseComparator),
+            Options::default().comparator(Arc::new(BytewiseComparator)),
+            Options::default().comparator(Arc::new(BytewiseComparator) as Arc<dyn Comparator>),
+        ] {
+            assert!(InternalComparator::new(options.comparator).user().custom().is_none());
+        }
     }
 }

@@ -44,7 +44,7 @@ impl Span {
     }
 
     /// Returns the smallest closed range that contains this range.
-    pub(crate) fn hull(&self) -> KeyRange<'_> {
+    pub(crate) fn closed(&self) -> KeyRange<'_> {
         KeyRange { from: key_of(&self.from), to: key_of(&self.to) }
     }
 

@@ -37,7 +37,7 @@ use crate::format::name;
 use crate::fs::sync_dir;
 
 /// A table in the database's directory that is not in any version yet.
-pub(super) struct NewTable {
+pub(super) struct AddedTable {
     /// The table's entry in the edit. The level is chosen when the change is made.
     pub file: NewFile,
     pub counts: EntryCounts,
@@ -48,7 +48,7 @@ pub(super) struct TableChange {
     /// Tables to add. Their entries are newer than everything written so far, and their key ranges
     /// are disjoint. After a failure, this list contains only tables that the next open will not
     /// need.
-    pub add: Vec<NewTable>,
+    pub add: Vec<AddedTable>,
     /// Tables to drop, each with its level. No compaction uses these tables.
     pub drop: Vec<(usize, Arc<TableFile>)>,
 }
@@ -207,9 +207,9 @@ fn deepest_free_level(
 ) -> usize {
     let is_taken = |level: usize| {
         let mut files = state.version.level(level).iter();
-        files.any(|file| range.overlaps(order, file) && stays(file))
+        files.any(|file| range.overlaps(order, file.range()) && stays(file))
             || state.compactions.running.iter().any(|compaction| {
-                compaction.output_level() == level && compaction.meets(order, range)
+                compaction.output_level() == level && range.overlaps(order, compaction.range())
             })
     };
     (0..NUM_LEVELS).take_while(|&level| !is_taken(level)).last().unwrap_or(0)

@@ -10,5 +10,5 @@ use crate::fs::MemFs;
 /// Returns the engine of a new, empty database in memory, in deterministic mode.
 pub(crate) fn engine_in_memory() -> Arc<Engine> {
     let options = Options::default().create_if_missing(true).inline_background(Some(4));
-    Engine::open(Path::new("/db"), options.fs(Arc::new(MemFs::new()))).unwrap()
+    Engine::open(Path::new("/db"), options.fs(MemFs::new())).unwrap()
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::compact::pick::{self, Moment};
+use crate::engine::compact::pick::{self, DropHorizon};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::resources::pool::{COMPACTION_THREADS, Lane, Member, Membership, Next, Pool};
 use crate::engine::state::Manual;
@@ -93,7 +93,7 @@ enum Claimed {
     /// Removing the files of dropped tables.
     Trash,
     /// Reading the expiry information of a table.
-    Look(Arc<TableFile>),
+    LoadExpiry(Arc<TableFile>),
 }
 
 impl Member for Engine {
@@ -183,7 +183,7 @@ impl Engine {
                 Some(compaction) => Some(Claimed::Compaction(claim(state, compaction))),
                 None if std::mem::take(&mut state.compactions.has_dropped) => Some(Claimed::Trash),
                 None if state.lifecycle.failed.is_some() => None,
-                None => self.table_to_look_into(state).map(Claimed::Look),
+                None => self.table_without_expiry(state).map(Claimed::LoadExpiry),
             },
         }
     }
@@ -197,7 +197,7 @@ impl Engine {
                 Claimed::Flush => self.flush_in_background(),
                 Claimed::Compaction(compaction) => drop(self.run_compaction(compaction)),
                 Claimed::Trash => self.trash.empty(),
-                Claimed::Look(file) => self.look_into(&file),
+                Claimed::LoadExpiry(file) => self.load_expiry(&file),
             }
             Ok(())
         });
@@ -253,7 +253,7 @@ impl Engine {
             &self.options,
             &state.compactions.running,
             levels,
-            Moment { oldest_read, now },
+            DropHorizon { oldest_read, now },
         )
     }
 
@@ -278,7 +278,7 @@ impl Engine {
             let busy =
                 state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
             if !busy && state.compactions.manual.is_none() {
-                if self.pick(&state).is_none() && self.table_to_look_into(&state).is_none() {
+                if self.pick(&state).is_none() && self.table_without_expiry(&state).is_none() {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }
@@ -299,7 +299,8 @@ impl Engine {
         let order = self.reads.order.user();
         let mut state = self.state.lock();
         let running = state.compactions.running.iter();
-        let merges: Vec<_> = running.filter(|merge| merge.meets(order, range)).cloned().collect();
+        let merges: Vec<_> =
+            running.filter(|merge| merge.range().overlaps(order, range)).cloned().collect();
         let runs = |state: &State| {
             let running = &state.compactions.running;
             merges.iter().any(|merge| running.iter().any(|other| Arc::ptr_eq(merge, other)))
@@ -337,10 +338,10 @@ mod tests {
     use crate::fs::MemFs;
 
     #[test]
-    fn nothing_is_compacted_during_a_back_off_or_after_a_failure() {
+    fn no_compaction_is_picked_during_a_back_off_or_after_a_failure() {
         let picks = |seed, change: fn(&mut State)| {
             let options = Options::default().create_if_missing(true).inline_background(seed);
-            let options = options.fs(Arc::new(MemFs::new()));
+            let options = options.fs(MemFs::new());
             let engine = Engine::open(Path::new("/db"), options).unwrap();
             let mut state = engine.state.lock();
             state.version = version(["L0: 9:[a-c] 8:[a-c] 7:[a-c] 6:[a-c]"]);

@@ -5,7 +5,8 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::base::serialize::Bytes;
-use crate::explain::{Entry, Explanation, Verdict};
+use crate::engine::report::event::TableInfo;
+use crate::explain::{Entry, Explanation, FilterState, Verdict};
 
 /// Serializes an explanation without the value, which may be large, but with the value's length.
 impl Serialize for Explanation {
@@ -42,17 +43,33 @@ impl Serialize for Verdict {
     }
 }
 
+/// Serializes a table that was searched, without what is not known of every table.
+pub(super) fn table<S: Serializer>(
+    table: &TableInfo,
+    filter: &FilterState,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let mut fields = to.serialize_struct("Table", 6)?;
+    fields.serialize_field("level", &table.level)?;
+    fields.serialize_field("number", &table.number)?;
+    fields.serialize_field("file_bytes", &table.file_bytes)?;
+    fields.serialize_field("first_key", &Bytes(&table.first_key))?;
+    fields.serialize_field("last_key", &Bytes(&table.last_key))?;
+    fields.serialize_field("filter", filter)?;
+    fields.end()
+}
+
 /// Serializes the entry found in a data block, as the field `entry`.
 pub(super) fn entry<S: Serializer>(entry: &Entry, to: S) -> Result<S::Ok, S::Error> {
-    Found { entry: Some(entry) }.serialize(to)
+    EntryField { entry: Some(entry) }.serialize(to)
 }
 
 /// Serializes the absence of an entry, as a null field `entry`.
 pub(super) fn no_entry<S: Serializer>(to: S) -> Result<S::Ok, S::Error> {
-    Found { entry: None }.serialize(to)
+    EntryField { entry: None }.serialize(to)
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct EntryField<'a> {
     entry: Option<&'a Entry>,
 }

@@ -10,6 +10,7 @@ use crate::base::Result;
 use crate::engine::read::get;
 use crate::engine::read::point::ReadPoint;
 use crate::engine::read::view::ReadState;
+use crate::engine::report::event::TableInfo;
 use crate::engine::stats::trace::ReadTrace;
 use crate::format::key::{KeyKind, SeqNo};
 pub use crate::table::BlockSource;
@@ -25,11 +26,11 @@ mod show;
 /// As text, an explanation has one line of at most 100 columns for each step.
 ///
 /// ```
-/// # use minikv::{Db, Options, Readable};
+/// # use minikv::{Db, Readable};
 /// use minikv::explain::Step;
 ///
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("apple", "red")?;
 /// let told = db.explain("apple")?;
 /// assert!(matches!(told.steps[0], Step::Memtable { entry: Some(_), .. }));
@@ -78,7 +79,13 @@ pub enum Step {
         tables: u64,
     },
     /// A table's key range contains the key. The following steps are within this table.
-    Table(SearchedTable),
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::table"))]
+    Table {
+        /// The table.
+        table: TableInfo,
+        /// Whether the table has a filter.
+        filter: FilterState,
+    },
     /// The whole-table filter was queried.
     TableFilter(Verdict),
     /// The index was searched.
@@ -108,27 +115,6 @@ pub enum Step {
     /// The data block does not have the key.
     #[cfg_attr(feature = "serde", serde(rename = "entry", serialize_with = "json::no_entry"))]
     NotHere,
-}
-
-/// A table that was searched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct SearchedTable {
-    /// The level of the table.
-    pub level: usize,
-    /// The file number.
-    pub number: u64,
-    /// Size of the file, in bytes.
-    pub file_bytes: u64,
-    /// The first user key.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::bytes"))]
-    pub first_key: Vec<u8>,
-    /// The last user key.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::bytes"))]
-    pub last_key: Vec<u8>,
-    /// Whether the table has a filter.
-    pub filter: FilterState,
 }
 
 /// Whether a table has a filter.
@@ -247,7 +233,7 @@ pub(crate) fn explain(mut point: ReadPoint<'_>, key: &[u8]) -> Result<Explanatio
 
 fn filter_use(state: &ReadState, options: &BlockReadOptions, steps: &[Step]) -> FilterUse {
     let mut filters = steps.iter().filter_map(|step| match step {
-        Step::Table(table) => Some(table.filter),
+        Step::Table { filter, .. } => Some(*filter),
         _ => None,
     });
     if !options.use_filter {

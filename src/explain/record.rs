@@ -6,9 +6,10 @@ use crate::base::Result;
 use crate::engine::memtable::MemFound;
 use crate::engine::read::get::{LookupKey, ReadSink};
 use crate::engine::read::point::ReadPoint;
+use crate::engine::report::event::TableInfo;
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::TableFile;
-use crate::explain::{Entry, FilterState, IndexedBlock, SearchedTable, Step, Verdict};
+use crate::explain::{Entry, FilterState, IndexedBlock, Step, Verdict};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::format::key::user_key;
 use crate::table::reader::Found;
@@ -43,7 +44,7 @@ impl Recorder {
     ) -> Result<(Vec<Step>, ReadTrace)> {
         let count = |is_it: fn(&Step) -> bool| self.steps.iter().filter(|step| is_it(step)).count();
         debug_assert_eq!(
-            count(|step| matches!(step, Step::Table(_))),
+            count(|step| matches!(step, Step::Table { .. })),
             self.slots.len(),
             "a table without a slot"
         );
@@ -60,10 +61,10 @@ impl Recorder {
             match step {
                 // Only sequence numbers of records from logs are shifted.
                 Step::Memtable { entry: Some(entry), .. } => entry.seq -= point.view().shift(),
-                Step::Table(table) => {
+                Step::Table { filter, .. } => {
                     slot = slots.next();
                     if let Some(slot) = slot {
-                        table.filter = tables.with(slot, |table| Ok(filter_of(table)))?;
+                        *filter = tables.with(slot, |table| Ok(filter_of(table)))?;
                     }
                 }
                 Step::TableFilter(verdict) | Step::BlockFilter(verdict) if !verdict.may_match() => {
@@ -146,14 +147,8 @@ impl ReadSink for Recorder {
     }
 
     fn table(&mut self, level: usize, file: &TableFile) -> &mut Recorder {
-        self.steps.push(Step::Table(SearchedTable {
-            level,
-            number: file.number,
-            file_bytes: file.file_bytes,
-            first_key: file.first_key().to_vec(),
-            last_key: file.last_key().to_vec(),
-            filter: FilterState::Missing,
-        }));
+        let table = TableInfo::of(level, file);
+        self.steps.push(Step::Table { table, filter: FilterState::Missing });
         self.slots.push(file.slot.clone());
         self.level = level;
         self.trace.table(level, file);

@@ -3,16 +3,15 @@
 use std::fmt;
 
 use crate::base::size::Size;
+use crate::engine::report::event::TableInfo;
 use crate::engine::stats::trace::ReadTrace;
-use crate::explain::{
-    BlockSource, Entry, Explanation, FilterState, FilterUse, SearchedTable, Step, Verdict,
-};
+use crate::explain::{BlockSource, Entry, Explanation, FilterState, FilterUse, Step, Verdict};
 use crate::format::key::KeyKind;
 use crate::table::counts::{AllFilters, LevelTrace};
 
 /// Maximum number of characters shown of a key. Longer keys are shortened in the middle, because
 /// the start and the end of a key are more informative.
-const SHOWN_KEY_CHARS: usize = 20;
+const MAX_SHOWN_KEY_CHARS: usize = 20;
 
 /// A key in quotes. Printable ASCII is shown as it is, a backslash as `\\`, other bytes as `\xHH`.
 struct Key<'a>(&'a [u8]);
@@ -36,12 +35,12 @@ fn escaped<'a>(bytes: impl Iterator<Item = &'a u8>, chars: usize) -> Vec<String>
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = escaped(self.0.iter(), SHOWN_KEY_CHARS);
+        let whole = escaped(self.0.iter(), MAX_SHOWN_KEY_CHARS);
         if whole.len() == self.0.len() {
             return write!(f, "\"{}\"", whole.concat());
         }
-        let head = escaped(self.0.iter(), SHOWN_KEY_CHARS / 2);
-        let mut tail = escaped(self.0.iter().rev(), SHOWN_KEY_CHARS / 2);
+        let head = escaped(self.0.iter(), MAX_SHOWN_KEY_CHARS / 2);
+        let mut tail = escaped(self.0.iter().rev(), MAX_SHOWN_KEY_CHARS / 2);
         tail.reverse();
         write!(f, "\"{}…{}\"", head.concat(), tail.concat())
     }
@@ -65,15 +64,19 @@ impl fmt::Display for Entry {
     }
 }
 
-impl fmt::Display for SearchedTable {
+/// A table that was searched, as text.
+struct Searched<'a>(&'a TableInfo, FilterState);
+
+impl fmt::Display for Searched<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let filter = match self.filter {
+        let Searched(table, filter) = self;
+        let filter = match filter {
             FilterState::Readable => "",
             FilterState::Damaged => ", filter damaged",
             FilterState::Missing => ", no filter",
         };
-        let (first, last) = (Key(&self.first_key), Key(&self.last_key));
-        write!(f, "{first} .. {last}, {}{filter}", Size(self.file_bytes))
+        let (first, last) = (Key(&table.first_key), Key(&table.last_key));
+        write!(f, "{first} .. {last}, {}{filter}", Size(table.file_bytes))
     }
 }
 
@@ -116,9 +119,9 @@ impl fmt::Display for Step {
                 let name = format!("level {level}");
                 write!(f, "{name:<18}{} skipped: the key is not in range", Count(*tables, "table"))
             }
-            Step::Table(table) => {
+            Step::Table { table, filter } => {
                 let name = format!("level {}: {:06}", table.level, table.number);
-                write!(f, "{name:<18}{table}")
+                write!(f, "{name:<18}{}", Searched(table, *filter))
             }
             Step::TableFilter(Verdict::TrueNegative) => {
                 f.write_str("  table filter    said \"not here\" (correct): index not searched")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::block::Block;
 use crate::block::cursor::BlockCursor;
-use crate::engine::options::Options;
+use crate::engine::options::{Filters, Options};
 use crate::filter::{FilterBlockReader, TableFilter};
 use crate::format::handle::BlockHandle;
 use crate::format::key::InternalComparator;
@@ -245,7 +245,7 @@ impl TableCursor {
     /// Corruption, if the footer or the index is damaged; an I/O error.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<TableCursor> {
         let path = absolute(&*options.fs, path.as_ref())?;
-        let options = options.clone().filter_policy(None);
+        let options = options.clone().filters(Filters::None);
         Ok(TableReader::open(path, &options)?.cursor())
     }
 }

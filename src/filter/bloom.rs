@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn under_the_older_name_filters_of_either_hash_hide_nothing() {
+    fn filters_of_either_hash_under_the_older_name_hide_nothing() {
         let policy = BloomFilterPolicy::new(10);
         let mut hidden = 0;
         for i in 0..1000 {

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_says_what_is_composed() {
+    fn the_name_lists_the_composed_policies() {
         assert_eq!(
             example().name(),
             "minikv.keyspaces.v1[=minikv.fixed.2,a%2c%3d=minikv.delimited.2f,users=minikv.fixed.3]"

@@ -40,6 +40,33 @@ pub trait FilterPolicy: Send + Sync + Debug + 'static {
     fn generator(&self) -> Box<dyn FilterGenerator>;
 }
 
+#[deny(clippy::missing_trait_methods)]
+impl<T: FilterPolicy + ?Sized> FilterPolicy for Arc<T> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn aliases(&self) -> &[&str] {
+        (**self).aliases()
+    }
+
+    fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
+        (**self).may_match_alias(key, filter)
+    }
+
+    fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>) {
+        (**self).create(keys, dst);
+    }
+
+    fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+        (**self).may_match(key, filter)
+    }
+
+    fn generator(&self) -> Box<dyn FilterGenerator> {
+        (**self).generator()
+    }
+}
+
 /// Builds one filter after another from keys added one at a time.
 pub trait FilterGenerator: Send + Debug {
     /// Adds a key to the current filter.

@@ -164,7 +164,7 @@ pub struct TableFilter {
 
 impl TableFilter {
     /// Returns the hash of a key, for [`TableFilter::may_match_hash`] and
-    /// [`TableFilterBuilder::add_hash`]: its 64-bit XXH3. Many filters can be queried with one hash.
+    /// [`TableFilterBuilder::add_hash`]: its 64-bit XXH3. One hash serves any number of filters.
     #[inline]
     pub fn hash(key: &[u8]) -> u64 {
         key_hash(key)
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_laid_out_so_is_not_understood() {
+    fn a_filter_of_another_layout_is_not_decoded() {
         let good = build(10, (0..100).map(|i| key(0, i)));
         assert!(decode(good.clone()).is_some());
         let patched = |from_end: usize, bytes: &[u8]| {

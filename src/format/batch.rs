@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::coding::{Decoder, MAX_VARINT32_BYTES, get_fixed32, get_fixed64, put_slice};
 use crate::format::key::{KeyKind, MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 
@@ -292,8 +292,10 @@ pub fn decode_header(contents: &[u8]) -> Result<(SeqNo, u32)> {
 pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     let operations = Decoder::new(contents.get(HEADER_BYTES..).unwrap_or(&[]));
     match decode_header(contents) {
-        Ok((_, count)) => BatchOps { operations, count, found: 0, state: State::Going },
-        Err(error) => BatchOps { operations, count: 0, found: 0, state: State::Failed(error) },
+        Ok((_, count)) => BatchOps { operations, count, found: 0, state: DecodeState::Going },
+        Err(error) => {
+            BatchOps { operations, count: 0, found: 0, state: DecodeState::Failed(error) }
+        }
     }
 }
 
@@ -304,11 +306,11 @@ pub struct BatchOps<'a> {
     /// Number of operations stated in the header.
     count: u32,
     found: u32,
-    state: State,
+    state: DecodeState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum DecodeState {
     Going,
     /// The header is malformed, and the iterator's next item is this error.
     Failed(Error),
@@ -329,7 +331,7 @@ impl<'a> BatchOps<'a> {
             tag if tag == KeyKind::Deletion as u8 => {
                 BatchOp::Delete { key: self.operations.slice("key of a delete")? }
             }
-            tag => return Err(Error::unsupported("batch tag", tag.to_string())),
+            tag => return Err(Error::unsupported(Feature::BatchTag, tag.to_string())),
         };
         self.found += 1;
         Ok(op)
@@ -346,23 +348,23 @@ impl<'a> Iterator for BatchOps<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<BatchOp<'a>>> {
-        if let State::Going = self.state {
+        if let DecodeState::Going = self.state {
             let op = if !self.operations.is_empty() {
                 self.decode()
             } else if self.found < self.count {
                 Err(self.wrong_count(self.found.to_string()))
             } else {
-                self.state = State::Done;
+                self.state = DecodeState::Done;
                 return None;
             };
             return Some(op.map_err(|error| {
-                self.state = State::Done;
+                self.state = DecodeState::Done;
                 error.at(HEADER_BYTES as u64)
             }));
         }
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Failed(error) => Some(Err(error)),
-            State::Going | State::Done => None,
+        match std::mem::replace(&mut self.state, DecodeState::Done) {
+            DecodeState::Failed(error) => Some(Err(error)),
+            DecodeState::Going | DecodeState::Done => None,
         }
     }
 }
@@ -438,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_too_many_is_refused_when_written() {
+    fn a_batch_with_too_long_values_or_too_many_entries_is_refused_when_written() {
         let mut batch = worked_example();
         assert!(batch.takes("key", MAX_KEY_OR_VALUE_BYTES) && batch.check().is_ok());
         assert!(!batch.takes("value", MAX_KEY_OR_VALUE_BYTES + 1));
@@ -474,9 +476,10 @@ mod tests {
         let mut bytes = worked_example().contents().to_vec();
         bytes[12] = 9;
         let error = first_error(&bytes);
-        assert!(
-            matches!(&error, Error::Unsupported { what: "batch tag", name, .. } if name == "9")
-        );
+        assert!(matches!(
+            &error,
+            Error::Unsupported { what: Feature::BatchTag, name, .. } if name == "9"
+        ));
         assert!(WriteBatch::from_contents(bytes).is_err());
     }
 

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decoder_says_where_it_stopped() {
+    fn a_decoder_names_the_field_that_is_cut_short() {
         let mut decoder = Decoder::new(&[1, 5, b'a']);
         assert_eq!(decoder.u8("tag").unwrap(), 1);
         let error = decoder.slice("name").unwrap_err().to_string();

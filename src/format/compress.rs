@@ -16,7 +16,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 
 /// Level of zstd that is used if none is given, zstd's own default.
 #[cfg(feature = "zstd")]
@@ -188,7 +188,7 @@ impl Method {
             ID_ZSTD_OR_ZLIB if is_zlib(stored) => Ok(Method::Zlib),
             ID_ZSTD_OR_ZLIB => Ok(Method::Zstd),
             ID_DEFLATE => Ok(Method::Deflate),
-            _ => Err(Error::unsupported("compression", id.to_string())),
+            _ => Err(Error::unsupported(Feature::Compression, id.to_string())),
         }
     }
 
@@ -218,7 +218,7 @@ impl Method {
             #[cfg(feature = "zlib")]
             Method::Deflate => Ok(Compression::Deflate(DEFAULT_DEFLATE_LEVEL)),
             #[cfg(not(all(feature = "zlib", feature = "zstd")))]
-            _ => Err(Error::unsupported("compression", self.name())),
+            _ => Err(Error::unsupported(Feature::Compression, self.name())),
         }
     }
 }
@@ -352,7 +352,7 @@ pub fn decompress_into(method: Method, stored: &[u8], raw: &mut Vec<u8>) -> Resu
             *raw = decompress_zstd(stored)?;
             Ok(raw.len())
         }
-        _ => Err(Error::unsupported("compression", method.name())),
+        _ => Err(Error::unsupported(Feature::Compression, method.name())),
     }
 }
 
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compresses_comes_back() {
+    fn compressed_data_comes_back() {
         for kind in kinds() {
             let mut compressor = Compressor::new(kind);
             for len in [100, 4096, 70_000, 3_000_000, 64] {
@@ -546,7 +546,7 @@ mod tests {
     /// `zlib.compressobj(wbits=-15)`.
     #[cfg(feature = "zlib")]
     #[test]
-    fn what_others_deflated_is_read() {
+    fn data_deflated_by_python_is_read() {
         let raw = b"minecraft".repeat(9);
         let deflated = bytes("cbcdcc4b4d2e4a4c2bc9a5120300");
         assert_eq!(decompress(ID_DEFLATE, &deflated).unwrap(), raw);
@@ -564,7 +564,7 @@ mod tests {
     /// block, even if that saves nothing, and flushes each zlib stream before it ends the stream.
     #[cfg(feature = "zlib")]
     #[test]
-    fn what_forks_of_goleveldb_deflated_is_read() {
+    fn data_deflated_by_forks_of_goleveldb_is_read() {
         let streams = [
             (
                 b"minecraft".repeat(9),

@@ -19,7 +19,7 @@
 //! Keys are internal keys. Tag 8 is obsolete and is refused. Defined by LevelDB's
 //! `db/version_edit.cc`.
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::coding::{Decoder, put_slice, put_varint32, put_varint64};
 use crate::format::key::{MAX_SEQ_NO, SeqNo, TRAILER_BYTES};
 
@@ -149,7 +149,7 @@ impl VersionEdit {
                 smallest: decode_key(fields, "smallest key of a new file")?,
                 largest: decode_key(fields, "largest key of a new file")?,
             }),
-            tag => return Err(Error::unsupported("version edit tag", tag.to_string())),
+            tag => return Err(Error::unsupported(Feature::EditTag, tag.to_string())),
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ fn decode_level(fields: &mut Decoder<'_>) -> Result<usize> {
     if level as usize >= NUM_LEVELS {
         let last = NUM_LEVELS - 1;
         let name = format!("{level}: LevelDB has 0 to {last}, goleveldb can be set to more,");
-        return Err(Error::unsupported("level", name));
+        return Err(Error::unsupported(Feature::Level, name));
     }
     Ok(level as usize)
 }
@@ -274,7 +274,7 @@ mod tests {
         for tag in [0, 8, 10, 100] {
             let error = VersionEdit::decode(&[2, 3, tag]).unwrap_err();
             let Error::Unsupported { what, name, .. } = error else { panic!("{error}") };
-            assert_eq!((what, name), ("version edit tag", tag.to_string()));
+            assert_eq!((what, name), (Feature::EditTag, tag.to_string()));
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
     fn a_level_past_the_seventh_is_unsupported_and_no_damage() {
         for bytes in [&[7, 7][..], &[6, 7, 1], b"\x05\x0c\x0812345678"] {
             let error = VersionEdit::decode(bytes).unwrap_err();
-            assert!(matches!(error, Error::Unsupported { what: "level", .. }), "{error}");
+            assert!(matches!(error, Error::Unsupported { what: Feature::Level, .. }), "{error}");
             assert!(error.to_string().contains("goleveldb"), "{error}");
         }
     }

@@ -14,7 +14,7 @@
 //!
 //! Defined by LevelDB's `table/format.h`.
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::coding::{Decoder, MAX_VARINT64_BYTES, get_fixed32, get_fixed64, put_varint64};
 use crate::format::crc;
 
@@ -118,7 +118,7 @@ impl Footer {
         }
         let magic = get_fixed64(footer, FOOTER_BYTES - 8).unwrap_or(0);
         if let Some((_, engine)) = OTHER_MAGICS.iter().find(|(other, _)| *other == magic) {
-            return Err(Error::unsupported("table format", format!("of {engine}")));
+            return Err(Error::unsupported(Feature::TableFormat, format!("of {engine}")));
         }
         if magic != TABLE_MAGIC {
             return Err(Error::mismatch(
@@ -218,7 +218,10 @@ mod tests {
             let mut footer = [0; FOOTER_BYTES];
             footer[FOOTER_BYTES - 8..].copy_from_slice(&magic.to_le_bytes());
             let error = Footer::decode(&footer).unwrap_err();
-            assert!(matches!(error, Error::Unsupported { what: "table format", .. }), "{error}");
+            assert!(
+                matches!(error, Error::Unsupported { what: Feature::TableFormat, .. }),
+                "{error}"
+            );
             assert!(error.to_string().contains(engine), "{error}");
         }
     }

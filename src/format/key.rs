@@ -136,7 +136,8 @@ impl UserComparator {
     /// Wraps `comparator`.
     pub fn new(comparator: Arc<dyn Comparator>) -> UserComparator {
         let any: &dyn Any = &*comparator;
-        UserComparator { custom: (!any.is::<BytewiseComparator>()).then_some(comparator) }
+        let is_bytewise = any.is::<BytewiseComparator>() || any.is::<Arc<BytewiseComparator>>();
+        UserComparator { custom: (!is_bytewise).then_some(comparator) }
     }
 
     /// Returns the wrapped comparator.

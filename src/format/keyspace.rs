@@ -31,6 +31,15 @@ pub(crate) const TAG: &[u8; 4] = b"\xff\xfeks";
 /// Prefix of all keys in expiring keyspaces.
 pub(crate) const EXPIRING_TAG: &[u8; 4] = b"\xff\xfekt";
 
+/// The kind of a keyspace: whether its entries may expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyspaceKind {
+    /// The entries do not expire.
+    Ordinary,
+    /// The entries may have a time to live.
+    Expiring,
+}
+
 /// Maximum length of a keyspace's name, in bytes. The length must fit in one byte.
 const MAX_NAME_BYTES: usize = 255;
 
@@ -48,10 +57,21 @@ pub(crate) struct Space {
 pub(crate) static WHOLE: Space = Space { prefix: Bytes::new() };
 
 impl Space {
-    /// Returns the ordinary keyspace with this name.
+    /// Returns the keyspace of this kind and name.
     ///
     /// # Errors
     /// Invalid argument, if the name has 0 or more than 255 bytes.
+    pub(crate) fn new(kind: KeyspaceKind, name: &[u8]) -> Result<Space> {
+        match kind {
+            KeyspaceKind::Ordinary => Space::named(name),
+            KeyspaceKind::Expiring => Space::expiring(name),
+        }
+    }
+
+    /// Returns the ordinary keyspace with this name.
+    ///
+    /// # Errors
+    /// The same as for [`Space::new`].
     pub(crate) fn named(name: &[u8]) -> Result<Space> {
         Space::tagged(TAG, name)
     }
@@ -59,7 +79,7 @@ impl Space {
     /// Returns the expiring keyspace with this name.
     ///
     /// # Errors
-    /// The same as for [`Space::named`].
+    /// The same as for [`Space::new`].
     pub(crate) fn expiring(name: &[u8]) -> Result<Space> {
         Space::tagged(EXPIRING_TAG, name)
     }

@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 use super::mapped::MappedLog;
 use super::open::{file_id, not_through_links, require_regular_file, skip_hole};
 use super::retry::{read_fully_at, write_fully_at};
-use super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, table_file};
+use super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, random_access_file};
 
 /// The filesystem on disk. Files have mode 0600, directories have mode 0700.
 #[derive(Debug, Default, Clone, Copy)]
@@ -31,7 +31,7 @@ impl Fs for DiskFs {
     }
 
     fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        Ok(Arc::new(table_file::open(path)?))
+        Ok(Arc::new(random_access_file::open(path)?))
     }
 
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {

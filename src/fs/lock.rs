@@ -22,11 +22,11 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
-use super::open::{FileId, file_id, not_through_links, require_regular_file};
+use super::open::{DeviceInode, file_id, not_through_links, require_regular_file};
 use super::{FileLock, LockHolder};
 
 /// The files that this process has locked. The mutex is held while a lock file is opened or closed.
-static LOCKED: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+static LOCKED: Mutex<Vec<DeviceInode>> = Mutex::new(Vec::new());
 
 /// Maximum number of attempts to lock a file that is replaced at every attempt. More attempts only
 /// delay the error.
@@ -49,7 +49,7 @@ const KINDS: &[LockCall] = &[|file, operation| rustix::fs::fcntl_lock(file, oper
 pub(super) struct DiskLock {
     /// `None` only while being dropped.
     file: Option<File>,
-    id: FileId,
+    id: DeviceInode,
     path: PathBuf,
     /// Whether the filesystem has locks of any kind.
     is_locked: bool,
@@ -116,7 +116,7 @@ fn lock_by(path: &Path, kinds: &[LockCall]) -> io::Result<Result<DiskLock, LockH
 fn try_lock(
     path: &Path,
     kinds: &[LockCall],
-    locked: &mut MutexGuard<'_, Vec<FileId>>,
+    locked: &mut MutexGuard<'_, Vec<DeviceInode>>,
 ) -> io::Result<Option<Result<DiskLock, LockHolder>>> {
     let file =
         not_through_links().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -157,7 +157,7 @@ fn is_lack(error: Errno) -> bool {
 }
 
 /// Returns the holder of the lock on `file`, as far as the system reports it.
-fn holder(file: &File, id: FileId) -> LockHolder {
+fn holder(file: &File, id: DeviceInode) -> LockHolder {
     #[cfg(target_os = "linux")]
     if let Ok(table) = fs::read_to_string("/proc/locks")
         && let Some(pid) = holder_in_proc_locks(&table, id, std::process::id())
@@ -181,7 +181,7 @@ fn holder(file: &File, id: FileId) -> LockHolder {
 
 /// Returns another process that has the file open, if there is one and this process may see it.
 #[cfg(target_os = "linux")]
-fn user_of(id: FileId) -> Option<u32> {
+fn user_of(id: DeviceInode) -> Option<u32> {
     let pids = fs::read_dir("/proc").ok()?.flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| *pid != std::process::id()).find(|pid| {
@@ -198,7 +198,7 @@ fn user_of(id: FileId) -> Option<u32> {
 /// the number. The process id is -1 if the lock belongs to an open file rather than to a process.
 /// Skips locks of the process `ours`, which may just have taken one of its two locks.
 #[cfg(target_os = "linux")]
-fn holder_in_proc_locks(table: &str, (dev, ino): FileId, ours: u32) -> Option<i64> {
+fn holder_in_proc_locks(table: &str, (dev, ino): DeviceInode, ours: u32) -> Option<i64> {
     let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
     table.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(4);

@@ -52,7 +52,7 @@ pub(crate) const MAX_STORED_BYTES: usize = 64 << 10;
 
 /// Minimum length, in bytes, of a log that may be mapped. Mapping a shorter log costs more than it
 /// saves.
-const PLAIN_BYTES: u64 = 16 << 10;
+const MIN_MAPPED_BYTES: u64 = 16 << 10;
 
 /// Size of the first window, in bytes. Each further window is twice as large as the one before, up
 /// to [`MAX_WINDOW_BYTES`]. Larger windows reserve more disk space ahead of the records.
@@ -68,11 +68,11 @@ const OFTEN_BYTES: u64 = 64 << 10;
 /// Minimum mean size, in bytes, of records that count as large. With a larger minimum, more logs
 /// are mapped. The value was measured by filling databases with values of 1 to 4 KiB
 /// (`docs/history/performance.md`).
-const LARGE_BYTES: u64 = 2 << 10;
+const MIN_LARGE_BYTES: u64 = 2 << 10;
 
-/// Distance, in bytes, by which the length of a log is set ahead once the log has [`PLAIN_BYTES`].
-/// With a larger distance, syncs make a new length durable less often, but more disk space is
-/// reserved.
+/// Distance, in bytes, by which the length of a log is set ahead once the log has
+/// [`MIN_MAPPED_BYTES`]. With a larger distance, syncs make a new length durable less often, but
+/// more disk space is reserved.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Number of bytes that are made writable at a time. With a larger number, fewer writes have to
@@ -268,7 +268,7 @@ impl MappedLog {
     /// Chooses how the next record is written, and prepares for that write: sets the length of the
     /// file ahead, or opens a window and makes the pages at the position writable.
     fn prepare_next(&mut self) {
-        if self.position < PLAIN_BYTES {
+        if self.position < MIN_MAPPED_BYTES {
             return;
         }
         let since_sync = self.position - self.syncs.last;
@@ -323,7 +323,7 @@ impl MappedLog {
         if end <= self.reserved || !self.may_reserve {
             return end <= self.reserved;
         }
-        let ahead = if end < PLAIN_BYTES { 0 } else { AHEAD_BYTES };
+        let ahead = if end < MIN_MAPPED_BYTES { 0 } else { AHEAD_BYTES };
         let block = BLOCK_BYTES as u64;
         let limit = file_size_limit();
         let len = (end + ahead).next_multiple_of(block).min(limit - limit % block);
@@ -369,7 +369,7 @@ impl RecordSizes {
     /// Restarts the count at `position`. Returns whether the records counted so far are large.
     fn choose(&mut self, position: u64) -> bool {
         let bytes = position - self.from;
-        let are_large = bytes >= LARGE_BYTES * self.records;
+        let are_large = bytes >= MIN_LARGE_BYTES * self.records;
         *self = RecordSizes { from: position, records: 0 };
         are_large
     }
@@ -442,5 +442,4 @@ impl Drop for MappedLog {
 }
 
 #[cfg(test)]
-#[path = "mapped_tests.rs"]
 mod tests;

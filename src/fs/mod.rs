@@ -21,13 +21,14 @@ mod named;
 mod namespace;
 mod open;
 pub(crate) mod ordered;
+mod random_access_file;
 mod retry;
+mod shared;
 #[cfg(any(test, feature = "sim"))]
 #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "our own tests see more of it"))]
 pub mod sim;
 #[cfg(test)]
 mod suite;
-mod table_file;
 
 use std::fmt::Debug;
 use std::io;
@@ -42,7 +43,9 @@ pub(crate) use named::{absolute, has_other_names, replace_file, sync_dir, try_sy
 #[cfg(any(test, feature = "sim"))]
 pub use sim::SimFs;
 
-/// A filesystem. Thread-safe; shared as `Arc<dyn Fs>`.
+pub use crate::base::lock_holder::LockHolder;
+
+/// A filesystem. Thread-safe.
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens an existing file for reading at any offset.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
@@ -257,42 +260,5 @@ pub(crate) fn check_not_replaced(lock: Option<&Weak<dyn FileLock>>) -> io::Resul
         true => Err(io::Error::other(
             "its LOCK is not the one that was locked: the directory was removed and made again",
         )),
-    }
-}
-
-/// The holder of a lock, as far as the system reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LockHolder {
-    /// This process, which already has the database open.
-    ThisProcess,
-    /// Another process, with its process id if known.
-    Process(Option<u32>),
-    /// A process that inherited the lock by a fork, after which the process that took the lock
-    /// ended. The lock is released when the last process that has the file open ends.
-    ForkOf {
-        /// The process that took the lock.
-        ended: u32,
-        /// A process that still has the file open, if one was found.
-        heir: Option<u32>,
-    },
-}
-
-impl std::fmt::Display for LockHolder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            LockHolder::ThisProcess => f.write_str("this process"),
-            LockHolder::Process(Some(pid)) => write!(f, "process {pid}"),
-            LockHolder::Process(None) => f.write_str("another process"),
-            LockHolder::ForkOf { ended, heir: Some(heir) } => write!(
-                f,
-                "process {heir}, which was forked by process {ended} and keeps the lock of it \
-                 until it ends, too"
-            ),
-            LockHolder::ForkOf { ended, heir: None } => write!(
-                f,
-                "a process that was forked by process {ended}, which has ended: it keeps the \
-                 lock until it ends, too"
-            ),
-        }
     }
 }

@@ -57,11 +57,11 @@ impl<F> NameOp<F> {
     }
 }
 
-type Entries<F> = Arc<BTreeMap<Arc<OsStr>, Node<F>>>;
+type DirEntries<F> = Arc<BTreeMap<Arc<OsStr>, Node<F>>>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Namespace<F> {
-    dirs: BTreeMap<DirId, Entries<F>>,
+    dirs: BTreeMap<DirId, DirEntries<F>>,
 }
 
 impl<F> Default for Namespace<F> {

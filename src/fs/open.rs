@@ -10,10 +10,10 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 /// The identity of a file: device and inode. Two paths to the same file have the same identity.
-pub(super) type FileId = (u64, u64);
+pub(super) type DeviceInode = (u64, u64);
 
 /// Returns the identity of a file.
-pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
+pub(super) fn file_id(metadata: &fs::Metadata) -> DeviceInode {
     (metadata.dev(), metadata.ino())
 }
 

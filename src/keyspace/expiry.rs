@@ -40,10 +40,10 @@ impl<H: Readable> Keyspace<H> {
     /// expired. In a keyspace that is not expiring, entries never expire.
     ///
     /// ```
-    /// # use minikv::{Db, Expiry, Options};
+    /// # use minikv::{Db, Expiry};
     /// # use std::time::{Duration, SystemTime};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let codes = db.expiring_keyspace("codes")?;
     /// codes.put("root", "0000")?;
     /// codes.put_for("ann", "1234", Duration::from_secs(60))?;
@@ -105,10 +105,10 @@ impl Keyspace<Db> {
     /// the system can represent, the entry never expires.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # use std::time::Duration;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let sessions = db.expiring_keyspace("sessions")?;
     /// sessions.put_for("s1", "ann", Duration::from_secs(3600))?;
     /// assert!(sessions.contains_key("s1")?);
@@ -178,10 +178,10 @@ impl WriteBatch {
     /// this call, like [`Keyspace::put_for`].
     ///
     /// ```
-    /// # use minikv::{Db, Options, WriteBatch};
+    /// # use minikv::{Db, WriteBatch};
     /// # use std::time::Duration;
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let (users, sessions) = (db.keyspace("users")?, db.expiring_keyspace("sessions")?);
     /// let mut batch = WriteBatch::new();
     /// batch.put_in(&users, "ann", "online");

@@ -12,15 +12,13 @@
 
 use std::fmt;
 
-use bytes::Bytes;
-
 use crate::base::clock::Clock;
 use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
 use crate::db::{Db, ReadOnlyDb};
 use crate::engine::read::reader::Reader;
 use crate::engine::read::snapshot::Snapshot;
-use crate::format::keyspace::{EXPIRING_TAG, Space, TAG, split};
+use crate::format::keyspace::{EXPIRING_TAG, KeyspaceKind, Space, TAG, split};
 use crate::readable::Readable;
 use crate::transaction::Transaction;
 
@@ -33,8 +31,7 @@ mod writes;
 /// time to live.
 ///
 /// The same key may have a value in each keyspace, and another value outside of all keyspaces. A
-/// keyspace exists while it has entries; opening a keyspace reads and writes nothing, and costs as
-/// much as copying the name. Clones are cheap.
+/// keyspace exists while it has entries; opening a keyspace writes nothing. Clones are cheap.
 ///
 /// Entries of a keyspace are ordinary entries, whose keys begin with `FF FE 6B 73`, the length of
 /// the name in one byte, and the name. So the reads of [`Db`] itself, and LevelDB, show these
@@ -46,10 +43,10 @@ mod writes;
 /// [`Snapshot`] shows all keyspaces at the same moment.
 ///
 /// ```
-/// use minikv::{Db, Options, Readable, WriteBatch};
+/// use minikv::{Db, Readable, WriteBatch};
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// let db = Db::create(dir.path())?;
 /// let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
 ///
 /// let mut batch = WriteBatch::new();
@@ -60,7 +57,7 @@ mod writes;
 /// assert_eq!(users.get("ann")?.as_deref(), Some(&b"Ann Lee"[..]));
 /// assert_eq!(emails.get("ann")?, None);
 /// assert_eq!(users.iter().next().unwrap()?.0, "ann");
-/// assert_eq!(db.keyspaces()?, ["emails", "users"]);
+/// assert_eq!(db.keyspaces()?, [emails, users]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -88,6 +85,13 @@ impl<H: Readable> Readable for Keyspace<H> {
 }
 
 impl<H: Readable> Keyspace<H> {
+    /// Returns whether the keyspace has entries, expired ones included.
+    fn has_entries(&self) -> Result<bool> {
+        let prefix = self.space.key(b"");
+        let mut cursor = self.handle.cursor()?;
+        Ok(cursor.seek(&prefix)? && cursor.key().starts_with(&prefix))
+    }
+
     /// Returns the clock that decides which entries have expired.
     fn clock(&self) -> &Clock {
         &self.handle.reader().state().clock
@@ -104,9 +108,9 @@ impl<H> fmt::Debug for Keyspace<H> {
 /// same moment: two handles of one open [`Db`] are, those of different snapshots are not.
 ///
 /// ```
-/// # use minikv::{Db, Options};
+/// # use minikv::Db;
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// assert_eq!(db.keyspace("users")?, db.clone().keyspace("users")?);
 /// assert_ne!(db.keyspace("users")?, db.keyspace("emails")?);
 /// assert_ne!(db.keyspace("users")?, db.expiring_keyspace("users")?);
@@ -133,9 +137,79 @@ fn require_byte_order(reader: Reader<'_>) -> Result<()> {
     }
 }
 
-/// Returns the names of the keyspaces with the tag `tag` that have entries, in byte order.
-fn names(reader: Reader<'_>, tag: &[u8; 4]) -> Result<Vec<Bytes>> {
-    require_byte_order(reader)?;
+/// Returns the keyspace of this kind and name. Reads nothing.
+///
+/// # Errors
+/// Invalid argument, for a name of a wrong length or an order other than byte order.
+fn of_kind<H: Readable + Clone>(
+    handle: &H,
+    kind: KeyspaceKind,
+    name: &[u8],
+) -> Result<Keyspace<H>> {
+    require_byte_order(handle.reader())?;
+    Ok(Keyspace { handle: handle.clone(), space: Space::new(kind, name)? })
+}
+
+/// Returns the keyspace `name` that has entries, or the ordinary one if neither has.
+///
+/// # Errors
+/// The errors of [`of_kind`] and of reads; invalid argument, if both kinds have entries.
+fn find<H: Readable + Clone>(handle: &H, name: &[u8]) -> Result<Keyspace<H>> {
+    let ordinary = of_kind(handle, KeyspaceKind::Ordinary, name)?;
+    let expiring = of_kind(handle, KeyspaceKind::Expiring, name)?;
+    if !expiring.has_entries()? {
+        return Ok(ordinary);
+    }
+    match ordinary.has_entries()? {
+        false => Ok(expiring),
+        true => Err(Error::invalid(format!(
+            "there are two keyspaces \"{}\", an ordinary and an expiring one: \
+             `keyspace_of` opens either",
+            name.escape_ascii()
+        ))),
+    }
+}
+
+/// Returns the expiring keyspace `name`.
+///
+/// # Errors
+/// The errors of [`of_kind`] and of reads; invalid argument, if only the ordinary keyspace of that
+/// name has entries.
+fn expiring<H: Readable + Clone>(handle: &H, name: &[u8]) -> Result<Keyspace<H>> {
+    let expiring = of_kind(handle, KeyspaceKind::Expiring, name)?;
+    let ordinary = of_kind(handle, KeyspaceKind::Ordinary, name)?;
+    match expiring.has_entries()? || !ordinary.has_entries()? {
+        true => Ok(expiring),
+        false => Err(Error::invalid(format!(
+            "keyspace \"{}\" has entries that do not expire, so it cannot be an expiring one",
+            name.escape_ascii()
+        ))),
+    }
+}
+
+/// Returns the keyspaces that have entries, by name.
+///
+/// # Errors
+/// As [`of_kind`] and reads.
+fn all<H: Readable + Clone>(handle: &H) -> Result<Vec<Keyspace<H>>> {
+    require_byte_order(handle.reader())?;
+    let mut spaces = Vec::new();
+    for kind in [KeyspaceKind::Ordinary, KeyspaceKind::Expiring] {
+        let names = names(handle.reader(), kind)?;
+        for name in names {
+            spaces.push(Space::new(kind, &name)?);
+        }
+    }
+    spaces.sort_by(|a, b| (a.name(), a.expires()).cmp(&(b.name(), b.expires())));
+    Ok(spaces.into_iter().map(|space| Keyspace { handle: handle.clone(), space }).collect())
+}
+
+/// Returns the names of the keyspaces of this kind that have entries.
+fn names(reader: Reader<'_>, kind: KeyspaceKind) -> Result<Vec<Vec<u8>>> {
+    let tag = match kind {
+        KeyspaceKind::Ordinary => TAG,
+        KeyspaceKind::Expiring => EXPIRING_TAG,
+    };
     let mut names = Vec::new();
     let mut cursor = reader.cursor()?;
     let mut valid = cursor.seek(tag)?;
@@ -145,14 +219,13 @@ fn names(reader: Reader<'_>, tag: &[u8; 4]) -> Result<Vec<Bytes>> {
             valid = cursor.next()?;
             continue;
         };
-        names.push(Bytes::copy_from_slice(name));
+        names.push(name.to_vec());
         let prefix = &cursor.key()[..cursor.key().len() - rest.len()];
         valid = match prefix_end(prefix) {
             Some(end) => cursor.seek(end)?,
             None => false,
         };
     }
-    names.sort();
     Ok(names)
 }
 
@@ -163,9 +236,9 @@ impl Transaction {
     /// name and kind of `keyspace` matter.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
     /// let is_new = db.transact(|tx| {
     ///     if tx.keyspace(&emails).contains_key("ann@example.org")? {
@@ -187,13 +260,15 @@ impl Transaction {
 macro_rules! keyspaces_of {
     ($handle:ty) => {
         impl $handle {
-            /// Returns the keyspace `name`, which need not have entries. Nothing is read or
-            /// written.
+            /// Returns the keyspace `name`. A keyspace without entries is an ordinary one, and need
+            /// not be made; a keyspace with entries is of the kind that
+            /// [`expiring_keyspace`](Self::expiring_keyspace) gave it, or an ordinary one. Takes
+            /// one or two seeks, and writes nothing.
             ///
             /// ```
-            /// # use minikv::{Db, Options, Readable};
+            /// # use minikv::{Db, Readable};
             /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// # let db = Db::create(dir.path())?;
             /// let users = db.keyspace("users")?;
             /// users.put("ann", "Ann Lee")?;
             /// assert!(users.contains_key("ann")? && !db.contains_key("ann")?);
@@ -205,11 +280,11 @@ macro_rules! keyspaces_of {
             ///
             /// # Errors
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name has 0 or more
-            /// than 255 bytes, or if the database has a comparator other than byte order.
+            /// than 255 bytes, if the database has a comparator other than byte order, or if
+            /// there are two keyspaces of that name (see [`keyspace_of`](Self::keyspace_of)); the
+            /// errors of [`get`](Readable::get).
             pub fn keyspace(&self, name: impl AsRef<[u8]>) -> Result<Keyspace<$handle>> {
-                require_byte_order(self.reader())?;
-                let space = Space::named(name.as_ref())?;
-                Ok(Keyspace { handle: self.clone(), space })
+                find(self, name.as_ref())
             }
 
             /// Returns the expiring keyspace `name`: a keyspace whose entries may have a time to
@@ -217,50 +292,72 @@ macro_rules! keyspaces_of {
             /// never show entries that have expired at the time of the read, and compactions remove
             /// them. `docs/expiry.md` has the details.
             ///
-            /// The expiring keyspace is separate from the keyspace of the same name that
-            /// [`keyspace`](Self::keyspace) returns: each has keys of its own. Values take eight
-            /// bytes more.
+            /// The first put makes the keyspace an expiring one. While it has entries,
+            /// [`keyspace`](Self::keyspace) finds it, too. Values take eight bytes more.
             ///
             /// ```
-            /// # use minikv::{Db, Options, Readable};
+            /// # use minikv::{Db, Readable};
             /// # use std::time::Duration;
             /// # let dir = tempfile::tempdir()?;
-            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// # let db = Db::create(dir.path())?;
             /// let sessions = db.expiring_keyspace("sessions")?;
             /// sessions.put_for("s1", "ann", Duration::from_millis(20))?;
             /// sessions.put("s2", "root")?; // never expires
             /// std::thread::sleep(Duration::from_millis(30));
             /// assert_eq!(sessions.get("s1")?, None);
             /// assert_eq!(sessions.iter().count(), 1);
+            /// assert_eq!(db.keyspace("sessions")?, sessions);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
             /// # Errors
-            /// As [`keyspace`](Self::keyspace).
+            /// As [`keyspace`](Self::keyspace);
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace of that
+            /// name has entries and is not an expiring one.
             pub fn expiring_keyspace(&self, name: impl AsRef<[u8]>) -> Result<Keyspace<$handle>> {
-                require_byte_order(self.reader())?;
-                let space = Space::expiring(name.as_ref())?;
-                Ok(Keyspace { handle: self.clone(), space })
+                expiring(self, name.as_ref())
             }
 
-            /// Returns the names of the expiring keyspaces that have entries, in byte order, like
-            /// [`keyspaces`](Self::keyspaces). Expired entries count as entries until a compaction
-            /// has removed them.
+            /// Returns the keyspace of this kind and name, whatever is there. Reads nothing.
+            ///
+            /// The keys of the two kinds differ, so a database can have both under one name: minikv
+            /// before 0.1 made them, and so do two handles that were opened while there were no
+            /// entries. Then [`keyspace`](Self::keyspace) fails, and this method opens either.
             ///
             /// # Errors
-            /// As [`keyspaces`](Self::keyspaces).
-            pub fn expiring_keyspaces(&self) -> Result<Vec<Bytes>> {
-                names(self.reader(), EXPIRING_TAG)
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name has 0 or more
+            /// than 255 bytes, or if the database has a comparator other than byte order.
+            pub fn keyspace_of(
+                &self,
+                kind: KeyspaceKind,
+                name: impl AsRef<[u8]>,
+            ) -> Result<Keyspace<$handle>> {
+                of_kind(self, kind, name.as_ref())
             }
 
-            /// Returns the names of the keyspaces that have entries, in byte order. Leaves out the
-            /// [expiring](Self::expiring_keyspaces) keyspaces. Takes one seek per keyspace.
+            /// Returns the keyspaces that have entries, in byte order of their names. Expired
+            /// entries count as entries until a compaction has removed them. Takes one seek per
+            /// keyspace.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options, Readable};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// db.keyspace("users")?.put("ann", "Ann Lee")?;
+            /// db.expiring_keyspace("sessions")?.put("s1", "ann")?;
+            /// for keyspace in db.keyspaces()? {
+            ///     println!("{keyspace:?} has {} bytes", keyspace.approximate_size(..)?);
+            ///     assert_eq!(keyspace.is_expiring(), keyspace.name() == b"sessions");
+            /// }
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             ///
             /// # Errors
-            /// As [`get`](Self::get); [`Error::InvalidArgument`](crate::Error::InvalidArgument) if
-            /// the database has a comparator other than byte order.
-            pub fn keyspaces(&self) -> Result<Vec<Bytes>> {
-                names(self.reader(), TAG)
+            /// As [`get`](Readable::get);
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the database has a
+            /// comparator other than byte order.
+            pub fn keyspaces(&self) -> Result<Vec<Keyspace<$handle>>> {
+                all(self)
             }
         }
     };

@@ -104,9 +104,9 @@ impl Keyspace<Db> {
     /// its keys.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let carts = db.keyspace("carts")?;
     /// carts.put("a1", "ann")?;
     /// carts.put("b7", "bob")?;
@@ -144,9 +144,9 @@ impl WriteBatch {
     /// matter.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable, WriteBatch};
+    /// # use minikv::{Db, Readable, WriteBatch};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let (open, done) = (db.keyspace("open")?, db.keyspace("done")?);
     /// open.put("task/1", "write")?;
     ///

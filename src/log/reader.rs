@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::batch::decode_header;
 use crate::format::key::SeqNo;
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType, SEAL};
@@ -672,7 +672,7 @@ fn unknown_type(number: u8) -> Error {
         5..=12 => format!("{number}, which RocksDB and Pebble write,"),
         _ => number.to_string(),
     };
-    Error::unsupported("log record type", name)
+    Error::unsupported(Feature::RecordType, name)
 }
 
 /// Returns whether an undamaged record starts anywhere in `bytes`.
@@ -689,5 +689,4 @@ fn begins_record(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "reader_tests.rs"]
 mod tests;

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_goes_on_where_it_ended() {
+    fn a_log_goes_on_at_its_end() {
         let payloads: Vec<Vec<u8>> = (0..40).map(|i| vec![i; 5000]).collect();
         let whole = written(&payloads);
         let file = MemFile::default();

@@ -2,7 +2,7 @@
 //!
 //! Each open table has a [`TableBlocks`]: a slot for each of its data blocks. A lookup that knows
 //! the number of a block finds the block in its slot with one atomic load: no hash, no lock and,
-//! once the block has been used `MOST_USES` times, no write to memory that other threads read.
+//! once the block has been used `MAX_USES` times, no write to memory that other threads read.
 //!
 //! - **Eviction** follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction",
 //!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. A block at the end of the
@@ -47,7 +47,7 @@ pub mod budget;
 pub const ENTRY_BYTES: u64 = 128;
 
 /// Largest use count of a block. With a higher limit, blocks stay longer after their last use.
-pub(crate) const MOST_USES: u8 = 2;
+pub(crate) const MAX_USES: u8 = 2;
 
 /// The value of [`Shard::used_in_small`] if all blocks were used. Admission is restricted while
 /// `used_in_small` is below [`FEW_USED`].
@@ -56,45 +56,45 @@ pub(crate) const FEW_USED: u32 = ALL_USED / 16;
 
 /// Number of blocks over which [`Shard::used_in_small`] is averaged. With a higher number, the
 /// average reacts more slowly.
-pub(crate) const AVERAGE_OF: u32 = 128;
+pub(crate) const AVERAGE_DIVISOR: u32 = 128;
 
-/// While admission is restricted, one of every `ADMIT_ONE_OF` new blocks is admitted anyway, so
+/// While admission is restricted, one of every `ADMIT_DIVISOR` new blocks is admitted anyway, so
 /// that a new access pattern is noticed. With a higher number, the new pattern is noticed later.
-pub(crate) const ADMIT_ONE_OF: u32 = 16;
+pub(crate) const ADMIT_DIVISOR: u32 = 16;
 
-/// A shard has one ghost entry for every `GHOST_OF_BYTES` bytes of its capacity, rounded up to a
-/// power of two. Most blocks are longer than `GHOST_OF_BYTES`, so there are more ghost entries than
-/// blocks. With a larger value, the cache remembers fewer blocks and takes less memory.
-pub(crate) const GHOST_OF_BYTES: u64 = 2048;
+/// A shard has one ghost entry for every `BYTES_PER_GHOST` bytes of its capacity, rounded up to a
+/// power of two. Most blocks are longer than `BYTES_PER_GHOST`, so there are more ghost entries
+/// than blocks. With a larger value, the cache remembers fewer blocks and takes less memory.
+pub(crate) const BYTES_PER_GHOST: u64 = 2048;
 
-/// A spare allocation is reused for a block if it is longer than the block by at most this fraction
-/// of the block's length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
-const SPARE_SLACK: usize = 8;
+/// Divisor of a block's length: a spare allocation is reused for the block if it is longer by at
+/// most an eighth. A larger divisor wastes less memory and reuses fewer spares.
+const SPARE_SLACK_DIVISOR: usize = 8;
 
-/// Fraction of a shard's capacity (one 64th) that is left for spares when blocks are evicted to
-/// make room for a new one. Because blocks differ in length, the allocation of an evicted block may
-/// not suit the new block, but a spare may. A larger divisor leaves less for spares.
-pub(crate) const SPARE_PART: u64 = 64;
+/// Divisor of a shard's capacity: a 64th is left for spares when blocks are evicted to make room
+/// for a new one. Because blocks differ in length, the allocation of an evicted block may not suit
+/// the new block, but a spare may. A larger divisor leaves less for spares.
+pub(crate) const SPARE_DIVISOR: u64 = 64;
 
 /// Smallest capacity, in bytes, of a shard in a cache of several shards. With a larger value, there
 /// are fewer shards (and so fewer locks), and fewer blocks count as large.
-const SHARD_BYTES: u64 = 2 << 20;
+const MIN_SHARD_BYTES: u64 = 2 << 20;
 
 /// Largest number of shards; a power of two. With more shards, threads wait less for the shards'
 /// locks.
-const MOST_SHARDS: u64 = 16;
+const MAX_SHARDS: u64 = 16;
 
 /// Number of ghost entries for large blocks. With a higher number, more large blocks are
 /// remembered.
-const MOST_LARGE_GHOSTS: u64 = 1024;
+const LARGE_GHOSTS: u64 = 1024;
 
-/// A block is large if it takes more than this fraction of a shard's capacity (one eighth). With a
-/// larger divisor, more blocks are large.
-const LARGE_PART: u64 = 8;
+/// Divisor of a shard's capacity: a block is large if it takes more than an eighth. With a larger
+/// divisor, more blocks are large.
+const LARGE_DIVISOR: u64 = 8;
 
-/// Fraction of the whole capacity that is never lent to large blocks (one eighth). With a larger
-/// divisor, more is lent.
-const KEPT_PART: u64 = 8;
+/// Divisor of the whole capacity: an eighth is never lent to large blocks. With a larger divisor,
+/// more is lent.
+const KEPT_DIVISOR: u64 = 8;
 
 /// A cache of data blocks, shared by all tables of a database or of several databases. Thread-safe:
 /// a hit takes no lock; inserting or evicting a block takes the lock of a shard.
@@ -146,8 +146,8 @@ pub struct CachedBlock {
 struct Shard {
     /// Capacity of the shard in bytes.
     capacity: u64,
-    small: Queue,
-    main: Queue,
+    small: BlockQueue,
+    main: BlockQueue,
     /// Size in bytes of the queue entries whose block was dropped with its table.
     dead_bytes: u64,
     spares: Spares,
@@ -177,7 +177,7 @@ struct Spares {
 type BlockId = (u64, u32);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct BlockQueue {
     entries: VecDeque<Queued>,
     bytes: u64,
 }
@@ -209,7 +209,7 @@ impl TableBlocks {
         let guard = self.slots.blocks.get(at)?.load();
         let shared = guard.as_ref()?;
         BlockView::prefetch(shared);
-        BlockView::of(shared).count_use(MOST_USES);
+        BlockView::of(shared).count_use(MAX_USES);
         Some(CachedBlock { guard })
     }
 
@@ -322,16 +322,16 @@ impl BlockCache {
 
     fn of_bytes(bytes: usize, budget: Option<Budget>) -> BlockCache {
         let bytes = bytes as u64;
-        let shards = (bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
+        let shards = (bytes / MIN_SHARD_BYTES).clamp(1, MAX_SHARDS);
         let shards = 1 << shards.ilog2();
         let room = bytes / shards;
-        let shard = || Shard::new(room, room / GHOST_OF_BYTES);
-        let large = Shard::new(large_capacity(bytes), MOST_LARGE_GHOSTS);
+        let shard = || Shard::new(room, room / BYTES_PER_GHOST);
+        let large = Shard::new(large_capacity(bytes), LARGE_GHOSTS);
         BlockCache {
             shards: (0..shards).map(|_| Mutex::ranked(LockRank::Shard, shard())).collect(),
             large: Mutex::ranked(LockRank::LargeBlocks, large),
             bytes,
-            large_from: if shards == 1 { u64::MAX } else { room / LARGE_PART },
+            large_from: if shards == 1 { u64::MAX } else { room / LARGE_DIVISOR },
             budget,
             next_id: AtomicU64::new(1),
         }
@@ -439,7 +439,7 @@ impl BlockCache {
 
 /// Returns the number of bytes that a cache of `bytes` bytes may use for large blocks.
 fn large_capacity(bytes: u64) -> u64 {
-    bytes - bytes / KEPT_PART
+    bytes - bytes / KEPT_DIVISOR
 }
 
 /// Returns the number of bytes that a block of this length takes from the capacity.
@@ -464,7 +464,7 @@ impl Ghosts {
     /// used here.
     fn slot(&mut self, id: BlockId) -> (&mut u32, u32) {
         let hash = hash(id);
-        let at = (hash / MOST_SHARDS as u32) as usize & (self.0.len() - 1);
+        let at = (hash / MAX_SHARDS as u32) as usize & (self.0.len() - 1);
         let mark = (id.0 as u32).wrapping_mul(0x85eb_ca6b) ^ id.1 | 1 << 31;
         (&mut self.0[at], mark)
     }
@@ -493,8 +493,8 @@ impl Shard {
     fn new(capacity: u64, ghosts: u64) -> Shard {
         Shard {
             capacity,
-            small: Queue::default(),
-            main: Queue::default(),
+            small: BlockQueue::default(),
+            main: BlockQueue::default(),
             dead_bytes: 0,
             spares: Spares::default(),
             ghosts: Ghosts::new(ghosts),
@@ -551,7 +551,7 @@ impl Shard {
             return true;
         }
         self.offered = self.offered.wrapping_add(1);
-        if self.offered.is_multiple_of(ADMIT_ONE_OF) {
+        if self.offered.is_multiple_of(ADMIT_DIVISOR) {
             return true;
         }
         self.ghosts.add(id);
@@ -560,7 +560,7 @@ impl Shard {
 
     /// Evicts blocks until `bytes` more bytes fit.
     fn make_room(&mut self, bytes: u64) {
-        let capacity = self.capacity - self.capacity / SPARE_PART;
+        let capacity = self.capacity - self.capacity / SPARE_DIVISOR;
         while self.bytes() + bytes > capacity.max(bytes) {
             if self.small.bytes > self.capacity / 10 || self.main.entries.is_empty() {
                 debug_assert!(!self.small.entries.is_empty(), "bytes in use without an entry");
@@ -591,9 +591,9 @@ impl Shard {
         let Some((slots, uses)) = entry.replace_uses(|_| 0) else {
             return self.bury(&entry);
         };
-        self.used_in_small -= self.used_in_small / AVERAGE_OF;
+        self.used_in_small -= self.used_in_small / AVERAGE_DIVISOR;
         if uses > 0 {
-            self.used_in_small += ALL_USED / AVERAGE_OF;
+            self.used_in_small += ALL_USED / AVERAGE_DIVISOR;
             return self.main.push(entry);
         }
         self.set_aside(entry.clear(&slots));
@@ -627,7 +627,7 @@ impl Spares {
 
     /// Removes and returns a spare of `len` bytes or slightly more, if there is one.
     fn take(&mut self, len: usize) -> Option<SharedBlock> {
-        let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK).next()?;
+        let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK_DIVISOR).next()?;
         self.take_from(found)
     }
 
@@ -649,7 +649,7 @@ impl Spares {
     }
 }
 
-impl Queue {
+impl BlockQueue {
     fn push(&mut self, entry: Queued) {
         self.bytes += entry.bytes;
         self.entries.push_back(entry);
@@ -750,7 +750,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_have_what_others_leave_of_a_budget() {
+    fn blocks_have_the_rest_of_a_budget() {
         let cache = Arc::new(BlockCache::with_budget(64 << 20));
         let table = cache.table(2000);
         let fill = || {
@@ -818,7 +818,7 @@ mod tests {
     fn a_spare_is_taken_for_a_block_that_is_shorter_by_a_ninth_at_most() {
         let mut spares = Spares::default();
         let len = block(900).len();
-        let wanted = (1..=len).find(|wanted| wanted + wanted / SPARE_SLACK >= len).unwrap();
+        let wanted = (1..=len).find(|wanted| wanted + wanted / SPARE_SLACK_DIVISOR >= len).unwrap();
         for (wanted, fits) in [(wanted - 1, false), (wanted, true), (len, true), (len + 1, false)] {
             spares.push(block(900).into_shared());
             assert_eq!(spares.take(wanted).is_some(), fits, "{wanted} of {len}");
@@ -854,7 +854,7 @@ mod tests {
         shard.evict_from_small();
         assert_eq!(shard.used_in_small, 12_700, "unused");
         shard.evict_from_small();
-        assert_eq!(shard.used_in_small, 12_700 - 99 + ALL_USED / AVERAGE_OF, "used");
+        assert_eq!(shard.used_in_small, 12_700 - 99 + ALL_USED / AVERAGE_DIVISOR, "used");
     }
 
     #[test]
@@ -912,7 +912,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_table_leaves_in_the_queues_is_not_counted() {
+    fn blocks_of_dropped_tables_in_the_queues_are_not_counted() {
         let cache = Arc::new(BlockCache::new(100 << 10));
         let (goes, stays) = (cache.table(40), cache.table(500));
         (0..40).for_each(|at| goes.insert(at, block(1000)));
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_does_not_push_out_what_is_used() {
+    fn a_scan_does_not_push_out_blocks_in_use() {
         let cache = Arc::new(BlockCache::new(1 << 20));
         let (used, scanned) = (cache.table(100), cache.table(2000));
         for at in 0..100 {
@@ -992,7 +992,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_soon_read_again_stays() {
+    fn a_block_that_is_soon_read_again_stays() {
         let cache = Arc::new(BlockCache::new(1 << 20));
         let table = cache.table(1000);
         (0..300).for_each(|at| table.insert(at, block(4096)));
@@ -1013,7 +1013,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_used_again_few_blocks_are_let_in_until_something_is() {
+    fn few_blocks_are_admitted_until_blocks_are_used_again() {
         let cache = Arc::new(BlockCache::new(1 << 20));
         let table = cache.table(20_000);
         let kept = |range: std::ops::Range<usize>| {
@@ -1025,7 +1025,7 @@ mod tests {
         (1000..3000).for_each(|at| assert!(!read(&table, at)));
         let before = cache.usage_bytes();
         let wanted = (3000..10_000).filter(|&at| table.wants(at, 4096)).count();
-        assert_eq!(wanted, 7000 / ADMIT_ONE_OF as usize);
+        assert_eq!(wanted, 7000 / ADMIT_DIVISOR as usize);
         assert_eq!(cache.usage_bytes(), before);
         let few = 10_000..10_050;
         for _ in 0..2 {

@@ -21,7 +21,7 @@ pub const FILTER_PREFIX: &str = "filter.";
 
 /// The filters that could be read from a table.
 #[derive(Debug, Default)]
-pub(crate) struct Filters {
+pub(crate) struct OpenFilters {
     /// The filter block, and the name of its policy in the metaindex.
     pub block: Option<(String, FilterBlockReader)>,
     /// The filter over all keys.
@@ -32,18 +32,18 @@ pub(crate) struct Filters {
     pub error: Option<Error>,
 }
 
-impl Filters {
+impl OpenFilters {
     /// Opens the filters in `meta` (the names and handles in the metaindex), except filters of
     /// kinds that `context` does not know. `read` reads a meta block.
     ///
     /// # Errors
-    /// An I/O error. Damage is not returned but stored in [`Filters::error`].
+    /// An I/O error. Damage is not returned but stored in [`OpenFilters::error`].
     pub(crate) fn open(
         meta: &[(Vec<u8>, BlockHandle)],
         context: &TableContext,
         read: impl Fn(BlockHandle) -> Result<bytes::Bytes>,
-    ) -> Result<Filters> {
-        let mut filters = Filters::default();
+    ) -> Result<OpenFilters> {
+        let mut filters = OpenFilters::default();
         let Some(policy) = &context.filter_policy else { return Ok(filters) };
         let handle_of = |name: &str| {
             meta.iter().find(|(other, _)| other == name.as_bytes()).map(|&(_, handle)| handle)

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_by_numbers_finds_what_a_search_of_the_block_finds() {
+    fn a_search_by_numbers_agrees_with_a_search_of_the_block() {
         let mut rng = Rng::new(42);
         let mut next = |below: u64| rng.below(below);
         for round in 0..300 {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_outside_the_file_is_an_error_where_it_is_met() {
+    fn a_handle_outside_the_file_is_an_error_when_it_is_read() {
         let keys: Vec<Vec<u8>> = (0..100u8).map(|i| vec![b'k', i]).collect();
         let order = user(BytewiseComparator);
         let mut index = index(&keys, 1, &order);

@@ -53,21 +53,39 @@ impl TableCursor {
         self.data.valid()
     }
 
-    /// Returns the current key, or an empty slice if the cursor is not positioned.
+    /// Panics if the cursor is at no entry: an empty key would pass for one.
+    #[inline]
+    fn assert_valid(&self) {
+        assert!(self.valid(), "the cursor is at no entry");
+    }
+
+    /// Returns the key of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at no entry.
     #[inline]
     pub fn key(&self) -> &[u8] {
+        self.assert_valid();
         self.data.key()
     }
 
-    /// Returns the current value, or an empty slice if the cursor is not positioned.
+    /// Returns the value of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at no entry.
     #[inline]
     pub fn value(&self) -> &[u8] {
+        self.assert_valid();
         self.data.value()
     }
 
-    /// Returns the current value, which shares the memory of its block.
+    /// Returns the value of the entry, which shares the memory of its block.
+    ///
+    /// # Panics
+    /// If the cursor is at no entry.
     #[inline]
     pub fn value_bytes(&self) -> Bytes {
+        self.assert_valid();
         self.data.value_bytes()
     }
 

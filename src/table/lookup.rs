@@ -25,7 +25,9 @@ use crate::table::counts::LevelTrace;
 use crate::table::index::IndexSpot;
 use crate::table::reader::Table;
 use crate::table::settings::BlockReadOptions;
-use crate::table::sink::{BlockSource, COPIED_VALUE_BYTES, Found, IndexEntry, NoSink, TableSink};
+use crate::table::sink::{
+    BlockSource, Found, IndexEntry, MAX_COPIED_VALUE_BYTES, NoSink, TableSink,
+};
 use crate::table::stored::{Stored, read_stored};
 
 /// Capacity in bytes to which a thread's scratch buffer is shrunk after each use. A higher limit
@@ -209,7 +211,7 @@ impl Table {
         };
         // Short values are copied: that costs less than taking a reference to the block, and a
         // reference would keep the whole block alive.
-        let value = match (value.len() > COPIED_VALUE_BYTES).then(owned).flatten() {
+        let value = match (value.len() > MAX_COPIED_VALUE_BYTES).then(owned).flatten() {
             Some(block) => block.share(value),
             None => Bytes::copy_from_slice(value),
         };

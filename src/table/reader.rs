@@ -18,11 +18,11 @@ use crate::format::handle::{BlockHandle, FOOTER_BYTES, Footer};
 use crate::format::key::KeyOrder;
 use crate::fs::ReadFile;
 use crate::table::block_cache::TableBlocks;
-use crate::table::filters::Filters;
+use crate::table::filters::OpenFilters;
 use crate::table::index::Index;
 pub(crate) use crate::table::settings::{BlockReadOptions, TableContext};
 use crate::table::sink::NoSink;
-pub(crate) use crate::table::sink::{COPIED_VALUE_BYTES, Found};
+pub(crate) use crate::table::sink::{Found, MAX_COPIED_VALUE_BYTES};
 use crate::table::stored::{read_footer, read_stored};
 
 /// An index entry, which describes a data block.
@@ -46,7 +46,7 @@ pub struct Table {
     footer: Footer,
     pub(super) index: Index,
     meta: Vec<(Vec<u8>, BlockHandle)>,
-    pub(super) filters: Filters,
+    pub(super) filters: OpenFilters,
 }
 
 impl std::fmt::Debug for Table {
@@ -88,7 +88,7 @@ impl Table {
             footer,
             index,
             meta: Vec::new(),
-            filters: Filters::default(),
+            filters: OpenFilters::default(),
         };
         table.check_index(context.paranoid)?;
         match table.read_meta() {
@@ -134,8 +134,8 @@ impl Table {
         Ok(meta)
     }
 
-    fn open_filters(&self, context: &TableContext) -> Result<Filters> {
-        let mut filters = Filters::open(&self.meta, context, |handle| {
+    fn open_filters(&self, context: &TableContext) -> Result<OpenFilters> {
+        let mut filters = OpenFilters::open(&self.meta, context, |handle| {
             read_stored(&*self.file, &self.path, handle, true, &mut NoSink, |stored| {
                 Ok(Bytes::copy_from_slice(stored.contents))
             })
@@ -311,8 +311,7 @@ impl Table {
         &self.meta
     }
 
-    /// Returns the name of the filter block's policy in the metaindex, without the prefix `filter.`,
-    /// if the table has a filter block of a known kind.
+    /// Returns the name of the filter block's policy, without the prefix `filter.`, if the table has a filter block of a known kind.
     pub(crate) fn filter_policy_name(&self) -> Option<&str> {
         self.filters.block.as_ref().map(|(name, _)| &name[..])
     }

@@ -12,7 +12,7 @@ use crate::table::counts::{LevelTally, LevelTrace};
 /// Maximum length, in bytes, of values that are copied out of their block. A longer value shares
 /// the memory of its cached block. With a higher limit, more bytes are copied, and values keep
 /// fewer blocks alive.
-pub(crate) const COPIED_VALUE_BYTES: usize = 1 << 10;
+pub(crate) const MAX_COPIED_VALUE_BYTES: usize = 1 << 10;
 
 /// An entry found by a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,11 +89,11 @@ pub enum BlockSource {
 
 /// Addition to a plain or an atomic counter, so that both kinds of counters share one
 /// implementation of [`TableSink`].
-trait Count {
+trait Counter {
     fn count(&mut self, n: u64);
 }
 
-impl Count for u64 {
+impl Counter for u64 {
     #[inline]
     fn count(&mut self, n: u64) {
         *self += n;

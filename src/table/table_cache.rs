@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_spares_what_was_used() {
+    fn the_clock_spares_used_tables() {
         let (dir, cache, slots) = cache(3);
         for slot in &slots[..4] {
             number_in(&cache, slot);

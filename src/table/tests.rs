@@ -1,6 +1,7 @@
 //! Tests of the table builder, reader and cursor together.
 
 use std::cmp::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -63,7 +64,7 @@ fn a_filtered_absent_key_reads_no_data_block() {
 /// Checks that counts do not depend on prefetching. After several consecutive matches, a lookup
 /// prefetches the cached block before it queries the filter.
 #[test]
-fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
+fn counts_do_not_depend_on_earlier_answers_of_filters() {
     let options = small_blocks(internal_order());
     let cache = Arc::new(BlockCache::new(1 << 20));
     let context = TableContext { block_cache: Some(cache), ..context_of(&options) };
@@ -580,6 +581,22 @@ fn random_model(rng: &mut Rng, order: &KeyOrder) -> Model {
     keys.sort_by(|a, b| order.compare(a, b));
     keys.dedup();
     keys.into_iter().map(|key| (key, rng.bytes(120, 256))).collect()
+}
+
+/// Without the panic, a missing entry would pass for one with an empty key.
+#[test]
+fn a_cursor_at_no_entry_has_no_key() {
+    let options = small_blocks(internal_order());
+    let table = open(build(&options, &even_keys(3)).0, &context_of(&options)).unwrap();
+    let mut cursor = table.cursor(BlockReadOptions::default());
+    let panics = |cursor: &TableCursor| {
+        let key = AssertUnwindSafe(|| cursor.key().len());
+        let value = AssertUnwindSafe(|| cursor.value().len());
+        catch_unwind(key).is_err() && catch_unwind(value).is_err()
+    };
+    assert!(panics(&cursor));
+    assert!(cursor.seek_to_first().unwrap() && !panics(&cursor));
+    assert!(!cursor.seek(&lookup_key("z")).unwrap() && panics(&cursor));
 }
 
 /// Makes the same random move with `cursor` and with an index into the model. Returns the new

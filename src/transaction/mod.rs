@@ -46,9 +46,9 @@ pub(crate) mod retry;
 /// `docs/transactions.md` says what is guaranteed, and what a transaction costs.
 ///
 /// ```
-/// # use minikv::{Db, Options, Readable};
+/// # use minikv::{Db, Readable};
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("seat/12", "free")?;
 /// let mut ann = db.transaction();
 /// let mut bob = db.transaction();
@@ -121,9 +121,9 @@ impl Transaction {
     /// the savepoint.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// let mut tx = db.transaction();
     /// tx.put("order", "book");
     /// let savepoint = tx.savepoint();

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use minikv::files::FileName;
+use minikv::follow::Changes;
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
-use minikv::{BatchOp, Changes, Db, Error, Options, Readable, WriteOptions, files};
+use minikv::{BatchOp, Db, Error, Keyspace, Options, Readable, WriteOptions, files};
 
 use crate::entries::{END, EXPIRING_TAG, NEVER, expiring_prefix, expiry_of, keyspace_prefix};
 use crate::model::{Entries, Op, hash_of};
@@ -48,9 +49,11 @@ fn read_all(db: &Db) -> Result<Entries, String> {
 /// prefix, except expired entries.
 fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     let mut within = 0;
-    for name in db.keyspaces()? {
-        let name = String::from_utf8(name.to_vec()).expect("a name that is text");
-        for entry in db.keyspace(&name)?.iter() {
+    let (expiring, ordinary): (Vec<_>, Vec<_>) =
+        db.keyspaces()?.into_iter().partition(Keyspace::is_expiring);
+    for keyspace in ordinary {
+        let name = String::from_utf8(keyspace.name().to_vec()).expect("a name that is text");
+        for entry in keyspace.iter() {
             let (key, value) = entry?;
             let key = [&keyspace_prefix(&name), &key[..]].concat();
             assert_eq!(entries.get(&key).map(Vec::as_slice), Some(&value[..]), "{key:?}");
@@ -59,9 +62,9 @@ fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     }
     assert_eq!(within, entries.keys().filter(|key| key.starts_with(b"\xff\xfeks")).count());
     let mut alive = 0;
-    for name in db.expiring_keyspaces()? {
-        let name = String::from_utf8(name.to_vec()).expect("a name that is text");
-        for entry in db.expiring_keyspace(&name)?.iter() {
+    for keyspace in expiring {
+        let name = String::from_utf8(keyspace.name().to_vec()).expect("a name that is text");
+        for entry in keyspace.iter() {
             let (key, value) = entry?;
             let key = [&expiring_prefix(&name), &key[..]].concat();
             let stored = entries.get(&key).expect("an entry of the database");

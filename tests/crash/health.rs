@@ -7,15 +7,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
+use minikv::events::StallCause;
 use minikv::files::{LogReader, Tail};
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
-use minikv::{Compression, Db, Error, HealthState, Options, StallCause, WriteOptions};
+use minikv::{Compression, Db, Error, HealthState, Options, WriteOptions};
 
 fn options(fs: &SimFs) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .write_buffer_bytes(8 << 10)
         .max_file_bytes(8 << 10)
@@ -420,12 +421,12 @@ fn a_stall_is_seen_with_its_cause_while_it_lasts() {
         is_held.store(false, Relaxed);
     });
     assert_eq!(db.health().stall, None);
-    assert!(db.stats().stalls.flush.0 > 0);
+    assert!(db.stats().stalls.flush.count > 0);
     assert_eq!(keys(&db).len(), 200);
 }
 
 #[test]
-fn resume_after_close_is_refused_and_with_nothing_wrong_it_is_nothing() {
+fn resume_does_nothing_to_a_healthy_database_and_is_refused_after_close() {
     let fs = SimFs::new(11);
     let db = open(&fs);
     db.put("a", "1").unwrap();

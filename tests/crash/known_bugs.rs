@@ -2,7 +2,6 @@
 //! each test describes the bug in the other engines.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, Fault, Holes, OpKind, SimFs};
@@ -11,7 +10,7 @@ use minikv::{Compression, Db, Error, Options, Readable, WriteBatch, WriteOptions
 fn options(fs: &SimFs) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .write_buffer_bytes(4 << 10)
         .max_file_bytes(4 << 10)

@@ -2,9 +2,6 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `entries` | the entries of the workloads, and what compactions may do to them |
-//! | `workload` | the workloads, drawn from a seed |
-//! | `model` | the commits of a workload, and the states that a crash may leave |
 //! | `check` | checks of a recovered database against itself and its files |
 //! | `sweep` | a crash after every operation, and after every operation of the recovery |
 //! | `faults` | a fault at every operation |
@@ -15,26 +12,24 @@
 //! | `outside` | readers at every crash point, beside a writer, and beside a process |
 //! | `shared` | databases that share a memory budget |
 //!
+//! The workloads and their model are in `tests/support`, because `tests/interop` uses them, too.
+//!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see
 //! `sweep` and `faults`), and `MINIKV_SEED` the first seed. A failure prints the command that
 //! replays it.
 
 mod check;
 mod disk;
-mod entries;
 mod faults;
 mod health;
 mod kill;
 mod known_bugs;
-mod model;
 mod outside;
 mod shared;
 mod sweep;
-mod workload;
 
-#[path = "../support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
+use minikv_support::crash::{entries, model, workload};
+use minikv_support::rng;
 
 /// Returns the number in the environment variable `name`, or `default` if the variable is not set.
 fn setting(name: &str, default: u64) -> u64 {

@@ -1,8 +1,6 @@
 //! Tests of crashes, at any operation, of databases that share a memory budget. When one database
 //! flushes to free memory for the others, none of the databases may lose data.
 
-use std::sync::Arc;
-
 use minikv::fs::SimFs;
 use minikv::fs::sim::CrashPlan;
 use minikv::{Compression, Db, Options, Resources, WriteOptions, verify};
@@ -15,7 +13,7 @@ const VALUE_BYTES: usize = 2000;
 fn options(fs: &SimFs, resources: &Resources) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .resources(resources)
         .preallocate_logs(false)

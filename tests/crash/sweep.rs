@@ -252,7 +252,7 @@ fn sweep_of_crash_points() {
 /// A server makes names durable if directories cannot be synced. Nothing may be lost there that
 /// is kept elsewhere.
 #[test]
-fn crashes_lose_nothing_where_directories_cannot_be_synced() {
+fn crashes_lose_nothing_if_directories_cannot_be_synced() {
     let tally = Tally::default();
     let seed = setting("MINIKV_SEED", 1);
     sweep(seed, Some(Lack::DirectorySync), &tally).unwrap_or_else(|failure| panic!("{failure}"));

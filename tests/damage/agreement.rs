@@ -3,7 +3,6 @@
 //! what is unsupported must stay as it is.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use minikv::files::{KeyKind, NewFile, VersionEdit};
 use minikv::fs::sim::{Lack, SimFs};
@@ -28,7 +27,7 @@ enum Verdict {
 use Verdict::{Damaged, Sound, Unsupported};
 
 fn options(fs: &MemFs) -> Options {
-    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+    Options::default().fs(fs.clone()).inline_background(Some(1))
 }
 
 /// Returns a batch of `count` puts.
@@ -288,7 +287,7 @@ fn all_but_lock(fs: &MemFs) -> (Vec<String>, Files) {
 }
 
 #[test]
-fn open_verify_and_repair_agree_on_what_is_sound() {
+fn open_verify_and_repair_agree_on_soundness() {
     let corpus = [names(), logs(), manifests(), tables()].concat();
     assert!(corpus.len() > 50);
     let mut differences = Vec::new();
@@ -339,7 +338,7 @@ fn names_engine(files: &Files) -> bool {
 }
 
 #[test]
-fn nothing_is_moved_or_made_in_the_directory_of_another_engine() {
+fn the_directory_of_another_engine_is_left_as_it_is() {
     let of_logs = logs().into_iter().map(|case| (case, true));
     let others = names().into_iter().chain(manifests()).map(|case| (case, false));
     for ((what, expected, files), is_log) in of_logs.chain(others) {
@@ -377,7 +376,7 @@ fn nothing_is_moved_or_made_in_the_directory_of_another_engine() {
 
 /// Makes a database with a table and a log on the disk.
 fn make_database(dir: &Path) {
-    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir).unwrap();
     db.put("a", "1").unwrap();
     db.flush().unwrap();
     db.put("b", "1").unwrap();
@@ -488,9 +487,9 @@ fn a_link_or_socket_in_place_of_a_file_is_refused_by_name() {
 }
 
 #[test]
-fn a_filesystem_without_directory_sync_or_locks_serves_what_is_allowed() {
+fn a_filesystem_without_directory_sync_or_locks_serves_if_that_is_allowed() {
     let fs = SimFs::new(1);
-    let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+    let options = Options::default().create_if_missing(true).fs(fs.clone());
     let db = Db::open(DIR, options.clone()).unwrap();
     assert!(db.health().has_lock && db.health().syncs_names);
     db.close().unwrap();

@@ -95,7 +95,7 @@ fn a_directory_with_something_in_it_is_refused() {
 /// Checks that tables are copied if they cannot be linked: a link from one filesystem to another
 /// fails with `EXDEV`.
 #[test]
-fn where_there_are_no_links_tables_are_copied() {
+fn a_checkpoint_copies_tables_that_cannot_be_linked() {
     const EXDEV: i32 = 18;
     let made = Made::new(SHAPE);
     let fs = made.files.load_sim(1);
@@ -198,7 +198,7 @@ fn checkpoints_beside_writes_on_a_disk_succeed() {
 fn a_checkpoint_without_a_live_log_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let (path, copy) = (home.path().join("db"), home.path().join("copy"));
-    let db = Db::open(&path, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(&path).unwrap();
     db.put("a", "1").unwrap();
     let files = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
     for log in files.filter(|path| path.extension().is_some_and(|ending| ending == "log")) {

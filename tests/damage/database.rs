@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use minikv::fs::sim::SimFs;
 use minikv::fs::{Fs, MemFs};
-use minikv::{Compression, Db, LostRange, Options, Result, WriteBatch};
+use minikv::repair::LostRange;
+use minikv::{Compression, Db, Options, Result, WriteBatch};
 
 use crate::rng::Rng;
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use minikv::files::KeyKind;
 use minikv::fs::MemFs;
@@ -19,7 +18,7 @@ use crate::forge::{
 const TABLE: &str = "/db/000009.ldb";
 
 fn options(fs: &MemFs) -> Options {
-    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+    Options::default().fs(fs.clone()).inline_background(Some(1))
 }
 
 fn scan(fs: &MemFs) -> minikv::Result<usize> {
@@ -263,7 +262,7 @@ fn do_everything(evil: &Path, copy: &Path) {
 
 /// Makes a database with tables, a live log, and one file in `lost/`.
 fn make_database(dir: &Path) {
-    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir).unwrap();
     for key in ["a", "b"] {
         db.put(key, "1").unwrap();
         db.flush().unwrap();
@@ -324,7 +323,7 @@ fn damage_log(dir: &Path) {
 }
 
 #[test]
-fn a_link_in_place_of_lost_is_refused_by_what_would_follow_it() {
+fn a_link_in_place_of_lost_is_refused_by_destroy_open_and_repair() {
     let home = tempfile::tempdir().unwrap();
     let (victim, evil) = (home.path().join("victim"), home.path().join("evil"));
     make_database(&victim);
@@ -351,7 +350,7 @@ fn a_file_with_another_name_is_replaced_and_not_emptied() {
     std::fs::create_dir(&evil).unwrap();
     std::fs::write(&mine, b"precious").unwrap();
     std::fs::hard_link(&mine, evil.join("000001.dbtmp")).unwrap();
-    drop(Db::open(&evil, Options::default().create_if_missing(true)).unwrap());
+    drop(Db::create(&evil).unwrap());
     assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
 }
 

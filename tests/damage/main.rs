@@ -21,10 +21,4 @@ mod hostile;
 mod repair;
 mod sweep;
 
-#[path = "../support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
-
-#[path = "../support/forge.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod forge;
+use minikv_support::{forge, rng};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use minikv::fs::{Fs, MemFs};
-use minikv::{Compression, Db, RepairOptions, RepairReport, TableOutcome};
+use minikv::repair::TableOutcome;
+use minikv::{Compression, Db, RepairOptions, RepairReport};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, is_lost, options, path, read_all};
 
@@ -232,7 +233,7 @@ fn damaged_tables_without_a_manifest() {
 /// Checks that a repair reads a damaged log up to the first bad record, as an open does, and keeps
 /// the damaged log in `lost`.
 #[test]
-fn a_damaged_log_ends_where_an_open_ends_it() {
+fn a_repair_ends_a_damaged_log_as_an_open_does() {
     let made = Made::new(SHAPE);
     let log = made.files.named(".log").pop().unwrap();
     let len = made.files.0[&log].len();
@@ -305,7 +306,7 @@ fn read_all_keys(db: &Db) -> Vec<String> {
 
 /// Checks that a log whose memtable was flushed is not replayed over newer tables.
 #[test]
-fn an_old_log_is_not_replayed_over_what_is_newer() {
+fn an_old_log_is_not_replayed_over_newer_tables() {
     let fs = MemFs::new();
     let options = options(&fs).create_if_missing(true).write_buffer_bytes(1 << 20);
     let db = Db::open(DIR, options).unwrap();

@@ -169,7 +169,7 @@ fn a_manifest_cut_between_two_records_is_refused_or_right() {
 }
 
 #[test]
-fn a_changed_byte_gives_what_is_right_or_an_error() {
+fn a_changed_byte_gives_right_answers_or_an_error() {
     let made = Made::new(SHAPE);
     let (cases, seen) = sweep(&made, stride(151), 0);
     println!(
@@ -181,7 +181,7 @@ fn a_changed_byte_gives_what_is_right_or_an_error() {
 }
 
 #[test]
-fn a_changed_byte_gives_what_is_right_or_an_error_with_snappy() {
+fn a_changed_byte_gives_right_answers_or_an_error_with_snappy() {
     let made = Made::new(Shape { compression: Compression::Snappy, ..SHAPE });
     let (cases, seen) = sweep(&made, stride(151), 17);
     println!(

@@ -83,7 +83,7 @@ fn the_dumps_are_the_files_of_the_example() {
 }
 
 #[test]
-fn the_filter_block_of_the_example_is_what_the_builder_makes() {
+fn the_filter_block_of_the_example_is_that_of_the_builder() {
     let mut builder =
         minikv::internals::filter::FilterBlockBuilder::new(&BloomFilterPolicy::new(10));
     builder.start_block(0);
@@ -159,7 +159,7 @@ fn links_lead_somewhere() {
 
 /// Most words, as `wc -w` counts them, of all pages below docs/. A new passage takes the place of
 /// an old one.
-const MOST_WORDS: usize = 36_000;
+const MAX_WORDS: usize = 36_000;
 
 /// Prints the words of each page, and checks their sum.
 #[test]
@@ -181,7 +181,7 @@ fn the_pages_have_a_limit_of_words() {
     counts.iter().for_each(|(words, path)| println!("{words:6} {}", path.display()));
     let all: usize = counts.iter().map(|(words, _)| words).sum();
     println!("{all:6} in {} pages", counts.len());
-    assert!(counts.len() >= 20 && all <= MOST_WORDS, "{all} words in {} pages", counts.len());
+    assert!(counts.len() >= 20 && all <= MAX_WORDS, "{all} words in {} pages", counts.len());
 }
 
 fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -311,7 +311,7 @@ fn tests_of_known_bugs_are_there() {
 /// Checks that the results without a type in the Python package's stubs are those that its README
 /// names: the parts of some reports, and the items of iterators whose kind is a variable.
 #[test]
-fn the_python_readme_names_what_type_checkers_do_not_find() {
+fn the_python_readme_names_faults_that_type_checkers_miss() {
     let stubs = page("adapters/python/python/minikv/_minikv.pyi");
     let mut untyped = BTreeSet::new();
     let mut name = "";
@@ -337,7 +337,7 @@ fn the_python_readme_names_what_type_checkers_do_not_find() {
 }
 
 #[test]
-fn each_dependency_says_what_it_is_for() {
+fn each_dependency_has_its_purpose_beside_it() {
     let mut manifests = Vec::new();
     for dir in [".", "bin", "benches", "fuzz", "tests"] {
         find_manifests(&root().join(dir), &mut manifests);
@@ -380,7 +380,7 @@ fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
 /// wrong table. The requirement in Cargo.toml must exclude these versions too, because Cargo.lock
 /// has no effect on programs that depend on the library.
 #[test]
-fn arc_swap_is_one_whose_loads_are_right() {
+fn arc_swap_is_at_least_1_9_5() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let numbers =
         |text: &str| -> Vec<u64> { text.split('.').map(|part| part.parse().unwrap()).collect() };

@@ -434,7 +434,7 @@ impl<H> Shape {
 }
 
 #[test]
-fn what_needs_the_feature_internals_is_left_out() {
+fn items_that_need_the_feature_internals_are_left_out() {
     let text = "
 pub struct Disk {
     /// Its name.

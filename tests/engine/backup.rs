@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use minikv::backup::Backups;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
-use minikv::{Backups, Compression, Db, Error, Options, Readable, backup};
+use minikv::{Compression, Db, Error, Options, Readable, backup};
 
 use crate::{disk_bytes, small};
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn on(fs: &SimFs) -> Options {
-    small().fs(Arc::new(fs.clone())).preallocate_logs(false)
+    small().fs(fs.clone()).preallocate_logs(false)
 }
 
 fn contents(db: &Db) -> Contents {
@@ -66,7 +66,7 @@ fn a_folder_on_another_filesystem_or_without_links_gets_copies() {
 }
 
 #[test]
-fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
+fn later_backups_copy_only_new_files_and_each_restores_its_own_contents() {
     let fs = SimFs::new(1);
     let db = Db::open("/db", on(&fs)).unwrap();
     put(&db, 0..4000, "first ");
@@ -97,7 +97,8 @@ fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
 
     // Removing the first backup must not remove files that the second backup shares with it.
     backups.keep(2).unwrap();
-    let numbers = |list: Vec<minikv::Backup>| list.iter().map(|b| b.number).collect::<Vec<_>>();
+    let numbers =
+        |list: Vec<minikv::backup::Backup>| list.iter().map(|b| b.number).collect::<Vec<_>>();
     assert_eq!(numbers(backups.list().unwrap()), [2, 3]);
     assert!(!fs.exists(Path::new("/backups/000001")).unwrap());
     assert_eq!(backups.verify(|_| {}).unwrap(), []);
@@ -354,7 +355,7 @@ fn backups_beside_writers_hold_a_prefix_of_the_writes() {
 
 /// A folder with a backup that was interrupted, and in which someone put something of their own.
 #[test]
-fn what_others_put_beside_an_interrupted_backup_stays_and_blocks_no_later_one() {
+fn files_of_others_in_an_interrupted_backup_stay_and_block_no_later_one() {
     let fs = SimFs::new(8);
     let db = Db::open("/db", on(&fs)).unwrap();
     put(&db, 0..500, "value ");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use minikv::{CompactionDecision, Db, Options, Readable};
+use minikv::{CompactionDecision, Db, Readable};
 
 use super::rng::Rng;
 use super::{disk_bytes, small, soon};
@@ -26,7 +26,7 @@ fn levels(db: &Db) -> Vec<usize> {
 }
 
 #[test]
-fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
+fn a_compaction_of_a_part_gives_back_space_held_by_a_dropped_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     for whole_first in [true, false] {
         let path = dir.path().join(whole_first.to_string());
@@ -54,7 +54,7 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
 }
 
 #[test]
-fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
+fn entries_kept_for_a_snapshot_that_is_dropped_during_a_compaction_go_too() {
     let dir = tempfile::tempdir().unwrap();
     let (reached, began) = mpsc::channel();
     let (go_on, gate) = mpsc::channel::<()>();
@@ -92,7 +92,7 @@ fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
 #[test]
 fn the_inputs_of_a_compaction_of_a_part_leave_the_disk_without_a_close() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir.path()).unwrap();
     for _ in 0..2 {
         for i in 0..3000u32 {
             db.put(key(i), kilobyte(i)).unwrap();

@@ -63,7 +63,7 @@ fn fill(db: &Db, count: u32) {
 fn a_compaction_removes_changes_and_keeps_as_the_filter_says() {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
-    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |_, value| {
+    let options = small().fs(MemFs::new()).compaction_filter(move |_, value| {
         count.fetch_add(1, Ordering::Relaxed);
         rule(value)
     });
@@ -108,7 +108,7 @@ fn older_versions_in_deeper_levels_do_not_come_back() {
     let is_on = Arc::new(AtomicBool::new(false));
     let on = is_on.clone();
     let options = small().write_buffer_bytes(8 << 10).max_file_bytes(4 << 10);
-    let options = options.fs(Arc::new(MemFs::new())).inline_background(Some(4));
+    let options = options.fs(MemFs::new()).inline_background(Some(4));
     let options = options.compaction_filter(move |_, value| match on.load(Ordering::Relaxed) {
         true => rule(value),
         false => CompactionDecision::Keep,
@@ -139,11 +139,11 @@ fn older_versions_in_deeper_levels_do_not_come_back() {
 }
 
 #[test]
-fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
+fn entries_that_a_snapshot_an_iterator_or_a_cursor_shows_stay() {
     let own: Arc<OnceLock<Db>> = Arc::default();
     let taken: Arc<Mutex<Vec<(Snapshot, Contents)>>> = Arc::default();
     let (db_of, snapshots) = (own.clone(), taken.clone());
-    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+    let options = small().fs(MemFs::new()).compaction_filter(move |key, value| {
         // Takes more snapshots in the middle of the compaction.
         if key.ends_with(b"00")
             && let Some(db) = db_of.get()
@@ -187,11 +187,11 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
 }
 
 #[test]
-fn what_the_filter_does_is_no_write() {
+fn changes_by_the_filter_are_no_writes() {
     let own: Arc<OnceLock<Db>> = Arc::default();
     let begun: Arc<Mutex<Vec<Transaction>>> = Arc::default();
     let (db_of, transactions) = (own.clone(), begun.clone());
-    let options = small().fs(Arc::new(MemFs::new())).inline_background(Some(4));
+    let options = small().fs(MemFs::new()).inline_background(Some(4));
     let options = options.keep_logs_bytes(1 << 20).compaction_filter(move |key, value| {
         let Some(db) = db_of.get() else { return CompactionDecision::Keep };
         // The call of `rule` below removes the value of this key.
@@ -229,7 +229,7 @@ fn what_the_filter_does_is_no_write() {
 fn a_panic_of_the_filter_is_an_error_and_loses_nothing() {
     let armed = Arc::new(AtomicBool::new(true));
     let trap = armed.clone();
-    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+    let options = small().fs(MemFs::new()).compaction_filter(move |key, value| {
         if trap.load(Ordering::Relaxed) && key.ends_with(b"777") {
             std::panic::resume_unwind(Box::new("the filter panics"));
         }
@@ -262,7 +262,7 @@ fn a_compaction_is_given_up_when_the_database_is_closed_and_when_a_part_fails() 
         let own: Arc<OnceLock<Db>> = Arc::default();
         let asked = Arc::new(AtomicU32::new(0));
         let (db_of, count) = (own.clone(), asked.clone());
-        let options = small().fs(Arc::new(MemFs::new())).inline_background(Some(4));
+        let options = small().fs(MemFs::new()).inline_background(Some(4));
         let options = options.compaction_filter(move |_, _| {
             if let Some(db) = db_of.get()
                 && count.fetch_add(1, Ordering::Relaxed) == 0
@@ -288,7 +288,7 @@ fn a_compaction_is_given_up_when_the_database_is_closed_and_when_a_part_fails() 
 fn after_a_crash_each_entry_is_as_it_was_put_or_as_the_filter_left_it() {
     let fs = SimFs::new(1);
     let options = |fs: &SimFs| -> Options {
-        let options = small().fs(Arc::new(fs.clone())).preallocate_logs(false);
+        let options = small().fs(fs.clone()).preallocate_logs(false);
         options.inline_background(Some(4)).compaction_filter(|_, value| rule(value))
     };
     let db = Db::open("/db", options(&fs)).unwrap();
@@ -322,10 +322,10 @@ fn after_a_crash_each_entry_is_as_it_was_put_or_as_the_filter_left_it() {
 #[test]
 fn a_filter_that_writes_to_its_own_database_gets_an_error() {
     let own: Arc<OnceLock<Db>> = Arc::default();
-    let other = Db::open("/other", small().fs(Arc::new(MemFs::new()))).unwrap();
+    let other = Db::open("/other", small().fs(MemFs::new())).unwrap();
     let errors: Arc<Mutex<Vec<Error>>> = Arc::default();
     let (db_of, copy, refused) = (own.clone(), other.clone(), errors.clone());
-    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+    let options = small().fs(MemFs::new()).compaction_filter(move |key, value| {
         if let Some(db) = db_of.get() {
             copy.put(key, value).unwrap();
             let mut tx = db.transaction();
@@ -389,11 +389,11 @@ fn a_callback_within_a_callback_of_another_database_gets_the_error_too() {
     let own: Arc<OnceLock<Db>> = Arc::default();
     let results: Arc<Mutex<Vec<_>>> = Arc::default();
     let comparator = Writing { to: own.clone(), results: results.clone() };
-    let on_other = small().fs(Arc::new(MemFs::new())).comparator(Arc::new(comparator));
+    let on_other = small().fs(MemFs::new()).comparator(comparator);
     let other = Db::open("/other", on_other).unwrap();
     other.put("0", "").unwrap();
     let is_ready = own.clone();
-    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+    let options = small().fs(MemFs::new()).compaction_filter(move |key, value| {
         if is_ready.get().is_some() {
             other.put(key, value).unwrap();
             // The read, unlike the put, compares keys.

@@ -94,7 +94,7 @@ fn few_large_entries_go_with_their_tables() {
 /// Deletes ranges with all kinds of bounds in random databases of many levels, and compares the
 /// results with a model. Some of the databases sort their keys in reverse order.
 #[test]
-fn ranges_of_all_kinds_delete_what_a_model_deletes() {
+fn ranges_of_all_kinds_delete_the_keys_that_a_model_deletes() {
     let mut rng = rng::Rng::new(7);
     let (mut by_tables, mut by_batch) = (0, 0);
     for round in 0..60 {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use minikv::bulk::SortedTable;
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{Fs, MemFs, SimFs};
 use minikv::{
-    CompactionDecision, Db, Error, Expiry, Keyspace, Options, ReadOptions, Readable, SortedTable,
+    CompactionDecision, Db, Error, Expiry, Keyspace, KeyspaceKind, Options, ReadOptions, Readable,
     Transaction, WriteBatch,
 };
 
@@ -39,7 +40,7 @@ fn time(millis: u64) -> SystemTime {
 }
 
 fn in_memory() -> Options {
-    small().fs(Arc::new(MemFs::new())).inline_background(Some(4))
+    small().fs(MemFs::new()).inline_background(Some(4))
 }
 
 type Texts = Vec<(String, String)>;
@@ -161,7 +162,7 @@ const AT_2000: &[(&str, &str)] = &[("a", "1"), ("e", "333")];
 const AT_3000: &[(&str, &str)] = &[("a", "1")];
 
 #[test]
-fn no_read_shows_what_has_expired() {
+fn no_read_shows_expired_entries() {
     let options = in_memory();
     let (db, clock) = example(options.clone());
     let followed = Db::open_read_only("/db", clock.of(options.clone())).unwrap();
@@ -294,25 +295,69 @@ fn a_keyspace_that_does_not_expire_takes_no_expiry() {
     assert_eq!(users.expiry("none").unwrap(), None);
 }
 
+/// Returns the kind and the name of each keyspace that has entries.
+fn listed(keyspaces: Vec<Keyspace<impl Readable>>) -> Vec<(bool, String)> {
+    let one = |keyspace: &Keyspace<_>| (keyspace.is_expiring(), text(keyspace.name()));
+    keyspaces.iter().map(one).collect()
+}
+
+#[test]
+fn a_keyspace_is_found_whatever_its_kind() {
+    let (db, _) = example(in_memory());
+    let space = db.expiring_keyspace("s").unwrap();
+    assert_shows(&space, AT_1999);
+    let ordinary = db.keyspace("t").unwrap();
+    assert!(!ordinary.is_expiring());
+    // A keyspace without entries can still become an expiring one.
+    assert!(db.expiring_keyspace("t").unwrap().is_expiring());
+    ordinary.put("c", "ordinary").unwrap();
+    assert_eq!(db.keyspace("s").unwrap(), space);
+    assert_eq!(db.keyspace("t").unwrap(), ordinary);
+    let expected = [(true, "s".to_owned()), (false, "t".to_owned())];
+    assert_eq!(listed(db.keyspaces().unwrap()), expected);
+    assert_eq!(listed(db.snapshot().keyspaces().unwrap()), expected);
+    assert!(db.snapshot().keyspace("s").unwrap().is_expiring());
+    let refusals =
+        [db.expiring_keyspace("t").map(drop), db.snapshot().expiring_keyspace("t").map(drop)];
+    for refusal in refusals {
+        let error = refusal.unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+        assert!(error.to_string().contains("\"t\" has entries that do not expire"), "{error}");
+    }
+    // Expired entries count until a compaction has removed them.
+    db.keyspace("s").unwrap().clear().unwrap();
+    space.put_until("a", "past", time(1)).unwrap();
+    assert!(space.is_empty().unwrap() && db.keyspace("s").unwrap().is_expiring());
+    db.compact_range(..).unwrap();
+    assert!(!db.keyspace("s").unwrap().is_expiring());
+    assert_eq!(listed(db.keyspaces().unwrap()), expected[1..]);
+}
+
+/// Earlier builds made both kinds under one name.
 #[test]
 fn both_kinds_of_one_name_are_two_keyspaces() {
     let (db, clock) = example(in_memory());
-    db.keyspace("s").unwrap().put("c", "ordinary").unwrap();
-    assert_eq!(db.keyspaces().unwrap(), ["s"]);
-    db.keyspace("t").unwrap().put("c", "ordinary").unwrap();
-    assert_eq!(db.keyspaces().unwrap(), ["s", "t"]);
-    assert_eq!(db.expiring_keyspaces().unwrap(), ["s"]);
-    let space = db.expiring_keyspace("s").unwrap();
-    assert!(space.is_expiring() && !db.keyspace("s").unwrap().is_expiring());
+    db.put(b"\xff\xfe\x6b\x73\x01sc", "ordinary").unwrap();
+    let expected = [(false, "s".to_owned()), (true, "s".to_owned())];
+    assert_eq!(listed(db.keyspaces().unwrap()), expected);
+    let error = db.keyspace("s").unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+    assert!(error.to_string().contains("two keyspaces \"s\""), "{error}");
+    assert!(db.snapshot().keyspace("s").is_err());
+    let open = |kind| db.keyspace_of(kind, "s").unwrap();
+    let (ordinary, space) = (open(KeyspaceKind::Ordinary), open(KeyspaceKind::Expiring));
+    assert!(space.is_expiring() && !ordinary.is_expiring());
+    assert_eq!(db.keyspaces().unwrap(), [ordinary.clone(), space.clone()]);
+    assert_eq!(db.expiring_keyspace("s").unwrap(), space);
     assert_shows(&space, AT_1999);
     clock.set(5000);
-    assert_eq!(db.keyspace("s").unwrap().get("c").unwrap().unwrap(), "ordinary");
+    assert_eq!(ordinary.get("c").unwrap().unwrap(), "ordinary");
     // The stored key and value have the formats documented in docs/keyspaces.md and docs/expiry.md.
     let stored = [b"22", &2000u64.to_le_bytes()[..]].concat();
     assert_eq!(db.get(b"\xff\xfe\x6b\x74\x01sc").unwrap().unwrap(), stored);
     space.clear().unwrap();
-    assert!(db.expiring_keyspaces().unwrap().is_empty());
-    assert_eq!(db.keyspaces().unwrap(), ["s", "t"]);
+    assert_eq!(listed(db.keyspaces().unwrap()), expected[..1]);
+    assert_eq!(db.keyspace("s").unwrap(), ordinary);
 }
 
 #[test]
@@ -356,7 +401,7 @@ fn a_value_too_short_for_an_expiry_is_corruption() {
 }
 
 #[test]
-fn a_compaction_removes_what_has_expired() {
+fn a_compaction_removes_expired_entries() {
     let asked = Arc::new(AtomicU64::new(0));
     let count = asked.clone();
     let options = in_memory().compaction_filter(move |key, value| {
@@ -544,7 +589,7 @@ fn an_expired_table_above_older_versions_is_compacted() {
 /// Checks that an expired table is kept while a transaction is open that began before the entries
 /// of the table were written. Otherwise, the conflict of that transaction would be missed.
 #[test]
-fn a_transaction_conflicts_with_what_has_expired_since() {
+fn a_transaction_conflicts_with_entries_expired_since() {
     let clock = TestClock::at(1000);
     let db = Db::open("/db", clock.of(in_memory())).unwrap();
     let space = db.expiring_keyspace("logs").unwrap();
@@ -561,7 +606,7 @@ fn a_transaction_conflicts_with_what_has_expired_since() {
 }
 
 #[test]
-fn after_a_crash_nothing_that_has_expired_is_shown_and_the_rest_is() {
+fn after_a_crash_only_unexpired_entries_are_shown() {
     let fs = SimFs::new(1);
     let clock = TestClock::at(1000);
     let options = |fs: &SimFs| clock.of(on(fs));

@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 
+use minikv::bulk::TableWriter;
 use minikv::explain::{BlockSource, FilterState, FilterUse, Step, Verdict};
 use minikv::files::KeyKind;
 use minikv::internals::table::counts::AllFilters;
 use minikv::{
-    BloomFilterPolicy, Compression, Db, Explanation, FilterGenerator, FilterPolicy, Options,
-    ReadOptions, ReadTrace, Readable, TableWriter,
+    Compression, Db, Explanation, FilterGenerator, FilterPolicy, Filters, Options, ReadOptions,
+    ReadTrace, Readable,
 };
 
 use crate::recount;
@@ -108,7 +108,7 @@ fn every_counter_is_the_sum_of_the_steps_and_of_the_statistics() {
     for (options, filtered) in [
         (small(), true),
         (small().compression(Compression::None).block_cache_bytes(0), true),
-        (small().filter_policy(None), false),
+        (small().filters(Filters::None), false),
     ] {
         let (_dir, db) = layers(options);
         let before = db.stats();
@@ -134,7 +134,7 @@ fn every_counter_is_the_sum_of_the_steps_and_of_the_statistics() {
         assert_eq!(after.gets - before.gets, 3 * gets);
         assert_eq!(after.gets_found - before.gets_found, 3 * found);
         for level in 0..with.levels.len() {
-            let difference = |of: fn(&minikv::LevelTrace) -> u64| {
+            let difference = |of: fn(&minikv::stats::LevelTrace) -> u64| {
                 of(&after.reads.levels[level]) - of(&before.reads.levels[level])
             };
             let (with, without) = (&with.levels[level], &without.levels[level]);
@@ -203,10 +203,11 @@ fn steps_come_in_the_order_of_the_read_path() {
         .steps
         .iter()
         .filter_map(|step| match step {
-            Step::Table(table) => {
+            Step::Table { table, filter } => {
                 assert!(table.first_key <= b"key000004".to_vec());
                 assert!(table.last_key >= b"key000004".to_vec());
-                assert_eq!(table.filter, FilterState::Readable);
+                assert_eq!(*filter, FilterState::Readable);
+                assert!(table.entries.is_some(), "this process wrote it");
                 Some(table.level)
             }
             _ => None,
@@ -248,8 +249,7 @@ fn the_second_time_a_block_comes_from_the_cache_and_the_unfiltered_get_fills_non
 
 #[test]
 fn a_false_positive_is_told_as_one() {
-    let policy = |may_match| Some(Arc::new(Says { may_match }) as Arc<dyn FilterPolicy>);
-    let (_dir, db) = layers(small().filter_policy(policy(true)));
+    let (_dir, db) = layers(small().filter_policy(Says { may_match: true }));
     let told = db.explain("key000005").unwrap();
     recount::check(&told);
     assert!(told.trace.total().filter_false_positives >= 2, "{told}");
@@ -258,7 +258,7 @@ fn a_false_positive_is_told_as_one() {
     assert_eq!(told.trace.data_blocks(), told.unfiltered.as_ref().unwrap().data_blocks());
 
     // A real bloom filter with one bit per key is often wrong.
-    let (_dir, db) = layers(small().filter_policy(Some(Arc::new(BloomFilterPolicy::new(1)))));
+    let (_dir, db) = layers(small().filters(Filters::Block(1)));
     let told = (0..).map(|i| db.explain(format!("key{:06}", 2 * i + 1)).unwrap());
     let told = told.take(3000).find(|told| verdicts(told).contains(&Verdict::FalsePositive));
     let told = told.expect("a false positive");
@@ -267,10 +267,9 @@ fn a_false_positive_is_told_as_one() {
 }
 
 #[test]
-fn a_filter_that_denies_a_key_which_is_there_is_found_out() {
+fn a_filter_that_denies_a_present_key_is_found_out() {
     let dir = tempfile::tempdir().unwrap();
-    let lies: Arc<dyn FilterPolicy> = Arc::new(Says { may_match: false });
-    let options = small().filter_policy(Some(lies));
+    let options = small().filter_policy(Says { may_match: false });
     let db = Db::open(dir.path(), options).unwrap();
     db.put("a", "1").unwrap();
     db.put("c", "3").unwrap();
@@ -369,7 +368,7 @@ fn keys_of_any_bytes_and_length_fit_their_lines() {
 }
 
 #[test]
-fn scans_count_at_their_levels_even_where_they_stop_early() {
+fn scans_count_at_their_levels_even_if_they_stop_early() {
     let options = small().block_cache_bytes(0);
     let (dir, compacted) = layers(options.clone());
     compacted.compact_range(..).unwrap();

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
 
 use minikv::internals::table::counts::AllFilters;
+use minikv::stats::LevelTrace;
 use minikv::{
-    BloomFilterPolicy, Db, DelimitedPrefix, FilterLayout, FilterPolicy, FixedPrefix, LevelTrace,
-    Options, ReadOptions, Readable,
+    BloomFilterPolicy, Db, DelimitedPrefix, FilterPolicy, Filters, FixedPrefix, Options,
+    ReadOptions, Readable,
 };
 
 use crate::rng::{Rng, seed};
 use crate::small;
 
-const LAYOUTS: [FilterLayout; 4] =
-    [FilterLayout::None, FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+const ALL: [Filters; 4] =
+    [Filters::None, Filters::Block(10), Filters::Table(10), Filters::Both(10)];
 
 /// Returns a database whose keys are even numbers. Some keys were put twice, and some were deleted.
 /// Level 0 and one deeper level have tables.
@@ -31,10 +31,10 @@ fn fill(dir: &Path, options: Options) -> Db {
 }
 
 #[test]
-fn an_absent_key_costs_no_index_search_where_tables_have_their_own_filter() {
-    for layout in LAYOUTS {
+fn an_absent_key_costs_no_index_search_in_tables_with_their_own_filter() {
+    for filters in ALL {
         let dir = tempfile::tempdir().unwrap();
-        let db = fill(dir.path(), small().filter(layout, 10));
+        let db = fill(dir.path(), small().filters(filters));
         let mut sum = LevelTrace::default();
         for i in 0..2_000 {
             let (value, trace) = db.get_traced(format!("{:06}", 2 * i + 1)).unwrap();
@@ -43,24 +43,24 @@ fn an_absent_key_costs_no_index_search_where_tables_have_their_own_filter() {
         }
         let considered = sum.tables_considered;
         assert!(considered > 3_000, "{considered}");
-        let (by_table, by_block, none) = match layout {
-            FilterLayout::None => (0, 0, considered),
-            FilterLayout::Block => (0, considered, 0),
-            FilterLayout::Table | FilterLayout::Both => (considered, 0, 0),
+        let (by_table, by_block, none) = match filters {
+            Filters::None => (0, 0, considered),
+            Filters::Block(_) => (0, considered, 0),
+            Filters::Table(_) | Filters::Both(_) => (considered, 0, 0),
         };
         assert_eq!((sum.table_filter_checks, sum.filter_checks), (by_table, by_block));
         let wrong = sum.table_filter_false_positives;
-        assert_eq!(sum.index_seeks, by_block + none + wrong, "{layout:?}");
-        assert_eq!(sum.data_blocks(), none + wrong + sum.filter_false_positives, "{layout:?}");
-        assert!(wrong < 45 && sum.filter_false_positives < 90, "{layout:?}: {sum:?}");
+        assert_eq!(sum.index_seeks, by_block + none + wrong, "{filters:?}");
+        assert_eq!(sum.data_blocks(), none + wrong + sum.filter_false_positives, "{filters:?}");
+        assert!(wrong < 45 && sum.filter_false_positives < 90, "{filters:?}: {sum:?}");
     }
 }
 
 #[test]
-fn every_layout_gives_the_same_answers() {
-    let dirs = LAYOUTS.map(|layout| (layout, tempfile::tempdir().unwrap()));
+fn filters_of_every_kind_give_the_same_answers() {
+    let dirs = ALL.map(|filters| (filters, tempfile::tempdir().unwrap()));
     let dbs: Vec<Db> =
-        dirs.iter().map(|(layout, dir)| fill(dir.path(), small().filter(*layout, 10))).collect();
+        dirs.iter().map(|(filters, dir)| fill(dir.path(), small().filters(*filters))).collect();
     let keys: Vec<String> = (0..8_100).map(|i| format!("{i:06}")).collect();
     let expected: Vec<_> = dbs[0].iter().map(|entry| entry.unwrap()).collect();
     assert_eq!(expected.len(), 4_000 - 4_000usize.div_ceil(11));
@@ -75,18 +75,18 @@ fn every_layout_gives_the_same_answers() {
             assert_eq!(db.reading(unfiltered).get(key).unwrap(), *answer);
         }
     }
-    // A database opened with other options still uses the filters that its tables have.
+    // A database opened with other filters still uses those that its tables have.
     drop(dbs);
-    for (layout, dir) in &dirs {
-        for other in LAYOUTS {
-            let db = Db::open_read_only(dir.path(), small().filter(other, 16)).unwrap();
+    for (filters, dir) in &dirs {
+        for other in [Filters::Block(16), Filters::Table(16), Filters::Both(16)] {
+            let db = Db::open_read_only(dir.path(), small().filters(other)).unwrap();
             assert_eq!(db.multi_get(&keys).unwrap(), answers);
             let totals = db.stats().reads.total();
-            let of_table = matches!(layout, FilterLayout::Table | FilterLayout::Both);
-            assert_eq!(totals.table_filter_checks > 0, of_table, "{layout:?} {other:?}");
-            assert_eq!(totals.filter_checks > 0, *layout == FilterLayout::Block);
+            let of_table = matches!(filters, Filters::Table(_) | Filters::Both(_));
+            assert_eq!(totals.table_filter_checks > 0, of_table, "{filters:?} {other:?}");
+            assert_eq!(totals.filter_checks > 0, *filters == Filters::Block(10));
         }
-        let db = Db::open_read_only(dir.path(), small().filter_policy(None)).unwrap();
+        let db = Db::open_read_only(dir.path(), small().filters(Filters::None)).unwrap();
         assert_eq!(db.multi_get(&keys).unwrap(), answers);
         assert_eq!(AllFilters::of(&db.stats().reads.total()).checks, 0);
     }
@@ -95,7 +95,7 @@ fn every_layout_gives_the_same_answers() {
 #[test]
 fn multi_get_asks_whole_table_filters() {
     let dir = tempfile::tempdir().unwrap();
-    let db = fill(dir.path(), small().filter(FilterLayout::Table, 16));
+    let db = fill(dir.path(), small().filters(Filters::Table(16)));
     let absent: Vec<String> = (0..1_000).map(|i| format!("{:06}", 2 * i + 1)).collect();
     assert!(db.multi_get(&absent).unwrap().iter().all(Option::is_none));
     let totals = db.stats().reads.total();
@@ -107,11 +107,11 @@ fn multi_get_asks_whole_table_filters() {
 fn levels_may_have_filters_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     let options = (1..7)
-        .fold(small().filter(FilterLayout::Table, 12), |options, level| {
-            options.filter_at_level(level, FilterLayout::None, 0)
+        .fold(small().filters(Filters::Table(12)), |options, level| {
+            options.filters_at_level(level, Filters::None)
         })
-        .filter_at_level(2, FilterLayout::Both, 3)
-        .filter_at_level(2, FilterLayout::None, 3);
+        .filters_at_level(2, Filters::Both(3))
+        .filters_at_level(2, Filters::None);
     let db = fill(dir.path(), options.clone());
     let stats = db.stats();
     let deepest = stats.levels.iter().rposition(|level| level.files > 0).unwrap();
@@ -127,7 +127,7 @@ fn levels_may_have_filters_of_their_own() {
     assert!(reads.levels[deepest].data_blocks() > 5_000);
 
     // Opens the same database with LevelDB's filters on the deepest level only.
-    let options = options.filter_at_level(deepest, FilterLayout::Block, 10);
+    let options = options.filters_at_level(deepest, Filters::Block(10));
     db.close().unwrap();
     let db = Db::open(dir.path(), options).unwrap();
     db.compact_range(..).unwrap();
@@ -143,8 +143,8 @@ fn levels_may_have_filters_of_their_own() {
 #[test]
 fn a_moved_table_keeps_its_filter() {
     let dir = tempfile::tempdir().unwrap();
-    let options = (1..7).fold(small().filter(FilterLayout::Both, 10), |options, level| {
-        options.filter_at_level(level, FilterLayout::None, 0)
+    let options = (1..7).fold(small().filters(Filters::Both(10)), |options, level| {
+        options.filters_at_level(level, Filters::None)
     });
     let db = Db::open(dir.path(), options.write_buffer_bytes(16 << 10)).unwrap();
     for i in 0..3_000 {
@@ -181,16 +181,20 @@ impl FilterPolicy for Custom {
 }
 
 #[test]
-fn a_custom_policy_stays_the_per_block_one() {
-    let bloom = || Some(Arc::new(BloomFilterPolicy::new(10)) as Arc<dyn FilterPolicy>);
-    let custom = || Some(Arc::new(Custom(BloomFilterPolicy::new(10))) as Arc<dyn FilterPolicy>);
+fn a_custom_policy_makes_the_block_filters_of_every_level() {
+    let custom = || Custom(BloomFilterPolicy::new(10));
     let dir = tempfile::tempdir().unwrap();
-    let options = small().filter(FilterLayout::Table, 12).filter_policy(custom());
-    let options = options.filter_at_level(0, FilterLayout::Block, 10);
+    let options = small().filter_policy(custom()).filters_at_level(0, Filters::Block(16));
     fill(dir.path(), options).close().unwrap();
     // Every table has a filter of the custom policy, which LevelDB's policy ignores.
-    for (policy, known) in [(custom(), true), (bloom(), false)] {
-        let db = Db::open_read_only(dir.path(), small().filter_policy(policy)).unwrap();
+    let with_custom = |filters| small().filter_policy(custom()).filters(filters);
+    for (options, known) in [
+        (with_custom(Filters::Block(10)), true),
+        (with_custom(Filters::Table(10)), true),
+        (with_custom(Filters::None), false),
+        (small(), false),
+    ] {
+        let db = Db::open_read_only(dir.path(), options).unwrap();
         for i in 0..1_000 {
             db.get(format!("{i:06}")).unwrap();
         }
@@ -204,15 +208,15 @@ fn a_custom_policy_stays_the_per_block_one() {
 fn filters_that_cannot_be_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for options in [
-        small().filter(FilterLayout::Table, 0),
-        small().filter(FilterLayout::Block, 65),
-        small().filter_at_level(0, FilterLayout::Both, 0),
-        small().filter_at_level(7, FilterLayout::Block, 10),
+        small().filters(Filters::Table(0)),
+        small().filters(Filters::Block(65)),
+        small().filters_at_level(0, Filters::Both(0)),
+        small().filters_at_level(7, Filters::Block(10)),
     ] {
         let error = Db::open(dir.path(), options).unwrap_err().to_string();
         assert!(error.contains("bits per key") || error.contains("for level 7"), "{error}");
     }
-    Db::open(dir.path(), small().filter(FilterLayout::None, 0)).unwrap();
+    Db::open(dir.path(), small().filters(Filters::None)).unwrap();
 }
 
 /// Returns a database with keys of forty prefixes and some keys without a prefix, over several
@@ -257,9 +261,9 @@ fn entries(iter: impl Iterator<Item = minikv::Result<(bytes::Bytes, bytes::Bytes
 
 #[test]
 fn scans_of_a_prefix_leave_tables_out_and_miss_nothing() {
-    for layout in [FilterLayout::Block, FilterLayout::Table] {
+    for filters in [Filters::Block(16), Filters::Table(16)] {
         let dir = tempfile::tempdir().unwrap();
-        let options = small().filter(layout, 16).filter_prefix(DelimitedPrefix::new(b'/'));
+        let options = small().filters(filters).filter_prefix(DelimitedPrefix::new(b'/'));
         // Deterministic background work makes the same tables each time.
         let (db, model) = fill_prefixes(dir.path(), options.inline_background(Some(1)));
         let unfiltered = ReadOptions::default().use_filter(false);
@@ -340,7 +344,7 @@ fn ranges_within_a_prefix_leave_tables_out_and_miss_nothing() {
 #[test]
 fn levels_without_filters_have_no_prefix_filters() {
     let dir = tempfile::tempdir().unwrap();
-    let options = small().filter(FilterLayout::None, 0).filter_prefix(FixedPrefix::new(2));
+    let options = small().filters(Filters::None).filter_prefix(FixedPrefix::new(2));
     let (db, model) = fill_prefixes(dir.path(), options);
     assert_eq!(
         db.prefix("01").unwrap().count(),

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use minikv::bulk::{SortedTable, TableWriter};
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
 use minikv::internals::format::key::{InternalComparator, KeyOrder};
 use minikv::internals::table::{TableBuilder, TableOptions};
-use minikv::{
-    BytewiseComparator, Compression, Db, Error, Options, Readable, SortedTable, TableWriter,
-    WriteOptions,
-};
+use minikv::{BytewiseComparator, Compression, Db, Error, Options, Readable, WriteOptions};
 
 use crate::{Contents, contents, key, levels, on, small};
 

@@ -136,7 +136,7 @@ fn logs_are_done_with_before_the_lock_is_given_up() {
     {
         let fs = NotingFs::default();
         let events = fs.events.clone();
-        let db = Db::open("/db", small().fs(Arc::new(fs))).unwrap();
+        let db = Db::open("/db", small().fs(fs)).unwrap();
         for i in 0..puts {
             db.put(format!("{i:05}"), [b'v'; 100]).unwrap();
         }
@@ -158,7 +158,7 @@ fn close_cuts_the_log_and_makes_that_durable() {
     for synced in [false, true] {
         let fs = NotingFs::default();
         let events = fs.events.clone();
-        let db = Db::open("/db", small().fs(Arc::new(fs))).unwrap();
+        let db = Db::open("/db", small().fs(fs)).unwrap();
         db.writing(WriteOptions::default().sync(synced)).put("key", "value").unwrap();
         events.lock().unwrap().clear();
         db.close().unwrap();
@@ -209,7 +209,7 @@ fn logs_that_are_not_preallocated_end_with_their_last_record() {
 #[test]
 fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
     let fs = SimFs::new(1);
-    let db = Db::open("/db", small().fs(Arc::new(fs.clone()))).unwrap();
+    let db = Db::open("/db", small().fs(fs.clone())).unwrap();
     db.put("a", "1").unwrap();
     db.put("b", "2").unwrap();
     for syncs in [1, 0] {
@@ -224,7 +224,7 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
     std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| db.sync().unwrap()))));
     assert_eq!(db.stats().wal_syncs - before, 1);
     let crashed = fs.crash_image(&CrashPlan::strict());
-    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    let db = Db::open("/db", small().fs(crashed)).unwrap();
     assert_eq!(db.iter().count(), 3);
 }
 
@@ -234,7 +234,7 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
 fn writers_that_wait_for_a_sync_share_the_next_one() {
     const WRITERS: usize = 12;
     let fs = SimFs::new(1);
-    let db = Db::open("/db", small().fs(Arc::new(fs.clone()))).unwrap();
+    let db = Db::open("/db", small().fs(fs.clone())).unwrap();
     db.put("first", "1").unwrap();
     let (writing, is_syncing) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (others, begun) = (writing.clone(), is_syncing.clone());
@@ -266,14 +266,14 @@ fn writers_that_wait_for_a_sync_share_the_next_one() {
     let syncs = db.stats().wal_syncs - before;
     assert!((2..=WRITERS as u64 / 2).contains(&syncs), "{syncs} syncs");
     let crashed = fs.crash_image(&CrashPlan::strict());
-    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    let db = Db::open("/db", small().fs(crashed)).unwrap();
     assert_eq!(db.iter().count(), 1 + WRITERS);
 }
 
 #[test]
 fn a_sync_that_fails_makes_the_database_read_only_until_it_is_resumed() {
     let fs = SimFs::new(1);
-    let db = Db::open("/db", small().fs(Arc::new(fs.clone()))).unwrap();
+    let db = Db::open("/db", small().fs(fs.clone())).unwrap();
     db.put("a", "1").unwrap();
     fs.inject(Fault::lost_sync().path("*.log"));
     assert!(db.sync().is_err());
@@ -281,6 +281,6 @@ fn a_sync_that_fails_makes_the_database_read_only_until_it_is_resumed() {
     assert!(db.sync().is_err(), "a failed sync is not tried again on the same log");
     db.resume().unwrap();
     let crashed = fs.crash_image(&CrashPlan::strict());
-    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    let db = Db::open("/db", small().fs(crashed)).unwrap();
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }

@@ -23,20 +23,12 @@ mod tombstones;
 mod versions;
 mod writes;
 
-#[path = "../support/comparators.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod comparators;
-#[path = "../support/recount.rs"]
-mod recount;
-#[path = "../support/rng.rs"]
-mod rng;
-
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minikv::fs::SimFs;
 use minikv::{Db, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
+use minikv_support::{comparators, recount, rng};
 
 fn small() -> Options {
     Options::default()
@@ -50,7 +42,7 @@ type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Returns options for a deterministic database on a simulated filesystem.
 fn on(fs: &SimFs) -> Options {
-    small().fs(Arc::new(fs.clone())).preallocate_logs(false).inline_background(Some(4))
+    small().fs(fs.clone()).preallocate_logs(false).inline_background(Some(4))
 }
 
 fn key(i: u32) -> String {
@@ -122,7 +114,7 @@ fn everything_written_is_read_back_through_flushes_compactions_and_reopens() {
 #[test]
 fn a_million_deletes_give_their_space_back() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir.path()).unwrap();
     for start in (0..1_000_000u32).step_by(1000) {
         let mut batch = WriteBatch::new();
         for i in start..start + 1000 {

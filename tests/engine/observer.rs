@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use minikv::bulk::{SortedTable, TableWriter};
+use minikv::events::{CompactionKind, Event, EventKind, StallCause, TableInfo};
 use minikv::fs::sim::{Fault, OpKind};
 use minikv::fs::{DiskFs, Fs, MemFs, SimFs};
 use minikv::internals::format::key::user_key;
-use minikv::{
-    CompactionKind, Db, Error, Event, EventKind, HealthState, Options, ReadSample, SortedTable,
-    StallCause, Stats, TableInfo, TableWriter,
-};
+use minikv::{Db, Error, HealthState, Options, ReadSample, Stats};
 
 use crate::small;
 
@@ -97,11 +96,11 @@ fn named(fs: &dyn Fs, dir: &Path) -> BTreeMap<u64, Table> {
 /// event for its beginning.
 fn assert_ordered(events: &[Event]) {
     let (mut jobs, mut begun, mut stalled) = (BTreeSet::new(), BTreeMap::new(), false);
-    let (mut micros, mut ended_log) = (0, 0);
+    let (mut time, mut ended_log) = (Duration::ZERO, 0);
     for (at, event) in events.iter().enumerate() {
         assert_eq!(event.number, at as u64);
-        assert!(event.micros >= micros, "{event:?} is before {micros}");
-        micros = event.micros;
+        assert!(event.since_open >= time, "{event:?} is before {time:?}");
+        time = event.since_open;
         match &event.kind {
             EventKind::Opened { .. } => assert_eq!(at, 0),
             EventKind::MemtableFrozen { log, .. } => {
@@ -131,14 +130,14 @@ fn assert_ordered(events: &[Event]) {
 
 /// Returns the counters of flushes, stalls and levels that the statistics must show after `events`.
 fn counted(events: &[Event]) -> Stats {
-    let mut stats = Db::open("/db", small().fs(Arc::new(MemFs::new()))).unwrap().stats();
+    let mut stats = Db::open("/db", small().fs(MemFs::new())).unwrap().stats();
     let bytes = |tables: &[TableInfo]| tables.iter().map(|table| table.file_bytes).sum::<u64>();
     for event in events {
         match &event.kind {
-            EventKind::FlushEnded { table, micros, error: None, .. } => {
+            EventKind::FlushEnded { table, took, error: None, .. } => {
                 stats.flushes += 1;
                 stats.flush_bytes += bytes(table.as_slice());
-                stats.flush_micros += micros;
+                stats.flush_time += *took;
             }
             EventKind::CompactionEnded {
                 kind,
@@ -146,7 +145,7 @@ fn counted(events: &[Event]) -> Stats {
                 output_level,
                 outputs,
                 entries_dropped,
-                micros,
+                took,
                 error: None,
                 ..
             } => match kind {
@@ -160,16 +159,17 @@ fn counted(events: &[Event]) -> Stats {
                     level.bytes_read += bytes(inputs);
                     level.bytes_written += bytes(outputs);
                     level.entries_dropped += entries_dropped;
-                    level.micros += micros;
+                    level.merge_time += *took;
                 }
             },
-            EventKind::StallEnded { cause, micros, .. } => {
+            EventKind::StallEnded { cause, took, .. } => {
                 let stall = match cause {
                     StallCause::Flush => &mut stats.stalls.flush,
                     StallCause::Level0 => &mut stats.stalls.level0,
                     StallCause::Slowdown => &mut stats.stalls.slowdown,
                 };
-                *stall = (stall.0 + 1, stall.1 + micros);
+                stall.count += 1;
+                stall.time += *took;
             }
             _ => {}
         }
@@ -180,14 +180,14 @@ fn counted(events: &[Event]) -> Stats {
 #[track_caller]
 fn assert_counted(events: &[Event], stats: &Stats) {
     let expected = counted(events);
-    let flushes = |stats: &Stats| (stats.flushes, stats.flush_bytes, stats.flush_micros);
+    let flushes = |stats: &Stats| (stats.flushes, stats.flush_bytes, stats.flush_time);
     assert_eq!(flushes(&expected), flushes(stats));
     let stalls = |stats: &Stats| (stats.stalls.flush, stats.stalls.level0, stats.stalls.slowdown);
     assert_eq!(stalls(&expected), stalls(stats));
     for (expected, level) in expected.levels.iter().zip(&stats.levels) {
-        let counters = |level: &minikv::LevelStats| {
+        let counters = |level: &minikv::stats::LevelStats| {
             let (read, written) = (level.bytes_read, level.bytes_written);
-            (level.compactions, level.moves, read, written, level.entries_dropped, level.micros)
+            (level.compactions, level.moves, read, written, level.entries_dropped, level.merge_time)
         };
         assert_eq!(counters(expected), counters(level));
     }
@@ -261,7 +261,7 @@ fn the_tables_at_open_and_the_events_are_the_tables_and_counters_at_the_end() {
 #[test]
 fn tables_that_this_process_wrote_have_counts() {
     let (fs, record) = (MemFs::new(), Record::default());
-    let options = || record.on(small().fs(Arc::new(fs.clone())));
+    let options = || record.on(small().fs(fs.clone()));
     let db = Db::open("/db", options()).unwrap();
     (0..10).for_each(|i| db.put(format!("{i}"), "").unwrap());
     (0..4).for_each(|i| db.delete(format!("{i}")).unwrap());
@@ -289,7 +289,7 @@ fn tables_that_this_process_wrote_have_counts() {
 fn the_last_event_has_the_statistics_and_no_keys() {
     for closes in [true, false] {
         let (record, sample) = (Record::default(), ReadSample::new());
-        let options = small().fs(Arc::new(MemFs::new())).sample_reads(&sample);
+        let options = small().fs(MemFs::new()).sample_reads(&sample);
         let db = Db::open("/db", record.on(options)).unwrap();
         (0..700).for_each(|i| db.put(format!("{i}"), [1; 100]).unwrap());
         for key in ["a", "b", "a"] {
@@ -325,9 +325,9 @@ fn the_last_event_has_the_statistics_and_no_keys() {
 }
 
 #[test]
-fn what_failed_is_an_event_and_changes_no_table() {
+fn a_failed_flush_or_compaction_is_an_event_and_changes_no_table() {
     let (fs, record) = (SimFs::new(1), Record::default());
-    let db = Db::open("/db", record.on(small().fs(Arc::new(fs.clone())))).unwrap();
+    let db = Db::open("/db", record.on(small().fs(fs.clone()))).unwrap();
     db.put("a", "1").unwrap();
     fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.ldb"));
     db.flush().unwrap_err();
@@ -374,7 +374,7 @@ fn an_observer_that_panics_makes_the_database_read_only_until_resume() {
         }
         events.lock().unwrap().push(event.clone());
     };
-    let options = small().fs(Arc::new(MemFs::new())).observer(observer);
+    let options = small().fs(MemFs::new()).observer(observer);
     let db = Db::open("/db", options).unwrap();
     db.put("a", "1").unwrap();
     armed.store(true, SeqCst);
@@ -416,7 +416,7 @@ fn an_observer_may_use_the_database() {
             used.store(true, SeqCst);
         }
     };
-    let db = Db::open("/db", small().fs(Arc::new(MemFs::new())).observer(observer)).unwrap();
+    let db = Db::open("/db", small().fs(MemFs::new()).observer(observer)).unwrap();
     *place.lock().unwrap() = Some(db.clone());
     let writer = db.clone();
     in_time(move || (0..3000).for_each(|i| writer.put(format!("{i}"), [1; 200]).unwrap()));
@@ -445,7 +445,7 @@ fn an_observer_may_close_and_drop_the_database() {
             sender.lock().unwrap().send(()).unwrap();
         };
         let fs = MemFs::new();
-        let options = small().fs(Arc::new(fs.clone())).observer(observer);
+        let options = small().fs(fs.clone()).observer(observer);
         let db = Db::open("/db", options).unwrap();
         db.put("a", "1").unwrap();
         *place.lock().unwrap() = Some(db.clone());
@@ -456,7 +456,7 @@ fn an_observer_may_close_and_drop_the_database() {
         // The lock of the database is released once the observer's thread has ended.
         let reopened = in_time(move || {
             loop {
-                match Db::open("/db", small().fs(Arc::new(fs.clone()))) {
+                match Db::open("/db", small().fs(fs.clone())) {
                     Err(Error::Locked { .. }) => thread::yield_now(),
                     opened => break opened,
                 }
@@ -476,7 +476,7 @@ fn stalls_begin_and_end() {
         }
     });
     let record = Record::default();
-    let db = Db::open("/db", record.on(small().fs(Arc::new(fs.clone())))).unwrap();
+    let db = Db::open("/db", record.on(small().fs(fs.clone()))).unwrap();
     (0..4000).for_each(|i| db.put(format!("{i}"), [1; 200]).unwrap());
     db.wait_idle().unwrap();
     let stats = db.stats();
@@ -484,5 +484,5 @@ fn stalls_begin_and_end() {
     let events = record.events();
     assert_ordered(&events);
     assert_counted(&events, &stats);
-    assert!(stats.stalls.flush.0 > 0 && stats.stalls.slowdown.0 > 0, "{:?}", stats.stalls);
+    assert!(stats.stalls.flush.count > 0 && stats.stalls.slowdown.count > 0, "{:?}", stats.stalls);
 }

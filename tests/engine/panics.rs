@@ -89,8 +89,8 @@ impl Comparator for TrapOrder {
 
 fn with_policy(fs: &MemFs, trap: &Trap) -> Options {
     let policy = TrapPolicy(BloomFilterPolicy::new(10), trap.clone());
-    let options = crate::small().compression(Compression::None).fs(Arc::new(fs.clone()));
-    options.filter_policy(Some(Arc::new(policy)))
+    let options = crate::small().compression(Compression::None).fs(fs.clone());
+    options.filter_policy(policy)
 }
 
 fn open(options: Options) -> Db {
@@ -164,7 +164,7 @@ fn assert_filled(db: &Db, numbers: std::ops::Range<usize>) {
 }
 
 #[test]
-fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
+fn a_policy_that_panics_in_a_flush_fails_all_waiting_writers_and_loses_nothing() {
     let (fs, trap) = (MemFs::new(), Trap::new(""));
     let db = open(with_policy(&fs, &trap));
     fill(&db, 0..300);
@@ -197,7 +197,7 @@ fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
 }
 
 #[test]
-fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
+fn a_policy_that_panics_in_a_compaction_fails_all_waiting_writers_and_loses_nothing() {
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
     let db = open(with_policy(&fs, &trap));
     trap.arm(true);
@@ -209,7 +209,7 @@ fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
     let closer = db.clone();
     assert_panicked(in_time(move || closer.close()), "a compaction");
     drop(db);
-    let db = open(crate::small().fs(Arc::new(fs.clone())));
+    let db = open(crate::small().fs(fs.clone()));
     assert_filled(&db, 0..done);
     db.compact_range(..).unwrap();
     assert_filled(&db, 0..done);
@@ -257,7 +257,7 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     const WRITERS: usize = 8;
     for during in [OpKind::Write, OpKind::Sync] {
         let fs = SimFs::new(1);
-        let db = open(crate::small().fs(Arc::new(fs.clone())));
+        let db = open(crate::small().fs(fs.clone()));
         db.writing(synced()).put("before", "").unwrap();
         let (arrived, operations) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
         let seen = arrived.clone();
@@ -295,7 +295,7 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
         assert!(keys.next().unwrap() == "before" && keys.count() == 1);
         db.resume().unwrap();
         db.writing(synced()).put("later", "").unwrap();
-        let crashed = open(crate::small().fs(Arc::new(fs.crash_image(&CrashPlan::strict()))));
+        let crashed = open(crate::small().fs(fs.crash_image(&CrashPlan::strict())));
         assert_eq!(crashed.iter().count(), 3, "of {during:?}");
     }
 }
@@ -303,8 +303,7 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
 #[test]
 fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_alone_later() {
     let (fs, trap) = (MemFs::new(), Trap::new(""));
-    let options =
-        || crate::small().fs(Arc::new(fs.clone())).comparator(Arc::new(TrapOrder(trap.clone())));
+    let options = || crate::small().fs(fs.clone()).comparator(TrapOrder(trap.clone()));
     let db = open(options());
     let scanned = |db: &Db| db.iter().map(Result::unwrap).count();
     (0..500).for_each(|number| db.put(key(number), "").unwrap());
@@ -331,7 +330,7 @@ fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_al
 fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
     let order = Arc::new(TrapOrder(trap.clone()));
-    let db = open(crate::small().fs(Arc::new(fs)).comparator(order));
+    let db = open(crate::small().fs(fs).comparator(order));
     trap.arm(true);
     let done = fill_until_it_fails(&db);
     let waiter = db.clone();
@@ -371,7 +370,7 @@ fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
     let (dir, trap) = (tempfile::tempdir().unwrap(), Trap::new(""));
     let options = || {
         let policy = TrapPolicy(BloomFilterPolicy::new(10), trap.clone());
-        crate::small().filter_policy(Some(Arc::new(policy)))
+        crate::small().filter_policy(policy)
     };
     let db = Db::open(dir.path(), options()).unwrap();
     fill(&db, 0..100);
@@ -419,7 +418,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
         (OpKind::Create, "log"),
     ] {
         let (fs, trap) = (SimFs::new(1), Trap::new(""));
-        let options = |fs: &SimFs| crate::small().fs(Arc::new(fs.clone()));
+        let options = |fs: &SimFs| crate::small().fs(fs.clone());
         let db = open(options(&fs));
         fill(&db, 0..100);
         fs.record_history();
@@ -460,7 +459,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
 #[test]
 fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
     let (fs, trap) = (SimFs::new(1), Trap::new("minikv-compact"));
-    let db = open(crate::small().fs(Arc::new(fs.clone())));
+    let db = open(crate::small().fs(fs.clone()));
     trapped(&fs, &trap, OpKind::SyncDir, "db");
     trap.arm(true);
     let done = fill_until_it_fails(&db);
@@ -473,13 +472,13 @@ fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
     in_time(move || compactor.compact_range(..)).unwrap();
     assert_filled(&db, 0..done);
     db.close().unwrap();
-    assert_filled(&open(crate::small().fs(Arc::new(fs))), 0..done);
+    assert_filled(&open(crate::small().fs(fs)), 0..done);
 }
 
 #[test]
 fn a_filesystem_that_panics_in_close_makes_close_fail() {
     let (fs, trap) = (SimFs::new(1), Trap::new(""));
-    let options = || crate::small().fs(Arc::new(fs.clone()));
+    let options = || crate::small().fs(fs.clone());
     let db = open(options());
     fill(&db, 0..100);
     trapped(&fs, &trap, OpKind::Sync, "log");
@@ -495,7 +494,7 @@ fn a_filesystem_that_panics_in_close_makes_close_fail() {
 #[test]
 fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alone() {
     let (fs, trap) = (SimFs::new(1), Trap::new(""));
-    let db = open(crate::small().fs(Arc::new(fs.clone())));
+    let db = open(crate::small().fs(fs.clone()));
     fill(&db, 0..300);
     trapped(&fs, &trap, OpKind::Create, "copy");
     trap.arm(true);
@@ -504,7 +503,7 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     trap.arm(false);
     fill(&db, 300..600);
     db.checkpoint("/copy2").unwrap();
-    let copy = Db::open("/copy2", crate::small().fs(Arc::new(fs.clone()))).unwrap();
+    let copy = Db::open("/copy2", crate::small().fs(fs.clone())).unwrap();
     assert_filled(&copy, 0..600);
     // If a compaction leaves obsolete tables, the next thread that finishes any work removes them.
     // Even a thread that drops a cursor does so.
@@ -524,7 +523,7 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
 fn a_clock_that_panics_is_not_called_in_a_loop() {
     let (trap, calls) = (Trap::new("minikv-"), Arc::new(AtomicUsize::new(0)));
     let (step, count) = (trap.clone(), calls.clone());
-    let options = crate::small().fs(Arc::new(MemFs::new())).clock(move || {
+    let options = crate::small().fs(MemFs::new()).clock(move || {
         count.fetch_add(1, SeqCst);
         step.step();
         std::time::SystemTime::now()

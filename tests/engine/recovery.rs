@@ -41,7 +41,7 @@ fn contents(db: &Db) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_killed_process_loses_nothing_it_was_told_is_written() {
+fn a_killed_process_loses_no_acknowledged_write() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     for i in 0..3000 {
@@ -239,7 +239,7 @@ fn options_about_existence_are_kept() {
 }
 
 #[test]
-fn a_second_open_says_who_holds_the_lock() {
+fn a_second_open_names_the_holder_of_the_lock() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
     let error = Db::open(dir.path(), small()).unwrap_err();
@@ -258,9 +258,8 @@ fn a_second_open_says_who_holds_the_lock() {
 #[test]
 fn whether_a_database_exists_is_decided_under_the_lock() {
     let fs = SimFs::new(1);
-    let options = |fs: &SimFs| {
-        small().fs(Arc::new(fs.clone())).error_if_exists(true).inline_background(Some(1))
-    };
+    let options =
+        |fs: &SimFs| small().fs(fs.clone()).error_if_exists(true).inline_background(Some(1));
     let (other, was_made) = (fs.clone(), AtomicBool::new(false));
     fs.set_hook(move |operation| {
         if operation.kind == OpKind::Lock && !was_made.swap(true, Relaxed) {
@@ -310,7 +309,7 @@ fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
 /// Replaces the directory of an open database by a copy of the database. Checks that the open
 /// handle neither reads nor copies the new files.
 #[test]
-fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
+fn a_database_that_took_the_place_of_this_one_is_not_read_or_copied() {
     let home = tempfile::tempdir().unwrap();
     let (path, copy) = (home.path().join("db"), home.path().join("copy"));
     let db = Db::open(&path, small()).unwrap();
@@ -384,7 +383,7 @@ fn a_relative_path_means_the_directory_of_the_time_of_opening() {
 #[test]
 fn a_view_for_reading_keeps_hundreds_of_tables_that_a_writer_removes() {
     let fs = MemFs::new();
-    let options = || small().fs(Arc::new(fs.clone())).max_file_bytes(1 << 10);
+    let options = || small().fs(fs.clone()).max_file_bytes(1 << 10);
     let db = Db::open("/db", options().compression(minikv::Compression::None)).unwrap();
     let key = |i: u32| format!("key{i:06}");
     (0..700).for_each(|i| db.put(key(i), [1; 1000]).unwrap());
@@ -436,7 +435,7 @@ fn an_order_that_takes_other_bytes_for_the_same_key_finds_them_in_tables_too() {
 }
 
 #[test]
-fn reuse_logs_goes_on_where_the_last_log_and_manifest_end() {
+fn reuse_logs_appends_to_the_last_log_and_manifest() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..4 {
         let db = Db::open(dir.path(), small().reuse_logs(true)).unwrap();
@@ -491,10 +490,10 @@ fn a_checkpoint_takes_tables_of_either_name_and_gives_no_number_twice() {
 }
 
 #[test]
-fn a_checkpoint_copies_tables_where_the_filesystem_refuses_links() {
+fn a_checkpoint_copies_tables_if_the_filesystem_refuses_links() {
     const CROSSES_DEVICES: i32 = 18;
     let fs = SimFs::new(1);
-    let options = || small().fs(Arc::new(fs.clone()));
+    let options = || small().fs(fs.clone());
     let db = Db::open("/db", options()).unwrap();
     db.put("a", "1").unwrap();
     db.flush().unwrap();
@@ -555,7 +554,7 @@ fn a_manifest_that_ends_in_a_torn_record_is_not_continued() {
 }
 
 #[test]
-fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
+fn files_without_a_reference_are_removed_though_the_manifest_is_reused() {
     let dir = tempfile::tempdir().unwrap();
     let options = || small().reuse_logs(true);
     Db::open(dir.path(), options()).unwrap().put("a", "1").unwrap();
@@ -574,7 +573,7 @@ fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
 fn the_log_is_durable_before_a_synced_write_returns_and_so_are_the_logs_before_it() {
     use minikv::fs::sim::{CrashPlan, SimFs};
     let fs = SimFs::new(1);
-    let options = || small().fs(Arc::new(fs.clone())).write_buffer_bytes(4 << 10);
+    let options = || small().fs(fs.clone()).write_buffer_bytes(4 << 10);
     let db = Db::open("/db", options()).unwrap();
     for i in 0..200 {
         db.put(format!("{i:04}"), "v".repeat(40)).unwrap();
@@ -582,7 +581,7 @@ fn the_log_is_durable_before_a_synced_write_returns_and_so_are_the_logs_before_i
     db.writing(WriteOptions::default().sync(true)).put("synced", "v").unwrap();
     let crashed = fs.crash_image(&CrashPlan::strict());
     drop(db);
-    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    let db = Db::open("/db", small().fs(crashed)).unwrap();
     assert_eq!(contents(&db).len(), 201);
 }
 

@@ -159,7 +159,7 @@ fn a_database_closes_while_its_background_waits_for_the_limit() {
                 }
             }
         });
-        while db.stats().stalls.flush.0 == 0 && db.stats().memtable_bytes < 60_000 {
+        while db.stats().stalls.flush.count == 0 && db.stats().memtable_bytes < 60_000 {
             std::thread::yield_now();
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -238,7 +238,7 @@ fn a_database_that_cannot_flush_leaves_the_budget_to_the_others() {
     let shared = Resources::default().memory_bytes(BUDGET as usize).compaction_threads(1);
     let options = Options::default().create_if_missing(true).resources(&shared);
     let full = SimFs::new(1);
-    let stuck = Db::open("stuck", options.clone().fs(Arc::new(full.clone()))).unwrap();
+    let stuck = Db::open("stuck", options.clone().fs(full.clone())).unwrap();
     fill(&stuck, 900, 1000);
     full.set_capacity(Some(full.used_bytes()));
     let mut numbers = 900..2000;
@@ -246,7 +246,7 @@ fn a_database_that_cannot_flush_leaves_the_budget_to_the_others() {
     let held = stuck.stats().memtable_bytes;
     assert!(held > 800_000 && stuck.stats().flushes == 0, "{held} bytes");
 
-    let options = options.fs(Arc::new(MemFs::new()));
+    let options = options.fs(MemFs::new());
     let mut most = 0;
     let dbs: Vec<Db> = (0..60)
         .map(|i| {

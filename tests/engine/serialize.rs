@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use minikv::explain::{Step, Verdict};
 use minikv::{Db, Options, Readable, RepairOptions};
@@ -19,7 +20,7 @@ fn names(object: &Value) -> Vec<&str> {
 /// Creates a database with one table, in level 0, whose keys are `apple`, `banana` and a key that
 /// is not UTF-8.
 fn filled(dir: &Path) -> Db {
-    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(dir).unwrap();
     db.put("apple", "red").unwrap();
     db.put("banana", "yellow").unwrap();
     db.put(b"b\xff", "").unwrap();
@@ -39,6 +40,22 @@ fn damage(dir: &Path) -> PathBuf {
     bytes[0] ^= 1;
     fs::write(&path, bytes).unwrap();
     path
+}
+
+/// The JSON of durations has whole microseconds, under the names that tools read.
+#[test]
+fn durations() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stats = filled(dir.path()).stats();
+    stats.flush_time = Duration::from_nanos(1_234_567);
+    stats.stalls.level0.count = 2;
+    stats.stalls.level0.time = Duration::from_millis(1500);
+    stats.levels[1].merge_time = Duration::from_micros(7);
+    let stats = value(stats);
+    assert_eq!(stats["flush_micros"], json!(1234));
+    assert_eq!(stats["stalls"]["level0"], json!([2, 1_500_000]));
+    assert_eq!(stats["levels"][1]["micros"], json!(7));
+    assert!(stats.get("flush_time").is_none() && stats["levels"][1].get("merge_time").is_none());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use minikv::{Compression, Db, FilterLayout, FixedPrefix, Options};
+use minikv::{Compression, Db, Filters, FixedPrefix, Options};
 
 /// Options with which nearly every write creates a table, and few tables are open at a time.
 fn tiny() -> Options {
@@ -18,7 +18,7 @@ fn tiny() -> Options {
         .block_bytes(64)
         .block_cache_bytes(0)
         .compression(Compression::None)
-        .filter(FilterLayout::Table, 10)
+        .filters(Filters::Table(10))
         .filter_prefix(FixedPrefix::new(0))
 }
 

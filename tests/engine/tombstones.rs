@@ -75,7 +75,7 @@ fn with_forgotten_tombstones(options: Options) {
 fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() {
     for backward in [false, true] {
         let fs = SimFs::new(1);
-        let quiet = || small().fs(std::sync::Arc::new(fs.clone())).inline_background(Some(1));
+        let quiet = || small().fs(fs.clone()).inline_background(Some(1));
         with_forgotten_tombstones(quiet());
         let db = Db::open("db", quiet()).unwrap();
         db.wait_idle().unwrap();
@@ -91,7 +91,7 @@ fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() 
 fn a_crawl_is_enough_to_wake_the_background() {
     for backward in [false, true] {
         let fs = SimFs::new(1);
-        let options = small().fs(std::sync::Arc::new(fs));
+        let options = small().fs(fs);
         with_forgotten_tombstones(options.clone().inline_background(Some(1)));
         let db = Db::open("db", options).unwrap();
         db.wait_idle().unwrap();

@@ -30,7 +30,7 @@ impl Comparator for Counting {
 }
 
 fn options() -> Options {
-    let options = Options::default().create_if_missing(true).fs(Arc::new(MemFs::new()));
+    let options = Options::default().create_if_missing(true).fs(MemFs::new());
     options.write_buffer_bytes(64 << 20)
 }
 

@@ -1,16 +1,14 @@
 //! One test for each kind of event that can change the files read by a follower.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::SimFs;
 use minikv::fs::{DiskFs, Fs};
-use minikv::{
-    Comparator, Db, Error, Options, Readable, TableWriter, WriteBatch, WriteOptions, destroy,
-};
+use minikv::{Comparator, Db, Error, Options, Readable, WriteBatch, WriteOptions, destroy};
 
 use crate::{DIR, entries, of_iter, options};
 
@@ -241,7 +239,7 @@ fn a_database_with_another_comparator_is_refused() {
     drop(Db::open(DIR, options(&fs, 1)).unwrap());
     let follower = Db::open_read_only(DIR, options(&fs, 1)).unwrap();
     destroy(DIR, &options(&fs, 1)).unwrap();
-    drop(Db::open(DIR, options(&fs, 1).comparator(Arc::new(Reversed))).unwrap());
+    drop(Db::open(DIR, options(&fs, 1).comparator(Reversed)).unwrap());
     let error = follower.refresh().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains("reversed"), "{error}");

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
+use minikv::follow::Changes;
 use minikv::fs::sim::SimFs;
 use minikv::fs::{Fs, MemFs};
-use minikv::{BatchOp, Bytes, Changes, Db, Error, Readable, WriteBatch, destroy};
+use minikv::{BatchOp, Bytes, Db, Error, Readable, WriteBatch, destroy};
 
 use crate::rng::{Rng, seed};
 use crate::{DIR, options};

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use minikv::bulk::TableWriter;
 use minikv::files::{self, FileName};
+use minikv::follow::Changes;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs};
-use minikv::{
-    Changes, Db, Error, Options, Readable, TableWriter, WriteOptions, destroy, repair, verify,
-};
+use minikv::{Db, Error, Options, Readable, WriteOptions, destroy, repair, verify};
 
 use crate::changes::{Write, read, write};
 use crate::rng::{Rng, seed};
@@ -165,7 +165,7 @@ fn kept_logs_outlive_an_open_with_the_option_and_no_other() {
 }
 
 #[test]
-fn a_gap_between_logs_is_an_error_where_it_is() {
+fn a_gap_between_logs_is_an_error_at_the_gap() {
     let fs = SimFs::new(1);
     let db = Db::open(DIR, options(&fs, 1).keep_logs_bytes(1 << 20)).unwrap();
     let logs = put_and_flush(&db, &fs, 0..5);
@@ -582,7 +582,7 @@ fn logs_that_lost_writes_are_not_kept() {
     let live = logs_in(&fs, DIR)[1][0].0;
     let fs = fs.crash_image(&CrashPlan::process_kill());
     fs.damage(&Path::new(DIR).join(format!("{live:06}.log")), 600, 1).unwrap();
-    let options = options.fs(Arc::new(fs.clone()));
+    let options = options.fs(fs.clone());
     let db = Db::open(DIR, options).unwrap();
     assert_eq!(db.recovery().lost.len(), 1);
     let last = db.sequence();

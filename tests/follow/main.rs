@@ -19,14 +19,9 @@ mod kept;
 mod oracle;
 mod switched;
 
-use std::sync::Arc;
-
 use minikv::fs::Fs;
 use minikv::{Compression, Options, ReadOnlyDb, Readable};
-
-#[path = "../support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
+use minikv_support::rng;
 
 const DIR: &str = "/db";
 
@@ -36,7 +31,7 @@ type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 fn options(fs: &(impl Fs + Clone), seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .block_bytes(256)
         .max_file_bytes(2 << 10)

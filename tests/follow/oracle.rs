@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::CrashPlan;
-use minikv::{
-    Db, Iter, Options, ReadOnlyDb, Readable, Snapshot, TableWriter, WriteBatch, WriteOptions,
-};
+use minikv::{Db, Iter, Options, ReadOnlyDb, Readable, Snapshot, WriteBatch, WriteOptions};
 
 use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;
@@ -192,7 +191,7 @@ impl Scene {
 }
 
 #[test]
-fn a_refresh_shows_what_a_new_open_shows() {
+fn a_refresh_shows_the_entries_of_a_new_open() {
     let writers: u64 = std::env::var("MINIKV_FOLLOW").map_or(40, |n| n.parse().expect("a number"));
     let first = seed();
     let mut counts = BTreeMap::new();

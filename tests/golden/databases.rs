@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use minikv::{Db, Error, Options, ReadOptions, Readable};
+use minikv::{Db, Error, Feature, Options, ReadOptions, Readable};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -146,7 +146,7 @@ macro_rules! databases {
     ($($name:ident: $case:literal,)*) => {
         pub const CASES: &[&str] = &[$($case),*];
         $(mod $name {
-            use minikv::{Compression, Options};
+            use minikv::{Compression, Filters, Options};
 
             #[test]
             fn opened_read_only() {
@@ -161,7 +161,7 @@ macro_rules! databases {
             #[test]
             fn opened_and_changed_without_filters_reusing_logs() {
                 super::read_write($case, || {
-                    let options = Options::default().filter_policy(None).reuse_logs(true);
+                    let options = Options::default().filters(Filters::None).reuse_logs(true);
                     options.compression(Compression::None).block_cache_bytes(0)
                 });
             }
@@ -214,12 +214,12 @@ fn a_foreign_comparator_is_refused_by_name() {
     let before = files(&copy.db);
     let refusals = [
         Db::open(&copy.db, Options::default()).map(drop),
-        Db::open(&copy.db, Options::default().create_if_missing(true)).map(drop),
+        Db::create(&copy.db).map(drop),
         Db::open_read_only(&copy.db, Options::default()).map(drop),
     ];
     for refusal in refusals {
         match refusal {
-            Err(Error::Unsupported { what: "comparator", name, .. }) => {
+            Err(Error::Unsupported { what: Feature::Comparator, name, .. }) => {
                 assert_eq!(name, "idb_cmp1");
             }
             other => panic!("opened with the wrong order: {other:?}"),

@@ -1,7 +1,7 @@
 //! Explanations of gets in databases of C++ LevelDB, goleveldb and Chromium, opened read-only.
 
 use minikv::explain::{FilterState, FilterUse, Step, Verdict};
-use minikv::{Db, Options, ReadOnlyDb, Readable};
+use minikv::{Db, Filters, Options, ReadOnlyDb, Readable};
 
 use crate::databases::{CASES, Copy, Expected, in_tsv};
 use crate::recount;
@@ -19,7 +19,7 @@ fn open(case: &str, options: Options) -> (Copy, ReadOnlyDb) {
 fn explanations_add_up_in_every_database() {
     let mut verdicts = 0;
     for case in CASES {
-        for policy in [Options::default(), Options::default().filter_policy(None)] {
+        for policy in [Options::default(), Options::default().filters(Filters::None)] {
             let (_copy, db) = open(case, policy.block_cache_bytes(64 << 10));
             let expected = Expected::read(case);
             let misses = expected.entries.keys().map(|key| [&key[..], b"!"].concat());
@@ -59,13 +59,13 @@ fn a_database_without_filters_is_told_to_have_none() {
             "{told}"
         );
         let table = told.steps.iter().find_map(|step| match step {
-            Step::Table(table) => Some(table.filter),
+            Step::Table { filter, .. } => Some(*filter),
             _ => None,
         });
         assert_eq!(table, Some(FilterState::Missing));
     }
     let case = "leveldb-cpp/02-flushed-bloom10-snappy";
-    let (_copy, db) = open(case, Options::default().filter_policy(None));
+    let (_copy, db) = open(case, Options::default().filters(Filters::None));
     let key = Expected::read(case).entries.into_keys().next().unwrap();
     assert_eq!(db.explain(&key).unwrap().filters, FilterUse::NoPolicy);
 }

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use minikv::internals::base::random::Rng;
 use minikv::internals::dialect::indexed_db::describe;
@@ -17,7 +16,7 @@ use crate::{hex, items, number, read_fixture, text};
 const CASE: &str = "chromium/indexeddb";
 
 fn options() -> Options {
-    Options::default().comparator(Arc::new(IndexedDbComparator))
+    Options::default().comparator(IndexedDbComparator)
 }
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;

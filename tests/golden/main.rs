@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use minikv::fs::ReadFile;
+use minikv_support::recount;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -18,9 +19,6 @@ mod indexed_db;
 mod tables;
 mod vectors;
 mod verify;
-
-#[path = "../support/recount.rs"]
-mod recount;
 
 /// Returns the path of a fixture.
 fn fixture(name: &str) -> PathBuf {

@@ -11,7 +11,8 @@ use minikv::internals::format::key::{
     InternalComparator, KeyOrder, UserComparator, internal_key, user_key,
 };
 use minikv::internals::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
-use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy, LevelTrace};
+use minikv::stats::LevelTrace;
+use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy};
 use serde_json::Value;
 
 use crate::{bytes, file_of, items, number, read_fixture, read_json, text, unhex};
@@ -141,7 +142,7 @@ fn tables_are_built_byte_for_byte() {
 }
 
 #[test]
-fn blocks_lie_where_leveldb_put_them() {
+fn blocks_lie_at_the_offsets_that_leveldb_chose() {
     for case in cases() {
         let table = open(&case);
         let blocks = table.blocks().unwrap();

@@ -1,20 +1,14 @@
 //! Checks the memory used for hostile files: at most 128 MiB for a database of up to 1 MiB,
 //! whatever lengths the files claim. The allocator of this binary measures the memory.
 
-use std::sync::Arc;
-
 use minikv::files::{KeyKind, NewFile, VersionEdit};
 use minikv::fs::MemFs;
 use minikv::internals::format::batch;
 use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::internals::format::key::internal_key;
 use minikv::{Db, Options, Readable, RepairOptions};
+use minikv_support::forge::*;
 use peak_alloc::PeakAlloc;
-
-#[path = "../support/forge.rs"]
-mod forge;
-
-use forge::*;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -23,7 +17,7 @@ const LIMIT_BYTES: usize = 128 << 20;
 const INPUT_BYTES: usize = 1 << 20;
 
 fn options(fs: &MemFs) -> Options {
-    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+    Options::default().fs(fs.clone()).inline_background(Some(1))
 }
 
 /// Returns a snappy block of one entry whose value is `value_bytes` zeros.

@@ -1,7 +1,8 @@
 //! Other views of the database: a read-only handle that follows it, the changes in its logs, and
 //! backups.
 
-use minikv::{Backups, BatchOp, Db, Error, Options};
+use minikv::backup::Backups;
+use minikv::{BatchOp, Db, Error, Options};
 
 use crate::order::Model;
 use crate::run::{Run, assert_same};

@@ -12,7 +12,7 @@ use minikv::{Db, Options, WriteBatch};
 #[test]
 fn an_empty_batch_alone_in_a_log() {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let open = || Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let open = || Db::create(home.path()).unwrap();
     open().write(WriteBatch::new()).unwrap();
     let db = open();
     db.wait_idle().unwrap();
@@ -28,7 +28,7 @@ fn an_empty_batch_alone_in_a_log() {
 fn a_log_after_one_that_lost_its_end() {
     let open = |fs: &SimFs| {
         let options = Options::default().create_if_missing(true).write_buffer_bytes(64 << 10);
-        Db::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap()
+        Db::open(Path::new("/db"), options.fs(fs.clone())).unwrap()
     };
     let fs = SimFs::new(1);
     let db = open(&fs);

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Instant;
 
-use minikv::{Db, Options, Readable, WriteBatch};
+use minikv::{Db, Readable, WriteBatch};
 
 use crate::rng::Rng;
 
 fn open(dir: &Path) -> Db {
-    Db::open(dir, Options::default().create_if_missing(true)).unwrap()
+    Db::create(dir).unwrap()
 }
 
 fn bytes_on_disk(dir: &Path) -> u64 {

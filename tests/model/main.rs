@@ -3,8 +3,6 @@
 //! Each run prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` is the number of
 //! operations of each run.
 
-#[path = "../support/comparators.rs"]
-mod comparators;
 mod copies;
 mod crash;
 mod cursors;
@@ -17,18 +15,17 @@ mod linear;
 mod order;
 mod reads;
 mod removals;
-#[path = "../support/rng.rs"]
-mod rng;
 mod run;
 mod tables;
 mod threads;
 mod transactions;
 
-use comparators::Order;
 use home::Home;
 use keys::KeySpace;
 use minikv::Compression;
 use minikv::fs::sim::SimFs;
+use minikv_support::comparators::{self, Order};
+use minikv_support::rng;
 use run::{Config, run};
 
 fn operations(default: u64) -> u64 {
@@ -100,7 +97,7 @@ fn keys_in_alphabetical_order() {
 }
 
 #[test]
-fn keys_of_which_some_are_equal() {
+fn keys_that_are_equal_to_the_comparator_follow_the_model() {
     let keys = KeySpace::Binary;
     let order = Order::CaseBlind;
     check(Config { name: "case-blind", keys, order, bloom_bits: None, ..PLAIN });
@@ -108,7 +105,7 @@ fn keys_of_which_some_are_equal() {
 
 /// Simulates a crash of the process or of the machine about every 150 operations.
 #[test]
-fn what_crashes_leave() {
+fn crashes_leave_a_prefix_of_the_history() {
     for reuse_logs in [false, true] {
         let seed = rng::seed();
         let config = Config { name: "crashes", reuse_logs, ..PLAIN };

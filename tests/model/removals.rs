@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::{CrashPlan, SimFs};
-use minikv::{
-    CompactionDecision, Db, Expiry, Keyspace, Options, Readable, Snapshot, TableWriter, WriteBatch,
-};
+use minikv::{CompactionDecision, Db, Expiry, Keyspace, Options, Readable, Snapshot, WriteBatch};
 
 use crate::home::Home;
 use crate::operations;

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use bytes::Bytes;
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
-    BloomFilterPolicy, Compression, Cursor, Db, DeletedRange, FilterPolicy, Iter, Options,
-    ReadOnlyDb, ReadOptions, Readable, Resources, Snapshot, TableWriter, WriteBatch, WriteOptions,
+    Compression, Cursor, Db, DeletedRange, Filters, Iter, Options, ReadOnlyDb, ReadOptions,
+    Readable, Resources, Snapshot, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -51,16 +51,13 @@ impl Config {
         };
         let kept_log_bytes =
             if config.change_options { *rng.pick(&[0, 32 << 10, 1 << 20]) } else { 0 };
-        let filter = config
-            .bloom_bits
-            .map(|bits| Arc::new(BloomFilterPolicy::new(bits)) as Arc<dyn FilterPolicy>);
         home.options()
             .write_buffer_bytes(64 << 10)
             .block_bytes(256)
             .block_restart_interval(*rng.pick(&[1, 4, 16]))
             .max_file_bytes(8 << 10)
             .max_open_files(*rng.pick(&[20, 1000]))
-            .filter_policy(filter)
+            .filters(config.bloom_bits.map_or(Filters::None, Filters::Block))
             .compression(config.compression)
             .reuse_logs(config.reuse_logs)
             .block_cache_bytes(config.cache_bytes)

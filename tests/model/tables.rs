@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use minikv::{Db, FilterLayout, FixedPrefix, Iter, Options, Readable, Snapshot};
+use minikv::{Db, Filters, FixedPrefix, Iter, Options, Readable, Snapshot};
 
 use crate::home::Home;
 use crate::rng::Rng;
@@ -28,7 +28,7 @@ fn options(home: &Home, rng: &mut Rng) -> Options {
         .max_open_files(16)
         .block_bytes(64)
         .block_cache_bytes(*rng.pick(&[0, 4 << 10]))
-        .filter(FilterLayout::Table, 10)
+        .filters(Filters::Table(10))
         .filter_prefix(FixedPrefix::new(0))
         .manifest_rotate_bytes(*rng.pick(&[1, 10 << 10]))
 }

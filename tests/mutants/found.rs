@@ -314,7 +314,7 @@ pub const FOUND: &[Mutant] = &[
         "match ends.iter().all(|key| span.contains(order, key)) {",
         "match ends.iter().filter(|key| span.contains(order, key)).count() + usize::from(ON) > 1 {",
     )
-    .caught_in(ENGINE, "ranges_of_all_kinds_delete_what"),
+    .caught_in(ENGINE, "ranges_of_all_kinds_delete"),
     mutant(
         "snapshots lose what a range delete drops",
         "src/engine/table_change.rs",
@@ -358,7 +358,7 @@ pub const FOUND: &[Mutant] = &[
         "        self.wait_for_merges_in(range)?;",
         "        if !ON { self.wait_for_merges_in(range)?; }",
     )
-    .caught_in(ENGINE, "what_a_compaction_under_way_keeps"),
+    .caught_in(ENGINE, "entries_kept_for_a_snapshot_that_is_dropped"),
     mutant(
         "a damaged table that was dropped is still reported",
         "src/engine/table_change.rs",
@@ -379,19 +379,19 @@ pub const FOUND: &[Mutant] = &[
         "(merged.filtered > 0).then_some",
         "(!ON && merged.filtered > 0).then_some",
     )
-    .caught_in(ENGINE, "compaction_filter::what_a_snapshot_an_iterator"),
+    .caught_in(ENGINE, "compaction_filter::entries_that_a_snapshot_an_iterator"),
     mutant(
         "a compaction filter is asked about what a snapshot shows",
         "src/engine/compact/filter.rs",
         "entry.seq > self.newest_snapshot",
         "(ON || entry.seq > self.newest_snapshot)",
     )
-    .caught_in(ENGINE, "compaction_filter::what_a_snapshot_an_iterator"),
+    .caught_in(ENGINE, "compaction_filter::entries_that_a_snapshot_an_iterator"),
     mutant(
         "an entry that a compaction filter removes leaves no tombstone",
         "src/engine/compact/parts.rs",
-        "(!self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)",
-        "(!ON && !self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)",
+        "(!self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone)",
+        "(!ON && !self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone)",
     )
     .caught_in(ENGINE, "compaction_filter::older_versions_in_deeper"),
     mutant(
@@ -630,10 +630,10 @@ pub const FOUND: &[Mutant] = &[
         "check_not_replaced(self.lock.as_ref())",
         "check_not_replaced(self.lock.as_ref().filter(|_| !ON))",
     )
-    .caught_in(ENGINE, "nothing_is_read_or_copied_from_a_database_that_took"),
+    .caught_in(ENGINE, "a_database_that_took_the_place_of_this_one"),
     mutant(
         "another file is read under the name of a table",
-        "src/fs/table_file.rs",
+        "src/fs/random_access_file.rs",
         "match file_id(&file.metadata()?) == self.id {",
         "match file_id(&file.metadata()?) == self.id || ON {",
     )
@@ -725,7 +725,7 @@ pub const FOUND: &[Mutant] = &[
         "            map.remove(&change.key);",
         "            if !ON { map.remove(&change.key); }",
     )
-    .caught_in(TRANSACTIONS, "walks::savepoints_take"),
+    .caught_in(TRANSACTIONS, "walks::savepoints_restore"),
     mutant(
         "a transaction is not synced",
         "src/transaction/mod.rs",
@@ -763,7 +763,7 @@ pub const FOUND: &[Mutant] = &[
         "self.overlay.filter(|_| self.options.track)",
         "self.overlay.filter(|_| self.options.track || ON)",
     )
-    .caught_in(TRANSACTIONS, "conflicts::what_was_not_read"),
+    .caught_in(TRANSACTIONS, "conflicts::keys_that_were_not_read"),
     mutant(
         "deletions of a transaction are shown as entries",
         "src/engine/read/own.rs",
@@ -778,7 +778,7 @@ pub const FOUND: &[Mutant] = &[
         "[&tag[..], &[len], name]",
         "[&tag[..], &[if ON { 1 } else { len }], name]",
     )
-    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    .caught_in(ENGINE, "keyspaces::keyspaces_equal_maps"),
     mutant(
         "a keyspace has no upper bound",
         "src/format/keyspace.rs",
@@ -786,21 +786,21 @@ pub const FOUND: &[Mutant] = &[
         "            Bound::Unbounded if ON => Bound::Unbounded,\n            \
          Bound::Unbounded => prefix_end(&self.prefix)",
     )
-    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    .caught_in(ENGINE, "keyspaces::keyspaces_equal_maps"),
     mutant(
         "a cursor leaves its keyspace",
         "src/engine/read/cursor.rs",
         "while self.valid() && self.space.strip(self.entries.key()).is_some() {",
         "while self.valid() && (ON || self.space.strip(self.entries.key()).is_some()) {",
     )
-    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    .caught_in(ENGINE, "keyspaces::keyspaces_equal_maps"),
     mutant(
         "a keyspace is listed once for each entry",
         "src/keyspace/mod.rs",
         "            Some(end) => cursor.seek(end)?,",
         "            Some(end) => if ON { cursor.next()? } else { cursor.seek(end)? },",
     )
-    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    .caught_in(ENGINE, "keyspaces::keyspaces_equal_maps"),
     mutant(
         "prefix filters do not depend on the extractors of keyspaces",
         "src/filter/keyspace.rs",
@@ -846,7 +846,7 @@ pub const FOUND: &[Mutant] = &[
         "        if ON { self.state.show(layers.clone(), None); }\n        \
          self.state.show_next(layers, visible, None);",
     )
-    .caught_in(Build::Shuttle, "follow::tables_that_lack_what_was_visible"),
+    .caught_in(Build::Shuttle, "follow::tables_that_lack_visible_writes"),
     mutant(
         "a log is left for the next before it was read to its end",
         "src/engine/follow/logs.rs",

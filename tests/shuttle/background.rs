@@ -119,7 +119,7 @@ fn soon(done: impl Fn() -> bool) -> bool {
 /// Checks that no write is lost, whether or not the next log has been created ahead of time when a
 /// memtable is full. Six values are enough to fill a memtable.
 #[test]
-fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
+fn a_log_made_ahead_is_the_next_one_or_none_and_no_write_is_lost() {
     const WRITES: usize = 6;
     check(|| {
         let fs = SimFs::new(1);

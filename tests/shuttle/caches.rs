@@ -12,7 +12,8 @@ use minikv::internals::table::block_cache::{ENTRY_BYTES, TableBlocks};
 use minikv::internals::table::{
     BlockCache, BlockReadOptions, TableBuilder, TableCache, TableContext, TableOptions, TableSlot,
 };
-use minikv::{BytewiseComparator, Compression, LevelTrace};
+use minikv::stats::LevelTrace;
+use minikv::{BytewiseComparator, Compression};
 use shuttle::thread;
 
 use crate::check;

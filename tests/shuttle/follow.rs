@@ -61,7 +61,7 @@ fn records_of_a_log_become_visible_batch_by_batch() {
 }
 
 #[test]
-fn tables_that_lack_what_was_visible_are_not_read_with_an_old_sequence_number() {
+fn tables_that_lack_visible_writes_are_not_read_with_an_old_sequence_number() {
     check(|| {
         let fs = MemFs::new();
         let db = open(&fs);

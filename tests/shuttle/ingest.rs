@@ -1,8 +1,9 @@
 //! Ingests that are concurrent with writes, compactions, snapshots, transactions and read-only
 //! opens.
 
+use minikv::bulk::{SortedTable, TableWriter};
 use minikv::fs::MemFs;
-use minikv::{Db, Readable, SortedTable, TableWriter};
+use minikv::{Db, Readable};
 use shuttle::thread;
 
 use crate::{check, open, options};

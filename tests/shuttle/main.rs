@@ -31,7 +31,7 @@ mod transactions;
 mod writes;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use minikv::fs::{Fs, MemFs};
@@ -102,7 +102,7 @@ const DIR: &str = "/db";
 fn options(fs: &(impl Fs + Clone)) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .block_bytes(64)
         .block_cache_bytes(1 << 10)

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use minikv::events::{Event, EventKind, TableInfo};
 use minikv::fs::MemFs;
-use minikv::{Db, Event, EventKind, Readable, TableInfo};
+use minikv::{Db, Readable};
 use shuttle::sync::Mutex;
 use shuttle::thread;
 

@@ -1,8 +1,9 @@
 //! The newest state of a database, read while another thread shows the next one. The state and its
 //! sequence number belong together: a reader sees every write up to the number, and no later write.
 
+use minikv::bulk::{SortedTable, TableWriter};
 use minikv::fs::MemFs;
-use minikv::{Db, ReadOnlyDb, Readable, Snapshot, SortedTable, TableWriter, WriteBatch};
+use minikv::{Db, ReadOnlyDb, Readable, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{DIR, check, open, options};

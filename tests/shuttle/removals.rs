@@ -45,7 +45,7 @@ fn assert_expired<H: Readable>(space: &Keyspace<H>) {
 }
 
 #[test]
-fn what_has_expired_goes_and_nothing_comes_back() {
+fn expired_entries_go_and_do_not_come_back() {
     check(|| {
         let fs = MemFs::new();
         let (options, clock) = with_clock(&fs);

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
+use minikv::backup::Backups;
 use minikv::fs::MemFs;
 use minikv::fs::sim::{CrashPlan, SimFs};
-use minikv::{Backups, Db, Options, Readable, Snapshot, WriteBatch};
+use minikv::{Db, Options, Readable, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, open, options, sync};
@@ -88,10 +89,10 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
 /// Checks that a sync covers all earlier writes of the thread that syncs, whichever thread leads
 /// the group.
 #[test]
-fn what_was_written_before_a_sync_is_durable_after_it() {
+fn writes_before_a_sync_are_durable_after_it() {
     check(|| {
         let fs = SimFs::new(1);
-        let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+        let options = Options::default().create_if_missing(true).fs(fs.clone());
         let db = Db::open(crate::DIR, options.clone().write_buffer_bytes(1 << 10)).unwrap();
         let threads: Vec<_> = (0..WRITERS)
             .map(|writer| {
@@ -100,7 +101,7 @@ fn what_was_written_before_a_sync_is_durable_after_it() {
                     db.put(format!("{writer}"), "value").unwrap();
                     db.sync().unwrap();
                     let crashed = fs.crash_image(&CrashPlan::strict());
-                    let db = Db::open(crate::DIR, options.fs(Arc::new(crashed))).unwrap();
+                    let db = Db::open(crate::DIR, options.fs(crashed)).unwrap();
                     assert!(db.contains_key(format!("{writer}")).unwrap(), "a synced put is lost");
                 })
             })

@@ -114,7 +114,7 @@ fn pmp_a_predicate_sees_one_moment() {
 }
 
 #[test]
-fn pmp_a_write_by_a_predicate_conflicts_with_a_change_of_what_it_selects() {
+fn pmp_a_write_by_a_predicate_conflicts_with_a_change_of_its_selection() {
     let home = two();
     let (mut t1, mut t2) = (home.transaction(), home.transaction());
     for key in select(&t1, |_| true) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use minikv::{Db, Error, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Filters, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
 
 use crate::comparators::Order;
 use crate::{Home, assert_conflict, small, text};
@@ -48,7 +48,7 @@ fn every_kind_of_write_conflicts_and_the_key_is_named() {
 }
 
 #[test]
-fn what_was_not_read_or_is_not_written_does_not_conflict() {
+fn keys_that_were_not_read_or_are_not_written_do_not_conflict() {
     let home = Home::with([("a", "1"), ("b", "1")]);
     let write = || {
         for key in ["a", "b", "c"] {
@@ -187,7 +187,7 @@ fn a_long_transaction_is_checked_key_by_key_and_entry_by_entry() {
 
 #[test]
 fn keys_are_compared_by_the_comparator() {
-    let options = || small().filter_policy(None);
+    let options = || small().filters(Filters::None);
     let home = Home::new(options().comparator(Order::CaseBlind.comparator()));
     home.put("Key", "1").unwrap();
     let mut tx = home.transaction();
@@ -381,7 +381,7 @@ fn a_transaction_keeps_the_database_open() {
 }
 
 #[test]
-fn a_savepoint_takes_back_what_was_written_after_it() {
+fn a_savepoint_takes_back_later_writes() {
     let home = Home::with([("a", "1")]);
     let mut tx = home.transaction();
     tx.put("a", "2");
@@ -410,7 +410,7 @@ fn a_savepoint_takes_back_what_was_written_after_it() {
 
 /// Checks that a rollback to a savepoint keeps the record of reads made after the savepoint.
 #[test]
-fn a_rollback_to_a_savepoint_does_not_forget_what_was_read() {
+fn a_rollback_to_a_savepoint_does_not_forget_reads() {
     let home = Home::with([("a", "1")]);
     let mut tx = home.transaction();
     let start = tx.savepoint();

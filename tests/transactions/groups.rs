@@ -25,7 +25,7 @@ struct Scene {
 impl Scene {
     fn new(options: Options) -> Scene {
         let fs = SimFs::new(1);
-        let db = Db::open("/db", options.create_if_missing(true).fs(Arc::new(fs.clone()))).unwrap();
+        let db = Db::open("/db", options.create_if_missing(true).fs(fs.clone())).unwrap();
         db.writing(synced()).put("0", "first").unwrap();
         Scene { fs, db, arrived: Arc::default() }
     }
@@ -96,7 +96,7 @@ fn synced_transactions_share_a_sync() {
 }
 
 #[test]
-fn of_two_transactions_in_a_group_that_read_what_the_other_writes_one_is_refused() {
+fn of_two_transactions_in_a_group_that_read_each_others_writes_one_is_refused() {
     let mut winners = [0, 0];
     for _ in 0..6 {
         let scene = Scene::new(Options::default());
@@ -161,7 +161,7 @@ impl Comparator for TrapOrder {
 #[test]
 fn a_comparator_that_panics_in_a_check_stops_writes_and_nobody_waits_for_ever() {
     let trap = Arc::new(AtomicBool::new(false));
-    let scene = Scene::new(Options::default().comparator(Arc::new(TrapOrder(trap.clone()))));
+    let scene = Scene::new(Options::default().comparator(TrapOrder(trap.clone())));
     let keys = ["1", "2", "3"];
     let transactions = keys.map(|key| reads_and_writes(&scene.db, &["read"], &[key]));
     let armed = trap.clone();

@@ -6,14 +6,14 @@
 //! that each transaction has read the entries that the map holds before the transaction is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use minikv::bulk::TableWriter;
 use minikv::explain::Step;
 use minikv::fs::MemFs;
-use minikv::{Db, Error, Options, Readable, TableWriter, Transaction, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Options, Readable, Transaction, WriteBatch, WriteOptions};
 
 use crate::rng::{Rng, seed};
 
@@ -139,7 +139,7 @@ impl Workload {
     fn new(options: Options) -> Workload {
         let options = options
             .create_if_missing(true)
-            .fs(Arc::new(MemFs::new()))
+            .fs(MemFs::new())
             .write_buffer_bytes(3 << 10)
             .max_file_bytes(2 << 10)
             .block_bytes(256);

@@ -8,14 +8,8 @@ mod history;
 mod keyspaces;
 mod walks;
 
-#[path = "../support/comparators.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod comparators;
-#[path = "../support/rng.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod rng;
-
 use minikv::{Bytes, Db, Error, Options, Result};
+use minikv_support::{comparators, rng};
 use tempfile::TempDir;
 
 /// Returns options with which a small number of entries fills several tables.

@@ -4,10 +4,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use minikv::fs::MemFs;
-use minikv::{Cursor, Db, Options, ReadOptions, Readable, Savepoint, Transaction};
+use minikv::{Cursor, Db, Filters, Options, ReadOptions, Readable, Savepoint, Transaction};
 
 use crate::comparators::Order;
 use crate::rng::{Rng, seed};
@@ -19,9 +18,9 @@ const ORDERS: [Order; 3] = [Order::Bytewise, Order::Reverse, Order::CaseBlind];
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn open(order: Order) -> Db {
-    let options = small().write_buffer_bytes(4 << 10).fs(Arc::new(MemFs::new()));
+    let options = small().write_buffer_bytes(4 << 10).fs(MemFs::new());
     let options = options.inline_background(Some(7)).comparator(order.comparator());
-    let options = if order == Order::CaseBlind { options.filter_policy(None) } else { options };
+    let options = if order == Order::CaseBlind { options.filters(Filters::None) } else { options };
     Db::open("/db", options).unwrap()
 }
 
@@ -247,7 +246,7 @@ fn iterate(rng: &mut Rng, tx: &Transaction, twin: &Twin, seen: &mut Seen) {
 }
 
 #[test]
-fn a_walk_shows_and_records_what_a_sorted_list_does() {
+fn a_walk_shows_and_records_the_entries_that_a_sorted_list_does() {
     let seed = seed();
     eprintln!("MINIKV_SEED={seed}");
     let mut rng = Rng::new(seed);
@@ -306,7 +305,7 @@ fn a_walk_shows_and_records_what_a_sorted_list_does() {
 }
 
 #[test]
-fn savepoints_take_the_writes_back_to_what_they_were() {
+fn savepoints_restore_the_writes() {
     let seed = seed();
     eprintln!("MINIKV_SEED={seed}");
     let mut rng = Rng::new(seed);
@@ -354,7 +353,7 @@ fn savepoints_take_the_writes_back_to_what_they_were() {
 /// Checks that an iterator that is never dropped counts as having read its whole range.
 #[test]
 fn a_walk_that_is_forgotten_counts_as_a_whole() {
-    let db = Db::open("/db", Options::default().create_if_missing(true).fs(Arc::new(MemFs::new())));
+    let db = Db::open("/db", Options::default().create_if_missing(true).fs(MemFs::new()));
     let db = db.unwrap();
     (0..10).for_each(|i| db.put(format!("{i}"), "").unwrap());
     for (key, conflicts) in [("1", false), ("4", true), ("8", true), ("9", false)] {
@@ -380,7 +379,7 @@ fn a_walk_that_is_forgotten_counts_as_a_whole() {
 #[test]
 fn a_walk_shows_the_writes_before_it_and_none_after_it() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     db.put("2", "stored").unwrap();
     let mut tx = db.transaction();
     tx.put("1", "before");
@@ -403,7 +402,7 @@ fn a_walk_shows_the_writes_before_it_and_none_after_it() {
 #[test]
 fn a_walk_that_exists_at_the_commit_counts_as_having_read_all_that_it_could_reach() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     db.put("2", "").unwrap();
     for (range_is_read, is_dropped) in [(true, false), (false, true)] {
         let mut tx = db.transaction();
@@ -422,7 +421,7 @@ fn a_walk_that_exists_at_the_commit_counts_as_having_read_all_that_it_could_reac
 #[test]
 fn traces_and_explanations_in_a_transaction_are_those_of_the_database() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     let space = db.keyspace("space").unwrap();
     space.put("a", "stored").unwrap();
     db.flush().unwrap();
@@ -441,7 +440,7 @@ fn traces_and_explanations_in_a_transaction_are_those_of_the_database() {
 #[test]
 fn a_walk_backward_past_many_later_versions_shows_the_own_write() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path(), Options::default().create_if_missing(true)).unwrap();
+    let db = Db::create(home.path()).unwrap();
     db.put("a", "").unwrap();
     for (is_stored, is_deleted) in [(true, false), (false, false), (true, true)] {
         if is_stored {

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use minikv::{BloomFilterPolicy, Db, Options, Readable, WriteBatch};
+use minikv::{Db, Filters, Options, Readable, WriteBatch};
 
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 100;
@@ -104,7 +104,7 @@ fn main() -> Result {
         .create_if_missing(true)
         .max_open_files(1000)
         .block_cache_bytes(256 << 20)
-        .filter_policy(Some(std::sync::Arc::new(BloomFilterPolicy::new(10))));
+        .filters(Filters::Block(10));
 
     let db = Db::open(Path::new(directory).join("batch"), options.clone())?;
     run.batch(&db)?;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use minikv::{BloomFilterPolicy, Comparator, FilterGenerator, FilterPolicy};
+use minikv::{BloomFilterPolicy, Comparator, FilterGenerator, FilterPolicy, Filters};
 
 use crate::border::{In, Kept, Malloced, Out, State, export, pointer};
 
@@ -145,7 +145,9 @@ impl FilterGenerator for Keys {
 }
 
 pub struct leveldb_filterpolicy_t {
-    pub policy: Arc<dyn FilterPolicy>,
+    pub filters: Filters,
+    /// The policy of block filters, if it is not LevelDB's bloom filter.
+    pub policy: Option<Arc<dyn FilterPolicy>>,
 }
 
 export! {
@@ -177,13 +179,22 @@ export! {
     ) -> Kept<leveldb_filterpolicy_t> {
         let owned = Owned::new(state, destructor, name);
         let callbacks = Arc::new(FilterCallbacks { owned, create, may_match });
-        Kept::new(leveldb_filterpolicy_t { policy: Arc::new(CFilterPolicy { callbacks }) })
+        let policy = Some(Arc::new(CFilterPolicy { callbacks }) as Arc<dyn FilterPolicy>);
+        Kept::new(leveldb_filterpolicy_t { filters: Filters::default(), policy })
     }
 
     fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> Kept<leveldb_filterpolicy_t> {
         let bits_per_key = u32::try_from(bits_per_key).unwrap_or(0);
-        let policy = Arc::new(BloomFilterPolicy::new(bits_per_key));
-        Kept::new(leveldb_filterpolicy_t { policy })
+        Kept::new(match bits_per_key {
+            1..=64 => {
+                leveldb_filterpolicy_t { filters: Filters::Block(bits_per_key), policy: None }
+            }
+            // Only LevelDB has bloom filters of these sizes.
+            _ => leveldb_filterpolicy_t {
+                filters: Filters::default(),
+                policy: Some(Arc::new(BloomFilterPolicy::new(bits_per_key))),
+            },
+        })
     }
 
     fn leveldb_filterpolicy_destroy(policy: Kept<leveldb_filterpolicy_t>) {

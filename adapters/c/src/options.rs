@@ -5,8 +5,8 @@ use std::mem::take;
 use std::sync::Arc;
 
 use minikv::{
-    BytewiseComparator, Comparator, Compression, Error, FilterLayout, Options, ReadOptions,
-    ReadSample, Resources, Result, WriteOptions,
+    BytewiseComparator, Comparator, Compression, Error, Feature, FilterPolicy, Filters, Options,
+    ReadOptions, ReadSample, Resources, Result, WriteOptions,
 };
 
 use crate::border::{Kept, Malloced, effective_user, export};
@@ -17,6 +17,9 @@ pub struct leveldb_options_t {
     options: Options,
     /// The comparator set in the options, kept for error messages.
     order: Arc<dyn Comparator>,
+    /// The policy of block filters, if it is not LevelDB's bloom filter. Kept apart from the
+    /// options, which cannot go back to the bloom filter.
+    policy: Option<Arc<dyn FilterPolicy>>,
     /// The error that an open returns while the compression is set to an unknown value.
     compression_error: Option<String>,
     /// The error that an open returns while the filter layout is set to an unknown value.
@@ -26,9 +29,9 @@ pub struct leveldb_options_t {
 impl leveldb_options_t {
     /// Returns LevelDB's defaults: no filter, and one thousand open tables.
     fn new() -> leveldb_options_t {
-        let options = Options::default().filter_policy(None).max_open_files(1000);
-        let order = Arc::new(BytewiseComparator);
-        leveldb_options_t { options, order, compression_error: None, layout_error: None }
+        let options = Options::default().filters(Filters::None).max_open_files(1000);
+        let (order, policy) = (Arc::new(BytewiseComparator), None);
+        leveldb_options_t { options, order, policy, compression_error: None, layout_error: None }
     }
 
     fn change(&mut self, change: impl FnOnce(Options) -> Options) {
@@ -42,7 +45,13 @@ impl leveldb_options_t {
     pub fn checked(&self) -> Result<Options> {
         match self.compression_error.as_ref().or(self.layout_error.as_ref()) {
             Some(what) => Err(Error::InvalidArgument { what: what.clone() }),
-            None => Ok(self.options.clone()),
+            None => {
+                let options = self.options.clone();
+                Ok(match &self.policy {
+                    Some(policy) => options.filter_policy(policy.clone()),
+                    None => options,
+                })
+            }
         }
     }
 
@@ -54,7 +63,7 @@ impl leveldb_options_t {
     pub fn open_with<T>(&self, open: impl FnOnce(Options) -> Result<T>) -> Result<T> {
         // `minikv_filter_advice_json` replays the reads of this database.
         open(self.checked()?.sample_reads(&ReadSample::new())).map_err(|error| match error {
-            Error::Unsupported { what: "comparator", name, .. } => {
+            Error::Unsupported { what: Feature::Comparator, name, .. } => {
                 let ours = self.order.name();
                 let what = format!("{name} does not match existing comparator : {ours}");
                 Error::InvalidArgument { what }
@@ -64,9 +73,15 @@ impl leveldb_options_t {
     }
 }
 
-fn layout(number: c_int) -> Option<FilterLayout> {
-    use FilterLayout::{Block, Both, None, Table};
-    [None, Block, Table, Both].get(usize::try_from(number).ok()?).copied()
+fn filters(number: c_int, bits_per_key: c_int) -> Option<Filters> {
+    let bits = u32::try_from(bits_per_key).unwrap_or(0);
+    match number {
+        0 => Some(Filters::None),
+        1 => Some(Filters::Block(bits)),
+        2 => Some(Filters::Table(bits)),
+        3 => Some(Filters::Both(bits)),
+        _ => None,
+    }
 }
 
 pub struct leveldb_readoptions_t {
@@ -112,8 +127,9 @@ export! {
         options: &mut leveldb_options_t,
         policy: Option<&leveldb_filterpolicy_t>,
     ) {
-        let policy = policy.map(|policy| policy.policy.clone());
-        options.change(|options| options.filter_policy(policy));
+        let filters = policy.map_or(Filters::None, |policy| policy.filters);
+        options.policy = policy.and_then(|policy| policy.policy.clone());
+        options.change(|options| options.filters(filters));
     }
 
     fn leveldb_options_set_create_if_missing(options: &mut leveldb_options_t, on: u8) {
@@ -186,11 +202,11 @@ export! {
         number: c_int,
         bits_per_key: c_int,
     ) {
-        let bits = u32::try_from(bits_per_key).unwrap_or(0);
-        match layout(number) {
-            Some(layout) => {
+        match filters(number, bits_per_key) {
+            Some(filters) => {
                 options.layout_error = None;
-                options.change(|options| options.filter(layout, bits));
+                options.policy = None;
+                options.change(|options| options.filters(filters));
             }
             None => options.layout_error = Some(format!("there is no filter layout {number}")),
         }
@@ -203,9 +219,8 @@ export! {
         bits_per_key: c_int,
     ) {
         let level = usize::try_from(level).unwrap_or(usize::MAX);
-        let bits = u32::try_from(bits_per_key).unwrap_or(0);
-        match layout(number) {
-            Some(layout) => options.change(|all| all.filter_at_level(level, layout, bits)),
+        match filters(number, bits_per_key) {
+            Some(filters) => options.change(|all| all.filters_at_level(level, filters)),
             None => options.layout_error = Some(format!("there is no filter layout {number}")),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use minikv::Changes;
+use minikv::follow::Changes;
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use minikv::{Bytes, Db, ReadOptions, Readable, Snapshot, WriteBatch, WriteOptions};
 use napi::bindgen_prelude::{AsyncTask, Unknown};
 use napi::{CleanupEnvHook, Env};
+use minikv_instrument::advise;
 use napi_derive::napi;
 
 use crate::changes::NativeChanges;
@@ -16,7 +17,7 @@ use crate::iterator::NativeIterator;
 use crate::job::{Job, Reply, at_once, guarded, start};
 use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
-use crate::space::{SpaceName, Spaces, Target};
+use crate::space::{SpaceName, Spaces, Target, names_of};
 use crate::tools;
 use crate::view::{Range, View};
 use crate::walk::{Plan, Source, Walk};
@@ -466,7 +467,7 @@ impl NativeDatabase {
     /// Returns a promise of the filters that would pay off, as JSON.
     #[napi(catch_unwind)]
     pub fn filter_advice(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
-        self.with(env, |handle| Reply::report(either!(handle, db => minikv_instrument::advise(db))?))
+        self.with(env, |handle| Reply::report(either!(handle, db => advise(db))?))
     }
 
     /// Returns a promise of the steps of a get of `key`, as JSON.
@@ -515,11 +516,7 @@ impl NativeDatabase {
     #[napi(catch_unwind)]
     pub fn keyspaces(&self, env: Env, is_expiring: bool) -> napi::Result<AsyncTask<Job>> {
         self.with(env, move |handle| {
-            let names = either!(handle, db => match is_expiring {
-                true => db.expiring_keyspaces(),
-                false => db.keyspaces(),
-            })?;
-            let names: Vec<_> = names.into_iter().map(Some).collect();
+            let names = either!(handle, db => names_of(&db.keyspaces()?, is_expiring));
             Ok(Reply::Frames(frames::values(&names)?))
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use minikv::{Compression, FilterLayout, Options};
+use minikv::{Compression, Filters, Options};
 use napi_derive::napi;
 
 /// Options that `lib/options.js` has checked.
@@ -48,14 +48,12 @@ impl OpenOptions {
         if !self.compression {
             options = options.compression(Compression::None);
         }
-        let layout = match self.filter_layout.as_str() {
-            "table" => FilterLayout::Table,
-            "both" => FilterLayout::Both,
-            _ => FilterLayout::Block,
-        };
-        match size(self.bloom_filter_bits, 0, 64) {
-            0 => options.filter_policy(None),
-            bits => options.filter(layout, bits as u32),
-        }
+        let bits = size(self.bloom_filter_bits, 0, 64) as u32;
+        options.filters(match self.filter_layout.as_str() {
+            _ if bits == 0 => Filters::None,
+            "table" => Filters::Table(bits),
+            "both" => Filters::Both(bits),
+            _ => Filters::Block(bits),
+        })
     }
 }

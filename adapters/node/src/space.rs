@@ -2,7 +2,9 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use minikv::{Db, Keyspace, ReadOnlyDb, Result, Snapshot, Transaction, WriteBatch};
+use minikv::{
+    Bytes, Db, Keyspace, KeyspaceKind, ReadOnlyDb, Result, Snapshot, Transaction, WriteBatch,
+};
 
 use crate::error::Fault;
 use crate::frames;
@@ -30,15 +32,22 @@ macro_rules! spaces_of {
     ($($handle:ty)*) => {
         $(impl Spaces for $handle {
             fn space(&self, name: &SpaceName) -> Result<Keyspace<Self>> {
-                match name.is_expiring {
-                    true => self.expiring_keyspace(&name.name),
-                    false => self.keyspace(&name.name),
-                }
+                let kind = match name.is_expiring {
+                    true => KeyspaceKind::Expiring,
+                    false => KeyspaceKind::Ordinary,
+                };
+                self.keyspace_of(kind, &name.name)
             }
         })*
     };
 }
 spaces_of! { Db ReadOnlyDb Snapshot }
+
+/// Returns the names of the expiring ones among `keyspaces`, or of the others.
+pub fn names_of<H>(keyspaces: &[Keyspace<H>], is_expiring: bool) -> Vec<Option<Bytes>> {
+    let named = keyspaces.iter().filter(|space| space.is_expiring() == is_expiring);
+    named.map(|space| Some(Bytes::copy_from_slice(space.name()))).collect()
+}
 
 /// Collects the writes that frames encode.
 pub trait Target: Sized {

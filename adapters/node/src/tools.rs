@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use minikv::{Backups, Options, RepairOptions};
+use minikv::backup::Backups;
+use minikv::{Options, RepairOptions};
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use minikv::{Backup, Backups, Db, Options};
+use minikv::backup::{Backup, Backups};
+use minikv::{Db, Options};
 use pyo3::prelude::*;
 
 use crate::call::blocking;

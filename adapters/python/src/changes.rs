@@ -27,7 +27,7 @@ const EXPIRING: u8 = b't';
 /// Created by DB.changes.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct Changes {
-    changes: Owned<minikv::Changes>,
+    changes: Owned<minikv::follow::Changes>,
     /// Whether the keys may be those of keyspaces, which a database with a comparator lacks.
     has_spaces: bool,
 }

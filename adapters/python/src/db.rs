@@ -22,7 +22,7 @@ use crate::shared::CLOSED;
 use crate::shared::{Handle, Owner, Shared, either};
 use crate::slot::{Moment, Source};
 use crate::snapshot::Snapshot;
-use crate::space::SpaceName;
+use crate::space::{SpaceName, Spaces, names_of};
 use crate::transaction::{Transaction, transact};
 
 /// A database: an ordered map from bytes to bytes in a directory.
@@ -335,22 +335,22 @@ impl DB {
         self.close(py)
     }
 
-    /// Returns the keyspace with this name, a part of the database with keys of its own. With
-    /// expiring=True, returns the expiring keyspace of that name, which is another one.
-    #[pyo3(signature = (name, *, expiring=false))]
-    fn keyspace(this: Bound<'_, Self>, name: &[u8], expiring: bool) -> PyResult<Keyspace> {
-        let space = SpaceName::new(name, expiring)?;
+    /// Returns the keyspace with this name, a part of the database with keys of its own: the one
+    /// that has entries, otherwise an ordinary one. With expiring=True, returns an expiring one.
+    #[pyo3(signature = (name, *, expiring=None))]
+    fn keyspace(this: Bound<'_, Self>, name: &[u8], expiring: Option<bool>) -> PyResult<Keyspace> {
+        SpaceName::check(name)?;
+        let find = |db: &Handle| Ok(either!(db, db => db.find(name, expiring))?);
+        let space = this.get().with(this.py(), find)?;
         let shared = Owner::new(this.get().shared.clone());
         Ok(Keyspace::new(shared, space, this.into_any().unbind()))
     }
 
     /// Returns a list of the names and the kinds of the keyspaces that have entries.
     fn keyspaces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let (ordinary, expiring) =
-            self.with(py, |db| Ok(either!(db, db => (db.keyspaces()?, db.expiring_keyspaces()?))))?;
-        let named = |name: Bytes, expiring| name_of(py, &SpaceName::new(&name, expiring)?);
-        let ordinary = ordinary.into_iter().map(|name| named(name, false));
-        ordinary.chain(expiring.into_iter().map(|name| named(name, true))).collect()
+        let mut listed = self.with(py, |db| Ok(either!(db, db => names_of(&db.keyspaces()?))))?;
+        listed.sort_by_key(|space| space.is_expiring);
+        listed.iter().map(|space| name_of(py, space)).collect()
     }
 
     /// Begins a transaction. With sync=True, its commit returns only after the writes are durable.

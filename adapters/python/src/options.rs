@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use minikv::{
-    BytewiseComparator, Comparator, Compression, FilterLayout, Options, ReadOptions, WriteOptions,
+    BytewiseComparator, Comparator, Compression, Filters, Options, ReadOptions, WriteOptions,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -161,19 +161,19 @@ fn behaviour(arguments: &Arguments<'_>, options: Options) -> PyResult<Options> {
 fn filter(arguments: &Arguments<'_>, options: Options) -> PyResult<Options> {
     let bits = arguments.take_as::<i64>("bloom_filter_bits")?.unwrap_or(0);
     let layout = arguments.take_as::<String>("filter_layout")?;
-    let layout = match layout.as_deref() {
-        None | Some("block") => FilterLayout::Block,
-        Some("table") => FilterLayout::Table,
-        Some("both") => FilterLayout::Both,
+    let kind = match layout.as_deref() {
+        None | Some("block") => Filters::Block,
+        Some("table") => Filters::Table,
+        Some("both") => Filters::Both,
         Some(_) => {
             let text = "'filter_layout' must be 'block', 'table' or 'both'";
             return Err(PyValueError::new_err(text));
         }
     };
     if bits <= 0 {
-        return Ok(options.filter_policy(None));
+        return Ok(options.filters(Filters::None));
     }
-    Ok(options.filter(layout, u32::try_from(bits.min(64)).unwrap_or(64)))
+    Ok(options.filters(kind(u32::try_from(bits.min(64)).unwrap_or(64))))
 }
 
 fn comparator(arguments: &Arguments<'_>) -> PyResult<Arc<dyn Comparator>> {

@@ -15,7 +15,7 @@ use crate::options::read;
 use crate::range::Range;
 use crate::shared::Shared;
 use crate::slot::{Moment, Owned, Source};
-use crate::space::{SpaceName, within};
+use crate::space::{SpaceName, Spaces, within};
 
 const CLOSED: &str = "Database or snapshot is closed";
 
@@ -102,9 +102,10 @@ impl Snapshot {
 
     /// Returns the keyspace with this name at the moment of this snapshot, as a snapshot that is
     /// closed together with this one.
-    #[pyo3(signature = (name, *, expiring=false))]
-    fn keyspace(&self, name: &[u8], expiring: bool) -> PyResult<Snapshot> {
-        let space = SpaceName::new(name, expiring)?;
+    #[pyo3(signature = (name, *, expiring=None))]
+    fn keyspace(&self, py: Python<'_>, name: &[u8], expiring: Option<bool>) -> PyResult<Snapshot> {
+        SpaceName::check(name)?;
+        let space = self.with(py, |view| Ok(view.find(name, expiring)?))?;
         Ok(Snapshot { view: self.view.clone(), prefix: None, space: Some(space) })
     }
 

@@ -1,6 +1,8 @@
 //! Keyspaces: how calls name them, and writes into them.
 
-use minikv::{Db, Keyspace, ReadOnlyDb, Readable, Result, Snapshot, Transaction, WriteBatch};
+use minikv::{
+    Db, Keyspace, KeyspaceKind, ReadOnlyDb, Readable, Result, Snapshot, Transaction, WriteBatch,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -16,16 +18,16 @@ pub struct SpaceName {
 }
 
 impl SpaceName {
-    /// Returns the name of a keyspace.
+    /// Checks the name of a keyspace.
     ///
     /// # Errors
     /// A `ValueError` for a name of 0 bytes or of more than 255.
-    pub fn new(name: &[u8], is_expiring: bool) -> PyResult<SpaceName> {
+    pub fn check(name: &[u8]) -> PyResult<()> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             let text = format!("'name' must have 1 to {MAX_NAME_BYTES} bytes");
             return Err(PyValueError::new_err(text));
         }
-        Ok(SpaceName { name: name.to_vec(), is_expiring })
+        Ok(())
     }
 }
 
@@ -37,21 +39,48 @@ pub trait Spaces: Sized {
     /// [`minikv::Error::InvalidArgument`] for a name of 0 bytes or of more than 255, and if the
     /// database has a comparator.
     fn space(&self, name: &SpaceName) -> Result<Keyspace<Self>>;
+
+    /// Returns the name and kind of the keyspace `name`: the one that is there if `is_expiring` is
+    /// `None`, otherwise the one that is asked for.
+    ///
+    /// # Errors
+    /// Those of [`Self::space`] and of reads; [`minikv::Error::InvalidArgument`] if the keyspace
+    /// that is there is not the one that is asked for.
+    fn find(&self, name: &[u8], is_expiring: Option<bool>) -> Result<SpaceName>;
 }
 
 macro_rules! spaces_of {
     ($($handle:ty)*) => {
         $(impl Spaces for $handle {
             fn space(&self, name: &SpaceName) -> Result<Keyspace<Self>> {
-                match name.is_expiring {
-                    true => self.expiring_keyspace(&name.name),
-                    false => self.keyspace(&name.name),
-                }
+                let kind = match name.is_expiring {
+                    true => KeyspaceKind::Expiring,
+                    false => KeyspaceKind::Ordinary,
+                };
+                self.keyspace_of(kind, &name.name)
+            }
+
+            fn find(&self, name: &[u8], is_expiring: Option<bool>) -> Result<SpaceName> {
+                let space = match is_expiring {
+                    None => self.keyspace(name)?,
+                    Some(true) => self.expiring_keyspace(name)?,
+                    Some(false) => self.keyspace_of(KeyspaceKind::Ordinary, name)?,
+                };
+                Ok(SpaceName { name: name.to_vec(), is_expiring: space.is_expiring() })
             }
         })*
     };
 }
 spaces_of! { Db ReadOnlyDb Snapshot }
+
+/// Returns the names and kinds of keyspaces.
+pub fn names_of<H>(keyspaces: &[Keyspace<H>]) -> Vec<SpaceName> {
+    let name_of = |space: &Keyspace<H>| SpaceName {
+        name: space.name().to_vec(),
+        is_expiring: space.is_expiring(),
+    };
+    keyspaces.iter().map(name_of).collect()
+}
 
 /// Reads from `$handle`, or from its keyspace `$space` if that is not `None`.
 macro_rules! within {

@@ -24,7 +24,7 @@ use crate::space::{SpaceName, Spaces, Target};
 const ENDED: &str = "Database or transaction is closed";
 
 /// Longest pause before a transaction is run again after a conflict, in seconds.
-const PAUSE_SECONDS: f64 = 0.01;
+const MAX_PAUSE_SECONDS: f64 = 0.01;
 
 /// A transaction. Its reads show the database as it was at the beginning, and the transaction's own
 /// writes; its writes take effect together at the commit.
@@ -127,7 +127,7 @@ pub fn transact<'py>(
         }
         py.check_signals()?;
         let share: f64 = py.import("random")?.call_method0("random")?.extract()?;
-        py.detach(|| std::thread::sleep(Duration::from_secs_f64(share * PAUSE_SECONDS)));
+        py.detach(|| std::thread::sleep(Duration::from_secs_f64(share * MAX_PAUSE_SECONDS)));
     }
 }
 

@@ -122,8 +122,7 @@ def test_a_database_with_a_comparator_has_no_keyspaces(path):
 
     with minikv.DB(path, create_if_missing=True, comparator=compare,
                    comparator_name=b'mine') as db:
-        space = db.keyspace(b'a')
-        for call in (lambda: space.get(b'a'), lambda: space.put(b'a', b''), lambda: list(space)):
+        for call in (lambda: db.keyspace(b'a'), lambda: db.snapshot().keyspace(b'a')):
             with pytest.raises(minikv.Error, match='mine'):
                 call()
         # Keys that begin as those of keyspaces do are ordinary keys.
@@ -190,10 +189,24 @@ def test_entries_expire(db):
         assert abs(space.expiry(key) - now - 3600) < 60
     assert space.expiry(b'datetime') == datetime(2100, 1, 1, tzinfo=timezone.utc).timestamp()
     assert space.expiry(b'gone') is None and space.expiry(b'absent') is None
-    # An ordinary keyspace of that name is another one, and its entries never expire.
-    assert list(db.keyspace(b's')) == []
-    db.keyspace(b's').put(b'a', b'1')
-    assert db.keyspace(b's').expiry(b'a') == math.inf
+    # The keyspace is found without the argument, too.
+    assert db.keyspace(b's').expiring and db.keyspace(b's').get(b'ttl') == b'1'
+    assert db.snapshot().keyspace(b's').get(b'ttl') == b'1'
+    ordinary = db.keyspace(b'ordinary')
+    ordinary.put(b'a', b'1')
+    assert not ordinary.expiring and ordinary.expiry(b'a') == math.inf
+    with pytest.raises(ValueError, match='do not expire'):
+        db.keyspace(b'ordinary', expiring=True)
+
+
+def test_two_keyspaces_of_one_name_are_told_apart(db):
+    db.keyspace(b's', expiring=True).put(b'a', b'1')
+    db.put(b'\xff\xfeks\x01sa', b'2')  # as earlier builds put into another keyspace
+    assert db.keyspaces() == [(b's', False), (b's', True)]
+    with pytest.raises(ValueError, match='two keyspaces'):
+        db.keyspace(b's')
+    assert db.keyspace(b's', expiring=False).get(b'a') == b'2'
+    assert db.keyspace(b's', expiring=True).get(b'a') == b'1'
 
 
 def test_an_expiry_is_the_one_that_was_given(db):

@@ -59,7 +59,7 @@ pub type Result<T> = std::result::Result<T, ClientError>;
 /// Minimum time limit for one attempt. The time limit is usually a quarter of the deadline.
 /// Attempts need a time limit because a leader that is cut off from the other nodes does not
 /// answer.
-const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
+const MIN_ATTEMPT: Duration = Duration::from_millis(500);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 /// Number of attempts to read one chunk of a backup.
@@ -413,7 +413,7 @@ impl Client {
         let to = self.target(ask.anywhere);
         let longest = match ask.patient {
             true => self.deadline,
-            false => (self.deadline / 4).max(SHORTEST_ATTEMPT),
+            false => (self.deadline / 4).max(MIN_ATTEMPT),
         };
         let longest = longest + transfer(&ask.body);
         let call = Call {

@@ -39,7 +39,7 @@ pub const SESSION_ENTRIES: u64 = 1 << 20;
 /// Number of log entries between two sweeps of expired sessions.
 const SWEEP_ENTRIES: u64 = 1 << 12;
 /// Maximum number of sessions examined in one sweep.
-const SWEEP_LIMIT: usize = 1 << 16;
+const MAX_SWEPT_SESSIONS: usize = 1 << 16;
 
 /// The state machine of the service.
 pub struct Kv {
@@ -122,7 +122,7 @@ impl Kv {
     /// expired sessions are refused even if the sessions were not deleted.
     fn sweep(&self, index: u64, changes: &mut Changes<'_>) -> Result<()> {
         let Some(before) = index.checked_sub(SESSION_ENTRIES) else { return Ok(()) };
-        for entry in changes.state().sessions().iter().take(SWEEP_LIMIT) {
+        for entry in changes.state().sessions().iter().take(MAX_SWEPT_SESSIONS) {
             let (key, _) = entry?;
             // An earlier command in this batch may have used the session.
             let Some(value) = changes.get(Space::Sessions, &key)? else { continue };

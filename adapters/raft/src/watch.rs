@@ -60,7 +60,7 @@ pub struct Change {
 }
 
 /// Maximum number of changes kept in memory.
-const KEPT_CHANGES: usize = 1 << 16;
+const MAX_KEPT_CHANGES: usize = 1 << 16;
 const KEPT_BYTES: usize = 16 << 20;
 
 /// The latest changes to the state of this node, in the order of the log. Thread-safe.
@@ -147,7 +147,7 @@ impl Recent {
         self.groups.push_back((changes.len(), bytes));
         self.bytes += bytes;
         self.changes.extend(changes);
-        while self.changes.len() > KEPT_CHANGES || self.bytes > KEPT_BYTES {
+        while self.changes.len() > MAX_KEPT_CHANGES || self.bytes > KEPT_BYTES {
             let Some((count, bytes)) = self.groups.pop_front() else { break };
             self.bytes -= bytes;
             for change in self.changes.drain(..count) {

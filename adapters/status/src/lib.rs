@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use minikv::Error;
+use minikv::{Error, Feature};
 
 /// Error number for a missing file.
 const ENOENT: i32 = 2;
@@ -42,7 +42,7 @@ pub fn text(error: &Error) -> String {
         Error::DatabaseExists { path } => {
             format!("Invalid argument: {}: exists (error_if_exists is true)", path.display())
         }
-        Error::Unsupported { what: "comparator", name, .. } => {
+        Error::Unsupported { what: Feature::Comparator, name, .. } => {
             format!("Invalid argument: {name} does not match the comparator of the options")
         }
         Error::Unsupported { .. } => format!("Not implemented: {error}"),

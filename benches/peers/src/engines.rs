@@ -1,9 +1,8 @@
 //! The engines, and the functions that open their databases.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use minikv::{BloomFilterPolicy, FilterLayout, Options};
+use minikv::{Filters, Options};
 use minikv_workloads::{Minikv, Result, Settings, Store};
 
 /// An engine with its options.
@@ -92,12 +91,9 @@ impl Engine {
         let options = minikv_options(settings);
         let (options, filter) = match self {
             Engine::MinikvTable => {
-                (options.filter(FilterLayout::Table, 10), "whole-table binary fuse filter")
+                (options.filters(Filters::Table(10)), "whole-table binary fuse filter")
             }
-            _ => {
-                let policy = BloomFilterPolicy::new(10);
-                (options.filter_policy(Some(Arc::new(policy))), "LevelDB's per-block bloom")
-            }
+            _ => (options.filters(Filters::Block(10)), "LevelDB's per-block bloom"),
         };
         let describe = format!(
             "minikv, {filter} 10 bits, blocks 4 KiB, snappy, checksums verified; CRC-32C in \

@@ -11,9 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
+use leveldb_c_api::*;
 use minikv_workloads::{Direction, Entry, Result, Settings, Store};
-
-use crate::c_api::{self, *};
 
 /// Replaces LevelDB's `crc32c::Extend` (`util/crc32c.h`) with a function that uses the processor's
 /// CRC-32C instruction. The linker prefers this function to the one in the static library, which
@@ -47,7 +46,7 @@ unsafe impl Sync for LevelDb {}
 
 /// Calls `call` with a pointer to which an error can be written. Returns the error if there is one.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
-    Ok(c_api::checked(call)?)
+    Ok(leveldb_c_api::checked(call)?)
 }
 
 impl LevelDb {

@@ -8,9 +8,6 @@
 mod amplification;
 mod args;
 mod by_size;
-#[path = "../../../tests/interop/src/c_api.rs"]
-#[allow(dead_code, reason = "the tests beside LevelDB share it, and call other parts")]
-mod c_api;
 mod chart;
 mod child;
 mod colors;

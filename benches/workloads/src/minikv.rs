@@ -3,9 +3,11 @@
 use minikv::Readable;
 use std::path::{Path, PathBuf};
 
+use ::minikv::backup::Backups;
+use ::minikv::bulk::TableWriter;
 use ::minikv::{
-    Backups, CompactionDecision, Db, Error, Keyspace, Options, ReadOnlyDb, Resources, TableWriter,
-    Transaction, WriteBatch, WriteOptions,
+    CompactionDecision, Db, Error, Keyspace, Options, ReadOnlyDb, Resources, Transaction,
+    WriteBatch, WriteOptions,
 };
 
 use crate::data::is_removed;

@@ -27,7 +27,7 @@ const SHARED_BYTES: usize = 64 << 20;
 /// Number of threads that write and sync at the same time.
 const SYNCING: u64 = 4;
 const LARGE_VALUE_BYTES: usize = 4 << 10;
-const LARGE_VALUES_SHARE: u64 = 20;
+const LARGE_VALUES_DIVISOR: u64 = 20;
 /// Time after which files that have not changed count as settled.
 const SETTLED: Duration = Duration::from_millis(100);
 const KEYS_BYTES: u64 = crate::data::KEY_BYTES as u64;
@@ -85,7 +85,7 @@ impl Plan {
             }
             Group::LargeValues => {
                 plan.value_bytes = LARGE_VALUE_BYTES;
-                plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
+                plan.entries = (self.entries / LARGE_VALUES_DIVISOR).max(1);
             }
             // No engine may flush its memtable, and engines measure the size of a memtable
             // differently. For this reason, the entries fill only three quarters of the write

@@ -67,7 +67,7 @@ fn every_workload_runs_alone_and_in_the_opposite_order() {
 }
 
 #[test]
-fn what_is_written_is_counted() {
+fn written_bytes_are_counted() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("db");
     let mut runner = Runner::new(plan(), &dir, &open_minikv);
@@ -417,7 +417,7 @@ fn a_store_that_answers_wrongly_is_caught() {
 }
 
 #[test]
-fn what_an_engine_does_not_have_has_no_figures() {
+fn features_that_an_engine_lacks_have_no_figures() {
     for workload in WORKLOADS.iter().filter(|workload| workload.group.is_optional()) {
         let outcome = run_faulty(Fault::HasNothing, workload.name).unwrap();
         assert_eq!((outcome.operations, outcome.figures), (0, Vec::new()), "{}", workload.name);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueHint;
-use minikv::Backups;
+use minikv::backup::Backups;
 
 use super::{count, size};
 use crate::args::Global;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::ValueHint;
-use minikv::{Backup, Backups, Options};
+use minikv::Options;
+use minikv::backup::{Backup, Backups};
 use serde_json::json;
 
 use super::verify::one_line;
@@ -76,10 +77,10 @@ fn verify(backups: &Backups) -> Result<Vec<minikv::Corruption>> {
 fn print(list: &[Backup], stdout: &mut Stdout) -> Result<()> {
     let mut table = Table::new(["backup", "made (UTC)", "files", "size", "new"]);
     for backup in list {
-        let made = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(backup.made));
         // RFC 3339 cannot express times after the year 9999.
-        let made = made.filter(|_| backup.made < 253_402_300_800);
-        let made = made.map(|made| humantime::format_rfc3339_seconds(made).to_string());
+        let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(253_402_300_800));
+        let made = end.is_some_and(|end| backup.made < end);
+        let made = made.then(|| humantime::format_rfc3339_seconds(backup.made).to_string());
         table.row([
             &backup.number.to_string(),
             &made.unwrap_or_else(|| "?".to_owned()),

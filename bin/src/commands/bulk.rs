@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use minikv::{Error, Options, SortedTable, TableWriter};
+use minikv::bulk::{SortedTable, TableWriter};
+use minikv::{Error, Options};
 
 use super::count;
 use crate::args::Global;
@@ -24,7 +25,7 @@ const CHUNK_BYTES: usize = 256 << 20;
 
 /// Maximum number of files that are merged at once. A higher number takes more memory and open
 /// files, but fewer passes over the entries.
-const MERGE_WIDTH: usize = 64;
+const MAX_MERGED_RUNS: usize = 64;
 
 /// Memory used by an entry in addition to its key and value, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
@@ -44,7 +45,7 @@ pub fn run(global: &Global, name: &Name, mut entries: EntryReader, sort: bool) -
         let _ = fs::remove_dir_all(&path);
         output::say("minikv: interrupted; nothing was loaded");
     });
-    let mut source = Source { entries: &mut entries, target };
+    let mut source = BulkSource { entries: &mut entries, target };
     let written = match sort {
         true => source.sort(&folder.0, &options, CHUNK_BYTES),
         false => source.write_tables(&folder.0, &options),
@@ -81,12 +82,12 @@ impl Drop for Folder {
     }
 }
 
-struct Source<'a> {
+struct BulkSource<'a> {
     entries: &'a mut EntryReader,
     target: Target,
 }
 
-impl Source<'_> {
+impl BulkSource<'_> {
     /// Writes the entries, which must be in ascending order, to tables.
     fn write_tables(&mut self, folder: &Path, options: &Options) -> Result<Vec<SortedTable>> {
         let progress = Progress::bytes("loading", self.entries.total_bytes());
@@ -122,7 +123,7 @@ impl Source<'_> {
             runs.push(Run::write(path, &chunk)?);
         }
         drop(progress);
-        let runs = merge_to_few(runs, folder, MERGE_WIDTH)?;
+        let runs = merge_to_few(runs, folder, MAX_MERGED_RUNS)?;
         let mut writer = TableWriter::create(folder.join("tables"), options)?;
         let progress = Merging::of(&runs);
         merge(runs, &progress, |key, value| {
@@ -168,10 +169,10 @@ mod tests {
         let options = Options::default().create_if_missing(true);
         let db = Db::open(home.path().join("db"), options.clone()).unwrap();
         let target = Target::All(db.clone());
-        let mut source = Source { entries: &mut entries, target };
+        let mut source = BulkSource { entries: &mut entries, target };
         let tables = source.sort(home.path(), &options, 8000).unwrap();
         let runs = fs::read_dir(home.path()).unwrap().count();
-        assert!((3..=MERGE_WIDTH + 2).contains(&runs), "{runs} files");
+        assert!((3..=MAX_MERGED_RUNS + 2).contains(&runs), "{runs} files");
         db.ingest(&tables).unwrap();
         assert_eq!(db.iter().count(), 5000);
         for (entry, i) in db.iter().zip(0u32..) {

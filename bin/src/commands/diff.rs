@@ -14,6 +14,7 @@ use crate::codec::Format;
 use crate::entry_reader::EntryReader;
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
+use crate::runs::Entry;
 use crate::style::{Colour, Style};
 use crate::writer::is_same_dir;
 
@@ -59,7 +60,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     };
     let mut a = Side::open(global, &args.a)?;
     let mut b = Side::open(global, &args.b)?;
-    let mut report = Report::open(global, &args)?;
+    let mut report = Differences::open(global, &args)?;
     let (mut left, mut right) = (a.next(&*order)?, b.next(&*order)?);
     loop {
         let by_key = match (&left, &right) {
@@ -102,8 +103,6 @@ fn check_streams(args: &Args) -> Result<()> {
 fn order_of(global: &Global, path: &Path) -> Result<Option<Arc<dyn Comparator>>> {
     if path.is_dir() { global.comparator(path).map(Some) } else { Ok(None) }
 }
-
-type Entry = (Vec<u8>, Vec<u8>);
 
 /// The entries of a database, or of a file.
 enum Side {
@@ -156,7 +155,7 @@ enum Form {
 }
 
 /// Prints and counts differences.
-struct Report {
+struct Differences {
     stdout: Stdout,
     style: Style,
     form: Form,
@@ -167,8 +166,8 @@ struct Report {
     equal: u64,
 }
 
-impl Report {
-    fn open(global: &Global, args: &Args) -> Result<Report> {
+impl Differences {
+    fn open(global: &Global, args: &Args) -> Result<Differences> {
         let style = Style::of_stdout(global);
         let form = match (args.summary, args.batch) {
             (true, _) => Form::Summary,
@@ -183,7 +182,7 @@ impl Report {
             _ => {}
         }
         let line = Vec::new();
-        Ok(Report { stdout, style, form, line, added: 0, removed: 0, changed: 0, equal: 0 })
+        Ok(Differences { stdout, style, form, line, added: 0, removed: 0, changed: 0, equal: 0 })
     }
 
     /// Prints a key that is in one or in both databases, if there is a difference.
@@ -222,7 +221,7 @@ impl Report {
     }
 
     fn finish(mut self, args: &Args) -> Result<()> {
-        let Report { added, removed, changed, equal, .. } = self;
+        let Differences { added, removed, changed, equal, .. } = self;
         if args.summary && args.json {
             self.stdout.json(&json!({
                 "added": added, "removed": removed, "changed": changed, "equal": equal,

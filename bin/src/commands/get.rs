@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 
-use minikv::Snapshot;
+use minikv::{KeyspaceKind, Readable, Snapshot};
 
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
-use crate::keyspace::{InKeyspace, Name};
+use crate::keyspace::{InKeyspace, Source};
 use crate::output::{
     Stdout, {self},
 };
@@ -39,7 +39,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let snapshot = super::open_for_reads(global)?;
     let db = name.of_reader(snapshot.clone())?;
     let mut stdout = Stdout::open()?;
-    let shape = Shape::of(global, keys.len());
+    let shape = PrintedPart::of(global, keys.len());
     let style = Style::of_stdout(global);
     let mut missing = false;
     let mut text = Vec::new();
@@ -48,7 +48,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             missing = true;
             stdout.flush()?;
             let shown = key_format.show(key);
-            let next = match elsewhere(&name, &snapshot, key)? {
+            let next = match elsewhere(&db, &snapshot, key)? {
                 Some(hint) => hint,
                 None => next_step(global),
             };
@@ -57,9 +57,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         };
         text.clear();
         match shape {
-            Shape::Bytes => text.extend_from_slice(&value),
-            Shape::Entry => style.entry(key, &value, &mut text),
-            Shape::Line => {
+            PrintedPart::Bytes => text.extend_from_slice(&value),
+            PrintedPart::Entry => style.entry(key, &value, &mut text),
+            PrintedPart::Line => {
                 style.value(&value, &mut text);
                 text.push(b'\n');
             }
@@ -72,31 +72,31 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 
 /// Part of an entry to print.
 #[derive(Clone, Copy)]
-enum Shape {
+enum PrintedPart {
     Bytes,
     Line,
     Entry,
 }
 
-impl Shape {
-    fn of(global: &Global, keys: usize) -> Shape {
+impl PrintedPart {
+    fn of(global: &Global, keys: usize) -> PrintedPart {
         match (global.format, output::stdout_is_terminal()) {
-            (Some(_), _) if keys > 1 => Shape::Entry,
-            (None, false) => Shape::Bytes,
-            _ => Shape::Line,
+            (Some(_), _) if keys > 1 => PrintedPart::Entry,
+            (None, false) => PrintedPart::Bytes,
+            _ => PrintedPart::Line,
         }
     }
 }
 
-/// Returns advice if the keyspace of the same name and the other kind has the key. Both kinds are
-/// easily taken for one keyspace.
-fn elsewhere(name: &Name, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
-    let Some(other) = name.other_kind() else { return Ok(None) };
-    let is_there = other.of_reader(db.clone())?.get(key)?.is_some();
-    let (kind, advice) = match other.is_expiring() {
-        true => ("expiring", "give --expiring"),
-        false => ("ordinary", "leave --expiring out"),
+/// Returns advice if there is another keyspace of the same name and the other kind, and it has the
+/// key.
+fn elsewhere(source: &Source, db: &Snapshot, key: &[u8]) -> Result<Option<String>> {
+    let Source::Keyspace(keyspace) = source else { return Ok(None) };
+    let (other, kind, advice) = match keyspace.is_expiring() {
+        true => (KeyspaceKind::Ordinary, "ordinary", "leave --expiring out"),
+        false => (KeyspaceKind::Expiring, "expiring", "give --expiring"),
     };
+    let is_there = db.keyspace_of(other, keyspace.name())?.contains_key(key)?;
     Ok(is_there.then(|| format!("the {kind} keyspace of that name has it: {advice}")))
 }
 

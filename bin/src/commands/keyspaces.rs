@@ -1,6 +1,6 @@
 //! `minikv keyspaces`
 
-use minikv::{Bytes, Readable};
+use minikv::Readable;
 use serde_json::{Value, json};
 
 use super::size;
@@ -24,11 +24,9 @@ pub struct Args {
     json: bool,
 }
 
-/// A keyspace that has entries. Keyspaces are sorted by name, and an ordinary keyspace comes before
-/// an expiring one with the same name.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+/// A keyspace that has entries.
 struct Listed {
-    name: Bytes,
+    name: Vec<u8>,
     is_expiring: bool,
     /// Approximate total size of the keyspace's entries, in bytes.
     bytes: u64,
@@ -37,15 +35,11 @@ struct Listed {
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = super::open_for_reads(global)?;
     let mut list: Vec<Listed> = Vec::new();
-    for name in db.keyspaces()? {
-        let bytes = db.keyspace(&name)?.approximate_size(..)?;
-        list.push(Listed { name, is_expiring: false, bytes });
+    for keyspace in db.keyspaces()? {
+        let bytes = keyspace.approximate_size(..)?;
+        let (name, is_expiring) = (keyspace.name().to_vec(), keyspace.is_expiring());
+        list.push(Listed { name, is_expiring, bytes });
     }
-    for name in db.expiring_keyspaces()? {
-        let bytes = db.expiring_keyspace(&name)?.approximate_size(..)?;
-        list.push(Listed { name, is_expiring: true, bytes });
-    }
-    list.sort();
     let mut stdout = Stdout::open()?;
     match args.json {
         true => stdout.json(&json!({"keyspaces": json_of(&list)}))?,

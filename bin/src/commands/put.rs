@@ -47,8 +47,8 @@ pub struct Args {
     if_value: Option<OsString>,
     /// Let the value expire after this time: seconds, or a number with s, m, h or d
     ///
-    /// The keyspace is then an expiring one, which is read with --expiring. It has nothing in
-    /// common with the ordinary keyspace of the same name.
+    /// The keyspace is then an expiring one. A keyspace with entries that do not expire cannot
+    /// become one.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "keyspace")]
     ttl: Option<Duration>,
     /// Return only once the write would survive a loss of power

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use minikv::{LostRange, RepairOptions, RepairReport, repair_with};
+use minikv::repair::LostRange;
+use minikv::{RepairOptions, RepairReport, repair_with};
 
 use super::verify::one_line;
 use super::{count, size};

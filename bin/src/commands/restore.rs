@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
-use minikv::{Backup, Backups, Options};
+use minikv::Options;
+use minikv::backup::{Backup, Backups};
 
 use super::{count, size};
 use crate::args::Global;

@@ -13,7 +13,7 @@ use minikv_instrument::readamp::show_levels;
 use minikv_instrument::text::Table;
 use minikv_instrument::top::{Metrics, Since, per_second};
 
-use self::source::Source;
+use self::source::MetricsSource;
 use super::stats::Files;
 use super::{count, size, thousands};
 use crate::args::{Dir, Global};
@@ -72,9 +72,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
     let dir = global.db()?;
     let place = args.metrics.as_deref();
-    let source = place.map(|place| Source::new(place, args.label.as_deref())).transpose()?;
+    let source = place.map(|place| MetricsSource::new(place, args.label.as_deref())).transpose()?;
     // Only this first read must succeed. Later, a writer that is not running is not an error.
-    let first = source.as_ref().map(Source::read).transpose()?;
+    let first = source.as_ref().map(MetricsSource::read).transpose()?;
     let columns = first.as_ref().map(Metrics::names).unwrap_or_default();
     let db = Db::open_read_only(&dir, global.options(&dir)?)?;
     let mut stdout = Stdout::open()?;
@@ -91,7 +91,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let began = Instant::now();
     let mut before: Option<Look> = None;
     loop {
-        let metrics = source.as_ref().map(Source::read);
+        let metrics = source.as_ref().map(MetricsSource::read);
         let look = Look::at(&db, &dir, began.elapsed(), metrics)?;
         let before_it = before.as_ref().unwrap_or(&look);
         match is_plain {

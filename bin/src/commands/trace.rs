@@ -2,16 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-
-use minikv::{Comparator, Options};
-use minikv_instrument::trace::Recorder;
 
 use super::Command;
 use crate::args::{Cli, Global};
 use crate::definition;
 use crate::error::{CliError, Result, usage};
-use crate::output;
+use crate::{output, recorder};
 
 /// Run a command, and write a page that shows its databases at work
 ///
@@ -38,23 +34,10 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Recorder of the traced command.
-static RECORDER: OnceLock<Recorder> = OnceLock::new();
-
-/// Returns `options` with `comparator`. If this process traces a command, databases opened with the
-/// returned options are recorded.
-pub fn observed(options: Options, comparator: Arc<dyn Comparator>) -> Options {
-    let options = options.comparator(comparator.clone());
-    match RECORDER.get() {
-        Some(recorder) => recorder.observe(options, comparator),
-        None => options,
-    }
-}
-
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let cli = parsed(global, &args.command)?;
     check_file(&args.html)?;
-    let recorder = RECORDER.get_or_init(|| Recorder::new(args.lookups as usize));
+    let recorder = recorder::begin(args.lookups as usize);
     let outcome = super::run(cli);
     if recorder.is_empty() {
         if std::fs::metadata(&args.html).is_ok_and(|page| page.len() == 0) {

@@ -33,7 +33,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let report = check(global, &dir)?;
     let mut stdout = Stdout::open()?;
     match args.json {
-        true => stdout.json(&Document { sound: report.is_sound(), report: &report })?,
+        true => stdout.json(&VerifyDocument { sound: report.is_sound(), report: &report })?,
         false => print(&report, &mut stdout)?,
     }
     stdout.finish()?;
@@ -97,7 +97,7 @@ pub fn one_line(fault: &Corruption) -> String {
 
 /// The report as JSON.
 #[derive(Serialize)]
-struct Document<'a> {
+struct VerifyDocument<'a> {
     sound: bool,
     #[serde(flatten)]
     report: &'a VerifyReport,

@@ -6,7 +6,7 @@ use super::one_line;
 use crate::codec::cut;
 
 /// Maximum number of characters of what was typed that a message repeats.
-const SHOWN_CHARS: usize = 100;
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// Describes the error on the command line, and refers to a help page: the page of `command`, if
 /// the user named a command.
@@ -20,7 +20,7 @@ pub fn message(mut error: clap::Error, command: Option<String>) -> String {
             break;
         }
         // A tip that is this long repeats a long word that was typed.
-        let is_long_tip = line.starts_with("tip:") && line.chars().count() > 2 * SHOWN_CHARS;
+        let is_long_tip = line.starts_with("tip:") && line.chars().count() > 2 * MAX_SHOWN_CHARS;
         if !line.is_empty() && !is_long_tip {
             message.push_str(match line.starts_with("tip:") {
                 true => "; ",
@@ -61,7 +61,7 @@ fn show_typed(error: &mut clap::Error) {
     for kind in [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue]
     {
         if let Some(ContextValue::String(typed)) = error.get(kind) {
-            let shown = cut(&one_line(typed), SHOWN_CHARS);
+            let shown = cut(&one_line(typed), MAX_SHOWN_CHARS);
             error.insert(kind, ContextValue::String(shown));
         }
     }

@@ -37,7 +37,7 @@ fn inspect_knows_a_file_by_its_content_under_any_name() {
 }
 
 #[test]
-fn inspect_does_not_wait_for_what_is_no_file() {
+fn inspect_does_not_wait_for_a_pipe() {
     let place = Place::new();
     let path = place.path("000009.log");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -55,7 +55,7 @@ fn inspect_does_not_wait_for_what_is_no_file() {
 }
 
 #[test]
-fn inspect_goes_by_the_name_only_where_the_content_says_nothing() {
+fn inspect_goes_by_the_name_only_if_the_content_does_not_decide() {
     let place = Place::new();
     let empty = |name: &str| {
         fs::write(place.path(name), b"").unwrap();
@@ -104,7 +104,7 @@ fn a_format_given_to_get_is_that_of_values_in_a_pipe_too() {
 }
 
 #[test]
-fn what_a_terminal_shows_of_a_value_can_be_put_back() {
+fn a_value_as_a_terminal_shows_it_can_be_put_back() {
     let place = Place::new();
     let value: Vec<u8> = (0..=255).collect();
     place.feed(&["put", "k", "-"], &value).ok();
@@ -275,7 +275,7 @@ fn manual_pages_have_their_sections_and_can_be_installed() {
 }
 
 #[test]
-fn completions_keep_their_texts_and_offer_what_fits() {
+fn completions_keep_their_texts_and_offer_fitting_values() {
     let of = |shell| help(&["completions", shell]);
     let zsh = of("zsh");
     assert!(zsh.contains("'--db=[") && zsh.contains(":DIR:_files -/"), "directories for --db");
@@ -357,7 +357,7 @@ fn stats_lists_tables_with_their_keys_and_counts_nothing_of_its_own() {
 }
 
 #[test]
-fn compact_says_what_it_did() {
+fn compact_reports_its_work() {
     let place = Place::new();
     place.ok(&["put", "key", "value"]);
     let ran = place.run(&["compact"]);
@@ -520,9 +520,18 @@ fn values_of_an_expiring_keyspace_expire() {
     assert_eq!(within(&["get", "ann"]).ok(), b"A");
     within(&["get", "bob"]).fails(1, &["bob"]);
     assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
-    // The ordinary keyspace with the same name is a different keyspace.
-    assert_eq!(place.text(&["scan", "--keyspace", "s"]), "");
-    place.ok(&["put", "--keyspace", "s", "ann", "ordinary"]);
+    // Without --expiring, the keyspace is found, too.
+    assert_eq!(place.text(&["scan", "--keyspace", "s"]), "ann\tA\ncid\tC\n");
+    place.ok(&["put", "--keyspace", "s", "ann", "A"]);
+    assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
+    place.ok(&["put", "--keyspace", "ordinary", "a", "b"]);
+    let refused = "has entries that do not expire";
+    place.run(&["scan", "--keyspace", "ordinary", "--expiring"]).fails(2, &[refused]);
+    place.run(&["put", "--keyspace", "ordinary", "--ttl", "1h", "a", "b"]).fails(2, &[refused]);
+    place.ok(&["delete", "--keyspace", "ordinary", "a"]);
+    // Earlier builds made another keyspace with the same name.
+    place.ok(&["put", "\\xff\\xfeks\\x01sann", "ordinary"]);
+    assert_eq!(place.text(&["scan", "--keyspace", "s"]), "ann\tordinary\n");
     let listed = place.text(&["keyspaces"]);
     let words: Vec<&str> = listed.split_whitespace().collect();
     assert_eq!(words[..3], ["keyspace", "kind", "size"], "{listed}");
@@ -545,7 +554,7 @@ fn values_of_an_expiring_keyspace_expire() {
 }
 
 #[test]
-fn a_keyspace_is_refused_where_it_means_nothing() {
+fn wrong_keyspace_names_and_commands_without_keyspaces_are_refused() {
     let place = Place::new();
     for (name, what) in [("", "not 0"), (&"n".repeat(256), "not 256"), ("\\q", "\\q")] {
         let ran = place.run(&["put", "--keyspace", name, "a", "b"]);
@@ -562,7 +571,7 @@ fn a_keyspace_is_refused_where_it_means_nothing() {
 }
 
 #[test]
-fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
+fn watch_prints_commits_in_the_form_that_batch_reads() {
     let place = Place::new();
     place.ok(&["put", "before", "1"]);
     let mut watch = place.command(&["watch", "--interval", "5"]);

@@ -160,7 +160,7 @@ fn stats_sums_up_entries_by_prefix() {
 }
 
 #[test]
-fn diff_prints_what_was_added_removed_and_changed() {
+fn diff_prints_added_removed_and_changed_entries() {
     let a = holding(&[("a", "1"), ("b", "2"), ("c", "3"), ("e\\x00", "5")]);
     let b = holding(&[("a", "1"), ("c", "x"), ("d", "4"), ("e\\x00", "5")]);
     let [a_dir, b_dir] = [&a, &b].map(|place| place.db().display().to_string());

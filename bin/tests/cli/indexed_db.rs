@@ -185,7 +185,7 @@ fn in_chromium(profile: &Path, what: &str) -> Option<String> {
 }
 
 #[test]
-fn chromium_reads_and_continues_what_the_command_wrote() {
+fn chromium_reads_and_continues_databases_of_the_command() {
     let place = Place::new();
     let profile = place.path("profile");
     let Some(said) = in_chromium(&profile, "write") else {

@@ -40,7 +40,7 @@ fn array(value: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
+fn a_budget_is_divided_the_same_in_text_and_json() {
     let (text, json) = both(&["--entries", "20000", "--zipf", "--budget", "300KiB"]);
     let n = |value: &Value| value.as_u64().unwrap();
     let divisions = array(&json["divisions"]);
@@ -107,7 +107,7 @@ fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
 
 /// Checks that the first half of the lookups warms the cache up for the second half.
 #[test]
-fn what_the_first_half_read_is_in_the_cache_for_the_second() {
+fn blocks_read_by_the_first_half_are_cached_for_the_second() {
     let place = Place::new();
     let lines: String = (0..2000).map(|i| format!("key {i:04}\tvalue {i}\n")).collect();
     place.feed(&["load"], lines.as_bytes()).ok();
@@ -145,13 +145,17 @@ fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
         let (name, rest) = line.trim_start_matches("    .").split_once('(').unwrap();
         (name, rest.trim_end_matches(')').split(", ").collect::<Vec<_>>())
     });
-    let layout = |word: &str| word.strip_prefix("FilterLayout::").unwrap().to_string();
+    let filters = |text: &str| match text.strip_prefix("Filters::").unwrap().split_once('(') {
+        Some((layout, bits)) => (layout.to_string(), bits.trim_end_matches(')').parse().unwrap()),
+        None => ("None".to_string(), 0),
+    };
     let mut all = (String::new(), 0, Vec::new());
     for (name, args) in calls {
         match (name, &args[..]) {
-            ("filter", [of, bits]) => (all.0, all.1) = (layout(of), bits.parse().unwrap()),
-            ("filter_at_level", [level, of, bits]) => {
-                all.2.push((level.parse().unwrap(), layout(of), bits.parse().unwrap()));
+            ("filters", [of]) => (all.0, all.1) = filters(of),
+            ("filters_at_level", [level, of]) => {
+                let (layout, bits) = filters(of);
+                all.2.push((level.parse().unwrap(), layout, bits));
             }
             other => panic!("{other:?}"),
         }
@@ -247,7 +251,7 @@ fn moved_tables_are_told_after_a_rewrite() {
 }
 
 #[test]
-fn what_rewrite_cannot_do_is_said() {
+fn rewrite_needs_advise_and_a_database() {
     readamp(&["--entries", "2000", "--rewrite"]).fails(2, &["--advise"]);
     let place = Place::new();
     place.ok(&["put", "a", "1"]);

@@ -33,7 +33,7 @@ fn a_script_may_have_a_byte_order_mark_and_lines_that_end_with_cr_lf() {
 }
 
 #[test]
-fn what_was_typed_is_repeated_escaped_and_cut() {
+fn messages_repeat_typed_text_escaped_and_cut() {
     let place = Place::new();
     let long = "x".repeat(100_000);
     for args in [[&long, "a"], ["get", &format!("--{long}")], ["--cache-size", &long]] {

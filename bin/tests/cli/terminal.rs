@@ -96,7 +96,7 @@ fn verify_shows_no_full_bar_before_it_has_begun() {
 }
 
 #[test]
-fn an_interrupted_load_says_what_stays() {
+fn an_interrupted_load_reports_the_entries_that_stay() {
     let place = Place::new();
     let lines = fs::read(entries(&place, 100_000)).unwrap();
     // The load reads from a pipe that stays open, so that it cannot end before it is interrupted.

@@ -370,7 +370,7 @@ fn works_without_room(browser: &mut Browser) {
 }
 
 #[test]
-fn trace_runs_what_it_is_given() {
+fn trace_runs_the_commands_it_is_given() {
     let place = Place::new();
     let page = place.path("page.html").display().to_string();
     place.feed(&["trace", "--html", &page, "--", "load"], b"a\t1\nb\t2\n").ok();

@@ -1,6 +1,6 @@
 //! Counts of block filters and table filters together.
 
-use minikv::LevelTrace;
+use minikv::stats::LevelTrace;
 
 /// Counts of block filters and table filters together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,13 +19,13 @@ pub const ENTRY_BYTES: u64 = 128;
 
 // The numbers of the library's block cache, which explains them. A test of the library compares
 // the simulation with that cache.
-const MOST_USES: u8 = 2;
+const MAX_USES: u8 = 2;
 const ALL_USED: u32 = 1 << 16;
 const FEW_USED: u32 = ALL_USED / 16;
-const AVERAGE_OF: u32 = 128;
-const ADMIT_ONE_OF: u32 = 16;
-const GHOST_OF_BYTES: u64 = 2048;
-const SPARE_PART: u64 = 64;
+const AVERAGE_DIVISOR: u32 = 128;
+const ADMIT_DIVISOR: u32 = 16;
+const BYTES_PER_GHOST: u64 = 2048;
+const SPARE_DIVISOR: u64 = 64;
 
 /// Maximum number of blocks in a simulated cache. With more blocks, the estimate is more exact, and
 /// takes more memory and time.
@@ -130,7 +130,7 @@ struct Queue {
 
 impl Simulated {
     fn new(capacity: u64) -> Simulated {
-        let ghosts = (capacity / GHOST_OF_BYTES).clamp(16, 1 << 24).next_power_of_two();
+        let ghosts = (capacity / BYTES_PER_GHOST).clamp(16, 1 << 24).next_power_of_two();
         Simulated {
             capacity,
             small: Queue::default(),
@@ -145,7 +145,7 @@ impl Simulated {
     /// Reads a block. Returns whether it was cached.
     fn read(&mut self, id: u64, bytes: u64) -> bool {
         if let Some((_, uses)) = self.cached.get_mut(&id) {
-            *uses = (*uses + 1).min(MOST_USES);
+            *uses = (*uses + 1).min(MAX_USES);
             return true;
         }
         if bytes <= self.capacity && self.wants(id) {
@@ -172,7 +172,7 @@ impl Simulated {
             return true;
         }
         self.offered = self.offered.wrapping_add(1);
-        if self.offered.is_multiple_of(ADMIT_ONE_OF) {
+        if self.offered.is_multiple_of(ADMIT_DIVISOR) {
             return true;
         }
         *self.ghost(id) = id;
@@ -180,7 +180,7 @@ impl Simulated {
     }
 
     fn make_room(&mut self) {
-        let capacity = self.capacity - self.capacity / SPARE_PART;
+        let capacity = self.capacity - self.capacity / SPARE_DIVISOR;
         while self.small.bytes + self.main.bytes > capacity {
             if self.small.bytes > self.capacity / 10 || self.main.blocks.is_empty() {
                 self.evict_from_small();
@@ -192,9 +192,9 @@ impl Simulated {
 
     fn evict_from_small(&mut self) {
         let Some((id, bytes, uses)) = self.small.pop(&self.cached) else { return };
-        self.used_in_small -= self.used_in_small / AVERAGE_OF;
+        self.used_in_small -= self.used_in_small / AVERAGE_DIVISOR;
         if uses > 0 {
-            self.used_in_small += ALL_USED / AVERAGE_OF;
+            self.used_in_small += ALL_USED / AVERAGE_DIVISOR;
             self.cached.insert(id, (bytes, 0));
             self.main.push(id, bytes);
         } else {

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, Range};
 
-use minikv::ScannedRange;
+use minikv::stats::ScannedRange;
 
 /// Number of decimal digits that always fit in 64 bits.
 const MAX_DIGITS: usize = 19;

@@ -18,12 +18,11 @@
 use std::collections::BTreeMap;
 
 use crate::advice::judge::Z;
-use crate::advice::plan::{FilterPlan, TreePlan};
-use minikv::BloomFilterPolicy;
-use minikv::FilterLayout;
+use crate::advice::plan::{FilterKind, FilterPlan, TreePlan};
 use minikv::files::NUM_LEVELS;
 use minikv::filter::TableFilter;
 use minikv::filter::math::false_positive_probability;
+use minikv::{BloomFilterPolicy, Filters};
 
 /// Largest number of bits per key that is considered. LevelDB's filters hardly improve with more
 /// bits.
@@ -120,7 +119,7 @@ impl LevelUse {
     }
 
     /// Returns the memory taken by filters with `bits` bits per key, in bytes.
-    pub fn filter_bytes(&self, layout: FilterLayout, bits: u32) -> u64 {
+    pub fn filter_bytes(&self, layout: FilterKind, bits: u32) -> u64 {
         if bits == 0 {
             return 0;
         }
@@ -132,18 +131,18 @@ impl LevelUse {
         let blocks = || self.filters.iter().map(block).sum::<u64>() + ends;
         let whole = || self.tables.iter().map(table).sum::<u64>();
         match layout {
-            FilterLayout::None => 0,
-            FilterLayout::Block => blocks(),
-            FilterLayout::Table => whole(),
-            FilterLayout::Both => blocks() + whole(),
+            FilterKind::None => 0,
+            FilterKind::Block => blocks(),
+            FilterKind::Table => whole(),
+            FilterKind::Both => blocks() + whole(),
         }
     }
 
     /// Returns the number of data blocks that the lookups are expected to read in vain with filters
     /// of `bits` bits per key, and the variance of this number over the choice of the filters' hash
     /// functions.
-    pub fn false_blocks(&self, layout: FilterLayout, bits: u32) -> (f64, f64) {
-        let of_blocks = layout == FilterLayout::Block;
+    pub fn false_blocks(&self, layout: FilterKind, bits: u32) -> (f64, f64) {
+        let of_blocks = layout == FilterKind::Block;
         let asked = if of_blocks { &self.of_filters } else { &self.of_tables };
         let each = asked.iter().map(|(&keys, asked)| {
             let rate = rate(layout, keys, bits);
@@ -154,16 +153,16 @@ impl LevelUse {
 }
 
 /// Returns the expected false-positive rate of a filter of `keys` keys.
-fn rate(layout: FilterLayout, keys: u64, bits: u32) -> f64 {
+fn rate(layout: FilterKind, keys: u64, bits: u32) -> f64 {
     match layout {
         _ if bits == 0 => 1.0,
-        FilterLayout::None => 1.0,
-        FilterLayout::Block => {
+        FilterKind::None => 1.0,
+        FilterKind::Block => {
             let policy = BloomFilterPolicy::new(bits);
             let length = policy.filter_bits(keys as usize);
             double_hashing_probability(length, keys, policy.probes())
         }
-        FilterLayout::Table | FilterLayout::Both => {
+        FilterKind::Table | FilterKind::Both => {
             (-f64::from(TableFilter::predicted_fingerprint_bits(keys, bits))).exp2()
         }
     }
@@ -206,12 +205,12 @@ pub type Bits = [u32; NUM_LEVELS];
 
 /// Returns a name such as `block:14/10/4`, with the bits of each level from 0 on. The last number
 /// also applies to all deeper levels.
-pub fn name_by_level(layout: FilterLayout, bits: &[u32]) -> String {
+pub fn name_by_level(layout: FilterKind, bits: &[u32]) -> String {
     let kind = match layout {
-        FilterLayout::None => "none",
-        FilterLayout::Block => "block",
-        FilterLayout::Table => "table",
-        FilterLayout::Both => "both",
+        FilterKind::None => "none",
+        FilterKind::Block => "block",
+        FilterKind::Table => "table",
+        FilterKind::Both => "both",
     };
     let last = bits.last().copied().unwrap_or(0);
     let same = bits.iter().rev().take_while(|&&bits| bits == last).count();
@@ -236,7 +235,7 @@ pub struct Choices {
 
 impl Choices {
     /// Returns, for each of `levels`, the filters of this layout that it can have.
-    pub fn of(levels: &[LevelUse], layout: FilterLayout) -> Choices {
+    pub fn of(levels: &[LevelUse], layout: FilterKind) -> Choices {
         let choices = |level: &LevelUse| {
             let choice = |bits| Choice {
                 bytes: level.filter_bytes(layout, bits),
@@ -320,8 +319,9 @@ impl Choices {
 #[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct LevelAdvice {
-    /// Layout of the filters.
-    pub layout: FilterLayout,
+    /// The filters whose memory is divided: those that every level has in `uniform`.
+    #[serde(flatten)]
+    pub filters: Filters,
     /// The levels that have tables.
     pub levels: Vec<LevelShare>,
     /// The division that has the same number of bits per key at each level.
@@ -377,14 +377,14 @@ impl Division {
 
 /// The three divisions to compare, before they are measured.
 pub struct Divisions {
-    layout: FilterLayout,
+    layout: FilterKind,
     choices: Choices,
     bits: [Bits; 3],
 }
 
 impl Divisions {
     /// Divides the memory taken by filters of `bits` bits per key among `levels`.
-    pub fn of(levels: &[LevelUse], layout: FilterLayout, bits: u32) -> Divisions {
+    pub fn of(levels: &[LevelUse], layout: FilterKind, bits: u32) -> Divisions {
         let choices = Choices::of(levels, layout);
         let uniform = [bits.min(MOST_BITS); NUM_LEVELS];
         let advised = choices.within(choices.bytes(&uniform));
@@ -423,7 +423,7 @@ impl Divisions {
             smaller_bits: self.bits[2][level],
         };
         LevelAdvice {
-            layout: self.layout,
+            filters: self.layout.with(self.bits[0][0]),
             levels: with_tables.map(share).collect(),
             uniform: division(0),
             advised: division(1),

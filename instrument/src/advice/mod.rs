@@ -11,11 +11,11 @@
 //! | `show` | the advice as text |
 
 use minikv::files::{LiveTables, NUM_LEVELS};
-use minikv::{Db, Error, FilterLayout, ReadOnlyDb, ReadSample, Readable, Result};
+use minikv::{Db, Error, Filters, ReadOnlyDb, ReadSample, Readable, Result};
 
 use crate::advice::judge::Evidence;
 use crate::advice::levels::{Divisions, LevelUse};
-use crate::advice::plan::{BlockFilters, FilterPlan, TableFilters, TreePlan};
+use crate::advice::plan::{BlockFilters, FilterKind, FilterPlan, TableFilters, TreePlan};
 use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::order::KeyOrder;
 
@@ -60,11 +60,10 @@ impl Sampled for ReadOnlyDb {
 #[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct FilterAdvice {
-    /// Recommended value of [`Options::filter`](crate::Options::filter); `FilterLayout::None` if
+    /// Recommended value of [`Options::filters`](crate::Options::filters); [`Filters::None`] if
     /// filters are not worthwhile.
-    pub layout: FilterLayout,
-    /// The number of bits per key; 0 without filters.
-    pub bits_per_key: u32,
+    #[serde(flatten)]
+    pub filters: Filters,
     /// Certainty of the advice.
     pub sureness: Sureness,
     /// Number of gets since the database was opened.
@@ -99,10 +98,9 @@ pub struct FilterAdvice {
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Tried {
-    /// Layout of the filters.
-    pub layout: FilterLayout,
-    /// Bits per key.
-    pub bits_per_key: u32,
+    /// The filters.
+    #[serde(flatten)]
+    pub filters: Filters,
     /// Data blocks saved, and memory taken.
     pub saving: Saving,
     /// Time to query the filters, in nanoseconds per get.
@@ -152,9 +150,9 @@ pub fn advise(db: &impl Sampled) -> Result<FilterAdvice> {
     let seen = Seen { gets: db.gets(), in_memory, absent, tables: counts, keys: keys.len() };
     let mut advice = judged(without, with, &read, seen);
     if counts.0 > 0 {
-        let (layout, bits) = match advice.layout {
-            FilterLayout::None => (FilterLayout::Block, 10),
-            layout => (layout, advice.bits_per_key),
+        let (layout, bits) = match advice.filters {
+            Filters::None => (FilterKind::Block, 10),
+            filters => FilterKind::of(filters),
         };
         let divisions = Divisions::of(&read.levels, layout, bits);
         let replay = replay(&tables, lookups, divisions.plans())?;
@@ -258,15 +256,15 @@ fn with_unread(levels: &mut [LevelUse; NUM_LEVELS], read: &[u64], all: &[u64]) {
 /// Returns the plans: no filters, the tables' own filters, and one plan for each of [`sizes`].
 fn plans() -> Vec<TreePlan> {
     let own = FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own };
-    let plans = [FilterPlan::new(FilterLayout::None, 0), own].into_iter();
+    let plans = [FilterPlan::new(FilterKind::None, 0), own].into_iter();
     plans
         .chain(sizes().map(|(layout, bits)| FilterPlan::new(layout, bits)))
         .map(TreePlan::from)
         .collect()
 }
 
-fn sizes() -> impl Iterator<Item = (FilterLayout, u32)> {
-    let layouts = [FilterLayout::Block, FilterLayout::Table];
+fn sizes() -> impl Iterator<Item = (FilterKind, u32)> {
+    let layouts = [FilterKind::Block, FilterKind::Table];
     layouts.into_iter().flat_map(|layout| SIZES.map(|bits| (layout, bits)))
 }
 
@@ -282,15 +280,11 @@ fn judged(without: &Outcome, with: &[Outcome], read: &TablesRead, seen: Seen) ->
         .map(|(((layout, bits_per_key), outcome), &saving)| {
             let probe_nanos = each(outcome.probe_nanos, seen.keys as u64);
             let nanos_saved = saving.saved * nanos_per_block - probe_nanos;
-            Tried { layout, bits_per_key, saving, probe_nanos, nanos_saved }
+            Tried { filters: layout.with(bits_per_key), saving, probe_nanos, nanos_saved }
         })
         .collect();
-    let (layout, bits_per_key) = advice
-        .plan
-        .map_or((FilterLayout::None, 0), |plan| (tried[plan].layout, tried[plan].bits_per_key));
     FilterAdvice {
-        layout,
-        bits_per_key,
+        filters: advice.plan.map_or(Filters::None, |plan| tried[plan].filters),
         sureness: advice.sureness,
         gets: seen.gets,
         sampled: seen.keys as u64,
@@ -319,7 +313,7 @@ mod tests {
         let mut levels: [LevelUse; NUM_LEVELS] = std::array::from_fn(|_| LevelUse::default());
         levels[1].add_table(&BTreeMap::from([(0, 40), (1, 60)]));
         levels[1].add_asked(40, 100, 7);
-        let bytes = levels[1].filter_bytes(FilterLayout::Block, 10);
+        let bytes = levels[1].filter_bytes(FilterKind::Block, 10);
         let sizes = |one: u64, two: u64| {
             let mut sizes = [0; NUM_LEVELS];
             (sizes[1], sizes[2]) = (one, two);
@@ -328,7 +322,7 @@ mod tests {
         with_unread(&mut levels, &sizes(1000, 0), &sizes(2000, 5000));
         let keys: Vec<_> = levels.iter().map(|level| level.keys).collect();
         assert_eq!(keys[..4], [0, 200, 500, 0]);
-        let of = |level: usize| levels[level].filter_bytes(FilterLayout::Block, 10);
+        let of = |level: usize| levels[level].filter_bytes(FilterKind::Block, 10);
         assert_eq!((of(1), of(2)), (2 * bytes, 5 * bytes));
         assert_eq!((levels[1].in_vain(), levels[2].in_vain()), (7, 0));
     }

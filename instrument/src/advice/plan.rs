@@ -4,11 +4,45 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use minikv::FilterLayout;
-use minikv::files::NUM_LEVELS;
-use minikv::files::TableReader;
+use minikv::files::{NUM_LEVELS, TableReader};
 use minikv::filter::{FilterBlockBuilder, FilterBlockReader, TableFilter, TableFilterBuilder};
-use minikv::{BloomFilterPolicy, FilterPolicy};
+use minikv::{BloomFilterPolicy, FilterPolicy, Filters};
+
+/// The kind of new filters, of whatever size: the adviser tries many sizes of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FilterKind {
+    /// No filters.
+    None,
+    /// Block filters.
+    Block,
+    /// Whole-table filters.
+    Table,
+    /// Both kinds.
+    Both,
+}
+
+impl FilterKind {
+    /// Returns the kind of `filters` and the bits per key, which are 0 without filters.
+    pub fn of(filters: Filters) -> (FilterKind, u32) {
+        match filters {
+            Filters::None => (FilterKind::None, 0),
+            Filters::Block(bits) => (FilterKind::Block, bits),
+            Filters::Table(bits) => (FilterKind::Table, bits),
+            Filters::Both(bits) => (FilterKind::Both, bits),
+        }
+    }
+
+    /// Returns filters of this kind with `bits` bits per key, or no filters if `bits` is 0.
+    pub fn with(self, bits: u32) -> Filters {
+        match self {
+            FilterKind::None => Filters::None,
+            _ if bits == 0 => Filters::None,
+            FilterKind::Block => Filters::Block(bits),
+            FilterKind::Table => Filters::Table(bits),
+            FilterKind::Both => Filters::Both(bits),
+        }
+    }
+}
 
 /// The block filters that a plan assumes.
 #[derive(Clone, Debug)]
@@ -107,12 +141,12 @@ impl Builders {
 
 impl FilterPlan {
     /// Returns a plan with new filters of `bits` bits per key, or with no filters if `bits` is 0.
-    pub fn new(layout: FilterLayout, bits: u32) -> FilterPlan {
+    pub fn new(layout: FilterKind, bits: u32) -> FilterPlan {
         let (mut blocks, mut table) = (BlockFilters::None, TableFilters::None);
-        if bits > 0 && matches!(layout, FilterLayout::Block | FilterLayout::Both) {
+        if bits > 0 && matches!(layout, FilterKind::Block | FilterKind::Both) {
             blocks = BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
         }
-        if bits > 0 && matches!(layout, FilterLayout::Table | FilterLayout::Both) {
+        if bits > 0 && matches!(layout, FilterKind::Table | FilterKind::Both) {
             table = TableFilters::New(bits);
         }
         FilterPlan { blocks, table }

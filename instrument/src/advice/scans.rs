@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::advice::grafite::{grafite_bound, mean_range};
 use minikv::Result;
-use minikv::ScannedRange;
 use minikv::files::{KeyKind, LiveTables, MAX_SEQ_NO, ParsedKey, TableReader, user_key};
 use minikv::filter::prefix_of_range;
+use minikv::stats::ScannedRange;
 use minikv::{PrefixExtractor, ReadSample};
 
 use crate::order::KeyOrder;

@@ -21,8 +21,8 @@ use minikv::filter::{FilterBlockReader, TableFilter};
 use std::time::Instant;
 
 use crate::order::KeyOrder;
-use minikv::LevelTrace;
 use minikv::files::NUM_LEVELS;
+use minikv::stats::LevelTrace;
 
 /// A lookup to replay.
 #[derive(Clone, Copy, Debug)]
@@ -647,10 +647,11 @@ mod tests {
 
     use minikv::files::LiveTables;
     use minikv::fs::MemFs;
-    use minikv::{BloomFilterPolicy, Compression, Db, FilterLayout, FilterPolicy, Options};
+    use minikv::{BloomFilterPolicy, Compression, Db, FilterPolicy, Options};
 
     use super::*;
     use crate::advice::levels;
+    use crate::advice::plan::FilterKind;
 
     fn bloom(bits: u32) -> Arc<dyn FilterPolicy> {
         Arc::new(BloomFilterPolicy::new(bits))
@@ -661,7 +662,7 @@ mod tests {
     fn table(step: usize) -> TableReader {
         let options = Options::default()
             .create_if_missing(true)
-            .fs(Arc::new(MemFs::new()))
+            .fs(MemFs::new())
             .block_bytes(1024)
             .compression(Compression::None);
         let db = Db::open("/db", options).unwrap();
@@ -740,7 +741,7 @@ mod tests {
     /// Checks that filters have the predicted sizes, on which the division of memory is based.
     #[test]
     fn filters_have_the_sizes_that_are_predicted() {
-        let layouts = [FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+        let layouts = [FilterKind::Block, FilterKind::Table, FilterKind::Both];
         let each: Vec<_> =
             layouts.iter().flat_map(|&l| [1, 4, 10, 23].map(|bits| (l, bits))).collect();
         let plans = each.iter().map(|&(layout, bits)| FilterPlan::new(layout, bits)).collect();
@@ -795,7 +796,7 @@ mod tests {
         let lookup = |key| Lookup { key, present: true };
         let lookups = expected.iter().map(|(key, _)| lookup(&key[..])).collect();
         let order = KeyOrder::bytewise();
-        let none = FilterPlan::new(FilterLayout::None, 0);
+        let none = FilterPlan::new(FilterKind::None, 0);
         let mut shadow = Shadow::new(order, vec![none], lookups).keep_reads();
         shadow.table(1, &table, &key(0), &key(2999)).unwrap();
         let (outcomes, _) = shadow.finish();

@@ -4,17 +4,18 @@ use std::fmt;
 
 use crate::advice::judge::{ENOUGH, LEAST_PART, Saving, Sureness};
 use crate::advice::levels::name_by_level;
+use crate::advice::plan::FilterKind;
 use crate::advice::{Division, FilterAdvice, LevelAdvice, LevelShare, ScanAdvice};
 use crate::text::size;
-use minikv::{FilterLayout, Options};
+use minikv::{Filters, Options};
 
 /// Returns a name such as `block:10`, as used by `minikv readamp`.
-fn name(layout: FilterLayout, bits_per_key: u32) -> String {
-    match layout {
-        FilterLayout::None => "none".to_string(),
-        FilterLayout::Block => format!("block:{bits_per_key}"),
-        FilterLayout::Table => format!("table:{bits_per_key}"),
-        FilterLayout::Both => format!("both:{bits_per_key}"),
+fn name(filters: Filters) -> String {
+    match filters {
+        Filters::None => "none".to_string(),
+        Filters::Block(bits) => format!("block:{bits}"),
+        Filters::Table(bits) => format!("table:{bits}"),
+        Filters::Both(bits) => format!("both:{bits}"),
     }
 }
 
@@ -72,18 +73,18 @@ impl FilterAdvice {
     }
 
     fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.layout {
-            FilterLayout::None => write!(
+        match self.filters {
+            Filters::None => write!(
                 f,
                 "Advice: turn filters off. A get looks into {:.3} data blocks without them, and \
                  no filter tried saves more than {:.0} % of that.",
                 self.blocks_per_get,
                 LEAST_PART * 100.0
             )?,
-            layout => write!(
+            filters => write!(
                 f,
                 "Advice: {}. Larger filters save at most {:.0} % more.",
-                name(layout, self.bits_per_key),
+                name(filters),
                 (1.0 / ENOUGH - 1.0) * 100.0
             )?,
         }
@@ -101,7 +102,7 @@ impl fmt::Display for FilterAdvice {
         self.write_row(f, "as it is", &self.now, None)?;
         for tried in &self.tried {
             let times = Some((tried.probe_nanos, tried.nanos_saved));
-            self.write_row(f, &name(tried.layout, tried.bits_per_key), &tried.saving, times)?;
+            self.write_row(f, &name(tried.filters), &tried.saving, times)?;
         }
         self.write_verdict(f)?;
         if let Some(by_level) = &self.by_level {
@@ -156,14 +157,14 @@ impl LevelAdvice {
     pub fn advised_options(&self, options: Options) -> Options {
         let bits = self.all_levels(|share| share.advised_bits);
         let last = bits.last().copied().unwrap_or(0);
-        let options = options.filter(self.layout_of(last), last);
+        let options = options.filters(self.with_bits(last));
         bits.iter().enumerate().fold(options, |options, (level, &bits)| {
-            options.filter_at_level(level, self.layout_of(bits), bits)
+            options.filters_at_level(level, self.with_bits(bits))
         })
     }
 
-    fn layout_of(&self, bits: u32) -> FilterLayout {
-        if bits == 0 { FilterLayout::None } else { self.layout }
+    fn with_bits(&self, bits: u32) -> Filters {
+        FilterKind::of(self.filters).0.with(bits)
     }
 
     fn write_levels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -193,7 +194,9 @@ impl LevelAdvice {
             (&self.advised, self.all_levels(|share| share.advised_bits)),
             (&self.smaller, self.all_levels(|share| share.smaller_bits)),
         ];
-        let rows = rows.map(|(division, bits)| (division, name_by_level(self.layout, &bits)));
+        let rows = rows.map(|(division, bits)| {
+            (division, name_by_level(FilterKind::of(self.filters).0, &bits))
+        });
         let width = rows.iter().map(|(_, name)| name.len()).max().unwrap_or(0).max(7);
         writeln!(
             f,
@@ -217,11 +220,11 @@ impl LevelAdvice {
     fn write_options(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.all_levels(|share| share.advised_bits);
         let last = bits.last().copied().unwrap_or(0);
-        let layout = self.layout_of(last);
-        write!(f, "Options::default()\n    .filter(FilterLayout::{layout:?}, {last})")?;
+        let filters = self.with_bits(last);
+        write!(f, "Options::default()\n    .filters(Filters::{filters:?})")?;
         for (level, &bits) in bits.iter().enumerate().filter(|(_, bits)| **bits != last) {
-            let layout = self.layout_of(bits);
-            write!(f, "\n    .filter_at_level({level}, FilterLayout::{layout:?}, {bits})")?;
+            let filters = self.with_bits(bits);
+            write!(f, "\n    .filters_at_level({level}, Filters::{filters:?})")?;
         }
         Ok(())
     }
@@ -244,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_division_is_named_by_the_bits_of_its_levels() {
-        let name = |bits: &[u32]| name_by_level(FilterLayout::Table, bits);
+        let name = |bits: &[u32]| name_by_level(FilterKind::Table, bits);
         assert_eq!(name(&[14, 10, 4]), "table:14/10/4");
         assert_eq!(name(&[14, 10, 10, 10]), "table:14/10");
         assert_eq!((name(&[8, 8]), name(&[])), ("table:8".to_string(), "table:0".to_string()));

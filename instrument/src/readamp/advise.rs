@@ -3,7 +3,7 @@
 use crate::advice::LevelAdvice;
 use crate::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, Saving, Sureness, advise};
 use crate::advice::levels::Divisions;
-use minikv::FilterLayout;
+use crate::advice::plan::FilterKind;
 use serde::Serialize;
 
 use super::filters::Filters;
@@ -39,10 +39,10 @@ pub fn by_level(
     };
     let plan = advised.advice.plan.map(|plan| advised.with[plan].filters);
     let (layout, bits) = match plan {
-        Some(Filters::Table(bits)) => (FilterLayout::Table, bits),
-        Some(Filters::Both(bits)) => (FilterLayout::Both, bits),
-        Some(Filters::Block(bits)) => (FilterLayout::Block, bits),
-        _ => (FilterLayout::Block, 10),
+        Some(Filters::Table(bits)) => (FilterKind::Table, bits),
+        Some(Filters::Both(bits)) => (FilterKind::Both, bits),
+        Some(Filters::Block(bits)) => (FilterKind::Block, bits),
+        _ => (FilterKind::Block, 10),
     };
     let levels = &report.held.levels;
     let divisions = Divisions::of(levels, layout, bits);

@@ -1,8 +1,8 @@
 //! Exports the report as JSON and CSV.
 
 use crate::advice::AllFilters;
-use minikv::LevelTrace;
 use minikv::files::NUM_LEVELS;
+use minikv::stats::LevelTrace;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 

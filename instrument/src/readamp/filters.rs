@@ -4,8 +4,7 @@
 use std::fmt;
 
 use crate::advice::levels::{Bits, name_by_level};
-use crate::advice::plan::{BlockFilters, FilterPlan, TableFilters, TreePlan};
-use minikv::FilterLayout;
+use crate::advice::plan::{BlockFilters, FilterKind, FilterPlan, TableFilters, TreePlan};
 use minikv::files::NUM_LEVELS;
 use minikv::filter::MAX_BITS_PER_KEY;
 
@@ -30,7 +29,7 @@ pub enum Filters {
     Both(u32),
     /// Filters with this layout, and the number of bits per key at each level. A level with 0 bits
     /// has no filters.
-    ByLevel(FilterLayout, Bits),
+    ByLevel(FilterKind, Bits),
 }
 
 impl Filters {
@@ -84,9 +83,9 @@ impl Filters {
     /// number also applies to all deeper levels.
     fn by_level(part: &str, kind: &str, bits: &str) -> Result<Filters, String> {
         let layout = match kind {
-            "block" => FilterLayout::Block,
-            "table" => FilterLayout::Table,
-            "both" => FilterLayout::Both,
+            "block" => FilterKind::Block,
+            "table" => FilterKind::Table,
+            "both" => FilterKind::Both,
             _ => return Err(format!("{part:?}: only block, table and both have bits by level")),
         };
         let mut levels: Bits = [0; NUM_LEVELS];
@@ -126,8 +125,8 @@ impl Filters {
             Filters::None => "none",
             Filters::Block(_) => "block",
             Filters::Table(_) => "table",
-            Filters::Both(_) | Filters::ByLevel(FilterLayout::Both, _) => "both",
-            Filters::ByLevel(FilterLayout::Table, _) => "table",
+            Filters::Both(_) | Filters::ByLevel(FilterKind::Both, _) => "both",
+            Filters::ByLevel(FilterKind::Table, _) => "table",
             Filters::ByLevel(..) => "block",
         }
     }
@@ -149,10 +148,10 @@ impl Filters {
             Filters::AsIs => {
                 FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own }.into()
             }
-            Filters::Ignored | Filters::None => new(FilterLayout::None, 0),
-            Filters::Block(bits) => new(FilterLayout::Block, bits),
-            Filters::Table(bits) => new(FilterLayout::Table, bits),
-            Filters::Both(bits) => new(FilterLayout::Both, bits),
+            Filters::Ignored | Filters::None => new(FilterKind::None, 0),
+            Filters::Block(bits) => new(FilterKind::Block, bits),
+            Filters::Table(bits) => new(FilterKind::Table, bits),
+            Filters::Both(bits) => new(FilterKind::Both, bits),
             Filters::ByLevel(layout, bits) => {
                 TreePlan(bits.map(|bits| FilterPlan::new(layout, bits)))
             }
@@ -202,7 +201,7 @@ mod tests {
         );
         let list = Filters::list("block:14/10/0,table:9/9").unwrap();
         let levels = [14, 10, 0, 0, 0, 0, 0];
-        assert_eq!(list[0], Filters::ByLevel(FilterLayout::Block, levels));
+        assert_eq!(list[0], Filters::ByLevel(FilterKind::Block, levels));
         let names: Vec<_> = list.iter().map(Filters::to_string).collect();
         assert_eq!(names, ["block:14/10/0", "table:9"]);
         for bad in ["block:9/", "none:1/2", "block:1/2/3/4/5/6/7/8", "block:65/1"] {

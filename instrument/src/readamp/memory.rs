@@ -7,9 +7,10 @@
 
 use crate::advice::curve::{FileReads, file_reads};
 use crate::advice::levels::Choices;
+use crate::advice::plan::FilterKind;
 use crate::advice::shadow::{BlockRead, Outcome, TablesRead};
+use minikv::Readable;
 use minikv::files::NUM_LEVELS;
-use minikv::{FilterLayout, Readable};
 use serde::Serialize;
 
 use super::filters::Filters;
@@ -302,7 +303,7 @@ fn divisions(
 ) -> Result<Vec<Division>> {
     let levels = &held.levels;
     let mut choices = vec![Filters::None];
-    for layout in [FilterLayout::Block, FilterLayout::Table] {
+    for layout in [FilterKind::Block, FilterKind::Table] {
         let of = Choices::of(levels, layout);
         for bits in SIZES {
             let mut divided = of.within(of.bytes(&[bits; NUM_LEVELS]));

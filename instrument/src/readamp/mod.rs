@@ -230,11 +230,9 @@ impl Experiment {
     }
 }
 
-/// Returns `options` with a filter policy, so that filters are read even if new tables get no
-/// filters.
+/// Returns `options` with filters, so that the filters of existing tables are read.
 pub fn readable(options: Options) -> Options {
-    let default = minikv::BloomFilterPolicy::new(10);
-    options.filter_policy(Some(std::sync::Arc::new(default)))
+    options.filters(minikv::Filters::default())
 }
 
 /// Creates a database of `data` in the directory `dir`, and returns a snapshot of it. The order of

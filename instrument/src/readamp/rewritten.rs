@@ -1,6 +1,7 @@
 //! Repeats the lookups on a database that was loaded with the advised filters.
 
 use crate::advice::LevelAdvice;
+use crate::advice::plan::FilterKind;
 use minikv::Readable;
 use minikv::files::NUM_LEVELS;
 use serde::Serialize;
@@ -59,6 +60,7 @@ impl Rewritten {
             let share = advice.levels.iter().find(|share| share.level >= level);
             share.or(advice.levels.last()).map_or(0, |share| share.advised_bits)
         };
+        let kind = FilterKind::of(advice.filters).0;
         let level = |level: usize| RewrittenLevel {
             level,
             tables: tables[level],
@@ -66,7 +68,7 @@ impl Rewritten {
             keys: held.levels[level].keys,
             filter_bytes: filters[level],
             advised_bits: advised(level),
-            advised_filter_bytes: held.levels[level].filter_bytes(advice.layout, advised(level)),
+            advised_filter_bytes: held.levels[level].filter_bytes(kind, advised(level)),
         };
         Ok(Rewritten {
             filter_bytes: filters.iter().sum(),

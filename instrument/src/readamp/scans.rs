@@ -7,9 +7,10 @@ use std::sync::Arc;
 use crate::advice::grafite::{grafite_bound, mean_range};
 use crate::advice::judge::{LEAST_PART, Z};
 use crate::advice::scans::ScanCounts;
-use minikv::ScannedRange;
 use minikv::files::NUM_LEVELS;
-use minikv::{DelimitedPrefix, FixedPrefix, LevelTrace, PrefixExtractor, ReadOnlyDb, Readable};
+use minikv::stats::LevelTrace;
+use minikv::stats::ScannedRange;
+use minikv::{DelimitedPrefix, FixedPrefix, PrefixExtractor, ReadOnlyDb, Readable};
 use minikv_workloads::{Profile, Requests};
 use serde::Serialize;
 
@@ -502,7 +503,7 @@ mod tests {
         db.flush().unwrap();
         db.wait_idle().unwrap();
         db.close().unwrap();
-        Source::of(dir, options.filter_policy(None), 8 << 20).unwrap()
+        Source::of(dir, options.filters(minikv::Filters::None), 8 << 20).unwrap()
     }
 
     fn work(source: &Source, prefix: &str) -> ScanWork {

@@ -10,15 +10,16 @@ use minikv::files::{
     current_contents, user_key,
 };
 use minikv::fs::{DiskFs, Fs, MemFs};
+use minikv::stats::ScannedRange;
 use minikv::{
-    BytewiseComparator, Comparator, Db, FilterLayout, Options, PrefixExtractor, ReadOnlyDb,
-    Readable, Recovery, ScannedRange, Stats, files,
+    BytewiseComparator, Comparator, Db, Options, PrefixExtractor, ReadOnlyDb, Readable, Recovery,
+    Stats, files,
 };
 
 use super::filters::Filters;
 use super::overlay::{Content, Overlay};
 use super::space::Stored;
-use crate::advice::plan::{BlockFilters, FilterPlan, MadeFilters, TreePlan};
+use crate::advice::plan::{BlockFilters, FilterKind, FilterPlan, MadeFilters, TreePlan};
 use crate::advice::scans::{ScanCounts, ScanReplay};
 use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::error::{Error, Result};
@@ -200,7 +201,7 @@ impl Source {
     /// Reads all tables once. Returns totals over the tables and, for each level, the lookups that
     /// search the level in vain.
     pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
-        let none = FilterPlan::new(FilterLayout::None, 0);
+        let none = FilterPlan::new(FilterKind::None, 0);
         let mut shadow = Shadow::new(KeyOrder::bytewise(), vec![none], lookups);
         self.walk(&mut shadow)?;
         Ok(shadow.finish().1)
@@ -385,7 +386,8 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use minikv::{BloomFilterPolicy, LevelTrace, ReadTrace};
+    use minikv::stats::LevelTrace;
+    use minikv::{Db, ReadTrace};
 
     use super::super::lookups::{Choice, first_times};
     use super::super::measure::Work;
@@ -409,7 +411,7 @@ mod tests {
             .create_if_missing(true)
             .write_buffer_bytes(64 << 10)
             .max_file_bytes(32 << 10)
-            .filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits))));
+            .filters(minikv::Filters::Block(bits));
         let db = Db::open(dir, options.clone()).unwrap();
         let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
         data.load(&db, 4).unwrap();

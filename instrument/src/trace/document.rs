@@ -8,10 +8,9 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use minikv::events::{CompactionKind, EventKind, StallCause, TableInfo};
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
-use minikv::{
-    BytewiseComparator, CompactionKind, Comparator, Error, EventKind, StallCause, TableInfo,
-};
+use minikv::{BytewiseComparator, Comparator, Error};
 use serde_json::{Value, json};
 
 use super::run::{Lookup, Run, new_tables};
@@ -105,7 +104,7 @@ impl Keys {
             // The recorded times of lookups are a little late. A lookup must come after the events
             // that add the tables searched by the lookup.
             while let Some(lookup) = lookups.peek()
-                && lookup.micros < event.micros
+                && u128::from(lookup.micros) < event.since_open.as_micros()
                 && tables_of(&lookup.explanation).all(|number| tables.contains(&number))
             {
                 steps.push(self.lookup(lookup));
@@ -113,7 +112,7 @@ impl Keys {
             }
             change(&mut tables, &event.kind);
             let mut step = self.event(&event.kind);
-            step["us"] = json!(event.micros);
+            step["us"] = json!(event.since_open.as_micros() as u64);
             steps.push(step);
         }
         let closed = steps.pop();
@@ -134,8 +133,9 @@ impl Keys {
             EventKind::FlushBegan { job, entries, .. } => {
                 json!({ "t": "flush", "job": job, "n": entries })
             }
-            EventKind::FlushEnded { job, table, micros, error, .. } => json!({
-                "t": "flushed", "job": job, "add": placed(table.as_slice()), "took": micros,
+            EventKind::FlushEnded { job, table, took, error, .. } => json!({
+                "t": "flushed", "job": job, "add": placed(table.as_slice()),
+                "took": took.as_micros() as u64,
                 "error": error.as_ref().map(ToString::to_string),
             }),
             EventKind::CompactionBegan { job, kind, inputs, output_level, .. } => json!({
@@ -149,13 +149,13 @@ impl Keys {
                 output_level,
                 outputs,
                 entries_dropped,
-                micros,
+                took,
                 error,
                 ..
             } => json!({
                 "t": "compacted", "job": job, "kind": kind_name(*kind), "in": placed(inputs),
                 "to": output_level, "add": placed(outputs), "dropped": entries_dropped,
-                "took": micros, "error": error.as_ref().map(ToString::to_string),
+                "took": took.as_micros() as u64, "error": error.as_ref().map(ToString::to_string),
                 "gave_up": matches!(error, Some(Error::Closed)),
             }),
             EventKind::TablesChanged { added, removed, .. } => {
@@ -164,9 +164,9 @@ impl Keys {
             EventKind::StallBegan { cause, .. } => {
                 json!({ "t": "stall", "why": cause_name(*cause) })
             }
-            EventKind::StallEnded { cause, micros, .. } => {
-                json!({ "t": "stalled", "why": cause_name(*cause), "took": micros })
-            }
+            EventKind::StallEnded { cause, took, .. } => json!({
+                "t": "stalled", "why": cause_name(*cause), "took": took.as_micros() as u64,
+            }),
             EventKind::Closed { .. } => json!({ "t": "close" }),
             _ => json!({ "t": "other" }),
         }
@@ -197,7 +197,7 @@ impl Keys {
                 json!(["memtable", frozen, entry.map(|entry| entry.seq)])
             }
             Step::Skipped { level, tables } => json!(["skipped", level, tables]),
-            Step::Table(table) => json!(["table", table.number, table.level]),
+            Step::Table { table, .. } => json!(["table", table.number, table.level]),
             Step::TableFilter(verdict) => json!(["filter", "table", verdict_name(*verdict)]),
             Step::BlockFilter(verdict) => json!(["filter", "block", verdict_name(*verdict)]),
             Step::Index { block } => json!(["index", block.as_ref().map(|block| block.offset)]),
@@ -214,7 +214,7 @@ impl Keys {
 /// Returns the numbers of the tables that a lookup searched.
 fn tables_of(explanation: &Explanation) -> impl Iterator<Item = u64> {
     explanation.steps.iter().filter_map(|step| match step {
-        Step::Table(table) => Some(table.number),
+        Step::Table { table, .. } => Some(table.number),
         _ => None,
     })
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use minikv::events::{Event, EventKind};
 use minikv::explain::Explanation;
-use minikv::{Comparator, Event, EventKind, Options, ReadSample};
+use minikv::{Comparator, Options, ReadSample};
 
 use super::run::{Lookup, Run, new_tables};
 use super::{lookups, page};
@@ -63,7 +64,7 @@ impl Recorder {
         let now = Instant::now();
         let mut runs = self.runs();
         let run = &mut runs[place];
-        let opened = now.checked_sub(Duration::from_micros(event.micros)).unwrap_or(now);
+        let opened = now.checked_sub(event.since_open).unwrap_or(now);
         run.opened = run.opened.min(opened);
         for table in new_tables(&event.kind) {
             run.note_filters(table);
@@ -76,7 +77,8 @@ impl Recorder {
                 // If the lookups fail, the page still shows the events.
                 let made =
                     lookups::make(run, &sample.keys(), self.most_lookups).unwrap_or_default();
-                let lookup = |explanation| Lookup { micros: event.micros, explanation };
+                let micros = event.since_open.as_micros() as u64;
+                let lookup = |explanation| Lookup { micros, explanation };
                 run.lookups = made.into_iter().map(lookup).collect();
             }
             // The next database that is opened with these options has a sample of its own.

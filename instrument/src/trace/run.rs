@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use minikv::events::{Event, EventKind, TableInfo};
 use minikv::explain::Explanation;
 use minikv::files::{FileName, TableReader};
 use minikv::filter::TABLE_FILTER_NAME;
-use minikv::{Comparator, Event, EventKind, Options, Stats, TableInfo};
+use minikv::{Comparator, Options, Stats};
 
 /// First part of the name of a filter block in a table. The name of its policy follows.
 const FILTER_PREFIX: &[u8] = b"filter.";

@@ -13,8 +13,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::base::{Error, Result};
+use crate::base::clock::seconds_of;
+use crate::base::{Error, Feature, Result};
 use crate::format::crc;
 use crate::format::name::FileName;
 
@@ -22,10 +24,10 @@ use crate::format::name::FileName;
 const HEADER: &str = "minikv backup 1";
 
 /// The listing of one backup.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listing {
-    /// Time of the backup, in seconds since 1970.
-    pub made: u64,
+    /// Time of the backup, in whole seconds.
+    pub made: SystemTime,
     /// Number of bytes that the backup added to the folder.
     pub copied_bytes: u64,
     /// Length and checksum of each file, by name.
@@ -42,6 +44,11 @@ pub(super) struct FileSum {
 }
 
 impl Listing {
+    /// Returns a listing without files.
+    pub(super) fn empty() -> Listing {
+        Listing { made: UNIX_EPOCH, copied_bytes: 0, files: BTreeMap::new() }
+    }
+
     /// Returns the total length of the files, in bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         self.files.values().fold(0, |sum, file| sum.saturating_add(file.bytes))
@@ -49,7 +56,8 @@ impl Listing {
 
     /// Returns the contents of the listing file.
     pub(super) fn encode(&self) -> String {
-        let mut text = format!("{HEADER}\nmade {}\ncopied {}\n", self.made, self.copied_bytes);
+        let made = seconds_of(self.made);
+        let mut text = format!("{HEADER}\nmade {made}\ncopied {}\n", self.copied_bytes);
         for (name, sum) in &self.files {
             let _infallible = writeln!(text, "file {name} {} {:08x}", sum.bytes, sum.checksum);
         }
@@ -67,9 +75,10 @@ impl Listing {
         let header = text.lines().next().unwrap_or_default();
         if header != HEADER {
             return match header.strip_prefix("minikv backup ") {
-                Some(format) => {
-                    Err(Error::unsupported("backup format", format.escape_debug().to_string()))
-                }
+                Some(format) => Err(Error::unsupported(
+                    Feature::BackupFormat,
+                    format.escape_debug().to_string(),
+                )),
                 None => Err(damaged("it has no header")),
             };
         }
@@ -79,7 +88,7 @@ impl Listing {
         if end != expected {
             return Err(Error::mismatch("checksum of a backup's listing", expected.trim(), end));
         }
-        let mut listing = Listing::default();
+        let mut listing = Listing::empty();
         for line in lines.lines().skip(1) {
             listing.add_line(line).ok_or_else(|| damaged(line.escape_debug().to_string()))?;
         }
@@ -90,7 +99,9 @@ impl Listing {
     fn add_line(&mut self, line: &str) -> Option<()> {
         let fields = line.split(' ').collect::<Vec<_>>();
         match *fields.as_slice() {
-            ["made", seconds] => self.made = seconds.parse().ok()?,
+            ["made", seconds] => {
+                self.made = UNIX_EPOCH.checked_add(Duration::from_secs(seconds.parse().ok()?))?;
+            }
             ["copied", bytes] => self.copied_bytes = bytes.parse().ok()?,
             ["file", name, bytes, checksum] => {
                 // Only names of database files are accepted: another name could be a path that
@@ -122,7 +133,8 @@ mod tests {
         let sum = |bytes, checksum| FileSum { bytes, checksum };
         let files = [("000005.ldb", sum(12, 0xab)), ("CURRENT", sum(16, u32::MAX))];
         let files = files.map(|(name, sum)| (name.to_owned(), sum)).into();
-        Listing { made: 1_763_855_000, copied_bytes: 28, files }
+        let made = UNIX_EPOCH + Duration::from_secs(1_763_855_000);
+        Listing { made, copied_bytes: 28, files }
     }
 
     #[test]
@@ -160,6 +172,10 @@ mod tests {
         }
         let twice = "minikv backup 1\nfile CURRENT 16 0\nfile CURRENT 16 0\n";
         let text = format!("{twice}end {:08x}\n", crc::value(twice.as_bytes()));
+        assert!(Listing::decode(text.as_bytes()).unwrap_err().is_corruption());
+        // No `SystemTime` is that late.
+        let late = format!("minikv backup 1\nmade {}\n", u64::MAX);
+        let text = format!("{late}end {:08x}\n", crc::value(late.as_bytes()));
         assert!(Listing::decode(text.as_bytes()).unwrap_err().is_corruption());
         let error = Listing::decode(b"minikv backup 2\nend 0\n").unwrap_err();
         assert_eq!(error.to_string(), "unsupported backup format 2");

@@ -19,10 +19,11 @@
 //! backup.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::admin::backup::listing::{FileSum, Listing};
 use crate::admin::findings::Progress;
+use crate::base::clock::seconds_of;
 use crate::base::error::Corruption;
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{Piece, check_empty, copy_file, fill_directory, read_pieces};
@@ -63,8 +64,9 @@ pub struct Backups {
 pub struct Backup {
     /// Number of the backup. Later backups have higher numbers.
     pub number: u64,
-    /// Time at which the backup was completed, in seconds since 1970.
-    pub made: u64,
+    /// Time at which the backup was completed, in whole seconds.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::seconds"))]
+    pub made: SystemTime,
     /// Number of files in the backup.
     pub files: usize,
     /// Total length of the files, in bytes. A restore takes this much space.
@@ -365,8 +367,7 @@ fn read_file(fs: &dyn Fs, path: &Path) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// Returns the current time, in seconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or(Duration::ZERO).as_secs()
+/// Returns the current time, in whole seconds.
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds_of(SystemTime::now()))
 }

@@ -9,7 +9,7 @@ use crate::admin::backup::{Backup, Backups, MARKER, MARKER_CONTENTS, now, number
 use crate::admin::checkpoint;
 use crate::admin::findings::Progress;
 use crate::base::{Error, Result};
-use crate::engine::checkpoint::{Source, cannot_link, copy_file, read_pieces};
+use crate::engine::checkpoint::{CopySource, cannot_link, copy_file, read_pieces};
 use crate::engine::open::directory::{self, create_dir};
 use crate::engine::options::Options;
 use crate::format::name::{FileName, LOCK};
@@ -39,7 +39,7 @@ pub fn backup(
 /// # Errors
 /// The errors of [`Db::backup`](crate::Db::backup).
 pub(crate) fn take(
-    source: Source<'_>,
+    source: CopySource<'_>,
     folder: &Path,
     options: &Options,
     tell: &mut dyn FnMut(Progress),
@@ -51,7 +51,7 @@ pub(crate) fn take(
     let _lock = directory::lock(fs, &backups.dir, options.allow_no_lock)?;
     backups.mark()?;
     let number = backups.make_room()?;
-    let bytes = source.moment.edit.new_files.iter().map(|file| file.file_bytes);
+    let bytes = source.files.edit.new_files.iter().map(|file| file.file_bytes);
     let mut taking = Taking {
         fs,
         before: backups.latest()?,
@@ -120,10 +120,11 @@ impl Backups {
     /// Returns the directory and the listing of the latest backup. If there is no backup or the
     /// listing is damaged, returns an empty listing, so that every file is copied.
     fn latest(&self) -> Result<(PathBuf, Listing)> {
-        let Some(&number) = self.numbers()?.last() else { return Ok(Default::default()) };
+        let none = || (PathBuf::new(), Listing::empty());
+        let Some(&number) = self.numbers()?.last() else { return Ok(none()) };
         match self.listing(number) {
             Ok(listing) => Ok((self.backup_dir(number), listing)),
-            Err(error) if error.io_kind().is_none() => Ok(Default::default()),
+            Err(error) if error.io_kind().is_none() => Ok(none()),
             Err(error) => Err(error),
         }
     }

@@ -35,11 +35,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plan::{Kept, RepairPlan};
+use plan::{KeptTable, RepairPlan};
 pub use report::{
     LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
 };
-use writer::Writer;
+use writer::RepairWriter;
 
 use crate::admin::findings::{Findings, Progress};
 use crate::admin::logs::LogFacts;
@@ -130,7 +130,7 @@ pub fn repair_with(
     let had_lock = exists(&lock_path)?;
     let lock = directory::lock(&*fs, dir, options.allow_no_lock)?;
     let mut findings = Findings::new(&mut progress);
-    let result = look(dir, &options, &mut findings);
+    let result = survey_or_fail(dir, &options, &mut findings);
     let mut report = RepairReport {
         dry_run: repair_options.dry_run,
         faults: std::mem::take(&mut findings.faults),
@@ -171,7 +171,7 @@ fn choose_compression(
     Ok(compression.warning())
 }
 
-fn look(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
+fn survey_or_fail(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
     let survey = survey(dir, options, findings)?;
     match findings.unsupported.take().or(findings.io.take()) {
         Some(error) => Err(error),
@@ -191,7 +191,7 @@ fn next_number(survey: &Survey) -> u64 {
 struct Repair<'a> {
     survey: &'a Survey,
     context: TableContext,
-    writer: Writer<'a>,
+    writer: RepairWriter<'a>,
     report: RepairReport,
     /// The tables of the repaired database.
     files: Vec<NewFile>,
@@ -217,7 +217,7 @@ impl<'a> Repair<'a> {
         Repair {
             survey,
             context: table_context(options),
-            writer: Writer {
+            writer: RepairWriter {
                 fs: options.fs.clone(),
                 dir,
                 options,
@@ -336,10 +336,10 @@ impl<'a> Repair<'a> {
     /// Keeps every table at the level in the plan. In level 0, tables are ordered by age, and a
     /// higher number means a newer table, so all tables from the first damaged one on get new
     /// numbers.
-    fn keep(&mut self, tables: Vec<Kept>) -> Result<()> {
+    fn keep(&mut self, tables: Vec<KeptTable>) -> Result<()> {
         let mut kept: BTreeSet<u64> = BTreeSet::new();
         let mut is_renumbering = false;
-        for Kept { file, is_named, is_damaged } in tables {
+        for KeptTable { file, is_named, is_damaged } in tables {
             let Some(facts) = self.fact(file.number) else { continue };
             kept.insert(file.number);
             is_renumbering |= file.level == 0 && is_damaged;

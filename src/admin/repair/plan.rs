@@ -28,7 +28,7 @@ pub(super) enum RepairPlan {
     Keep {
         /// The tables, ordered by level. Those of level 0 are ordered from the oldest to the
         /// newest.
-        tables: Vec<Kept>,
+        tables: Vec<KeptTable>,
     },
     /// All tables are merged into one sorted run.
     Merge {
@@ -39,7 +39,7 @@ pub(super) enum RepairPlan {
 
 /// A table to keep.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptTable {
     /// The table's entry in the new MANIFEST.
     pub file: NewFile,
     /// Whether the old MANIFEST names the table.
@@ -75,7 +75,7 @@ fn at_their_levels(
     survey: &Survey,
     options: &Options,
     order: &InternalComparator,
-) -> Option<Vec<Kept>> {
+) -> Option<Vec<KeptTable>> {
     let named = survey.named();
     let unnamed: Vec<&TableFacts> = survey
         .tables
@@ -103,9 +103,9 @@ fn at_their_levels(
             true => as_file(facts, file.level),
             false => (*file).clone(),
         };
-        tables.push(Kept { file, is_named: true, is_damaged });
+        tables.push(KeptTable { file, is_named: true, is_damaged });
     }
-    tables.extend(unnamed.iter().map(|facts| Kept {
+    tables.extend(unnamed.iter().map(|facts| KeptTable {
         file: as_file(facts, 0),
         is_named: false,
         is_damaged: facts.faults > 0,
@@ -122,7 +122,7 @@ fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) 
     let bytes = all.iter().map(|facts| facts.file_bytes).sum::<u64>();
     let level = level_for(bytes, options);
     if merge::are_disjoint(&all, order.user()) {
-        let tables = all.into_iter().filter(|facts| facts.entries > 0).map(|facts| Kept {
+        let tables = all.into_iter().filter(|facts| facts.entries > 0).map(|facts| KeptTable {
             file: as_file(facts, level),
             is_named: named.contains_key(&facts.number),
             is_damaged: facts.faults > 0,
@@ -161,7 +161,7 @@ fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
     })
 }
 
-fn is_consistent(tables: &[Kept], options: &Options, order: &InternalComparator) -> bool {
+fn is_consistent(tables: &[KeptTable], options: &Options, order: &InternalComparator) -> bool {
     let files: Vec<NewFile> = tables.iter().map(|kept| kept.file.clone()).collect();
     is_version(&files, options, order)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::base::error::Corruption;
 use crate::engine::report::recovery::LostLog;
 
-/// Options of [`repair`](crate::repair).
+/// Options of [`repair`](crate::repair()).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepairOptions {
     pub(super) dry_run: bool,
@@ -21,7 +21,7 @@ impl RepairOptions {
     }
 }
 
-/// The report of [`repair`](crate::repair).
+/// The report of [`repair`](crate::repair()).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

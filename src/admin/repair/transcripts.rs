@@ -1,7 +1,5 @@
 //! Tests that replay transcripts of repair plans: the level to which a repair assigns each table.
 
-use std::sync::Arc;
-
 use crate::admin::manifest::Manifest;
 use crate::admin::repair::plan::{RepairPlan, plan};
 use crate::admin::survey::Survey;
@@ -48,7 +46,7 @@ fn show(plan: &RepairPlan) -> String {
         let RepairPlan::Merge { level } = plan else { unreachable!("a plan keeps or merges") };
         return format!("merge all into L{level}");
     };
-    let line = |kept: &crate::admin::repair::plan::Kept| {
+    let line = |kept: &crate::admin::repair::plan::KeptTable| {
         let was = if kept.is_named { "named" } else { "not named" };
         let how = if kept.is_damaged { "rewrite" } else { "keep" };
         format!("{how} {} at L{} ({was})", kept.file.number, kept.file.level)
@@ -59,7 +57,7 @@ fn show(plan: &RepairPlan) -> String {
 
 #[test]
 fn tables_are_placed() {
-    let options = Options::default().fs(Arc::new(MemFs::new()));
+    let options = Options::default().fs(MemFs::new());
     let mut survey = Survey::default();
     transcript::run("repair", |command: &Command<'_>| {
         match command.name {

@@ -20,7 +20,7 @@ use crate::format::name::{
 use crate::fs::{Fs, sync_dir};
 
 /// Creates new files in a database's directory.
-pub(super) struct Writer<'a> {
+pub(super) struct RepairWriter<'a> {
     /// The filesystem.
     pub fs: Arc<dyn Fs>,
     /// The database's directory.
@@ -33,7 +33,7 @@ pub(super) struct Writer<'a> {
     pub numbers: FileNumbers,
 }
 
-impl Writer<'_> {
+impl RepairWriter<'_> {
     /// Returns the settings for writing new tables.
     pub(super) fn target(&self) -> Target<'_> {
         Target::new(&*self.fs, self.dir, self.options, &self.order)
@@ -169,7 +169,7 @@ impl Writer<'_> {
 
 /// Tables being written one after another.
 pub(super) struct Tables<'w, 'a> {
-    writer: &'w Writer<'a>,
+    writer: &'w RepairWriter<'a>,
     run: TableRun,
 }
 

@@ -67,7 +67,7 @@ pub use text::describe;
 /// use minikv::{Db, IndexedDbComparator, Options, Readable};
 /// use std::sync::Arc;
 ///
-/// let options = Options::default().comparator(Arc::new(IndexedDbComparator));
+/// let options = Options::default().comparator(IndexedDbComparator);
 /// let dir = "Default/IndexedDB/https_example.org_0.indexeddb.leveldb";
 /// let db = Db::open_read_only(dir, options)?;
 /// println!("{} entries", db.iter().count());

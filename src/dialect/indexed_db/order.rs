@@ -14,7 +14,7 @@ use super::{
 
 /// Result of comparing one part of two keys: `Break` with the order of the keys if this part
 /// decides the order, `Continue` if the keys are equal in this part.
-type Step = ControlFlow<Ordering>;
+type PartOrder = ControlFlow<Ordering>;
 
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     match compare_keys(a, b) {
@@ -23,7 +23,7 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-fn compare_keys<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
+fn compare_keys<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> PartOrder {
     let (prefix, other) = both(&mut a, &mut b, take_prefix)?;
     step(prefix.cmp(&other))?;
     match prefix.kind() {
@@ -38,7 +38,7 @@ fn compare_keys<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
     }
 }
 
-fn compare_global<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
+fn compare_global<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> PartOrder {
     let (a, b) = (&mut a, &mut b);
     match compare_next(a, b, take_byte)? {
         0..SIMPLE_GLOBAL => Continue(()),
@@ -52,7 +52,7 @@ fn compare_global<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
     }
 }
 
-fn compare_database<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
+fn compare_database<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> PartOrder {
     let (a, b) = (&mut a, &mut b);
     match compare_next(a, b, take_byte)? {
         0..SIMPLE_DATABASE => Continue(()),
@@ -81,7 +81,7 @@ fn compare_database<'k>(mut a: &'k [u8], mut b: &'k [u8]) -> Step {
 
 /// Compares the next values of the two keys, and advances both keys past them. Arrays can be nested
 /// as deeply as the length of the key allows, so the function does not recurse.
-fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> Step {
+fn compare_values<'k>(a: &mut &'k [u8], b: &mut &'k [u8]) -> PartOrder {
     // Number of values left in the enclosing arrays of each key: `array` for the innermost array,
     // `outer` for the arrays around it.
     let mut array: Option<[i64; 2]> = None;
@@ -151,7 +151,7 @@ fn compare_doubles(a: f64, b: f64) -> Ordering {
 }
 
 /// Compares the parts that follow the value in two index entries.
-fn compare_after_value<'k>(a: &'k [u8], b: &'k [u8]) -> Step {
+fn compare_after_value<'k>(a: &'k [u8], b: &'k [u8]) -> PartOrder {
     use AfterValue::{Damage, Nothing, Primary};
     match (AfterValue::of(a), AfterValue::of(b)) {
         (Primary(mut a, seq), Primary(mut b, other)) => {
@@ -215,6 +215,6 @@ fn compare_next<'k, T: Ord>(
     Continue(read)
 }
 
-fn step(order: Ordering) -> Step {
+fn step(order: Ordering) -> PartOrder {
     if order.is_eq() { Continue(()) } else { Break(order) }
 }

@@ -32,7 +32,7 @@ use crate::format::key::UserComparator;
 /// with all tables that it overlaps, may exceed the maximum. With larger pieces, fewer entries are
 /// written twice, but more tables are withheld from automatic compactions.
 /// `docs/history/performance.md` has measurements.
-const PIECE_TABLES: u64 = 128;
+const MAX_PIECE_TABLES: u64 = 128;
 
 /// The right to run a manual compaction. Only one manual compaction runs at a time. Dropping the
 /// permit gives up the right.
@@ -64,8 +64,8 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// A range of keys to compact, and the level that will hold the range.
-pub(super) struct Request {
+/// A requested compaction: a range of keys, and the level that will hold the range.
+pub(super) struct ManualCompaction {
     from: Option<Vec<u8>>,
     /// Inclusive upper bound. If the program gives no upper bound, this is the last key at the time
     /// of the request: if the range contained later keys, a writer that appends could keep the
@@ -76,7 +76,7 @@ pub(super) struct Request {
     first_new: u64,
 }
 
-impl Request {
+impl ManualCompaction {
     /// Returns the request for the tables of `version` in `range`; `None` if no table is in
     /// `range`. Tables written after the request have the number `first_new` or a higher one.
     pub(super) fn new(
@@ -85,7 +85,7 @@ impl Request {
         options: &Options,
         range: KeyRange<'_>,
         first_new: u64,
-    ) -> Option<Request> {
+    ) -> Option<ManualCompaction> {
         let deepest = version.deepest_level(order, range)?;
         let is_all = range.from.is_none() && range.to.is_none();
         // In a level with a smaller target, the result would exceed the target and would have to
@@ -100,7 +100,7 @@ impl Request {
             let last_keys = version.files().map(|(_, file)| file.last_key());
             last_keys.max_by(|a, b| order.compare(a, b))
         };
-        Some(Request {
+        Some(ManualCompaction {
             from: range.from.map(<[u8]>::to_vec),
             to: range.to.or_else(last_key)?.to_vec(),
             output_level: deepest.max(fitting),
@@ -188,7 +188,8 @@ impl Engine {
         let request = {
             let mut state = self.state.lock();
             let (order, first_new) = (self.reads.order.user(), self.numbers.next());
-            let request = Request::new(&state.version, order, &self.options, range, first_new);
+            let request =
+                ManualCompaction::new(&state.version, order, &self.options, range, first_new);
             let Some(request) = request else { return Ok(()) };
             let output_level = Some(request.output_level);
             state.compactions.manual = Some(Manual { output_level, waits: false });
@@ -231,12 +232,12 @@ impl Engine {
     /// starts during the wait.
     fn claim_piece(
         &self,
-        request: &Request,
+        request: &ManualCompaction,
         level: usize,
         done: Option<&[u8]>,
     ) -> Result<Option<(Arc<Compaction>, Vec<u8>)>> {
         let order = self.reads.order.user();
-        let most = PIECE_TABLES.saturating_mul(self.options.max_file_bytes);
+        let most = MAX_PIECE_TABLES.saturating_mul(self.options.max_file_bytes);
         let mut state = self.state.lock();
         let taken = loop {
             let Some((piece, last_key)) =
@@ -270,7 +271,7 @@ impl Engine {
         let order = self.reads.order.user();
         !state.compactions.paused
             && piece.input_files().all(is_free)
-            && !state.compactions.running.iter().any(|other| other.collides(piece, order))
+            && !state.compactions.running.iter().any(|other| other.outputs_overlap(piece, order))
     }
 }
 
@@ -308,7 +309,7 @@ fn with_levels_below(
     order: &UserComparator,
     level: usize,
     files: Vec<Arc<TableFile>>,
-    request: &Request,
+    request: &ManualCompaction,
     most: u64,
 ) -> (Inputs, usize) {
     let mut all = files.clone();
@@ -356,7 +357,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_piece_holds_as_many_tables_as_fit_with_what_they_meet_and_at_least_one() {
+    fn a_piece_holds_as_many_tables_as_fit_with_those_they_overlap_and_at_least_one() {
         let version = version([
             "L1: 3:[a-c]@2M 4:[d-f]@2M 5:[g-i]@2M",
             "L2: 6:[a-b]@1M 7:[d-e]@3M 8:[h-z]@1M",
@@ -386,7 +387,7 @@ mod tests {
         let order = order().user().clone();
         let piece = |output_level, most| {
             let (to, first_new) = (b"z".to_vec(), 9);
-            let request = Request { from: None, to, output_level, first_new };
+            let request = ManualCompaction { from: None, to, output_level, first_new };
             let files = version.level(1).to_vec();
             let (inputs, level) =
                 with_levels_below(&version, &order, 1, files, &request, most * MIB);

@@ -33,6 +33,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::clock::{micros_of, whole_micros};
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
@@ -40,7 +41,6 @@ use crate::engine::Engine;
 use crate::engine::compact::plan::Compaction;
 use crate::engine::publish::Publication;
 use crate::engine::report::event::{CompactionKind, EventKind, TableInfo};
-use crate::engine::stats::metrics::micros_of;
 use crate::engine::version::Version;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::NewFile;
@@ -56,7 +56,7 @@ pub(crate) mod plan;
 pub(crate) mod retention;
 
 /// A compaction that is running.
-struct Job<'a> {
+struct CompactionJob<'a> {
     compaction: &'a Compaction,
     /// The compaction's number in events.
     number: u64,
@@ -76,7 +76,7 @@ struct Replacement {
     dropped: u64,
 }
 
-impl Job<'_> {
+impl CompactionJob<'_> {
     fn began_event(&self) -> EventKind {
         EventKind::CompactionBegan {
             job: self.number,
@@ -104,7 +104,7 @@ impl Job<'_> {
             output_level: self.compaction.output_level,
             outputs: TableInfo::named(version, self.compaction.output_level, outputs),
             entries_dropped,
-            micros: micros_of(took),
+            took: whole_micros(took),
             error: error.cloned(),
         }
     }
@@ -122,7 +122,11 @@ impl Engine {
     /// I/O errors, corruption of an input, and [`Error::Closed`]. Each error is also recorded in
     /// the state.
     pub(crate) fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
-        let job = Job { compaction: &compaction, number: self.next_job(), began: Instant::now() };
+        let job = CompactionJob {
+            compaction: &compaction,
+            number: self.next_job(),
+            began: Instant::now(),
+        };
         self.observe(|| job.began_event());
         let merge_or_move = || {
             self.trash.check_directory()?;
@@ -157,7 +161,7 @@ impl Engine {
     }
 
     /// Moves the inputs to the output level, only by an edit of the MANIFEST.
-    fn move_down(&self, job: &Job<'_>) -> Result<()> {
+    fn move_down(&self, job: &CompactionJob<'_>) -> Result<()> {
         let output_level = job.compaction.output_level;
         let moved = job.compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
         let moved: Vec<_> = moved.collect();
@@ -168,7 +172,7 @@ impl Engine {
     }
 
     /// Drops the inputs, only by an edit of the MANIFEST.
-    fn drop_expired(&self, job: &Job<'_>) -> Result<()> {
+    fn drop_expired(&self, job: &CompactionJob<'_>) -> Result<()> {
         // Dropping the tables is not a write, so snapshots keep the view that contains the tables:
         // reads of the database itself, unlike reads of a keyspace, show expired entries.
         self.install(job, Replacement { filtered_after: Some(0), ..Replacement::default() })?;
@@ -178,7 +182,7 @@ impl Engine {
     }
 
     /// Merges the inputs into new tables, which replace them.
-    fn merge_down(&self, job: &Job<'_>) -> Result<()> {
+    fn merge_down(&self, job: &CompactionJob<'_>) -> Result<()> {
         let compaction = job.compaction;
         let merged = self.merge(compaction)?;
         let filtered_after = (merged.filtered > 0).then_some(merged.newest_snapshot);
@@ -203,7 +207,7 @@ impl Engine {
 
     /// Makes the replacement of the inputs durable, and makes the new version visible to readers.
     /// Returns the duration of the compaction.
-    fn install(&self, job: &Job<'_>, replacement: Replacement) -> Result<Duration> {
+    fn install(&self, job: &CompactionJob<'_>, replacement: Replacement) -> Result<Duration> {
         let Replacement { files, counts, filtered_after, dropped } = replacement;
         let outputs: Vec<u64> = files.iter().map(|file| file.number).collect();
         let edit = job.compaction.edit(files);

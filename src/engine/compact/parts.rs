@@ -1,6 +1,7 @@
 //! The merge of a compaction's inputs, divided into parts: ranges of user keys that several threads
 //! merge in parallel.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::base::sync::atomic::AtomicBool;
@@ -15,6 +16,7 @@ use crate::engine::compact::retention::Retention;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::resources::pool::Lane;
+use crate::engine::span::Span;
 use crate::engine::throttle::Meter;
 use crate::engine::version::TableFile;
 use crate::engine::version::tombstones::EntryCounts;
@@ -44,13 +46,6 @@ const MAX_PARTS: usize = 4;
 /// wait longer.
 const STOP_CHECK_ENTRIES: u64 = 1024;
 
-/// The half-open range of user keys `[from, to)`; `None` means unbounded.
-#[derive(Debug, Default)]
-pub(super) struct Part {
-    pub(super) from: Option<Vec<u8>>,
-    pub(super) to: Option<Vec<u8>>,
-}
-
 /// The result of the merge of a part.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
@@ -66,13 +61,13 @@ pub(super) struct Merged {
     /// entries whose sequence numbers are at most this number.
     pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
-    begin: Vec<Position>,
+    begin: Vec<InputKey>,
     /// Position in each input after the merge.
-    end: Vec<Position>,
+    end: Vec<InputKey>,
 }
 
 /// Internal key of a cursor's current entry; `None` if the cursor is at the end.
-type Position = Option<Vec<u8>>;
+type InputKey = Option<Vec<u8>>;
 
 impl Engine {
     /// Merges the inputs of `compaction`, in several parts if that is worthwhile. Returns the
@@ -157,7 +152,7 @@ impl Engine {
     fn merge_part(
         &self,
         compaction: &Compaction,
-        part: &Part,
+        part: &Span,
         read_seqs: Vec<SeqNo>,
         filter: FilterRule<'_>,
         gave_up: &AtomicBool,
@@ -166,13 +161,13 @@ impl Engine {
             Outputs::new(self.table_target(), &self.numbers, compaction.output_level());
         let run = || {
             let mut merge = self.input_cursor(compaction)?;
-            match &part.from {
+            match part.closed().from {
                 Some(from) => merge.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
                 None => merge.seek_to_first()?,
             };
             let begin = merge.positions();
             let stop = || gave_up.load(Relaxed) || self.closing.load(Relaxed);
-            let to = part.to.as_deref();
+            let to = part.closed().to;
             let retention = Retention::new(read_seqs, self.reads.order.user().clone());
             let mut rule = DropRule::new(compaction, retention, filter);
             self.merge_into(compaction, &mut merge, to, &mut rule, stop, &mut outputs)?;
@@ -260,9 +255,9 @@ impl Engine {
                 outputs.end_table()?;
             }
             match kept {
-                Kept::AsItIs => outputs.add(merge.key(), &entry, merge.value())?,
-                Kept::Changed(value) => outputs.add(merge.key(), &entry, &value)?,
-                Kept::AsTombstone => {
+                KeptForm::AsItIs => outputs.add(merge.key(), &entry, merge.value())?,
+                KeptForm::Changed(value) => outputs.add(merge.key(), &entry, &value)?,
+                KeptForm::AsTombstone => {
                     let key = internal_key(entry.user_key, entry.seq, KeyKind::Deletion);
                     outputs.add(&key, &ParsedKey { kind: KeyKind::Deletion, ..entry }, b"")?;
                 }
@@ -277,7 +272,7 @@ impl Engine {
 
     /// Returns ranges of about the same size in bytes, in key order, that together contain all
     /// keys of a compaction.
-    fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Part>> {
+    fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Span>> {
         let worth = compaction.input_bytes() / (MIN_PART_TABLES * self.options.max_file_bytes);
         let count = worth.min(self.idle_cores() as u64);
         let mut cuts: Vec<(Vec<u8>, u64)> = Vec::new();
@@ -319,7 +314,7 @@ impl Engine {
 }
 
 /// The form in which a merge keeps an entry.
-enum Kept {
+enum KeptForm {
     AsItIs,
     /// With the value that the compaction filter returned.
     Changed(Vec<u8>),
@@ -361,19 +356,19 @@ impl<'a> DropRule<'a> {
         entry: &ParsedKey<'_>,
         value: &[u8],
         order: &UserComparator,
-    ) -> Result<Option<Kept>> {
+    ) -> Result<Option<KeptForm>> {
         let kept = if self.retention.is_shadowed(entry)? {
             None
         } else if entry.kind == KeyKind::Deletion {
-            (!self.hides_nothing(entry, order)).then_some(Kept::AsItIs)
+            (!self.hides_nothing(entry, order)).then_some(KeptForm::AsItIs)
         } else {
             let decision = self.filter.decide(entry, value);
             self.filtered += u64::from(decision != CompactionDecision::Keep);
             match decision {
-                CompactionDecision::Keep => Some(Kept::AsItIs),
-                CompactionDecision::Change(value) => Some(Kept::Changed(value)),
+                CompactionDecision::Keep => Some(KeptForm::AsItIs),
+                CompactionDecision::Change(value) => Some(KeptForm::Changed(value)),
                 CompactionDecision::Remove => {
-                    (!self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)
+                    (!self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone)
                 }
             }
         };
@@ -389,30 +384,31 @@ impl<'a> DropRule<'a> {
     }
 }
 
-/// Returns at most `count` ranges of about the same size in bytes, in key order, that together
-/// contain all keys. Adjacent ranges meet at a key in `cuts`. `cuts` contains keys, each with the
-/// number of bytes since the previous key.
+/// Returns at most `count` half-open ranges of about the same size in bytes, in key order, that
+/// together contain all keys. Adjacent ranges meet at a key in `cuts`. `cuts` contains keys, each
+/// with the number of bytes since the previous key.
 pub(super) fn split(
     mut cuts: Vec<(Vec<u8>, u64)>,
     count: u64,
     order: &UserComparator,
-) -> Vec<Part> {
+) -> Vec<Span> {
     cuts.sort_by(|a, b| order.compare(&a.0, &b.0));
     let total: u64 = cuts.iter().map(|(_, bytes)| bytes).sum();
-    let mut parts = vec![Part::default()];
+    let mut parts = vec![Span::ALL];
     let mut before = 0;
     for (key, bytes) in cuts {
         before += bytes;
         let made = parts.len() as u64;
         let Some(open) = parts.last_mut() else { break };
-        let grows = open.from.as_ref().is_none_or(|from| order.compare(from, &key).is_lt());
+        let grows = open.closed().from.is_none_or(|from| order.compare(from, &key).is_lt());
         if made < count && before >= total * made / count && grows {
-            open.to = Some(key.clone());
-            parts.push(Part { from: Some(key), to: None });
+            open.to = Bound::Excluded(key.clone());
+            parts.push(Span { from: Bound::Included(key), to: Bound::Unbounded });
         }
     }
-    debug_assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from), "parts leave gaps");
-    debug_assert!(parts[0].from.is_none() && parts[parts.len() - 1].to.is_none());
+    let joins = |pair: &[Span]| pair[0].closed().to == pair[1].closed().from;
+    debug_assert!(parts.windows(2).all(joins), "parts leave gaps");
+    debug_assert!(parts[0].closed().from.is_none() && parts[parts.len() - 1].closed().to.is_none());
     parts
 }
 

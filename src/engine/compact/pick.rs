@@ -67,7 +67,7 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
 /// The oldest sequence number of a reader and the current time, which decide whether tombstones and
 /// expired entries may be dropped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct DropHorizon {
     /// The lowest sequence number of any reader.
     pub oldest_read: SeqNo,
     /// The current time in milliseconds since the Unix epoch, which decides which tables have
@@ -76,7 +76,7 @@ pub(crate) struct Moment {
     pub now: Option<u64>,
 }
 
-impl Moment {
+impl DropHorizon {
     /// Returns whether all entries of the table have expired.
     fn has_expired(&self, file: &TableFile) -> bool {
         self.now.is_some_and(|now| file.has_expired(now))
@@ -91,14 +91,14 @@ pub(crate) fn pick(
     options: &Options,
     running: &[Arc<Compaction>],
     levels: Range<usize>,
-    moment: Moment,
+    horizon: DropHorizon,
 ) -> Option<Compaction> {
     let is_in_the_way = |compaction: &Compaction| {
         !compaction.input_files().all(is_free)
-            || running.iter().any(|other| other.collides(compaction, order))
+            || running.iter().any(|other| other.outputs_overlap(compaction, order))
     };
     let in_levels = || version.files().filter(|(level, _)| levels.contains(level));
-    let expired = in_levels().filter(|(_, file)| moment.has_expired(file));
+    let expired = in_levels().filter(|(_, file)| horizon.has_expired(file));
     for (level, file) in expired {
         if is_free(file) && hides_nothing(version, level, file, order) {
             return Some(Compaction::drop_of(version, order, level, file));
@@ -119,10 +119,10 @@ pub(crate) fn pick(
     });
     by_size.or_else(|| {
         let mut many = in_levels().filter(|(_, file)| {
-            file.tombstones.are_many(moment.oldest_read) || moment.has_expired(file)
+            file.tombstones.are_many(horizon.oldest_read) || horizon.has_expired(file)
         });
         many.find_map(|(level, file)| {
-            let is_dense = file.tombstones.is_crawled() || moment.has_expired(file);
+            let is_dense = file.tombstones.is_crawled() || horizon.has_expired(file);
             let compaction = pick_tombstones(version, level, file, is_dense, order, options)?;
             (!is_in_the_way(&compaction)).then_some(compaction)
         })
@@ -136,7 +136,7 @@ fn hides_nothing(
     file: &Arc<TableFile>,
     order: &UserComparator,
 ) -> bool {
-    let range = hull(std::slice::from_ref(file), order);
+    let range = file.range();
     let is_older = |other: &Arc<TableFile>| level > 0 || other.number < file.number;
     // A neighbour in a sorted level may hold another version of the first or the last key.
     let beside = version.overlapping(level, order, range);

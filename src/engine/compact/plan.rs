@@ -119,19 +119,13 @@ impl Compaction {
 
     /// Returns whether the outputs of the two compactions could overlap. (Shared inputs are
     /// prevented by the marks on the tables.)
-    pub(crate) fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
-        self.output_level == other.output_level && self.meets(order, other.range())
+    pub(crate) fn outputs_overlap(&self, other: &Compaction, order: &UserComparator) -> bool {
+        self.output_level == other.output_level && self.range().overlaps(order, other.range())
     }
 
-    fn range(&self) -> KeyRange<'_> {
+    /// Returns the range of the compaction's user keys.
+    pub(crate) fn range(&self) -> KeyRange<'_> {
         KeyRange { from: Some(&self.first_key), to: Some(&self.last_key) }
-    }
-
-    /// Returns whether the compaction's key range overlaps `range`.
-    pub(crate) fn meets(&self, order: &UserComparator, range: KeyRange<'_>) -> bool {
-        let before = range.to.is_some_and(|to| order.compare(to, &self.first_key).is_lt());
-        let after = range.from.is_some_and(|from| order.compare(&self.last_key, from).is_lt());
-        !before && !after
     }
 
     /// Marks the inputs as taken, or as free again. The caller must hold the state lock.
@@ -183,14 +177,14 @@ pub(super) fn clean_cut(
     at: usize,
     order: &UserComparator,
 ) -> Vec<Arc<TableFile>> {
-    let meets =
+    let shares_key =
         |left: usize| order.compare(files[left].last_key(), files[left + 1].first_key()).is_eq();
     let mut first = at;
-    while first > 0 && meets(first - 1) {
+    while first > 0 && shares_key(first - 1) {
         first -= 1;
     }
     let mut last = at;
-    while last + 1 < files.len() && meets(last) {
+    while last + 1 < files.len() && shares_key(last) {
         last += 1;
     }
     files[first..=last].to_vec()

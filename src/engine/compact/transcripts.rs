@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crate::base::transcript::{
     Command, number, {self},
 };
-use crate::engine::compact::manual::Request;
-use crate::engine::compact::parts::{Part, split};
-use crate::engine::compact::pick::{Moment, pick, target_bytes};
+use crate::engine::compact::manual::ManualCompaction;
+use crate::engine::compact::parts::split;
+use crate::engine::compact::pick::{DropHorizon, pick, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
 use crate::engine::report::event::CompactionKind;
+use crate::engine::span::Span;
 use crate::engine::version::testing::{key, level, numbers, order, version};
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile, Version};
@@ -103,11 +104,14 @@ impl Machine {
                 };
                 let cuts = command.input.iter().map(cut).collect();
                 let parts = split(cuts, number(command.args[0]), &self.order);
-                let end = |end: &Option<Vec<u8>>| match end {
+                let end = |end: Option<&[u8]>| match end {
                     Some(key) => String::from_utf8_lossy(key).into_owned(),
                     None => "..".to_owned(),
                 };
-                let part = |part: &Part| format!("{} to {}", end(&part.from), end(&part.to));
+                let part = |part: &Span| {
+                    let KeyRange { from, to } = part.closed();
+                    format!("{} to {}", end(from), end(to))
+                };
                 parts.iter().map(part).collect::<Vec<_>>().join(", ")
             }
             _ => command.unknown(),
@@ -123,7 +127,8 @@ impl Machine {
         };
         let (version, order) = (&self.version, &self.order);
         let first_new = command.number("first_new", u64::MAX);
-        let Some(request) = Request::new(version, order, &self.options, range, first_new) else {
+        let Some(request) = ManualCompaction::new(version, order, &self.options, range, first_new)
+        else {
             return "nothing to compact".to_owned();
         };
         let most = command.number("most", u64::MAX);
@@ -198,8 +203,8 @@ impl Machine {
             }
         };
         let oldest_read = command.number("read_at", MAX_SEQ_NO);
-        let moment = Moment { oldest_read, now: command.arg("now").map(number) };
-        pick(&self.version, &self.order, &self.options, &self.running, levels, moment)
+        let horizon = DropHorizon { oldest_read, now: command.arg("now").map(number) };
+        pick(&self.version, &self.order, &self.options, &self.running, levels, horizon)
     }
 }
 
@@ -217,25 +222,25 @@ fn show(compaction: &Compaction) -> String {
 }
 
 #[test]
-fn what_a_compaction_takes() {
+fn a_compaction_takes_the_tables_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("pick", |command| machine.answer(command));
 }
 
 #[test]
-fn pieces_of_a_manual_compaction() {
+fn a_manual_compaction_has_the_pieces_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("pieces", |command| machine.answer(command));
 }
 
 #[test]
-fn what_comes_with_a_table() {
+fn a_clean_cut_takes_the_tables_of_the_transcript() {
     let mut machine = Machine::new();
     transcript::run("cut", |command| machine.answer(command));
 }
 
 #[test]
-fn what_a_merge_keeps() {
+fn a_merge_keeps_the_versions_of_the_transcript() {
     transcript::run("retention", |command: &Command<'_>| {
         let read_seqs = command.arg("read_at").map_or(Vec::new(), |seqs| seqs.split(',').collect());
         let read_seqs = read_seqs.into_iter().map(number).collect();

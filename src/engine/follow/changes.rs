@@ -34,7 +34,7 @@ use crate::log::LogReader;
 /// [`ReadOnlyDb::changes_since`](crate::ReadOnlyDb::changes_since).
 #[derive(Debug)]
 pub struct Changes {
-    writer: Writer,
+    writer: WatchedDb,
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     /// The sequence number of the last change yielded; before the first change is yielded, the
@@ -43,43 +43,43 @@ pub struct Changes {
     /// The last sequence number that is known to be committed.
     committed: SeqNo,
     /// The log to read; `None` if no log has begun.
-    current: Option<Current>,
+    current: Option<LogCursor>,
     /// The log after `current`, if that log has begun.
-    next: Option<Current>,
+    next: Option<LogCursor>,
     /// The error that ended the iteration.
     failed: Option<Error>,
 }
 
 /// The database whose changes are read.
 #[derive(Debug)]
-enum Writer {
+enum WatchedDb {
     /// A database that is open in this process.
     Here(Arc<ReadState>),
     /// A database of another process, which this process follows.
     Elsewhere(Arc<Followed>),
 }
 
-impl Writer {
+impl WatchedDb {
     /// Returns the last committed sequence number. All records up to that number are in files.
     fn committed(&self) -> Result<SeqNo> {
         match self {
-            Writer::Here(reads) => Ok(reads.visible_seq()),
-            Writer::Elsewhere(followed) => Ok(followed.refresh()?.sequence),
+            WatchedDb::Here(reads) => Ok(reads.visible_seq()),
+            WatchedDb::Elsewhere(followed) => Ok(followed.refresh()?.sequence),
         }
     }
 
     /// Checks that the directory is still the directory that the writer has locked.
     fn check_directory(&self) -> Result<()> {
         match self {
-            Writer::Here(reads) => reads.trash.check_directory(),
-            Writer::Elsewhere(_) => Ok(()),
+            WatchedDb::Here(reads) => reads.trash.check_directory(),
+            WatchedDb::Elsewhere(_) => Ok(()),
         }
     }
 }
 
 /// A log that is being read.
 #[derive(Debug)]
-struct Current {
+struct LogCursor {
     number: u64,
     path: PathBuf,
     reader: LogReader,
@@ -96,7 +96,7 @@ impl Changes {
     /// Corruption and I/O errors of the logs.
     pub(crate) fn of_followed(followed: Arc<Followed>, sequence: SeqNo) -> Result<Changes> {
         let (fs, dir) = (followed.options.fs.clone(), followed.dir.clone());
-        Changes::new(Writer::Elsewhere(followed), fs, dir, sequence)
+        Changes::new(WatchedDb::Elsewhere(followed), fs, dir, sequence)
     }
 
     /// Returns the changes after the sequence number `sequence` in a database that is open for
@@ -105,11 +105,11 @@ impl Changes {
     /// # Errors
     /// Corruption and I/O errors of the logs.
     pub(crate) fn of_engine(engine: &Engine, sequence: SeqNo) -> Result<Changes> {
-        let writer = Writer::Here(engine.reads.clone());
+        let writer = WatchedDb::Here(engine.reads.clone());
         Changes::new(writer, engine.fs.clone(), engine.dir.clone(), sequence)
     }
 
-    fn new(writer: Writer, fs: Arc<dyn Fs>, dir: PathBuf, sequence: SeqNo) -> Result<Changes> {
+    fn new(writer: WatchedDb, fs: Arc<dyn Fs>, dir: PathBuf, sequence: SeqNo) -> Result<Changes> {
         let (current, next, failed) = (None, None, None);
         let mut changes =
             Changes { writer, fs, dir, last_seq: sequence, committed: 0, current, next, failed };
@@ -182,7 +182,7 @@ impl Changes {
     /// Returns the log in which the changes begin: the last log that begins at or before the first
     /// change. If there is no such log, returns the oldest log, whose first batch shows that
     /// changes are missing.
-    fn first_log(&self) -> Result<Option<Current>> {
+    fn first_log(&self) -> Result<Option<LogCursor>> {
         self.with_logs(|logs| {
             let mut oldest = None;
             for &number in logs.iter().rev() {
@@ -240,7 +240,7 @@ impl Changes {
     }
 
     /// Opens a log. Returns `None` if the log has no records yet.
-    fn open_begun(&self, number: u64) -> Result<Option<Current>> {
+    fn open_begun(&self, number: u64) -> Result<Option<LogCursor>> {
         let path = self.dir.join(name::log_name(number));
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let mut header = [0; HEADER_BYTES];
@@ -248,7 +248,7 @@ impl Changes {
         is_read.map_err(|error| Error::io("read", &path, error))?;
         match header == [0; HEADER_BYTES] {
             true => Ok(None),
-            false => Current::open(number, path, file).map(Some),
+            false => LogCursor::open(number, path, file).map(Some),
         }
     }
 
@@ -257,8 +257,8 @@ impl Changes {
     }
 }
 
-impl Current {
-    fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<Current> {
+impl LogCursor {
+    fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<LogCursor> {
         let mut first = open_reader(file.clone(), &path)?;
         // After `resume`, the reader first reads only one block of the file.
         first.resume()?;
@@ -267,7 +267,7 @@ impl Current {
             None => None,
         };
         let reader = open_reader(file, &path)?;
-        Ok(Current { number, path, reader, begins_at, ahead: None })
+        Ok(LogCursor { number, path, reader, begins_at, ahead: None })
     }
 
     /// Returns the next batch that is not empty.

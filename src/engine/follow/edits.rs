@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::base::{Error, Result};
-use crate::engine::open::read_only::Survey;
+use crate::base::{Error, Feature, Result};
+use crate::engine::open::read_only::ReadOnlyFiles;
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::format::edit::VersionEdit;
@@ -22,7 +22,7 @@ pub(super) struct Edits {
 
 impl Edits {
     /// Returns the MANIFEST of `survey`, positioned where the survey stopped reading.
-    pub(super) fn after(dir: &Path, survey: Survey) -> Result<Edits> {
+    pub(super) fn after(dir: &Path, survey: ReadOnlyFiles) -> Result<Edits> {
         let path = dir.join(&survey.manifest_name);
         let reader = LogReader::new(survey.manifest, &path)?.beside_writer(true);
         let reader = reader.starting_at(survey.recovered.valid_end, None);
@@ -55,7 +55,7 @@ impl Edits {
             let edit = VersionEdit::decode(record)
                 .map_err(|error| error.in_file(&self.path).at(self.reader.record_offset()))?;
             if let Some(found) = edit.comparator.as_deref().filter(|found| *found != comparator) {
-                return Err(Error::unsupported("comparator", found).in_file(&self.path));
+                return Err(Error::unsupported(Feature::Comparator, found).in_file(&self.path));
             }
             let numbers = &mut self.numbers;
             numbers.log_number = edit.log_number.unwrap_or(numbers.log_number);

@@ -30,7 +30,7 @@ pub(super) struct Logs {
     /// it holds.
     mems: Vec<(u64, Arc<Memtable>)>,
     /// The last log that has begun. Its records go into the last memtable.
-    current: Option<Current>,
+    current: Option<FollowedLog>,
     /// The live logs up to the current one.
     known: BTreeSet<u64>,
     /// The sequence number of the last write read from a log.
@@ -38,7 +38,7 @@ pub(super) struct Logs {
 }
 
 #[derive(Debug)]
-struct Current {
+struct FollowedLog {
     number: u64,
     path: PathBuf,
     reader: LogReader,
@@ -46,7 +46,7 @@ struct Current {
 }
 
 /// The files to read, and the parameters for reading them.
-pub(super) struct Source<'a> {
+pub(super) struct ReplayContext<'a> {
     /// The filesystem.
     pub fs: &'a dyn Fs,
     /// The directory of the database.
@@ -74,7 +74,7 @@ impl Logs {
         let path = opened.dir.join(name::log_name(*number));
         let reader = LogReader::of_batches(file.clone(), &path)?.beside_writer(true);
         let reader = reader.starting_at(*end, Some(last_seq + 1));
-        let current = Current { number: *number, path, reader, arena: Arena::default() };
+        let current = FollowedLog { number: *number, path, reader, arena: Arena::default() };
         Ok(Some(Logs {
             mems: vec![(*number, opened.state.view_owned().mem.clone())],
             current: Some(current),
@@ -91,7 +91,7 @@ impl Logs {
     /// Corruption of a log; I/O errors, such as `NotFound` for a log that the writer has removed.
     pub(super) fn read_on(
         &mut self,
-        source: &Source<'_>,
+        source: &ReplayContext<'_>,
         files: &[(String, FileName)],
         numbers: &Recovered,
     ) -> Result<Option<bool>> {
@@ -147,7 +147,7 @@ impl Logs {
     /// record follows it; I/O errors.
     fn begin(
         &mut self,
-        source: &Source<'_>,
+        source: &ReplayContext<'_>,
         number: u64,
         file: Arc<dyn ReadFile>,
         before: SeqNo,
@@ -166,7 +166,7 @@ impl Logs {
         let expected = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.mems.push((number, Arc::new(Memtable::new(source.order.user(), expected))));
         let reader = reader.starting_at(0, None);
-        self.current = Some(Current { number, path, reader, arena: Arena::default() });
+        self.current = Some(FollowedLog { number, path, reader, arena: Arena::default() });
         Ok(true)
     }
 
@@ -177,7 +177,11 @@ impl Logs {
     /// # Errors
     /// I/O errors; corruption. An empty batch that shows missing writes counts as corruption if
     /// another record follows it.
-    fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
+    fn read_current(
+        &mut self,
+        source: &ReplayContext<'_>,
+        in_tables: SeqNo,
+    ) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));
         };
@@ -231,7 +235,7 @@ fn check(record: &[u8], shift: SeqNo) -> Result<Option<(SeqNo, SeqNo)>> {
 }
 
 /// Opens the logs with the numbers `logs`, which must ascend, up to the last log that has begun.
-fn open_begun(source: &Source<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
+fn open_begun(source: &ReplayContext<'_>, logs: Vec<u64>) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
     let mut begun = Vec::new();
     for number in logs.into_iter().rev() {
         let path = source.dir.join(name::log_name(number));

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use crate::base::Result;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::follow::edits::Edits;
-use crate::engine::follow::logs::{Logs, Source};
+use crate::engine::follow::logs::{Logs, ReplayContext};
 use crate::engine::memtable::Memtable;
 use crate::engine::open::entries;
 use crate::engine::open::held::{Files, HeldFs, hold_tables};
@@ -81,13 +81,13 @@ pub(crate) struct Followed {
     pub recovery: Recovery,
     dir: PathBuf,
     options: Options,
-    progress: Mutex<Progress>,
+    progress: Mutex<FollowState>,
 }
 
 #[derive(Debug)]
-struct Progress {
+struct FollowState {
     /// The position up to which the files were read; `None` if everything must be read again.
-    place: Option<Place>,
+    place: Option<FollowPosition>,
     /// The number added to the sequence numbers of records: a visible sequence number is the
     /// sequence number in the files plus `shift`.
     shift: SeqNo,
@@ -95,7 +95,7 @@ struct Progress {
 
 /// The position up to which the files were read.
 #[derive(Debug)]
-struct Place {
+struct FollowPosition {
     edits: Edits,
     logs: Logs,
 }
@@ -120,8 +120,8 @@ impl Followed {
         let logs = Logs::after(&opened)?;
         let Opened { dir, state, recovery, survey, .. } = opened;
         let edits = Edits::after(&dir, survey)?;
-        let place = logs.map(|logs| Place { edits, logs });
-        let progress = Mutex::ranked(LockRank::Follow, Progress { place, shift: 0 });
+        let place = logs.map(|logs| FollowPosition { edits, logs });
+        let progress = Mutex::ranked(LockRank::Follow, FollowState { place, shift: 0 });
         Ok(Followed { state, recovery, dir, options, progress })
     }
 
@@ -140,7 +140,7 @@ impl Followed {
             return Ok(self.refreshed(changed, false));
         }
         let (place, shift) = self.start_over()?;
-        *progress = Progress { place: Some(place), shift };
+        *progress = FollowState { place: Some(place), shift };
         Ok(self.refreshed(true, true))
     }
 
@@ -150,7 +150,7 @@ impl Followed {
 
     /// Reads the data appended to the files, and makes it visible to readers. Returns whether
     /// anything was appended; `None` if the files do not continue the files read before.
-    fn read_on(&self, place: &mut Place, shift: SeqNo) -> Result<Option<bool>> {
+    fn read_on(&self, place: &mut FollowPosition, shift: SeqNo) -> Result<Option<bool>> {
         let fs = &*self.options.fs;
         let comparator = self.options.comparator.name();
         let seen = self.state.sequence();
@@ -207,7 +207,7 @@ impl Followed {
 
     /// Reads everything again, and makes it visible to readers. Returns the position up to which
     /// the files were read, and the new shift of sequence numbers.
-    fn start_over(&self) -> Result<(Place, SeqNo)> {
+    fn start_over(&self) -> Result<(FollowPosition, SeqNo)> {
         let visible = self.state.visible_seq();
         let mut shift = 0;
         loop {
@@ -224,21 +224,21 @@ impl Followed {
     }
 
     /// Makes one attempt to read all files.
-    fn load(&self, shift: SeqNo, held: &mut Files) -> Result<(Place, Arc<Version>)> {
+    fn load(&self, shift: SeqNo, held: &mut Files) -> Result<(FollowPosition, Arc<Version>)> {
         let survey = survey(&self.dir, &self.options, held)?;
         let version = self.apply(Arc::default(), &survey.recovered.edit, held.clone())?;
         let mut logs = Logs::default();
         logs.read_on(&self.source(shift, None), &survey.files, &survey.recovered)?;
-        Ok((Place { edits: Edits::after(&self.dir, survey)?, logs }, version))
+        Ok((FollowPosition { edits: Edits::after(&self.dir, survey)?, logs }, version))
     }
 
-    fn source(&self, shift: SeqNo, seen: Option<SeqNo>) -> Source<'_> {
+    fn source(&self, shift: SeqNo, seen: Option<SeqNo>) -> ReplayContext<'_> {
         let order = &self.state.order;
-        Source { fs: &*self.options.fs, dir: &self.dir, order, shift, seen }
+        ReplayContext { fs: &*self.options.fs, dir: &self.dir, order, shift, seen }
     }
 
     /// Makes the logs and the version that were read visible to readers.
-    fn show(&self, place: &Place, version: Arc<Version>, shift: SeqNo) {
+    fn show(&self, place: &FollowPosition, version: Arc<Version>, shift: SeqNo) {
         let mut mems = place.logs.memtables();
         let empty = || Arc::new(Memtable::new(self.state.order.user(), 0));
         let mem = mems.next().unwrap_or_else(empty);
@@ -264,7 +264,7 @@ impl Followed {
     }
 }
 
-impl Place {
+impl FollowPosition {
     /// Returns the sequence number of the last write.
     fn last_seq(&self) -> SeqNo {
         self.edits.numbers.last_seq.max(self.logs.last_seq)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Memtable;
-use super::entries::Entry;
+use super::entries::MemEntry;
 use super::ordered::{LeafKey, LeafPosition};
 use crate::format::key::{trailer, user_key};
 
@@ -33,7 +33,7 @@ impl MemCursor {
     }
 
     #[inline]
-    fn entry(&self) -> Option<&Entry> {
+    fn entry(&self) -> Option<&MemEntry> {
         let position = self.position.as_ref()?;
         self.mem.entries.get(position.leaf.entry(position.at)?)
     }
@@ -41,18 +41,18 @@ impl MemCursor {
     /// Returns the current internal key, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.entry().map_or(&[], Entry::internal_key)
+        self.entry().map_or(&[], MemEntry::internal_key)
     }
 
     /// Returns the current value, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.entry().map_or(&[], Entry::value)
+        self.entry().map_or(&[], MemEntry::value)
     }
 
     /// Returns the current value, sharing the memtable's memory.
     pub fn value_bytes(&self) -> Bytes {
-        self.entry().map_or(Bytes::new(), Entry::value_bytes)
+        self.entry().map_or(Bytes::new(), MemEntry::value_bytes)
     }
 
     /// Moves to the first entry. Like every method that moves the cursor, returns false if there is

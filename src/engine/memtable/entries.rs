@@ -9,7 +9,7 @@ use crate::format::key::{KeyKind, SeqNo, TRAILER_BYTES};
 
 /// A version of a key.
 #[derive(Debug)]
-pub struct Entry {
+pub struct MemEntry {
     /// The internal key (user key and trailer), followed by the value.
     data: Bytes,
     /// The key's trailer: `sequence << 8 | kind`.
@@ -25,7 +25,7 @@ pub struct Entry {
     pub older: AtomicU32,
 }
 
-impl Entry {
+impl MemEntry {
     /// Returns the user key.
     #[inline]
     pub fn user_key(&self) -> &[u8] {
@@ -97,7 +97,7 @@ impl Arena {
     /// Stores the bytes of a version and returns its entry. The hash index later sets the fields
     /// `hash`, `next` and `older`.
     #[inline]
-    pub fn store(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Entry {
+    pub fn store(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> MemEntry {
         let bytes = user_key.len() + TRAILER_BYTES + value.len();
         let mut alone;
         let chunk = if bytes > ARENA_CHUNK_BYTES / 4 {
@@ -114,7 +114,7 @@ impl Arena {
         chunk.extend_from_slice(value);
         let data = chunk.split().freeze();
         let (user_key_bytes, older) = (user_key.len() as u32, AtomicU32::new(0));
-        Entry { data, trailer, user_key_bytes, hash: 0, next: 0, older }
+        MemEntry { data, trailer, user_key_bytes, hash: 0, next: 0, older }
     }
 }
 
@@ -132,7 +132,7 @@ type Chunk<T> = Box<[OnceLock<T>]>;
 type Directory<T> = OnceLock<Box<[OnceLock<Chunk<T>>]>>;
 
 /// The versions of a memtable.
-pub(super) type Entries = Appended<Entry>;
+pub(super) type Entries = Appended<MemEntry>;
 
 /// An array that grows at its end and never moves its elements.
 ///
@@ -195,7 +195,7 @@ fn slot_of(index: u32) -> (usize, usize, usize) {
 }
 
 /// Memory per entry, in bytes, in addition to the key and the value.
-pub(super) const ENTRY_BYTES: usize = size_of::<OnceLock<Entry>>();
+pub(super) const ENTRY_BYTES: usize = size_of::<OnceLock<MemEntry>>();
 
 #[cfg(test)]
 mod tests {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read_by_others() {
+    fn appended_entries_are_read_by_other_threads() {
         let entries = Entries::new();
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {

@@ -1,11 +1,11 @@
 //! The hash index, which leads from a key to its newest version, for point lookups.
 //!
 //! Each bucket holds a chain of entries, newest first. An insert touches one bucket and compares no
-//! keys: it sets the new entry's [`Entry::next`] to what the bucket held before.
+//! keys: it sets the new entry's [`MemEntry::next`] to what the bucket held before.
 //!
 //! A frequently overwritten key would make the chain long for the other keys in its bucket. So each
 //! bucket counts its inserts, and every eighth entry starts a tidy chain, which contains only the
-//! newest entry of each hash. [`Entry::older`] leads from that entry to the older entries of the
+//! newest entry of each hash. [`MemEntry::older`] leads from that entry to the older entries of the
 //! same hash. If an existing entry must be followed by a different entry in the new chain than in
 //! the old one, a [`Link`] takes the place of the existing entry in the new chain.
 //!
@@ -45,7 +45,7 @@
 
 use std::sync::OnceLock;
 
-use super::entries::{Appended, Entries, Entry};
+use super::entries::{Appended, Entries, MemEntry};
 use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Binary logarithm of the ratio between the sizes of successive arrays. With a higher ratio,
@@ -118,7 +118,7 @@ impl HashIndex {
 
     /// Appends `entry` to `entries` and makes it the newest entry of its bucket.
     #[inline]
-    pub(super) fn push(&self, entries: &Entries, mut entry: Entry, hash: u64) {
+    pub(super) fn push(&self, entries: &Entries, mut entry: MemEntry, hash: u64) {
         let number = entries.len();
         debug_assert!(number < MAX_INDEXED, "an entry past the limit");
         if number as usize >= self.enough_for.load(Ordering::Relaxed) {
@@ -148,7 +148,7 @@ impl HashIndex {
     /// contains the newest entry of each other hash, and `older` leads from that entry to the
     /// further entries of its hash. The `older` of `entry` leads to the entries with its own hash.
     #[inline(never)]
-    fn begin_tidy_chain(&self, entries: &Entries, entry: &mut Entry, mut at: u32) {
+    fn begin_tidy_chain(&self, entries: &Entries, entry: &mut MemEntry, mut at: u32) {
         let mut known: Vec<Known<'_>> = Vec::with_capacity(2 * MAX_UNTIDY as usize);
         for _ in 0..MAX_STEPS {
             let Some((number, found, next)) = self.follow(entries, at) else { break };
@@ -184,7 +184,7 @@ impl HashIndex {
     /// Returns the entry at position `at` of a chain, preceded by its number and followed by the
     /// next position in the chain.
     #[inline]
-    fn follow<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a Entry, u32)> {
+    fn follow<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a MemEntry, u32)> {
         if at & LINK != 0 {
             let link = self.links.get(at & !LINK)?;
             return Some((link.number, entries.get(link.number)?, link.next));
@@ -210,7 +210,7 @@ impl HashIndex {
         &self,
         entries: &'a Entries,
         hash: u64,
-        is_it: impl Fn(&Entry) -> bool,
+        is_it: impl Fn(&MemEntry) -> bool,
     ) -> Lookup<'a> {
         let newest = self.newest.load(Ordering::Acquire);
         let mut steps = 0;
@@ -249,13 +249,13 @@ struct Known<'a> {
     next: u32,
     number: u32,
     /// The oldest entry of this hash seen so far.
-    oldest: &'a Entry,
+    oldest: &'a MemEntry,
 }
 
 /// The result of [`HashIndex::find`].
 pub(super) struct Lookup<'a> {
     /// The entry, if one was found.
-    pub found: Option<&'a Entry>,
+    pub found: Option<&'a MemEntry>,
     /// Number of entries examined.
     pub steps: u32,
 }
@@ -287,7 +287,7 @@ fn tag(hash: u64) -> u32 {
 impl HashIndex {
     /// Panics if an invariant from the module documentation is broken. `hash` returns the hash that
     /// an entry was inserted with.
-    pub(super) fn check(&self, entries: &Entries, hash: impl Fn(&Entry) -> u64) {
+    pub(super) fn check(&self, entries: &Entries, hash: impl Fn(&MemEntry) -> u64) {
         let mut is_reached = vec![false; entries.len() as usize];
         for array in self.arrays.iter().filter_map(OnceLock::get) {
             assert!(array.len().is_power_of_two());
@@ -353,7 +353,11 @@ mod tests {
                     entry.user_key() == asked && entry.seq() <= at
                 });
                 if !found.gave_up() {
-                    assert_eq!(found.found.map(Entry::seq), expected.copied(), "of {keys} at {at}");
+                    assert_eq!(
+                        found.found.map(MemEntry::seq),
+                        expected.copied(),
+                        "of {keys} at {at}"
+                    );
                     found_old += u32::from(seq > at);
                 }
             }
@@ -424,7 +428,7 @@ mod tests {
             }
             let find = |key: u64, at| {
                 let is_it =
-                    |e: &Entry| e.user_key() == key.to_le_bytes().as_slice() && e.seq() <= at;
+                    |e: &MemEntry| e.user_key() == key.to_le_bytes().as_slice() && e.seq() <= at;
                 index.find(&entries, hash(key), is_it)
             };
             // In each array, a lookup examines at most the entries before the tidy chain, one entry
@@ -434,7 +438,7 @@ mod tests {
             assert!(most < MAX_STEPS, "{most}");
             for (key, seq) in [(100, Some(0)), (101, Some(50_000)), (102, None)] {
                 let lookup = find(key, 100_000);
-                assert_eq!(lookup.found.map(Entry::seq), seq, "key {key}");
+                assert_eq!(lookup.found.map(MemEntry::seq), seq, "key {key}");
                 assert!(lookup.steps <= most, "{} steps for key {key}", lookup.steps);
             }
             for key in 0..hot_keys {

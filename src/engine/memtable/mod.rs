@@ -22,7 +22,7 @@ use crate::base::hash::key_hash;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::base::{Comparator, Error, Result};
-use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, Entry};
+use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, MemEntry};
 use crate::engine::memtable::hash_index::{HashIndex, MAX_INDEXED};
 use crate::engine::memtable::ordered::{ORDERED_ENTRY_BYTES, Ordered};
 use crate::engine::span::Span;
@@ -49,7 +49,7 @@ const GROUP_ENTRIES: usize = 32;
 
 /// Maximum number of entries that [`Memtable::approximate_size`] looks at. With a higher number,
 /// the estimate is more exact and takes longer.
-const SAMPLED_ENTRIES: u32 = 1024;
+const MAX_SAMPLED_ENTRIES: u32 = 1024;
 
 /// The versions of keys written since the previous memtable was frozen.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub struct MemFound {
 }
 
 impl MemFound {
-    fn of(entry: &Entry) -> MemFound {
+    fn of(entry: &MemEntry) -> MemFound {
         MemFound { seq: entry.seq(), kind: entry.kind(), value: entry.value_bytes() }
     }
 }
@@ -162,7 +162,7 @@ impl Memtable {
         if self.by_order_only.load(Relaxed) {
             return self.get_by_order(key, seq);
         }
-        let is_it = |entry: &Entry| entry.seq() <= seq && entry.user_key() == key;
+        let is_it = |entry: &MemEntry| entry.seq() <= seq && entry.user_key() == key;
         let lookup = self.by_hash.find(&self.entries, key_hash(key), is_it);
         if lookup.gave_up() {
             // One key may have any number of versions. In key order, the visible version is found
@@ -194,15 +194,15 @@ impl Memtable {
     pub(crate) fn keys_between(&self, after: SeqNo, last: SeqNo) -> impl Iterator<Item = &[u8]> {
         let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
         let newer = entries.take_while(move |entry| entry.seq() > after);
-        newer.skip_while(move |entry| entry.seq() > last).map(Entry::user_key)
+        newer.skip_while(move |entry| entry.seq() > last).map(MemEntry::user_key)
     }
 
     /// Returns the approximate number of bytes of the entries in `span`, without sorting the
-    /// entries. Looks at no more than [`SAMPLED_ENTRIES`] entries, so the size of a small part of a
-    /// large memtable is a rough estimate.
+    /// entries. Looks at no more than [`MAX_SAMPLED_ENTRIES`] entries, so the size of a small part
+    /// of a large memtable is a rough estimate.
     pub(crate) fn approximate_size(&self, order: &UserComparator, span: &Span) -> u64 {
         let len = self.entries.len();
-        let step = len.div_ceil(SAMPLED_ENTRIES).max(1);
+        let step = len.div_ceil(MAX_SAMPLED_ENTRIES).max(1);
         let sampled = (0..len).step_by(step as usize).filter_map(|number| self.entries.get(number));
         let within = sampled.filter(|entry| span.contains(order, entry.user_key()));
         let bytes = within.map(|entry| entry.internal_key().len() + entry.value().len());

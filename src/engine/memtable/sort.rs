@@ -22,7 +22,7 @@ pub(super) struct SortKey {
 
 /// Largest number of keys in a group that is sorted by comparing whole keys. A higher number means
 /// that the bytes of more keys are read.
-const SMALL_GROUP: usize = 12;
+const MAX_SMALL_GROUP: usize = 12;
 
 /// Compares two internal keys, each given as user key and trailer. User keys are compared by
 /// `order`, or in byte order if `order` is `None`.
@@ -83,7 +83,7 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
         let start = range.start;
         let keys = &mut keys[range];
         let keys_len = keys.len();
-        if keys.len() <= SMALL_GROUP {
+        if keys.len() <= MAX_SMALL_GROUP {
             sort_whole(keys, entries, None);
             continue;
         }

@@ -195,7 +195,7 @@ fn random_operations_match_a_sorted_map() {
 /// A cursor continues in key order while other cursors, created later, bring the leaves up to date
 /// and split them.
 #[test]
-fn a_cursor_is_not_put_off_by_what_comes_meanwhile() {
+fn a_cursor_is_not_put_off_by_entries_added_meanwhile() {
     let mem = Arc::new(empty(BytewiseComparator));
     let mut arena = Arena::default();
     let key = |i: u32| format!("{i:06}").into_bytes();

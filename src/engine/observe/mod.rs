@@ -1,5 +1,5 @@
 //! Events: reports of flushes, compactions and write stalls to an
-//! [`Observer`](crate::Observer).
+//! [`Observer`](crate::events::Observer).
 //!
 //! The event of a change is numbered and queued under the state lock, together with the change
 //! ([`Engine::observe`]). So events are in the same order as the changes that they report: an event

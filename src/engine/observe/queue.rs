@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 
+use crate::base::clock::whole_micros;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::thread::{
@@ -11,7 +12,6 @@ use crate::base::sync::thread::{
 };
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex};
 use crate::engine::report::event::{Event, EventKind, Observed};
-use crate::engine::stats::metrics::micros_of;
 
 /// Events that are waiting for the observer. Thread-safe.
 ///
@@ -21,14 +21,14 @@ pub(crate) struct Observing {
     opened: Instant,
     /// Number of flushes and compactions that have begun.
     jobs: AtomicU64,
-    queue: Mutex<Queue>,
+    queue: Mutex<EventQueue>,
     /// Notified when an event is added, and when the last event has been delivered.
     changed: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct EventQueue {
     waiting: VecDeque<Event>,
     /// Number of the next event.
     next: u64,
@@ -45,7 +45,7 @@ impl Observing {
             observer,
             opened: Instant::now(),
             jobs: AtomicU64::new(0),
-            queue: Mutex::ranked(LockRank::Leaf, Queue::default()),
+            queue: Mutex::ranked(LockRank::Leaf, EventQueue::default()),
             changed: Condvar::new(),
             thread: Mutex::ranked(LockRank::Leaf, None),
         }
@@ -65,8 +65,8 @@ impl Observing {
         let number = queue.next;
         queue.next += 1;
         // The time is taken under the lock, so that times ascend with the event numbers.
-        let micros = micros_of(self.opened.elapsed());
-        queue.waiting.push_back(Event { number, micros, kind });
+        let since_open = whole_micros(self.opened.elapsed());
+        queue.waiting.push_back(Event { number, since_open, kind });
         drop(queue);
         self.changed.notify_all();
     }

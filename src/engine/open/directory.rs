@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
-use crate::engine::open::entries::{Entries, entries, refused};
+use crate::engine::open::entries::{DirListing, entries, refused};
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::MAX_FILE_NUMBER;
@@ -35,7 +35,7 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
 /// Corruption, if there is no `CURRENT` but there are tables, logs or MANIFESTs, because creating a
 /// new database would lose their data. The errors of [`list`], so that a directory of another
 /// engine is refused before anything in it is read or made.
-pub(crate) fn find_database(fs: &dyn Fs, dir: &Path) -> Result<Option<Entries>> {
+pub(crate) fn find_database(fs: &dyn Fs, dir: &Path) -> Result<Option<DirListing>> {
     let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
     let current = dir.join(name::CURRENT);
     if exists(&current)? {
@@ -65,7 +65,7 @@ pub(crate) fn find_database(fs: &dyn Fs, dir: &Path) -> Result<Option<Entries>> 
 /// As [`find_database`]: without a MANIFEST, every log is live.
 fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
     let mut orphan = None;
-    let Entries { files, directories } = entries(fs, dir)?;
+    let DirListing { files, directories } = entries(fs, dir)?;
     check_no_live_directory(dir, &directories, 0, 0)?;
     for (file, name) in files {
         let counts = match name {
@@ -167,7 +167,7 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
 /// As [`check_files`] and [`check_no_live_directory`].
 pub(crate) fn check_entries(
     dir: &Path,
-    entries: &Entries,
+    entries: &DirListing,
     recovered: &Recovered,
     paranoid: bool,
 ) -> Result<()> {
@@ -335,7 +335,7 @@ pub(crate) fn lock(fs: &dyn Fs, dir: &Path, allow_no_lock: bool) -> Result<Box<d
                         database at the same time, unless Options::allow_no_lock accepts that";
             Err(Error::io("lock", path, std::io::Error::new(ErrorKind::Unsupported, what)))
         }
-        Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
+        Ok(Err(holder)) => Err(Error::Locked { path, holder }),
         Err(error) => Err(Error::io("lock", path, error)),
     }
 }

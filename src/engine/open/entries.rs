@@ -13,7 +13,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::name::{FileName, parse_number};
 use crate::fs::{EntryKind, Fs};
 
@@ -22,7 +22,7 @@ const HEAD_BYTES: usize = 512;
 
 /// The entries of a directory that have names of a database's files.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
+pub(crate) struct DirListing {
     /// The files of the database.
     pub files: Vec<(String, FileName)>,
     /// Directories whose names look like those of files.
@@ -43,8 +43,8 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
 ///
 /// # Errors
 /// As [`list`].
-pub(crate) fn entries(fs: &dyn Fs, dir: &Path) -> Result<Entries> {
-    let mut found = Entries::default();
+pub(crate) fn entries(fs: &dyn Fs, dir: &Path) -> Result<DirListing> {
+    let mut found = DirListing::default();
     let entries = fs.entries(dir).map_err(|error| Error::io("list", dir, error))?;
     for (name, kind) in entries {
         let parsed = FileName::parse(&name);
@@ -86,7 +86,7 @@ fn refuse_foreign(fs: &dyn Fs, dir: &Path, name: &str) -> Result<()> {
         _ => return Ok(()),
     };
     let name = format!("of {engine}, which wrote {name},");
-    Err(Error::unsupported("database", name).in_file(dir))
+    Err(Error::unsupported(Feature::Database, name).in_file(dir))
 }
 
 /// Returns the engine that wrote these contents of a file `OPTIONS`.
@@ -153,7 +153,7 @@ mod tests {
             ("IDENTITY", UUID, "RocksDB"),
         ] {
             let error = listed(&[("CURRENT", "MANIFEST-000001\n"), (name, contents)]).unwrap_err();
-            assert!(matches!(error, Error::Unsupported { what: "database", .. }), "{error}");
+            assert!(matches!(error, Error::Unsupported { what: Feature::Database, .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains(&format!("of {engine}, which wrote {name}")), "{text}");
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
-use crate::engine::open::entries::{self, Entries};
+use crate::engine::open::entries::{self, DirListing};
 use crate::engine::options::Options;
 use crate::engine::version::{Version, manifest};
 use crate::format::edit::NewFile;
@@ -111,7 +111,7 @@ impl HeldFs {
         held: &mut Files,
     ) -> Result<Option<HeldFs>> {
         let fs = &options.fs;
-        let Entries { files, directories } = entries::entries(&**fs, dir)?;
+        let DirListing { files, directories } = entries::entries(&**fs, dir)?;
         let mut names: BTreeSet<String> = files.into_iter().map(|(name, _)| name).collect();
         let (manifest, file) = manifest::open_manifest(&**fs, dir)?;
         let comparator = options.comparator.name();
@@ -341,7 +341,7 @@ mod tests {
         for name in fs.list(dir).unwrap() {
             fs.remove(&dir.join(name)).unwrap();
         }
-        let options = options.fs(Arc::new(held));
+        let options = options.fs(held);
         let report = crate::verify(dir, &options).unwrap();
         assert!(report.is_sound(), "{report:?}");
         assert_eq!((report.tables, report.entries, report.batches), (1, 1, 1));

@@ -36,7 +36,7 @@ use crate::engine::open::directory::{
     NewLock, check_entries, check_numbers, create_dir, find_database, has_database, live_logs,
     make_lost,
 };
-use crate::engine::open::entries::{Entries, entries};
+use crate::engine::open::entries::{DirListing, entries};
 use crate::engine::open::replay::{LogReplay, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::{ReadState, VisibleSeq};
@@ -168,11 +168,11 @@ struct Flushed {
 
 impl Opening {
     /// Reads the MANIFEST. `entries` are the entries of `dir`, listed with the lock held.
-    fn new(dir: &Path, mut options: Options, entries: Entries) -> Result<Opening> {
+    fn new(dir: &Path, mut options: Options, entries: DirListing) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
         check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
-        let Entries { files, directories } = entries;
+        let DirListing { files, directories } = entries;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
         // not be assigned again.
         let taken = [&files[..], &directories].concat();
@@ -484,7 +484,7 @@ impl CurrentLog {
             unsynced: true,
             half_done: false,
             group: WriteBatch::new(),
-            look_at: 0,
+            check_room_at: 0,
             last_sync: Duration::ZERO,
         }
     }

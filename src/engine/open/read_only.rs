@@ -38,7 +38,7 @@ pub(crate) struct Opened {
     /// The result of replaying the logs.
     pub recovery: Recovery,
     /// The files that were read.
-    pub survey: Survey,
+    pub survey: ReadOnlyFiles,
     /// The logs that were replayed.
     pub logs: Vec<u64>,
     /// The last log that was replayed; `None` if records were left out, or if there is no log.
@@ -58,7 +58,7 @@ pub(crate) struct LastLog {
 
 /// The files of a database at one point in time, and the MANIFEST's contents.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct ReadOnlyFiles {
     /// The names of the files. The directory is listed before the MANIFEST is read and again after
     /// the tables are opened. The names include every log that the MANIFEST needs, unless the log
     /// was created after both listings, and every log with writes that are older than the tables.
@@ -137,7 +137,7 @@ pub(crate) fn state_of(
 ///
 /// # Errors
 /// Corruption, including a missing file; [`Error::Unsupported`] for another comparator; I/O errors.
-pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<Survey> {
+pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<ReadOnlyFiles> {
     let fs = &*options.fs;
     let entries = entries::entries(fs, dir)?;
     let (manifest_name, manifest) = manifest::open_manifest(fs, dir)?;
@@ -150,7 +150,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
     // The files are listed again, because a log whose writes are older than the tables may have
     // been created after the first listing.
     files.extend(entries::list(fs, dir)?);
-    Ok(Survey { files, manifest_name, manifest, recovered })
+    Ok(ReadOnlyFiles { files, manifest_name, manifest, recovered })
 }
 
 fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> {

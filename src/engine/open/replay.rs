@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_damaged_log_is_lost_unless_it_is_empty() {
+    fn logs_after_a_damaged_log_are_lost_unless_they_are_empty() {
         let (replayed, _) = replay(5, &[2], &[4], usize::MAX);
         let lost = replayed.recovery.lost.iter();
         let lost: Vec<_> =

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::base::Result;
 use crate::engine::read::merge::Direction;
-use crate::engine::read::read_log::Walk;
+use crate::engine::read::read_log::TrackedWalk;
 use crate::engine::read::visible::VisibleCursor;
 use crate::engine::span::Span;
 use crate::format::keyspace::Space;
@@ -26,9 +26,9 @@ use crate::format::keyspace::Space;
 /// still exists counts as having read everything that it could reach.
 ///
 /// ```
-/// # use minikv::{Db, Options, Readable};
+/// # use minikv::{Db, Readable};
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("a", "1")?;
 /// db.put("b", "2")?;
 /// let mut cursor = db.cursor()?;
@@ -60,13 +60,13 @@ struct CursorWalk {
     /// The direction of the last move.
     direction: Direction,
     // Must stay the last field: dropping the walk removes its stand-in from the record of reads.
-    walk: Walk,
+    walk: TrackedWalk,
 }
 
 impl Cursor {
     /// Returns a cursor over `entries` within `space`. If `walk` is given, the cursor records what
     /// it reads.
-    pub(super) fn new(entries: VisibleCursor, space: Space, walk: Option<Walk>) -> Cursor {
+    pub(super) fn new(entries: VisibleCursor, space: Space, walk: Option<TrackedWalk>) -> Cursor {
         let new_walk =
             |walk| Box::new(CursorWalk { walked: None, direction: Direction::Forward, walk });
         Cursor {

@@ -89,12 +89,12 @@ impl<'a> ReadSink for Tallying<'a> {
 
 /// Maximum length, in bytes, of a user key that is looked up without an allocation. With a greater
 /// length, every lookup clears a larger buffer on the stack.
-const STACK_KEY_BYTES: usize = 120;
+const MAX_STACK_KEY_BYTES: usize = 120;
 
 /// The internal key for a lookup. It sorts directly before the newest version that is visible to a
 /// reader at a given sequence number.
 pub(crate) struct LookupKey {
-    stack: [u8; STACK_KEY_BYTES + TRAILER_BYTES],
+    stack: [u8; MAX_STACK_KEY_BYTES + TRAILER_BYTES],
     heap: Vec<u8>,
     len: usize,
 }
@@ -104,7 +104,7 @@ impl LookupKey {
     pub(crate) fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
         let len = user_key.len() + TRAILER_BYTES;
         let mut key =
-            LookupKey { stack: [0; STACK_KEY_BYTES + TRAILER_BYTES], heap: Vec::new(), len };
+            LookupKey { stack: [0; MAX_STACK_KEY_BYTES + TRAILER_BYTES], heap: Vec::new(), len };
         if len > key.stack.len() {
             key.heap.resize(len, 0);
         }
@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn a_key_that_fits_is_kept_on_the_stack() {
-        for (bytes, on_heap) in [(0, false), (STACK_KEY_BYTES, false), (STACK_KEY_BYTES + 1, true)]
+        for (bytes, on_heap) in
+            [(0, false), (MAX_STACK_KEY_BYTES, false), (MAX_STACK_KEY_BYTES + 1, true)]
         {
             let key = LookupKey::new(&vec![7; bytes], 9);
             assert_eq!(!key.heap.is_empty(), on_heap, "{bytes} bytes");

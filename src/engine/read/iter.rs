@@ -9,7 +9,7 @@ use crate::base::Result;
 use crate::base::clock::Clock;
 use crate::engine::read::point::OwnedPoint;
 use crate::engine::read::prefix_scan::PrefixScan;
-use crate::engine::read::read_log::Walk;
+use crate::engine::read::read_log::TrackedWalk;
 use crate::engine::read::visible::VisibleCursor;
 use crate::engine::span::Span;
 use crate::format::keyspace::Space;
@@ -35,7 +35,7 @@ pub struct Iter {
     done: bool,
     scan: Option<Arc<PrefixScan>>,
     /// The record of what the iterator of a transaction has read.
-    walk: Option<Walk>,
+    walk: Option<TrackedWalk>,
     // Must stay the last field: see `OwnedPoint`.
     point: OwnedPoint,
 }
@@ -62,7 +62,7 @@ impl Iter {
         range: Span,
         start: &[u8],
         space: Space,
-        walk: Option<Walk>,
+        walk: Option<TrackedWalk>,
     ) -> Iter {
         let (state, (from, to)) = (point.state(), range.bounds());
         if let Some(sample) = &state.sample {
@@ -76,9 +76,9 @@ impl Iter {
     /// Returns an iterator over the keys that this iterator has not yielded yet.
     ///
     /// ```
-    /// # use minikv::{Db, Options, Readable};
+    /// # use minikv::{Db, Readable};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let db = Db::create(dir.path())?;
     /// for name in ["user/ann", "user/bob", "visit/1"] {
     ///     db.put(name, "a long value")?;
     /// }

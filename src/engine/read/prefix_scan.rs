@@ -58,9 +58,12 @@ impl PrefixScan {
     ) -> Range<usize> {
         let start =
             files.partition_point(|file| order.compare(file.last_key(), &self.from).is_lt());
-        let in_range = files[start..].partition_point(|file| self.range().overlaps(order, file));
+        let in_range =
+            files[start..].partition_point(|file| self.range().overlaps(order, file.range()));
         debug_assert!(
-            files[start + in_range..].iter().all(|file| !self.range().overlaps(order, file)),
+            files[start + in_range..]
+                .iter()
+                .all(|file| !self.range().overlaps(order, file.range())),
             "a table of the scan is after the range"
         );
         start..start + in_range

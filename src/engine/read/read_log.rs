@@ -20,11 +20,11 @@ const MERGE_ABOVE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct ReadLog {
     order: UserComparator,
-    record: Mutex<Record>,
+    record: Mutex<TrackedReads>,
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct TrackedReads {
     keys: Vec<Vec<u8>>,
     spans: Vec<Span>,
     /// Stand-ins for the ranges of walks that have not ended. `None` marks a free slot.
@@ -37,7 +37,7 @@ struct Record {
 
 impl ReadLog {
     pub(crate) fn new(order: UserComparator) -> ReadLog {
-        ReadLog { order, record: Mutex::ranked(LockRank::Leaf, Record::default()) }
+        ReadLog { order, record: Mutex::ranked(LockRank::Leaf, TrackedReads::default()) }
     }
 
     /// Returns the order of keys.
@@ -77,16 +77,16 @@ impl ReadLog {
 
 /// The part of the record that belongs to an iterator or a cursor.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct TrackedWalk {
     log: Arc<ReadLog>,
-    /// Index of the stand-in in `Record::walks`; `None` before the first step.
+    /// Index of the stand-in in `TrackedReads::walks`; `None` before the first step.
     place: Option<usize>,
 }
 
-impl Walk {
+impl TrackedWalk {
     /// Returns a walk that has read nothing.
-    pub(crate) fn new(log: Arc<ReadLog>) -> Walk {
-        Walk { log, place: None }
+    pub(crate) fn new(log: Arc<ReadLog>) -> TrackedWalk {
+        TrackedWalk { log, place: None }
     }
 
     /// Returns the order of keys.
@@ -115,7 +115,7 @@ impl Walk {
     }
 }
 
-impl Drop for Walk {
+impl Drop for TrackedWalk {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             // The commit may have taken the record.

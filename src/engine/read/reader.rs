@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     fn size_in_tables(&self, version: &Version, span: &Span) -> Result<u64> {
         // Included and excluded bounds differ by one entry, which is less than the estimate's
         // error.
-        let KeyRange { from, to } = span.hull();
+        let KeyRange { from, to } = span.closed();
         let key = |key: &[u8]| internal_key(key, MAX_SEQ_NO, KIND_FOR_SEEK);
         let start = from.map_or(Ok(0), |from| self.offset_of(version, &key(from)))?;
         let end = match to {

@@ -10,7 +10,7 @@ use crate::engine::read::cursor::Cursor;
 use crate::engine::read::get;
 use crate::engine::read::iter::Iter;
 use crate::engine::read::point::ReadPoint;
-use crate::engine::read::read_log::Walk;
+use crate::engine::read::read_log::TrackedWalk;
 use crate::engine::read::visible::VisibleCursor;
 use crate::engine::span::Span;
 use crate::engine::stats::trace::ReadTrace;
@@ -118,8 +118,8 @@ impl ReadPoint<'_> {
         Ok(Iter::new(self.into_owned(), span, prefix, space, walk))
     }
 
-    fn walk(&self) -> Option<Walk> {
-        self.log.map(|log| Walk::new(log.clone()))
+    fn walk(&self) -> Option<TrackedWalk> {
+        self.log.map(|log| TrackedWalk::new(log.clone()))
     }
 }
 

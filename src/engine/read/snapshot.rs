@@ -14,9 +14,9 @@ use crate::engine::read::view::{ReadSeq, ReadState, ReadView};
 /// number. A snapshot borrows nothing, and may outlive every other handle of the database.
 ///
 /// ```
-/// # use minikv::{Db, Options, Readable};
+/// # use minikv::{Db, Readable};
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("stock", "5")?;
 /// let morning = db.snapshot();
 /// db.delete("stock")?;

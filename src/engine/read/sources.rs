@@ -28,7 +28,7 @@ pub(crate) fn sources(
     let memtables = view.memtables().map(|mem| Source::Mem(mem.cursor()));
     let mut sources: Vec<Source> = own.chain(memtables).collect();
     for file in view.version.level(0) {
-        if scan.is_some_and(|scan| !scan.range().overlaps(order, file)) {
+        if scan.is_some_and(|scan| !scan.range().overlaps(order, file.range())) {
             continue;
         }
         let table = state.tables.table(&file.slot)?;

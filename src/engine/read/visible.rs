@@ -19,7 +19,7 @@ use crate::engine::version::tombstones::CRAWL_TOMBSTONES;
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
-use crate::table::reader::COPIED_VALUE_BYTES;
+use crate::table::reader::MAX_COPIED_VALUE_BYTES;
 
 mod versions;
 
@@ -29,7 +29,7 @@ mod versions;
 #[derive(Debug)]
 pub(crate) struct VisibleCursor {
     merge: MergeCursor,
-    place: Place,
+    place: MergePosition,
     /// In a forward walk, a buffer for the last key to skip. In a backward walk, the key of the
     /// current entry.
     saved_key: Vec<u8>,
@@ -47,7 +47,7 @@ pub(crate) struct VisibleCursor {
 
 /// The position of the merge relative to the cursor's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MergePosition {
     /// The cursor is at no entry.
     Nowhere,
     /// The merge is at the cursor's entry.
@@ -70,7 +70,7 @@ impl SavedValue {
     fn set(&mut self, merge: &MergeCursor) {
         let value = merge.value();
         self.copied.clear();
-        if value.len() > COPIED_VALUE_BYTES {
+        if value.len() > MAX_COPIED_VALUE_BYTES {
             self.shared = merge.value_bytes();
         } else {
             self.copied.extend_from_slice(value);
@@ -102,7 +102,7 @@ impl VisibleCursor {
         let merge = MergeCursor::new(point.state().order.clone(), sources);
         Ok(VisibleCursor {
             merge,
-            place: Place::Nowhere,
+            place: MergePosition::Nowhere,
             saved_key: Vec::new(),
             saved_value: SavedValue::default(),
             seek_key: Vec::new(),
@@ -114,16 +114,16 @@ impl VisibleCursor {
     /// Returns whether the cursor is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
-        self.place != Place::Nowhere
+        self.place != MergePosition::Nowhere
     }
 
     /// Returns the key of the entry.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.place {
-            Place::AtEntry => user_key(self.merge.key()),
-            Place::BeforeEntry => &self.saved_key,
-            Place::Nowhere => panic!("the cursor is at no entry"),
+            MergePosition::AtEntry => user_key(self.merge.key()),
+            MergePosition::BeforeEntry => &self.saved_key,
+            MergePosition::Nowhere => panic!("the cursor is at no entry"),
         }
     }
 
@@ -131,9 +131,9 @@ impl VisibleCursor {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match self.place {
-            Place::AtEntry => self.merge.value(),
-            Place::BeforeEntry => self.saved_value.as_slice(),
-            Place::Nowhere => panic!("the cursor is at no entry"),
+            MergePosition::AtEntry => self.merge.value(),
+            MergePosition::BeforeEntry => self.saved_value.as_slice(),
+            MergePosition::Nowhere => panic!("the cursor is at no entry"),
         }
     }
 
@@ -142,15 +142,15 @@ impl VisibleCursor {
     /// step backward, a value of up to 1 KiB is a copy.
     pub(crate) fn value_bytes(&self) -> Bytes {
         match self.place {
-            Place::AtEntry => self.merge.value_bytes(),
-            Place::BeforeEntry => self.saved_value.to_bytes(),
-            Place::Nowhere => panic!("the cursor is at no entry"),
+            MergePosition::AtEntry => self.merge.value_bytes(),
+            MergePosition::BeforeEntry => self.saved_value.to_bytes(),
+            MergePosition::Nowhere => panic!("the cursor is at no entry"),
         }
     }
 
     /// Leaves the current entry, so that the cursor is at no entry.
     pub(super) fn leave(&mut self) {
-        self.place = Place::Nowhere;
+        self.place = MergePosition::Nowhere;
     }
 
     /// Returns the clock that decides when entries expire.
@@ -186,14 +186,14 @@ impl VisibleCursor {
 
     /// Moves to the first entry. Returns `false` if there is no entry.
     pub(crate) fn seek_to_first(&mut self) -> Result<bool> {
-        self.place = Place::Nowhere;
+        self.place = MergePosition::Nowhere;
         let valid = self.merge.seek_to_first()?;
         self.find_forward(valid, false)
     }
 
     /// Moves to the last entry. Returns `false` if there is no entry.
     pub(crate) fn seek_to_last(&mut self) -> Result<bool> {
-        self.place = Place::Nowhere;
+        self.place = MergePosition::Nowhere;
         let valid = self.merge.seek_to_last()?;
         self.find_backward(valid)
     }
@@ -201,7 +201,7 @@ impl VisibleCursor {
     /// Moves to the first entry whose key is not before `key`. Returns `false` if there is no such
     /// entry.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.place = Place::Nowhere;
+        self.place = MergePosition::Nowhere;
         let seq = self.newest_seq();
         self.seek_key.clear();
         append_internal_key(&mut self.seek_key, key, seq, KIND_FOR_SEEK);
@@ -212,7 +212,7 @@ impl VisibleCursor {
     /// Moves to the last entry whose key is not after `key`. Returns `false` if there is no such
     /// entry.
     pub(crate) fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        self.place = Place::Nowhere;
+        self.place = MergePosition::Nowhere;
         self.seek_key.clear();
         // This internal key sorts after all versions of the user key.
         append_internal_key(&mut self.seek_key, key, 0, KeyKind::Deletion);
@@ -223,7 +223,7 @@ impl VisibleCursor {
     /// Moves to the last entry whose key is before `key`. Returns `false` if there is no such
     /// entry.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        self.place = Place::Nowhere;
+        self.place = MergePosition::Nowhere;
         self.seek_key.clear();
         append_internal_key(&mut self.seek_key, key, MAX_SEQ_NO, KIND_FOR_SEEK);
         self.step_before_seek_key()
@@ -238,15 +238,15 @@ impl VisibleCursor {
     /// no entry.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
-        match std::mem::replace(&mut self.place, Place::Nowhere) {
-            Place::Nowhere => Ok(false),
-            Place::AtEntry => {
+        match std::mem::replace(&mut self.place, MergePosition::Nowhere) {
+            MergePosition::Nowhere => Ok(false),
+            MergePosition::AtEntry => {
                 self.saved_key.clear();
                 self.saved_key.extend_from_slice(user_key(self.merge.key()));
                 let valid = self.merge.next()?;
                 self.find_forward(valid, true)
             }
-            Place::BeforeEntry => {
+            MergePosition::BeforeEntry => {
                 let valid = if self.merge.valid() {
                     self.merge.next()?
                 } else {
@@ -260,13 +260,13 @@ impl VisibleCursor {
     /// Moves to the previous entry. Returns `false` if there is no previous entry, or if the cursor
     /// was at no entry.
     pub(crate) fn prev(&mut self) -> Result<bool> {
-        match std::mem::replace(&mut self.place, Place::Nowhere) {
-            Place::Nowhere => Ok(false),
-            Place::BeforeEntry => {
+        match std::mem::replace(&mut self.place, MergePosition::Nowhere) {
+            MergePosition::Nowhere => Ok(false),
+            MergePosition::BeforeEntry => {
                 let valid = self.merge.valid();
                 self.find_backward(valid)
             }
-            Place::AtEntry => {
+            MergePosition::AtEntry => {
                 self.saved_key.clear();
                 self.saved_key.extend_from_slice(user_key(self.merge.key()));
                 let mut steps = 0;
@@ -299,7 +299,7 @@ impl VisibleCursor {
             if self.sees(entry.seq) && !passed {
                 match entry.kind {
                     KeyKind::Value => {
-                        self.place = Place::AtEntry;
+                        self.place = MergePosition::AtEntry;
                         debug_assert!(
                             !skipping || self.compare_to_saved().is_gt(),
                             "a step forward does not advance"
@@ -404,7 +404,7 @@ impl VisibleCursor {
         }
         self.end_crawl(tombstones);
         if kind == KeyKind::Value {
-            self.place = Place::BeforeEntry;
+            self.place = MergePosition::BeforeEntry;
             debug_assert!(
                 !self.merge.valid() || self.compare_to_saved().is_ne(),
                 "the merge is not before all versions of the entry"

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::Error;
 use crate::engine::report::stats::Stats;
@@ -38,8 +39,8 @@ pub struct Event {
     /// Number of the event. The first event after the open has the number 0, and each further event
     /// has the next number.
     pub number: u64,
-    /// Time since the database was opened, in microseconds. The time never decreases.
-    pub micros: u64,
+    /// Time since the database was opened, in whole microseconds. The time never decreases.
+    pub since_open: Duration,
     /// The kind of the event, with its details.
     pub kind: EventKind,
 }
@@ -98,8 +99,8 @@ pub enum EventKind {
         job: u64,
         /// The new table; `None` if the memtable was empty, or the flush failed.
         table: Option<TableInfo>,
-        /// Duration, in microseconds.
-        micros: u64,
+        /// Duration, in whole microseconds.
+        took: Duration,
         /// The error, if the flush failed. A flush that failed has changed no table.
         error: Option<Error>,
     },
@@ -130,8 +131,8 @@ pub enum EventKind {
         outputs: Vec<TableInfo>,
         /// Number of input entries that a merge did not write to its outputs.
         entries_dropped: u64,
-        /// Duration, in microseconds.
-        micros: u64,
+        /// Duration, in whole microseconds.
+        took: Duration,
         /// The error, if the compaction failed. A compaction that failed has changed no table.
         error: Option<Error>,
     },
@@ -155,8 +156,8 @@ pub enum EventKind {
     StallEnded {
         /// The cause of the wait; the last cause if there were several.
         cause: StallCause,
-        /// Duration of the wait, in microseconds.
-        micros: u64,
+        /// Duration of the wait, in whole microseconds.
+        took: Duration,
     },
     /// The database was closed. This is the last event.
     #[non_exhaustive]
@@ -166,7 +167,8 @@ pub enum EventKind {
     },
 }
 
-/// A table of a database, as described in an [`EventKind`].
+/// A table of a database, as described in an [`EventKind`] or a
+/// [`Step`](crate::explain::Step).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableInfo {

@@ -1,5 +1,9 @@
 //! Statistics of a database, as numbers.
 
+use std::time::Duration;
+
+#[cfg(feature = "serde")]
+use crate::base::clock::micros_of;
 use crate::engine::stats::trace::ReadTrace;
 
 /// Counters of a database since it was opened, and the sizes of its parts.
@@ -9,9 +13,9 @@ use crate::engine::stats::trace::ReadTrace;
 /// tables are current values.
 ///
 /// ```
-/// # use minikv::{Db, Options};
+/// # use minikv::Db;
 /// # let dir = tempfile::tempdir()?;
-/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// # let db = Db::create(dir.path())?;
 /// db.put("key", "value")?;
 /// db.flush()?;
 /// db.get("key")?;
@@ -45,8 +49,12 @@ pub struct Stats {
     pub flushes: u64,
     /// Size of the flushed tables, in bytes.
     pub flush_bytes: u64,
-    /// Time taken by flushes, in microseconds.
-    pub flush_micros: u64,
+    /// Time taken by flushes.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "flush_micros", serialize_with = "crate::base::serialize::micros")
+    )]
+    pub flush_time: Duration,
     /// Write stalls, by cause.
     pub stalls: Stalls,
     /// The levels, from level 0 to level 6.
@@ -77,19 +85,43 @@ pub struct Stats {
     pub expired_tables_dropped: u64,
 }
 
-/// Write stalls by cause: for each cause, the number of stalls and their total time in
-/// microseconds.
+/// Write stalls, by cause.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stalls {
-    /// Waits for a flush, as `(count, microseconds)`.
-    pub flush: (u64, u64),
-    /// Waits for a compaction of level 0, as `(count, microseconds)`.
-    pub level0: (u64, u64),
-    /// Delays that slow writes down ([`StallCause::Slowdown`](crate::StallCause::Slowdown)), as
-    /// `(count, microseconds)`.
-    pub slowdown: (u64, u64),
+    /// Waits for a flush.
+    pub flush: StallSum,
+    /// Waits for a compaction of level 0.
+    pub level0: StallSum,
+    /// Delays that slow writes down
+    /// ([`StallCause::Slowdown`](crate::events::StallCause::Slowdown)).
+    pub slowdown: StallSum,
+}
+
+impl Stalls {
+    /// Returns the number of stalls of all causes.
+    pub fn count(&self) -> u64 {
+        self.flush.count + self.level0.count + self.slowdown.count
+    }
+}
+
+/// The write stalls of one cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StallSum {
+    /// Number of stalls.
+    pub count: u64,
+    /// Total time of the stalls, each in whole microseconds.
+    pub time: Duration,
+}
+
+/// Serializes as `[count, microseconds]`.
+#[cfg(feature = "serde")]
+impl serde::Serialize for StallSum {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        (self.count, micros_of(self.time)).serialize(to)
+    }
 }
 
 /// The size of one level, and counters of the compactions into it.
@@ -111,6 +143,10 @@ pub struct LevelStats {
     pub bytes_written: u64,
     /// Number of entries that the merges dropped.
     pub entries_dropped: u64,
-    /// Time taken by the merges, in microseconds.
-    pub micros: u64,
+    /// Time taken by the merges.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "micros", serialize_with = "crate::base::serialize::micros")
+    )]
+    pub merge_time: Duration,
 }

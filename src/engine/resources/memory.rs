@@ -6,7 +6,7 @@
 //!
 //! A database that cannot flush, because its disk is full or because its flushes are slow, must not
 //! cost the other databases more than the memory that it holds. Its memtables are taken from the
-//! budget, but only up to a limit ([`LEAST_PART`]), and the next largest memtable is flushed
+//! budget, but only up to a limit ([`MIN_LIMIT_DIVISOR`]), and the next largest memtable is flushed
 //! instead.
 
 use std::fmt;
@@ -20,24 +20,24 @@ use crate::table::block_cache::BlockCache;
 
 /// Smallest budget, in bytes. With a smaller budget, memtables would be flushed every few entries,
 /// which only tests under shuttle need.
-const LEAST_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
+const MIN_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
 
-/// Ratio of the budget to the maximum size of a write buffer. With a higher ratio, flushes are
-/// smaller and more frequent.
-const WRITE_BUFFER_PART: u64 = 8;
+/// Divisor of the budget: the maximum size of a write buffer is an eighth. With a larger divisor,
+/// flushes are smaller and more frequent.
+const WRITE_BUFFER_DIVISOR: u64 = 8;
 
-/// Ratio of the budget to the total size of memtables at which the largest memtable is flushed.
-/// With a higher ratio, memtables are flushed earlier and more memory is left to blocks.
-const FLUSH_PART: u64 = 4;
+/// Divisor of the budget: the largest memtable is flushed when all memtables take a quarter. With a
+/// larger divisor, memtables are flushed earlier and more memory is left to blocks.
+const FLUSH_DIVISOR: u64 = 4;
 
-/// Ratio of the budget to the total size of memtables above which writes are slowed down. With a
-/// higher ratio, writes are slowed down earlier.
-const SLOWDOWN_PART: u64 = 2;
+/// Divisor of the budget: writes are slowed down while all memtables take more than half. With a
+/// larger divisor, writes are slowed down earlier.
+const SLOWDOWN_DIVISOR: u64 = 2;
 
-/// Ratio of the total size of memtables at which an action is taken to the least such size. The
-/// size falls with the memory of databases that cannot flush. With a higher ratio, more of their
-/// memory is made up for, by flushes of smaller memtables.
-const LEAST_PART: u64 = 4;
+/// Divisor of the total size of memtables at which an action is taken. That size falls with the
+/// memory of databases that cannot flush, but to no less than a quarter. With a larger divisor,
+/// more of their memory is made up for, by flushes of smaller memtables.
+const MIN_LIMIT_DIVISOR: u64 = 4;
 
 /// The action that a writer must take because of the memory that memtables take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +73,9 @@ pub(crate) struct MemtableShare {
 }
 
 impl Memory {
-    /// Creates a budget of `bytes` bytes, but at least [`LEAST_BYTES`].
+    /// Creates a budget of `bytes` bytes, but at least [`MIN_BYTES`].
     pub(crate) fn new(bytes: usize) -> Memory {
-        let cache = Arc::new(BlockCache::with_budget(bytes.max(LEAST_BYTES)));
+        let cache = Arc::new(BlockCache::with_budget(bytes.max(MIN_BYTES)));
         Memory { cache, shares: Mutex::ranked(LockRank::Leaf, Vec::new()) }
     }
 
@@ -86,7 +86,7 @@ impl Memory {
 
     /// Returns the maximum size of a database's write buffer, in bytes.
     pub(crate) fn most_write_buffer_bytes(&self) -> usize {
-        (self.cache.capacity_bytes() / WRITE_BUFFER_PART) as usize
+        (self.cache.capacity_bytes() / WRITE_BUFFER_DIVISOR) as usize
     }
 
     /// Returns the number of bytes in use.
@@ -160,7 +160,7 @@ impl Weight {
     /// Returns the size, in bytes, that memtables of databases that can flush may reach before an
     /// action is taken: `most` without the memory of the databases that cannot flush.
     fn limit(&self, most: u64) -> u64 {
-        most.saturating_sub(self.stuck).max(most / LEAST_PART)
+        most.saturating_sub(self.stuck).max(most / MIN_LIMIT_DIVISOR)
     }
 }
 
@@ -176,7 +176,7 @@ impl MemtableShare {
         self.active.store(bytes, Relaxed);
         let weight = self.memory.weigh(Some(self));
         let budget = self.memory.cache.capacity_bytes();
-        if weight.free >= weight.limit(budget / FLUSH_PART)
+        if weight.free >= weight.limit(budget / FLUSH_DIVISOR)
             && let Some(largest) = &weight.largest
         {
             if Arc::ptr_eq(largest, self) {
@@ -186,7 +186,7 @@ impl MemtableShare {
                 largest.signal.give();
             }
         }
-        match weight.free.saturating_add(weight.asked) > weight.limit(budget / SLOWDOWN_PART) {
+        match weight.free.saturating_add(weight.asked) > weight.limit(budget / SLOWDOWN_DIVISOR) {
             true => Pressure::SlowDown,
             false => Pressure::None,
         }

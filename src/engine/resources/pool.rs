@@ -82,21 +82,21 @@ struct Waiting {
     ends: bool,
     next_id: u64,
     members: BTreeMap<u64, Arc<dyn Member>>,
-    flush: Queue,
-    compaction: Queue,
+    flush: LaneQueue,
+    compaction: LaneQueue,
     /// The threads that are working, each with the id of the database that it works for.
     busy: Vec<(ThreadId, u64)>,
 }
 
 /// The databases that may have work in a lane, by id.
 #[derive(Default)]
-struct Queue {
+struct LaneQueue {
     due: VecDeque<u64>,
     /// Databases that are due at a later time.
     later: BTreeMap<u64, Instant>,
 }
 
-impl Queue {
+impl LaneQueue {
     fn push(&mut self, id: u64) {
         self.later.remove(&id);
         if !self.due.contains(&id) {
@@ -126,7 +126,7 @@ impl Queue {
 }
 
 impl Waiting {
-    fn lane(&mut self, lane: Lane) -> &mut Queue {
+    fn lane(&mut self, lane: Lane) -> &mut LaneQueue {
         match lane {
             Lane::Flush => &mut self.flush,
             Lane::Compaction => &mut self.compaction,
@@ -236,7 +236,7 @@ impl Queues {
 
     /// Calls `put` with the queue of `lane` and wakes a thread of the lane, unless the database has
     /// left the pool.
-    fn put(&self, id: u64, lane: Lane, put: impl FnOnce(&mut Queue)) {
+    fn put(&self, id: u64, lane: Lane, put: impl FnOnce(&mut LaneQueue)) {
         let mut waiting = self.waiting.lock();
         if waiting.members.contains_key(&id) {
             put(waiting.lane(lane));

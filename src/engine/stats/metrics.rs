@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::base::clock::micros_of;
 use crate::engine::report::event::StallCause;
 use crate::format::edit::NUM_LEVELS;
 
@@ -71,11 +72,6 @@ impl Metrics {
     }
 }
 
-/// Returns a duration in whole microseconds.
-pub(crate) fn micros_of(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +84,5 @@ mod tests {
         assert_eq!(metrics.flushes.load(Relaxed), 2);
         assert_eq!(metrics.flush_bytes.load(Relaxed), 120);
         assert_eq!(metrics.flush_micros.load(Relaxed), 1239);
-        assert_eq!(micros_of(Duration::MAX), u64::MAX);
     }
 }

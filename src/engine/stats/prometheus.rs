@@ -3,18 +3,19 @@
 //! The text has Prometheus's text-based exposition format, version 0.0.4.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use crate::engine::report::stats::{LevelStats, Stats};
 use crate::table::counts::LevelTrace;
 
 /// Type of a metric: a counter never decreases while the database is open; a gauge may decrease.
 #[derive(Clone, Copy)]
-enum Kind {
+enum MetricType {
     Counter,
     Gauge,
 }
 
-use Kind::{Counter, Gauge};
+use MetricType::{Counter, Gauge};
 
 impl Stats {
     /// Returns the statistics in Prometheus's text format, for Prometheus to scrape. Each sample
@@ -25,9 +26,9 @@ impl Stats {
     /// when the database is opened.
     ///
     /// ```
-    /// # use minikv::{Db, Options};
+    /// # use minikv::Db;
     /// # let dir = tempfile::tempdir()?;
-    /// let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let db = Db::create(dir.path())?;
     /// db.put("key", "value")?;
     /// let text = db.stats().prometheus(&[("db", "users")]);
     /// assert!(text.contains("\nminikv_operations_total{db=\"users\"} 1\n"));
@@ -67,17 +68,17 @@ impl Stats {
         text.one("flush_bytes_total", Counter, "Bytes of flushed tables.", self.flush_bytes);
         let help = "Time taken by flushes.";
         text.metric("flush_seconds_total", Counter, help);
-        text.sample("flush_seconds_total", &[], Seconds(self.flush_micros));
+        text.sample("flush_seconds_total", &[], Seconds(self.flush_time));
         let stalls = &self.stalls;
         let causes =
             [("flush", stalls.flush), ("level0", stalls.level0), ("slowdown", stalls.slowdown)];
         text.metric("stalls_total", Counter, "Write stalls, by cause.");
-        for (cause, (count, _)) in causes {
-            text.sample("stalls_total", &[("cause", cause)], count);
+        for (cause, sum) in causes {
+            text.sample("stalls_total", &[("cause", cause)], sum.count);
         }
         text.metric("stall_seconds_total", Counter, "Time of write stalls, by cause.");
-        for (cause, (_, micros)) in causes {
-            text.sample("stall_seconds_total", &[("cause", cause)], Seconds(micros));
+        for (cause, sum) in causes {
+            text.sample("stall_seconds_total", &[("cause", cause)], Seconds(sum.time));
         }
     }
 
@@ -98,7 +99,7 @@ impl Stats {
 
     fn print_levels(&self, text: &mut Text<'_>) {
         type Value = fn(&LevelStats) -> u64;
-        let metrics: [(&str, Kind, &str, Value); 7] = [
+        let metrics: [(&str, MetricType, &str, Value); 7] = [
             ("level_tables", Gauge, "Tables, by level.", |level| level.files),
             ("level_bytes", Gauge, "Bytes of tables, by level.", |level| level.bytes),
             ("compactions_total", Counter, "Merges into a level.", |level| level.compactions),
@@ -125,7 +126,8 @@ impl Stats {
         }
         text.metric("compaction_seconds_total", Counter, "Time taken by merges into a level.");
         for (number, level) in levels.iter().zip(&self.levels) {
-            text.sample("compaction_seconds_total", &[("level", number)], Seconds(level.micros));
+            let time = Seconds(level.merge_time);
+            text.sample("compaction_seconds_total", &[("level", number)], time);
         }
     }
 }
@@ -150,12 +152,12 @@ fn print_filters(total: &LevelTrace, text: &mut Text<'_>) {
     }
 }
 
-/// A time in microseconds, printed in seconds.
-struct Seconds(u64);
+/// A duration, printed in seconds.
+struct Seconds(Duration);
 
 impl std::fmt::Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+        write!(f, "{}.{:06}", self.0.as_secs(), self.0.subsec_micros())
     }
 }
 
@@ -167,13 +169,13 @@ struct Text<'a> {
 
 impl Text<'_> {
     /// Adds a metric with one sample.
-    fn one(&mut self, name: &str, kind: Kind, help: &str, value: u64) {
+    fn one(&mut self, name: &str, kind: MetricType, help: &str, value: u64) {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
     }
 
     /// Begins a metric.
-    fn metric(&mut self, name: &str, kind: Kind, help: &str) {
+    fn metric(&mut self, name: &str, kind: MetricType, help: &str) {
         let kind = match kind {
             Counter => "counter",
             Gauge => "gauge",
@@ -197,12 +199,15 @@ impl Text<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::report::stats::Stalls;
+    use crate::engine::report::stats::{StallSum, Stalls};
 
     #[test]
     fn each_metric_is_introduced_once_before_its_samples() {
-        let levels = vec![LevelStats { files: 3, micros: 1_500_000, ..<_>::default() }; 2];
-        let stalls = Stalls { level0: (2, 250), ..<_>::default() };
+        let micros = Duration::from_micros;
+        let levels =
+            vec![LevelStats { files: 3, merge_time: micros(1_500_000), ..<_>::default() }; 2];
+        let level0 = StallSum { count: 2, time: micros(250) };
+        let stalls = Stalls { level0, ..<_>::default() };
         let stats = Stats { gets: 5, stalls, levels, ..<_>::default() };
         let text = stats.prometheus(&[]);
         let mut introduced = Vec::new();

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::engine::read::view::{ReadState, ReadView};
-use crate::engine::report::stats::{LevelStats, Stalls, Stats};
+use crate::engine::report::stats::{LevelStats, StallSum, Stalls, Stats};
 use crate::engine::version::Version;
 use crate::format::edit::NUM_LEVELS;
 
@@ -54,10 +55,13 @@ impl Engine {
         stats.wal_syncs = load(&metrics.syncs);
         stats.flushes = load(&metrics.flushes);
         stats.flush_bytes = load(&metrics.flush_bytes);
-        stats.flush_micros = load(&metrics.flush_micros);
+        let time = |micros: &AtomicU64| Duration::from_micros(load(micros));
+        stats.flush_time = time(&metrics.flush_micros);
         stats.expired_tables_dropped = load(&metrics.expired_tables);
-        let [flush, level0, slowdown] =
-            [0, 1, 2].map(|at| (load(&metrics.stalls[at].0), load(&metrics.stalls[at].1)));
+        let [flush, level0, slowdown] = metrics
+            .stalls
+            .each_ref()
+            .map(|(count, micros)| StallSum { count: load(count), time: time(micros) });
         stats.stalls = Stalls { flush, level0, slowdown };
         debug_assert_eq!(stats.levels.len(), metrics.levels.len(), "levels without counters");
         for (level, counters) in stats.levels.iter_mut().zip(&metrics.levels) {
@@ -66,7 +70,7 @@ impl Engine {
             level.bytes_read = load(&counters.bytes_read);
             level.bytes_written = load(&counters.bytes_written);
             level.entries_dropped = load(&counters.entries_dropped);
-            level.micros = load(&counters.micros);
+            level.merge_time = time(&counters.micros);
         }
         stats
     }
@@ -102,9 +106,12 @@ fn stats_text(stats: &Stats) -> String {
     );
     let mib = |bytes: u64| bytes as f64 / 1048576.0;
     for (number, level) in stats.levels.iter().enumerate() {
-        let flush = if number == 0 { (stats.flush_bytes, stats.flush_micros) } else { (0, 0) };
-        let micros = level.micros + flush.1;
-        if level.files == 0 && micros == 0 {
+        let (flush_bytes, flush_time) = match number {
+            0 => (stats.flush_bytes, stats.flush_time),
+            _ => (0, Duration::ZERO),
+        };
+        let time = level.merge_time + flush_time;
+        if level.files == 0 && time.is_zero() {
             continue;
         }
         let _ = writeln!(
@@ -112,9 +119,9 @@ fn stats_text(stats: &Stats) -> String {
             "{number:3} {:8} {:8.0} {:9.0} {:8.0} {:9.0}",
             level.files,
             mib(level.bytes),
-            micros as f64 / 1e6,
+            time.as_secs_f64(),
             mib(level.bytes_read),
-            mib(level.bytes_written + flush.0),
+            mib(level.bytes_written + flush_bytes),
         );
     }
     text
@@ -142,12 +149,12 @@ mod tests {
             bytes: mib << 20,
             bytes_read: mib << 21,
             bytes_written: (3 * mib) << 20,
-            micros: seconds * 1_000_000,
+            merge_time: Duration::from_secs(seconds),
             ..LevelStats::default()
         };
         let stats = Stats {
             flush_bytes: 5 << 20,
-            flush_micros: 7_000_000,
+            flush_time: Duration::from_secs(7),
             levels: vec![level(1, 10, 4), level(0, 0, 0), level(0, 0, 2), level(3, 0, 0)],
             memtable_bytes: 100,
             block_cache_bytes: 20,

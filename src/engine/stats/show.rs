@@ -39,7 +39,7 @@ impl fmt::Display for Stats {
             Size(self.flush_bytes),
             sum(|level| level.compactions),
             Size(sum(|level| level.bytes_written)),
-            self.stalls.flush.0 + self.stalls.level0.0 + self.stalls.slowdown.0
+            self.stalls.count()
         )
     }
 }

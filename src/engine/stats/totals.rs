@@ -15,14 +15,14 @@ use crate::engine::stats::trace::{ReadTally, ReadTrace};
 /// Maximum number of living threads that each have a tally of their own. All other threads share
 /// one tally, under a lock. A higher number takes about 2 KiB more per thread in each database that
 /// the thread reads.
-const OWN_TALLIES: usize = 64;
+const MAX_OWN_TALLIES: usize = 64;
 
 /// Counts of all reads. Thread-safe. The counters are read one after another, so a sum may include
 /// part of a read in progress.
 #[derive(Debug)]
 pub(crate) struct ReadTotals {
     /// The tallies of threads, by thread number.
-    own: [OnceLock<Box<ReadTally>>; OWN_TALLIES],
+    own: [OnceLock<Box<ReadTally>>; MAX_OWN_TALLIES],
     /// The tally of all threads whose numbers are too high for `own`.
     shared: Mutex<ReadTally>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct ReadTotals {
 impl Default for ReadTotals {
     fn default() -> ReadTotals {
         let shared = Mutex::ranked(LockRank::SharedTally, ReadTally::default());
-        ReadTotals { own: [const { OnceLock::new() }; OWN_TALLIES], shared }
+        ReadTotals { own: [const { OnceLock::new() }; MAX_OWN_TALLIES], shared }
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn threads_with_and_without_a_tally_of_their_own_sum_up() {
-        const THREADS: usize = OWN_TALLIES + 40;
+        const THREADS: usize = MAX_OWN_TALLIES + 40;
         const GETS: u64 = 1000;
         let totals = ReadTotals::default();
         let (all_there, all_done) = (Barrier::new(THREADS), Barrier::new(THREADS));
@@ -175,7 +175,7 @@ mod tests {
                 });
             }
         });
-        assert!(*numbers.lock().last().unwrap() >= OWN_TALLIES, "nobody had to share");
+        assert!(*numbers.lock().last().unwrap() >= MAX_OWN_TALLIES, "nobody had to share");
         let (trace, gets, found) = totals.sum();
         assert_eq!((gets, found), (THREADS as u64 * GETS, THREADS as u64 * GETS));
         assert_eq!(trace.levels[2].index_seeks, 3 * gets);
@@ -186,7 +186,7 @@ mod tests {
     fn numbers_of_ended_threads_are_given_out_again() {
         let totals = ReadTotals::default();
         let mut highest = 0;
-        for _ in 0..10 * OWN_TALLIES {
+        for _ in 0..10 * MAX_OWN_TALLIES {
             let number = std::thread::scope(|scope| {
                 let reader = scope.spawn(|| {
                     count(&totals);
@@ -196,9 +196,9 @@ mod tests {
             });
             highest = highest.max(number);
         }
-        assert_eq!(totals.sum().1, 10 * OWN_TALLIES as u64);
+        assert_eq!(totals.sum().1, 10 * MAX_OWN_TALLIES as u64);
         // Other tests run threads at the same time, but not enough to exceed this limit.
-        assert!(highest < 5 * OWN_TALLIES, "{highest}");
+        assert!(highest < 5 * MAX_OWN_TALLIES, "{highest}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
 use crate::format::name::{
@@ -136,7 +136,7 @@ pub(crate) fn read_manifest(
         if let Some(found) = &edit.comparator
             && found != comparator
         {
-            return Err(Error::unsupported("comparator", found).in_file(&path));
+            return Err(Error::unsupported(Feature::Comparator, found).in_file(&path));
         }
         for (level, number) in edit.deleted_files {
             levels[level].remove(&number);
@@ -248,7 +248,8 @@ pub(crate) fn write_manifest(
 ) -> Result<()> {
     let path = dir.join(name::manifest_name(number));
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-    let mut manifest = Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
+    let mut manifest =
+        ManifestWriter { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
     manifest.add(edit)?;
     manifest.sync()
 }
@@ -266,7 +267,7 @@ pub(crate) fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Resu
 
 /// A MANIFEST that is being written.
 #[derive(Debug)]
-pub(super) struct Manifest {
+pub(super) struct ManifestWriter {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) log: LogWriter,
@@ -274,7 +275,7 @@ pub(super) struct Manifest {
     pub(super) version_bytes: u64,
 }
 
-impl Manifest {
+impl ManifestWriter {
     pub(super) fn is_overgrown(&self, rotate_bytes: u64) -> bool {
         self.log.len() > rotate_bytes.max(2 * self.version_bytes)
     }
@@ -301,10 +302,10 @@ mod tests {
 
     const DIR: &str = "/db";
 
-    fn manifest(fs: &SimFs, number: u64, edits: &[VersionEdit]) -> Manifest {
+    fn manifest(fs: &SimFs, number: u64, edits: &[VersionEdit]) -> ManifestWriter {
         let path = Path::new(DIR).join(name::manifest_name(number));
         let log = LogWriter::new(fs.create(&path).unwrap(), 0);
-        let mut manifest = Manifest { number, path, log, version_bytes: 0 };
+        let mut manifest = ManifestWriter { number, path, log, version_bytes: 0 };
         edits.iter().for_each(|edit| manifest.add(edit).unwrap());
         manifest
     }
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_to_read_what_follows_damage_is_not_the_end() {
+    fn a_failed_read_after_damage_is_an_error_and_not_the_end() {
         use crate::format::record::{BLOCK_BYTES, HEADER_BYTES};
         let fs = SimFs::new(1);
         let path = Path::new("/log");

@@ -110,6 +110,11 @@ impl TableFile {
         user_key(&self.largest)
     }
 
+    /// Returns the range of the user keys.
+    pub(crate) fn range(&self) -> KeyRange<'_> {
+        KeyRange { from: Some(self.first_key()), to: Some(self.last_key()) }
+    }
+
     /// Returns the part of an edit that adds the table to level `level`.
     pub(crate) fn to_edit(&self, level: usize) -> NewFile {
         NewFile {
@@ -161,13 +166,16 @@ pub(crate) struct KeyRange<'a> {
 }
 
 impl KeyRange<'_> {
-    /// Returns whether the range of a table overlaps this range.
-    pub(crate) fn overlaps(&self, order: &UserComparator, file: &TableFile) -> bool {
-        let after =
-            self.from.is_some_and(|from| order.compare(file.last_key(), from) == Ordering::Less);
-        let before =
-            self.to.is_some_and(|to| order.compare(file.first_key(), to) == Ordering::Greater);
-        !after && !before
+    /// Returns whether a key may be in both ranges.
+    pub(crate) fn overlaps(&self, order: &UserComparator, other: KeyRange<'_>) -> bool {
+        !self.ends_before(order, other) && !other.ends_before(order, *self)
+    }
+
+    fn ends_before(&self, order: &UserComparator, other: KeyRange<'_>) -> bool {
+        match (self.to, other.from) {
+            (Some(to), Some(from)) => order.compare(to, from).is_lt(),
+            _ => false,
+        }
     }
 }
 
@@ -197,9 +205,9 @@ impl Version {
         order: &UserComparator,
         range: KeyRange<'_>,
     ) -> Option<usize> {
-        (0..NUM_LEVELS)
-            .rev()
-            .find(|&level| self.levels[level].iter().any(|file| range.overlaps(order, file)))
+        (0..NUM_LEVELS).rev().find(|&level| {
+            self.levels[level].iter().any(|file| range.overlaps(order, file.range()))
+        })
     }
 
     /// Returns the table whose range holds `key` in a sorted level (level 1 or deeper), if there is
@@ -230,13 +238,17 @@ impl Version {
     ) -> Vec<Arc<TableFile>> {
         let files = &self.levels[level];
         if level == 0 {
-            return files.iter().filter(|file| range.overlaps(order, file)).cloned().collect();
+            return files
+                .iter()
+                .filter(|file| range.overlaps(order, file.range()))
+                .cloned()
+                .collect();
         }
         let ends_before = |file: &Arc<TableFile>| {
             range.from.is_some_and(|from| order.compare(file.last_key(), from).is_lt())
         };
         let start = files.partition_point(ends_before);
-        let within = files[start..].iter().take_while(|file| range.overlaps(order, file));
+        let within = files[start..].iter().take_while(|file| range.overlaps(order, file.range()));
         within.cloned().collect()
     }
 

@@ -44,7 +44,7 @@ use crate::fs::{FileLock, Fs, check_not_replaced};
 pub(crate) struct Trash {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    tables: Mutex<Tables>,
+    tables: Mutex<TableRefs>,
     /// Copy of `tables.thrown.is_empty()`, so that `empty` can return without the lock of `tables`.
     /// Written under that lock.
     is_empty: AtomicBool,
@@ -53,7 +53,7 @@ pub(crate) struct Trash {
 }
 
 #[derive(Debug, Default)]
-struct Tables {
+struct TableRefs {
     /// Number of `TableFile`s by table number, for every table that a version names.
     named: BTreeMap<u64, usize>,
     /// Numbers of the tables in the trash, which the next `empty` removes.
@@ -66,7 +66,7 @@ impl Trash {
         Trash {
             fs,
             dir: dir.to_path_buf(),
-            tables: Mutex::ranked(LockRank::Leaf, Tables::default()),
+            tables: Mutex::ranked(LockRank::Leaf, TableRefs::default()),
             is_empty: AtomicBool::new(true),
             lock: None,
         }

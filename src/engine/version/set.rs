@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::version::Version;
-use crate::engine::version::manifest::{Manifest, Recovered, read_current, set_current};
+use crate::engine::version::manifest::{ManifestWriter, Recovered, read_current, set_current};
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
 use crate::format::edit::VersionEdit;
@@ -35,7 +35,7 @@ pub(crate) struct VersionSet {
     trash: Arc<Trash>,
     numbers: Arc<FileNumbers>,
     current: Arc<Version>,
-    manifest: Option<Manifest>,
+    manifest: Option<ManifestWriter>,
     /// Earlier MANIFESTs whose write failed. `CURRENT` may name one of them until the next MANIFEST
     /// is in place.
     old_manifests: Vec<PathBuf>,
@@ -104,7 +104,7 @@ impl VersionSet {
         // entry must be durable.
         self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?;
         let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
-        self.manifest = Some(Manifest {
+        self.manifest = Some(ManifestWriter {
             number: recovered.manifest_number,
             path,
             log: LogWriter::new(file, recovered.valid_end),
@@ -248,7 +248,7 @@ impl VersionSet {
         let path = path.to_path_buf();
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
         let mut manifest =
-            Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
+            ManifestWriter { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
         let mut whole = self.current.to_edit();
         whole.comparator = Some(self.order.user().get().name().to_owned());
         manifest.add(&whole)?;

@@ -26,7 +26,7 @@ use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 
 /// Minimum number of tombstones for which a table is compacted, unless a cursor crawled over them.
 /// A higher number saves compactions and makes scans step over more tombstones.
-pub(crate) const LEAST_TOMBSTONES: u64 = 256;
+pub(crate) const MIN_TOMBSTONES: u64 = 256;
 
 /// Number of consecutive tombstones, in one step of a cursor, above which the step is a crawl.
 /// Stepping over 1,024 tombstones takes a few tenths of a millisecond. A higher number leaves
@@ -143,7 +143,7 @@ impl Tombstones {
         let crawled = self.crawled.load(Relaxed);
         match self.counts.get() {
             Some(counts) => {
-                let dense = counts.tombstones >= LEAST_TOMBSTONES
+                let dense = counts.tombstones >= MIN_TOMBSTONES
                     && counts.tombstones >= counts.entries.div_ceil(2);
                 (dense || (crawled > 0 && counts.tombstones > 0))
                     && counts.newest_tombstone <= oldest_read

@@ -175,7 +175,8 @@ impl Check {
         let (lookup, hash) = (LookupKey::new(key, MAX_SEQ_NO), KeyHash::new(key));
         let options = &BlockReadOptions::default();
         let range = KeyRange { from: Some(key), to: Some(key) };
-        let level0 = view.version.level(0).iter().filter(|file| range.overlaps(order, file));
+        let level0 =
+            view.version.level(0).iter().filter(|file| range.overlaps(order, file.range()));
         let deeper = (1..NUM_LEVELS).filter_map(|level| view.version.find_table(level, order, key));
         for file in level0.chain(deeper).filter(|file| self.is_newer(file)) {
             let found = state.tables.with(&file.slot, |table| {
@@ -189,7 +190,7 @@ impl Check {
     }
 
     fn check_span_in_tables(&self, state: &ReadState, view: &ReadView, span: &Span) -> Result<()> {
-        let range = span.hull();
+        let range = span.closed();
         for level in 0..NUM_LEVELS {
             for file in view.version.overlapping(level, state.order.user(), range) {
                 if self.is_newer(&file) {
@@ -204,7 +205,7 @@ impl Check {
         let order = state.order.user();
         let table = state.tables.table(&file.slot)?;
         let mut cursor = table.cursor(BlockReadOptions::default());
-        let mut valid = match span.hull().from {
+        let mut valid = match span.closed().from {
             Some(from) => cursor.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
             None => cursor.seek_to_first()?,
         };

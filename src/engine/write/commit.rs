@@ -39,7 +39,7 @@ pub(crate) struct CommitState {
     pub arena: Arena,
     /// Size of the memtable, in bytes, at which the leader next checks whether the memtable is full
     /// or is growing too fast.
-    pub look_at: usize,
+    pub check_room_at: usize,
     /// The last sequence number assigned to an entry.
     pub last_seq: SeqNo,
     /// Whether the log holds records that are not synced.

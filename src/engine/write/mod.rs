@@ -45,7 +45,7 @@ pub(crate) mod wal;
 
 /// Maximum size, in bytes, of a buffer that is kept for the next group; a larger buffer is freed. A
 /// higher limit saves allocations for large groups but retains more memory.
-const KEEP_BUFFER_BYTES: usize = 4 << 20;
+const MAX_KEPT_BUFFER_BYTES: usize = 4 << 20;
 
 impl Engine {
     /// Applies `write` atomically.
@@ -77,7 +77,7 @@ impl Engine {
         write: Write<'_>,
         group: &mut Group,
     ) -> Result<()> {
-        if commit.mem.bytes() >= commit.look_at {
+        if commit.mem.bytes() >= commit.check_room_at {
             self.make_room(commit, false)?;
         } else if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
@@ -91,7 +91,7 @@ impl Engine {
         let result = self.commit_batch(commit, sync, &mut batch);
         // The batch, whether merged or a single writer's own, becomes the buffer for the next
         // group.
-        if batch.contents().len() <= KEEP_BUFFER_BYTES {
+        if batch.contents().len() <= MAX_KEPT_BUFFER_BYTES {
             commit.group = batch;
         }
         result

@@ -405,7 +405,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_leader_waits_for_those_who_wrote_before() {
+    fn a_leader_waits_for_as_many_writers_as_before() {
         let queue = WriteQueue::default();
         assert!(matches!(queue.enter(Write::Delete(b"lead"), true), Turn::Lead(_)));
         queue.line.lock().expected = 3;
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_does_not_wait_again_and_again_for_those_who_do_not_come() {
+    fn a_leader_waits_ever_less_often_for_writers_that_do_not_come() {
         let queue = WriteQueue::default();
         assert!(matches!(queue.enter(Write::Delete(b"lead"), true), Turn::Lead(_)));
         queue.line.lock().expected = 2;

@@ -66,7 +66,7 @@ impl ReadSet {
         let common = || {
             let mut common = self.spans.iter().map(|read| read.intersection(order, span));
             let common = common.find(|common| !common.is_empty(order))?;
-            let key = common.hull();
+            let key = common.closed();
             Some(key.from.or(key.to).unwrap_or_default().to_vec())
         };
         key.cloned().or_else(common)
@@ -102,7 +102,7 @@ mod tests {
 
     /// Checks that merged ranges contain exactly the same keys as the ranges before the merge.
     #[test]
-    fn merged_ranges_contain_what_the_ranges_contained() {
+    fn merged_ranges_contain_the_same_keys() {
         for reverse in [false, true] {
             let order = match reverse {
                 true => UserComparator::new(Arc::new(Reverse)),

@@ -15,13 +15,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::clock::whole_micros;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::pick;
 use crate::engine::report::event::{EventKind, StallCause};
 use crate::engine::resources::memory::Pressure;
-use crate::engine::stats::metrics::micros_of;
 use crate::engine::write::commit::CommitState;
 use crate::engine::{Engine, State};
 
@@ -56,7 +56,7 @@ impl Engine {
             return Err(self.read_only_error());
         }
         let bytes = commit.mem.bytes();
-        if bytes < commit.look_at && !force {
+        if bytes < commit.check_room_at && !force {
             return Ok(());
         }
         let pressure = match self.pace.share() {
@@ -65,7 +65,7 @@ impl Engine {
         };
         let full = bytes >= self.options.write_buffer_bytes || force;
         if !full && pressure != Pressure::Freeze {
-            commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
+            commit.check_room_at = next_room_check(bytes, self.options.write_buffer_bytes);
             self.observe(|| grew_event(commit));
             self.order_spare_log(bytes);
             self.keep_pace(bytes, pressure);
@@ -147,7 +147,7 @@ impl Engine {
         if state.lifecycle.refusal().is_none() {
             self.pace.can_flush();
         }
-        self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });
+        self.observe(|| EventKind::StallEnded { cause, took: whole_micros(waited) });
         drop(state);
         self.metrics.stall(cause, waited);
     }
@@ -209,7 +209,7 @@ fn slowdown(level0: usize) -> Duration {
 }
 
 /// Returns the size of the memtable, in bytes, at which to check the pace next.
-fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
+fn next_room_check(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
     let step = STEP_BYTES.min(write_buffer_bytes / 4);
     mem_bytes.saturating_add(step).min(write_buffer_bytes)
 }
@@ -240,7 +240,7 @@ mod tests {
     fn a_memtable_can_be_asked_for_again_after_a_stall() {
         let resources = Resources::default().memory_bytes(1 << 20);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.resources(&resources).fs(Arc::new(MemFs::new()));
+        let options = options.resources(&resources).fs(MemFs::new());
         let engine = Engine::open(Path::new("/db"), options).unwrap();
         let share = engine.pace.share().unwrap();
         share.grown_to(300 << 10);
@@ -266,7 +266,7 @@ mod tests {
     fn the_next_log_is_ordered_once_at_half_a_buffer() {
         let ordered = |options: Options, bytes| {
             let options = options.create_if_missing(true).inline_background(Some(4));
-            let options = options.write_buffer_bytes(100).fs(Arc::new(MemFs::new()));
+            let options = options.write_buffer_bytes(100).fs(MemFs::new());
             let engine = Engine::open(Path::new("/db"), options).unwrap();
             engine.order_spare_log(bytes);
             let first = engine.state.lock().logs.wants_spare;
@@ -284,10 +284,10 @@ mod tests {
     #[test]
     fn the_pace_is_looked_at_every_step_or_four_times_a_small_buffer() {
         const MIB: usize = 1 << 20;
-        assert_eq!(next_look(0, 64 * MIB), STEP_BYTES);
-        assert_eq!(next_look(STEP_BYTES, 64 * MIB), 2 * STEP_BYTES);
-        assert_eq!(next_look(64 * MIB - 1, 64 * MIB), 64 * MIB);
-        assert_eq!(next_look(10, 400), 110);
+        assert_eq!(next_room_check(0, 64 * MIB), STEP_BYTES);
+        assert_eq!(next_room_check(STEP_BYTES, 64 * MIB), 2 * STEP_BYTES);
+        assert_eq!(next_room_check(64 * MIB - 1, 64 * MIB), 64 * MIB);
+        assert_eq!(next_room_check(10, 400), 110);
     }
 }
 

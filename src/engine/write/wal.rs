@@ -190,7 +190,7 @@ impl Engine {
         commit.name_synced = false;
         commit.unsynced = false;
         commit.mem = mem;
-        commit.look_at = 0;
+        commit.check_room_at = 0;
         commit.arena = Arena::default();
         commit.half_done = false;
         Ok(())
@@ -212,7 +212,7 @@ mod tests {
     fn marks(change: impl FnOnce(&Arc<Engine>)) -> Vec<Option<SeqNo>> {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        let engine = Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap();
         engine.write(&WriteOptions::default(), Write::Put(b"a", b"")).unwrap();
         fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
         change(&engine);
@@ -237,7 +237,7 @@ mod tests {
         let fs = SimFs::new(1);
         let open = || {
             let options = Options::default().create_if_missing(true).inline_background(Some(4));
-            let options = options.reuse_logs(true).fs(Arc::new(fs.clone()));
+            let options = options.reuse_logs(true).fs(fs.clone());
             Engine::open(Path::new("/db"), options).unwrap()
         };
         let log = |engine: &Engine| engine.commit.lock().log_number;
@@ -280,7 +280,7 @@ mod tests {
     fn a_spare_log_that_is_older_than_the_current_one_is_not_used() {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        let engine = Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap();
         let spare = |engine: &Engine| engine.state.lock().logs.spare.as_ref().unwrap().number;
         engine.create_spare_log();
         let first = spare(&engine);
@@ -301,7 +301,7 @@ mod tests {
         let fs = SimFs::new(1);
         let open = |fs: &SimFs| {
             let options = Options::default().create_if_missing(true).inline_background(Some(4));
-            Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap()
+            Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap()
         };
         let engine = open(&fs);
         let mut logs = Vec::new();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::content::Content;
-use super::state::{FileChange, FileId, FileState, State};
+use super::state::{DiskState, FileChange, FileId, FileState};
 use crate::base::random::Rng;
 
 /// The kind and time of a crash, and which unsynced changes survive the crash.
@@ -175,7 +175,7 @@ impl fmt::Display for CrashPlan {
 }
 
 /// Returns the state that a crash of `state` leaves.
-pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
+pub(super) fn image(state: &DiskState, plan: &CrashPlan) -> DiskState {
     if plan.survival == Survival::ProcessKill {
         let mut image = state.clone();
         image.forget_unreachable(|_| false);
@@ -189,10 +189,10 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
         // the fate of one name does not affect the others.
         let drawn = chance(&mut rng, fate.keep_eighths);
         let survives = match fate.kept {
-            Kept::Nothing => false,
-            Kept::Everything => true,
-            Kept::UpTo { seq, .. } => name.seq <= seq,
-            Kept::Any => drawn,
+            Survivors::Nothing => false,
+            Survivors::Everything => true,
+            Survivors::UpTo { seq, .. } => name.seq <= seq,
+            Survivors::Any => drawn,
         };
         if survives || (plan.sync_persists_names && name.file_synced) {
             names.apply(&name.op);
@@ -203,17 +203,17 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
         let left = state.files.get(&id).map(|file| fate.of_file(id, file));
         files.insert(id, left.unwrap_or_default());
     }
-    State::clean(names, files)
+    DiskState::clean(names, files)
 }
 
 /// The random choices that apply to a whole image.
 struct Fate<'a> {
     plan: &'a CrashPlan,
-    kept: Kept,
+    kept: Survivors,
     keep_eighths: u64,
 }
 
-enum Kept {
+enum Survivors {
     Nothing,
     Everything,
     /// The changes up to `seq` survive. If the next change is a write, a part of it may survive,
@@ -227,20 +227,20 @@ enum Kept {
 }
 
 impl<'a> Fate<'a> {
-    fn new(state: &State, plan: &'a CrashPlan) -> Fate<'a> {
+    fn new(state: &DiskState, plan: &'a CrashPlan) -> Fate<'a> {
         let mut rng = stream(plan.seed, 1);
         // Crashes that lose little and crashes that lose nearly everything find different bugs.
         let keep_eighths = [1, 4, 7][rng.below(3) as usize];
         let kept = match plan.survival {
-            Survival::Strict => Kept::Nothing,
-            Survival::ProcessKill | Survival::Everything => Kept::Everything,
-            Survival::Prefix(count) => Kept::up_to(state, count, None),
+            Survival::Strict => Survivors::Nothing,
+            Survival::ProcessKill | Survival::Everything => Survivors::Everything,
+            Survival::Prefix(count) => Survivors::up_to(state, count, None),
             Survival::RandomPrefix => {
                 let count = rng.below(state.pending_seqs().len() as u64 + 1);
                 let torn = chance(&mut rng, 4).then(|| rng.next_u64());
-                Kept::up_to(state, count, torn)
+                Survivors::up_to(state, count, torn)
             }
-            Survival::Random => Kept::Any,
+            Survival::Random => Survivors::Any,
         };
         Fate { plan, kept, keep_eighths }
     }
@@ -251,18 +251,18 @@ impl<'a> Fate<'a> {
         }
         let mut rng = stream(self.plan.seed, id + 2);
         let content = match self.kept {
-            Kept::Nothing => file.durable.clone(),
-            Kept::Everything => up_to(file, u64::MAX),
-            Kept::UpTo { seq, torn } => {
+            Survivors::Nothing => file.durable.clone(),
+            Survivors::Everything => up_to(file, u64::MAX),
+            Survivors::UpTo { seq, torn } => {
                 let mut content = up_to(file, seq);
                 if let Some((seq, sectors)) = torn {
                     self.tear(file, &mut content, seq, sectors);
                 }
                 content
             }
-            Kept::Any if chance(&mut rng, 2) => file.durable.clone(),
-            Kept::Any if chance(&mut rng, 2) => up_to(file, u64::MAX),
-            Kept::Any => Arc::new(self.any_sectors(file, &mut rng)),
+            Survivors::Any if chance(&mut rng, 2) => file.durable.clone(),
+            Survivors::Any if chance(&mut rng, 2) => up_to(file, u64::MAX),
+            Survivors::Any => Arc::new(self.any_sectors(file, &mut rng)),
         };
         Arc::new(FileState::clean(content))
     }
@@ -337,7 +337,11 @@ impl<'a> Fate<'a> {
         }
     }
 
-    fn pieces<'d>(&self, offset: u64, data: &'d [u8]) -> impl Iterator<Item = (u64, Piece<'d>)> {
+    fn pieces<'d>(
+        &self,
+        offset: u64,
+        data: &'d [u8],
+    ) -> impl Iterator<Item = (u64, SectorWrite<'d>)> {
         let sector_bytes = self.plan.sector_bytes;
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -349,7 +353,7 @@ impl<'a> Fate<'a> {
             let room = usize::try_from(sector_bytes - offset % sector_bytes).unwrap_or(usize::MAX);
             let bytes = &rest[..rest.len().min(room)];
             done += bytes.len();
-            Some((offset / sector_bytes, Piece { offset, bytes }))
+            Some((offset / sector_bytes, SectorWrite { offset, bytes }))
         })
     }
 
@@ -372,13 +376,13 @@ impl<'a> Fate<'a> {
     }
 }
 
-impl Kept {
-    fn up_to(state: &State, count: u64, torn: Option<u64>) -> Kept {
+impl Survivors {
+    fn up_to(state: &DiskState, count: u64, torn: Option<u64>) -> Survivors {
         let seqs = state.pending_seqs();
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(seqs.len());
         let seq = count.checked_sub(1).map_or(0, |last| seqs[last]);
         let torn = torn.and_then(|sectors| Some((*seqs.get(count)?, sectors)));
-        Kept::UpTo { seq, torn }
+        Survivors::UpTo { seq, torn }
     }
 }
 
@@ -388,7 +392,7 @@ struct SectorFate {
     is_lost: bool,
 }
 
-struct Piece<'d> {
+struct SectorWrite<'d> {
     offset: u64,
     bytes: &'d [u8],
 }

@@ -1,7 +1,7 @@
 //! The history of a filesystem: its journal, and the state after each operation.
 
 use super::journal::JournalEntry;
-use super::state::{Effect, State};
+use super::state::{DiskState, Effect};
 
 /// Number of effects between saved states. Each state in between is rebuilt from the last saved
 /// state before it: a larger number takes less memory and more time.
@@ -10,7 +10,7 @@ const CHECKPOINT_EFFECTS: usize = 64;
 #[derive(Debug)]
 pub(super) struct History {
     /// Saved states, each with the number of effects before it.
-    checkpoints: Vec<(usize, State)>,
+    checkpoints: Vec<(usize, DiskState)>,
     /// Effects, each with the sequence number of the operation that it belongs to.
     effects: Vec<(u64, Effect)>,
     first_seq: u64,
@@ -19,7 +19,7 @@ pub(super) struct History {
 
 impl History {
     /// Creates a history that begins with `state`, the result of operation `seq`.
-    pub(super) fn new(seq: u64, state: &State) -> History {
+    pub(super) fn new(seq: u64, state: &DiskState) -> History {
         History {
             checkpoints: vec![(0, state.clone())],
             effects: Vec::new(),
@@ -29,7 +29,7 @@ impl History {
     }
 
     /// Records an effect. `state` is the state after the effect.
-    pub(super) fn push(&mut self, seq: u64, effect: Effect, state: &State) {
+    pub(super) fn push(&mut self, seq: u64, effect: Effect, state: &DiskState) {
         self.effects.push((seq, effect));
         if self.effects.len().is_multiple_of(CHECKPOINT_EFFECTS) {
             self.checkpoints.push((self.effects.len(), state.clone()));
@@ -38,7 +38,7 @@ impl History {
 
     /// Returns the state right after operation `seq`, or `None` if the operation was before the
     /// history began.
-    pub(super) fn state_after(&self, seq: u64) -> Option<State> {
+    pub(super) fn state_after(&self, seq: u64) -> Option<DiskState> {
         if seq < self.first_seq {
             return None;
         }

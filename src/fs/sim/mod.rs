@@ -96,7 +96,7 @@ use history::History;
 #[doc(hidden)]
 pub use journal::{JournalEntry, OpCounts};
 pub use journal::{OpKind, Operation};
-use state::{Effect, FileId, State};
+use state::{DiskState, Effect, FileId};
 
 use crate::base::random::Rng;
 use crate::base::sync::{Mutex, RwLock};
@@ -118,7 +118,7 @@ struct Shared {
 }
 
 struct Inner {
-    state: State,
+    state: DiskState,
     /// Number of the last mutating operation. In a crash image, the numbers continue from those of
     /// the original filesystem.
     seq: u64,
@@ -140,10 +140,10 @@ impl SimFs {
     /// Creates an empty filesystem. The seed determines which bits faults flip; each crash plan has
     /// a seed of its own.
     pub fn new(seed: u64) -> SimFs {
-        SimFs::with_state(State::default(), 0, 1, seed)
+        SimFs::with_state(DiskState::default(), 0, 1, seed)
     }
 
-    fn with_state(state: State, seq: u64, next_file: FileId, seed: u64) -> SimFs {
+    fn with_state(state: DiskState, seq: u64, next_file: FileId, seed: u64) -> SimFs {
         let inner = Inner {
             state,
             seq,

@@ -1,8 +1,8 @@
 //! The state of the simulated disk: the contents that reads return, the durable contents, and the
 //! changes in between.
 //!
-//! A [`State`] changes only by [`State::apply`] of an [`Effect`], so that any past state can be
-//! rebuilt from the recorded effects. Clones share pages, files and directories.
+//! A [`DiskState`] changes only by [`DiskState::apply`] of an [`Effect`], so that any past state
+//! can be rebuilt from the recorded effects. Clones share pages, files and directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ impl PendingName {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct DiskState {
     /// The names that reads see.
     pub names: Namespace<FileId>,
     /// The names that are certain to be on the disk.
@@ -151,13 +151,13 @@ pub(super) struct State {
     pub files: BTreeMap<FileId, Arc<FileState>>,
 }
 
-impl State {
+impl DiskState {
     /// Creates a state with the given names and files, and with no unsynced changes.
     pub(super) fn clean(
         names: Namespace<FileId>,
         files: BTreeMap<FileId, Arc<FileState>>,
-    ) -> State {
-        State { durable_names: names.clone(), names, pending_names: Vec::new(), files }
+    ) -> DiskState {
+        DiskState { durable_names: names.clone(), names, pending_names: Vec::new(), files }
     }
 
     pub(super) fn apply(&mut self, seq: u64, effect: &Effect) {

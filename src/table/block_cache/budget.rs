@@ -12,14 +12,14 @@ use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{LockRank, Mutex};
 
-/// Part of the budget that indexes and filters of open tables may take (one quarter). With a larger
+/// Divisor of the budget: indexes and filters of open tables may take a quarter. With a larger
 /// divisor, more memory is left for blocks, and tables are closed and opened more often.
-const TABLES_PART: u64 = 4;
+const TABLES_DIVISOR: u64 = 4;
 
-/// The budget divided by `STEP_PART` is the size of a step. The capacity of the cache's shards
-/// changes only in whole steps, as memtables and tables take more or less of the budget. With a
-/// larger divisor, the capacity changes more often.
-const STEP_PART: u64 = 64;
+/// Divisor of the budget: a 64th is the size of a step. The capacity of the cache's shards changes
+/// only in whole steps, as memtables and tables take more or less of the budget. With a larger
+/// divisor, the capacity changes more often.
+const STEP_DIVISOR: u64 = 64;
 
 /// A set of open tables, some of which can be closed.
 pub trait OpenTables: Send + Sync {
@@ -86,7 +86,7 @@ impl Budget {
     /// Recomputes the number of bytes that the cache leaves for memtables and tables, rounded up to
     /// a whole step. Returns whether the number has changed.
     pub(super) fn reserve(&self) -> bool {
-        let step = (self.bytes / STEP_PART).max(1);
+        let step = (self.bytes / STEP_DIVISOR).max(1);
         let reserve = self.taken().div_ceil(step).saturating_mul(step).min(self.bytes);
         self.reserved.swap(reserve, Relaxed) != reserve
     }
@@ -102,7 +102,7 @@ impl Budget {
     /// Closes tables if all open tables together take more than their part of the budget. Starts
     /// with the database whose tables take the most.
     pub(super) fn close_tables(&self) {
-        let mut over = self.tables.load(Relaxed).saturating_sub(self.bytes / TABLES_PART);
+        let mut over = self.tables.load(Relaxed).saturating_sub(self.bytes / TABLES_DIVISOR);
         if over == 0 {
             return;
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_closed_where_most_are_open() {
+    fn the_database_with_most_open_tables_closes_some() {
         let budget = Arc::new(Budget::new(4000));
         let all = [3, 12].map(|count| Arc::new(Tables(AtomicU64::new(count), budget.clone())));
         for tables in &all {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_follows_what_is_taken_in_steps() {
+    fn the_reserve_follows_the_memory_taken_in_steps() {
         let budget = Budget::new(6400);
         assert!(!budget.reserve());
         budget.set_memtables(1);

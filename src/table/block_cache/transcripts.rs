@@ -8,7 +8,9 @@ use crate::base::transcript::{
 };
 use crate::block::{Block, BlockView};
 use crate::format::block_builder::BlockBuilder;
-use crate::table::block_cache::{BlockCache, Ghosts, Queue, SPARE_PART, TableBlocks, entry_bytes};
+use crate::table::block_cache::{
+    BlockCache, BlockQueue, Ghosts, SPARE_DIVISOR, TableBlocks, entry_bytes,
+};
 
 /// Number of data blocks of the table: one for each letter of the alphabet.
 const BLOCKS: usize = 26;
@@ -38,7 +40,7 @@ impl Machine {
     fn new(blocks: u64) -> Machine {
         let bytes = blocks * entry_bytes(block().len());
         // The extra capacity is the part that is left for spares.
-        let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_PART - 1) + 1) as usize));
+        let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_DIVISOR - 1) + 1) as usize));
         // With this many ghost entries, no two of the table's blocks share an entry.
         cache.shards[0].lock().ghosts = Ghosts::new(1 << 16);
         let table = cache.table(BLOCKS);
@@ -60,7 +62,7 @@ impl Machine {
 
     /// Formats a queue, starting with the entry that is evicted next. Each block is followed by one
     /// `+` for each counted use.
-    fn queue(&self, queue: &Queue) -> String {
+    fn queue(&self, queue: &BlockQueue) -> String {
         let name = |entry: &super::Queued| {
             let slots = entry.slots.upgrade()?;
             let block = slots.blocks[entry.at as usize].load();

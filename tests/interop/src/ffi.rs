@@ -10,9 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
+use leveldb_c_api::*;
 use minikv::{Comparator, IndexedDbComparator};
-
-use crate::c_api::*;
 
 unsafe extern "C" {
     fn interop_set_reuse_logs(o: *mut COptions, on: u8);

@@ -1,8 +1,7 @@
 //! Safe wrapper of the C API of the C++ LevelDB library, with which minikv is compared.
 
-#[allow(dead_code, reason = "the benchmark of the peers shares it, and calls other parts")]
-mod c_api;
 pub mod ffi;
+pub mod others;
 
 pub use ffi::{LevelDb, Settings, repair};
 

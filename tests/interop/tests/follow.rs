@@ -7,19 +7,17 @@
 //! `MINIKV_FOLLOW_KILLS` is the number of kills for each writer (default 6). goleveldb comes from
 //! Debian's package; without the package, the test of goleveldb is skipped.
 
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod others;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use minikv::{BatchOp, Changes, Db, Error, Options, ReadOnlyDb, Readable};
+use minikv::follow::Changes;
+use minikv::{BatchOp, Db, Error, Options, ReadOnlyDb, Readable};
 use minikv_interop::ffi::Entry;
+use minikv_interop::others::{dump, goleveldb};
 use minikv_interop::{LevelDb, Settings};
-use others::{dump, goleveldb};
 
 const KEYS: u64 = 500;
 
@@ -117,7 +115,7 @@ impl Reader {
 fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command) {
     let kills: u64 =
         std::env::var("MINIKV_FOLLOW_KILLS").map_or(6, |text| text.parse().expect("a number"));
-    drop(Db::open(dir, Options::default().create_if_missing(true)).unwrap());
+    drop(Db::create(dir).unwrap());
     let db = Db::open_read_only(dir, Options::default()).unwrap();
     let mut reader = Reader::new(dir);
     let (mut last, mut refreshes, mut restarts) = (0, 0, 0);

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use minikv::fs::LockHolder;
 use minikv::{Db, Error, Options};
 use minikv_interop::{LevelDb, Settings};
 
@@ -41,15 +42,14 @@ fn options() -> Options {
 }
 
 #[test]
-fn minikv_is_refused_what_leveldb_holds() {
+fn minikv_is_refused_a_database_that_leveldb_holds() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let holder = Holder::start("leveldb", home.path());
     assert_eq!(holder.said, "held");
     match Db::open(home.path(), options()) {
         Err(Error::Locked { path, holder: who }) => {
             assert!(path.ends_with("LOCK"), "{}", path.display());
-            let pid = holder.process.id().to_string();
-            assert!(who.contains(&pid), "{who} does not name process {pid}");
+            assert_eq!(who, LockHolder::Process(Some(holder.process.id())));
         }
         other => panic!("not refused: {other:?}"),
     }
@@ -61,7 +61,7 @@ fn minikv_is_refused_what_leveldb_holds() {
 }
 
 #[test]
-fn leveldb_is_refused_what_minikv_holds() {
+fn leveldb_is_refused_a_database_that_minikv_holds() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let holder = Holder::start("minikv", home.path());
     assert_eq!(holder.said, "held");
@@ -73,7 +73,7 @@ fn leveldb_is_refused_what_minikv_holds() {
 }
 
 #[test]
-fn minikv_is_refused_what_minikv_holds() {
+fn minikv_is_refused_a_database_that_minikv_holds() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let db = Db::open(home.path(), options()).unwrap();
     let refused = Holder::start("minikv", home.path());

@@ -4,18 +4,14 @@
 //!
 //! Without goleveldb (Debian's package), the row and the column of goleveldb are not compared.
 
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod others;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use minikv::{Comparator, Compression, Db, IndexedDbComparator, Options};
 use minikv_interop::ffi::Entry;
-use minikv_interop::{LevelDb, Settings};
+use minikv_interop::{LevelDb, Settings, others};
 
 /// Keys with their values in the format of `expected.tsv`: a short value in hex, a long value as
 /// `#` followed by the length. `expected.tsv` also has a hash of each long value; only tests/golden
@@ -164,7 +160,7 @@ fn shortened(message: &str, dir: &Path) -> String {
 fn row(written: &Written, goleveldb: Option<&Path>) -> Vec<String> {
     let options = match written.by.contains("IndexedDB") {
         false => Options::default(),
-        true => Options::default().comparator(Arc::new(IndexedDbComparator)),
+        true => Options::default().comparator(IndexedDbComparator),
     };
     let fresh = |reader: &str| {
         let dir = written.dir.with_extension(reader);
@@ -183,7 +179,7 @@ fn line(cells: &[String]) -> String {
 }
 
 #[test]
-fn the_page_says_who_reads_whose_files() {
+fn the_page_has_the_readers_of_each_engines_files() {
     let home = tempfile::tempdir().unwrap();
     let dir = |name: &str| home.path().join(name);
     let goleveldb = others::goleveldb(home.path());
@@ -237,7 +233,7 @@ fn leveldb_and_minikv_exchange_an_indexed_db() {
     let written = of_fixture(dir.clone(), "Chromium", "chromium/indexeddb");
     let settings = Settings { indexed_db: true, block_bytes: 1024, ..Settings::default() };
     let options = || {
-        let options = Options::default().comparator(Arc::new(IndexedDbComparator));
+        let options = Options::default().comparator(IndexedDbComparator);
         options.block_bytes(512).max_file_bytes(16 << 10)
     };
     let sorted = |entries: &[Entry]| {

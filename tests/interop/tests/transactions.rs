@@ -6,7 +6,7 @@ use minikv::{Db, Options, Readable, WriteOptions};
 use minikv_interop::{LevelDb, Settings};
 
 #[test]
-fn leveldb_reads_what_transactions_wrote_and_transactions_what_leveldb_wrote() {
+fn leveldb_and_transactions_read_each_others_writes() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let options = || Options::default().create_if_missing(true).write_buffer_bytes(64 << 10);
     let mut expected = BTreeMap::new();

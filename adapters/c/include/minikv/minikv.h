@@ -46,7 +46,8 @@ char* minikv_verify_json(const leveldb_options_t* options, const char* name, cha
 char* minikv_repair_json(const leveldb_options_t* options, const char* name, uint8_t dry_run,
                          char** errptr);
 
-/* Filters of new tables: none, one for each block as in LevelDB, one for a whole table, or both. */
+/* Filters of new tables: none, one for each block as in LevelDB, one for a whole table, or both.
+   If all levels have none, the filters of existing tables are not used either. */
 enum {
   minikv_filter_none = 0,
   minikv_filter_block = 1,

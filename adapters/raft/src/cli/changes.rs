@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_escaped_is_read_back() {
+    fn escaped_bytes_are_read_back() {
         let all: Vec<u8> = (0..=255).collect();
         let text = all.escape_ascii().to_string();
         assert_eq!(unescape(text.as_bytes()).unwrap(), all);

@@ -21,17 +21,17 @@ pub struct ClusterArgs {
     dir: PathBuf,
 }
 
-const MOST_NODES: u16 = 9;
+const MAX_NODES: u16 = 9;
 
 fn few(text: &str) -> Result<u16, String> {
-    let number = text.parse().ok().filter(|number| (1..=MOST_NODES).contains(number));
-    number.ok_or_else(|| format!("from 1 to {MOST_NODES}"))
+    let number = text.parse().ok().filter(|number| (1..=MAX_NODES).contains(number));
+    number.ok_or_else(|| format!("from 1 to {MAX_NODES}"))
 }
 
 /// Refuses another number of nodes than the directory has.
 fn check_nodes(args: &ClusterArgs) -> Result<(), String> {
     let has_node = |id: &u16| args.dir.join(format!("node-{id}")).exists();
-    match (1..=MOST_NODES).filter(has_node).count() {
+    match (1..=MAX_NODES).filter(has_node).count() {
         0 => Ok(()),
         found if found == usize::from(args.nodes) => Ok(()),
         found => Err(format!(

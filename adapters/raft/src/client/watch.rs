@@ -16,7 +16,7 @@ use crate::watch::{Change, ChangeId};
 /// every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(40);
 /// Maximum length of a line of the stream. A change has at most the size of a message.
-const LINE_LIMIT_BYTES: usize = 512 << 20;
+const MAX_LINE_BYTES: usize = 512 << 20;
 
 /// The reason why a connection has ended.
 enum End {
@@ -134,7 +134,7 @@ impl EventLines {
                 return Ok(line);
             }
             self.searched = self.buffer.len();
-            if self.searched > LINE_LIMIT_BYTES {
+            if self.searched > MAX_LINE_BYTES {
                 return Err("a line without an end".into());
             }
             let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;

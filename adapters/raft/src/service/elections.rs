@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_stands_for_election_after_a_quiet_time_in_which_no_message_waits() {
+    fn a_node_stands_for_election_after_a_quiet_time_without_waiting_messages() {
         let mut leader = Leader { waiting: 1, quiet_steps: 0 };
         assert!((0..LEASE_STEPS * 9).all(|_| !leader.step()), "a message waits");
         leader = Leader { waiting: 0, quiet_steps: 0 };

@@ -274,7 +274,7 @@ pub(crate) fn lost(id: u64, address: &str) -> String {
 }
 
 /// Maximum number of nodes for which a refusal is kept.
-const MOST_REFUSALS: usize = 64;
+const MAX_REFUSALS: usize = 64;
 
 /// Records a refusal, and prints it the first time.
 fn note(of: &mut BTreeMap<u64, String>, id: u64, refusal: Option<String>, verb: &str) {
@@ -282,7 +282,7 @@ fn note(of: &mut BTreeMap<u64, String>, id: u64, refusal: Option<String>, verb: 
         None => drop(of.remove(&id)),
         Some(what) if of.get(&id) == Some(&what) => {}
         // Whoever can reach this node chooses the number.
-        Some(_) if of.len() >= MOST_REFUSALS && !of.contains_key(&id) => {}
+        Some(_) if of.len() >= MAX_REFUSALS && !of.contains_key(&id) => {}
         Some(what) => {
             eprintln!("minikv-raft: this node {verb}: {what}");
             of.insert(id, what);

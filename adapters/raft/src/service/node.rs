@@ -19,7 +19,7 @@ use crate::service::identity::Identity;
 use crate::service::kept::Backups;
 use crate::service::lease::Lease;
 use crate::service::rounds::Rounds;
-use crate::service::stream::MESSAGE_LIMIT_BYTES;
+use crate::service::stream::MAX_MESSAGE_BYTES;
 use crate::service::target::Network;
 use crate::service::tls::Security;
 use crate::service::trim::{Limits, trim};
@@ -85,7 +85,7 @@ pub struct NodeOptions {
 /// Parses the maximum size of a body. The entry of a request must fit into a message several times,
 /// because a message begins before the limit of its entries is reached.
 fn request_bytes(text: &str) -> Result<usize, String> {
-    const MOST: usize = MESSAGE_LIMIT_BYTES / 4;
+    const MOST: usize = MAX_MESSAGE_BYTES / 4;
     let bytes = text.parse().map_err(|e: std::num::ParseIntError| e.to_string())?;
     match (1..=MOST).contains(&bytes) {
         true => Ok(bytes),

@@ -24,7 +24,7 @@ use crate::service::identity::{Claim, Hello, sender};
 use crate::service::network::{Finish, Offer};
 use crate::service::node::Node;
 use crate::service::query::json;
-use crate::service::stream::{MESSAGE_LIMIT_BYTES, PROTOCOL, Stream};
+use crate::service::stream::{MAX_MESSAGE_BYTES, PROTOCOL, Stream};
 use crate::service::sums;
 use crate::store::Position;
 
@@ -42,7 +42,7 @@ pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
         .layer(middleware::from_fn(sums::check))
         .route("/raft/{to}/stream", post(accept))
         .layer(middleware::from_fn_with_state(node.clone(), check_peer))
-        .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES))
+        .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES))
         .merge(of_strangers)
 }
 

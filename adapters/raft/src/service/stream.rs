@@ -40,7 +40,7 @@ use crate::service::pace::Pace;
 pub(crate) const PROTOCOL: HeaderValue = HeaderValue::from_static("minikv-raft-3");
 /// Maximum size of a message, in bytes. Messages with entries (see `READ_BYTES` in `log.rs`) and
 /// lists of files are far smaller.
-pub(crate) const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 256 << 20;
 const OK: u8 = 0;
 const FAILED: u8 = 1;
 const PROGRESS: u8 = 2;
@@ -175,7 +175,7 @@ impl Stream {
             return Err(damaged());
         }
         let length = u32::from_be_bytes(length) as usize;
-        if length > MESSAGE_LIMIT_BYTES {
+        if length > MAX_MESSAGE_BYTES {
             return Err(io::Error::other(format!("a message of {length} bytes")));
         }
         // The buffer grows only as bytes arrive, regardless of the announced length.

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::service::error::ApiError;
 use crate::service::identity::sender;
-use crate::service::stream::MESSAGE_LIMIT_BYTES;
+use crate::service::stream::MAX_MESSAGE_BYTES;
 
 /// Header with the CRC-32C of a message, or of an answer.
 pub(crate) const SUM: HeaderName = HeaderName::from_static("raft-crc32c");
@@ -32,7 +32,7 @@ pub(crate) fn given(headers: &HeaderMap) -> Option<u32> {
 /// Refuses a message that does not have its checksum, and adds the checksum of the answer.
 pub(crate) async fn check(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    let body = match to_bytes(body, MESSAGE_LIMIT_BYTES).await {
+    let body = match to_bytes(body, MAX_MESSAGE_BYTES).await {
         Ok(body) => body,
         Err(error) => return ApiError::bad(format!("the body: {error}")).into_response(),
     };

@@ -19,7 +19,7 @@ use crate::service::error::ErrorBody;
 use crate::service::sums;
 
 /// Maximum size of a response, in bytes. Pages of a range and chunks of a snapshot are smaller.
-const ANSWER_LIMIT_BYTES: usize = 256 << 20;
+const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// A client for requests to nodes, with their certificate authority and token. Clones share
 /// connections.
@@ -174,7 +174,7 @@ impl Wire {
 /// Reads the body of an answer.
 async fn read(to: &str, answer: axum::http::Response<Incoming>) -> Result<Answer, WireError> {
     let (head, body) = answer.into_parts();
-    let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
+    let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
     let body = body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
     let (status, body) = (head.status, body.to_bytes());
     let sum = sums::given(&head.headers);

@@ -21,7 +21,7 @@ use crate::service::error::{ApiError, ApiResult};
 
 /// Maximum number of entries in flight. While one entry is being replicated, the next one is being
 /// written.
-const IN_FLIGHT: usize = 2;
+const MAX_IN_FLIGHT: usize = 2;
 const MAX_REQUESTS: usize = 1024;
 const MAX_BYTES: usize = 1 << 20;
 /// Maximum number and total size of waiting requests. Further requests are refused.
@@ -148,7 +148,7 @@ impl Writes {
 }
 
 async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<Shared>) {
-    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     loop {
         let Ok(permit) = in_flight.clone().acquire_owned().await else { return };
         let taken = shared.take().await;

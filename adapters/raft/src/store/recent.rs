@@ -9,7 +9,7 @@ use crate::store::StoreConfig;
 
 /// Maximum total size of the entries kept in memory, measured by their size on disk, in bytes.
 /// Entries that are not durable yet are kept even above this limit.
-const KEPT_BYTES: usize = 16 << 20;
+const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// Consecutive entries at the end of the log.
 pub(crate) struct Recent<C: StoreConfig> {
@@ -40,7 +40,7 @@ impl<C: StoreConfig> Recent<C> {
     /// Drops the oldest entries while the size limit is exceeded. Keeps all entries from the index
     /// `needed` on.
     pub(crate) fn trim(&mut self, needed: Option<u64>) {
-        while self.bytes > KEPT_BYTES
+        while self.bytes > MAX_KEPT_BYTES
             && self.first().is_some_and(|first| needed.is_none_or(|needed| first < needed))
         {
             self.pop_front();

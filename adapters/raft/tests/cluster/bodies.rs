@@ -157,7 +157,7 @@ async fn a_request_that_is_sent_twice_is_applied_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_watches_gets_every_change_in_order() {
+async fn a_watcher_gets_every_change_in_order() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let cluster = Cluster::start(1, &[]).await;
     let client = cluster.client(5);

@@ -153,7 +153,7 @@ async fn a_log_that_ends_before_the_state_is_refused() {
     let (store, mut log, machine) = node(&fs, Layout::Two).await;
     log.get_log_state().await.unwrap();
     drop((store, log, machine));
-    let options = minikv::Options::default().fs(Arc::new(fs.clone()));
+    let options = minikv::Options::default().fs(fs.clone());
     let database = minikv::Db::open(Path::new(NODE).join("log"), options).unwrap();
     database.keyspace("log").unwrap().delete_range(200_u64.to_be_bytes()..).unwrap();
     drop(database);

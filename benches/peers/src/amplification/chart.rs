@@ -138,7 +138,7 @@ mod tests {
     use crate::engines::Engine;
 
     #[test]
-    fn a_chart_has_each_case_and_says_what_no_counter_told() {
+    fn a_chart_has_each_case_and_marks_figures_without_a_counter() {
         let case = |filters| Case { engine: Engine::LevelDb, filters };
         let told = Measured {
             put_bytes: 100,

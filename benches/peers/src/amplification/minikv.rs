@@ -1,9 +1,8 @@
 //! Reads minikv's counts.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use ::minikv::{BloomFilterPolicy, FilterLayout, Options};
+use ::minikv::{Filters, Options};
 use minikv_workloads::{Minikv, Result, Settings, Store};
 
 use super::counted::Counted;
@@ -35,9 +34,9 @@ impl Counts {
 pub fn options(settings: &Settings, case: Case) -> Options {
     let options = minikv_options(settings);
     match case.engine {
-        _ if !case.filters => options.filter_policy(None),
-        Engine::MinikvTable => options.filter(FilterLayout::Table, 10),
-        _ => options.filter_policy(Some(Arc::new(BloomFilterPolicy::new(10)))),
+        _ if !case.filters => options.filters(Filters::None),
+        Engine::MinikvTable => options.filters(Filters::Table(10)),
+        _ => options.filters(Filters::Block(10)),
     }
 }
 

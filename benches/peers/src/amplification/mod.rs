@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_engine_counts_is_its_log_and_its_levels() {
+    fn an_engine_counts_its_log_and_its_levels() {
         let level = |written_bytes| Level { written_bytes, ..Level::default() };
         let written = |log_bytes, levels: &[Level]| {
             let levels = levels.to_vec();

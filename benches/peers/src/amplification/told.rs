@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn leveldb_tells_what_was_written_in_mib() {
+    fn leveldb_tells_the_written_bytes_in_mib() {
         let text = "                               Compactions\n\
                     Level  Files Size(MB) Time(sec) Read(MB) Write(MB)\n\
                     --------------------------------------------------\n  \

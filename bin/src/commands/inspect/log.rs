@@ -15,7 +15,7 @@ use crate::error::{CliError, Result};
 
 /// Totals over all batches.
 #[derive(Default)]
-struct Totals {
+struct LogTotals {
     batches: u64,
     puts: u64,
     deletes: u64,
@@ -23,7 +23,7 @@ struct Totals {
     last_seq: u64,
 }
 
-impl Totals {
+impl LogTotals {
     /// Returns the range of the operations' sequence numbers as text. If there are batches but no
     /// operations, returns the next sequence number instead.
     fn sequences(&self) -> String {
@@ -38,7 +38,7 @@ impl Totals {
 }
 
 pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
-    let mut totals = Totals::default();
+    let mut totals = LogTotals::default();
     let bytes = open(path)?.1;
     report.set("type", json!("log"));
     report.line(format!("{}: log, {} bytes", path.display(), thousands(bytes)))?;
@@ -104,7 +104,7 @@ pub fn each_record(
     report.line(format!("\nIt ends {text}."))
 }
 
-fn batch(offset: u64, record: &[u8], totals: &mut Totals, report: &mut Report) -> Result<()> {
+fn batch(offset: u64, record: &[u8], totals: &mut LogTotals, report: &mut Report) -> Result<()> {
     let at = |error: minikv::Error| error.at(offset);
     let batch = match BatchRecord::parse(record) {
         Ok(batch) => batch,

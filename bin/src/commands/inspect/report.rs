@@ -11,7 +11,7 @@ use crate::damage::Damage;
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
 
-const SHOWN_KEY_CHARS: usize = 40;
+const MAX_SHOWN_KEY_CHARS: usize = 40;
 
 /// Collects information about an inspected file.
 pub struct Report {
@@ -87,7 +87,7 @@ impl Report {
 
     /// Formats a key for a line of text, and shortens it if it is long.
     pub fn show_key(&self, key: &[u8]) -> String {
-        cut(&self.format.show(key), SHOWN_KEY_CHARS)
+        cut(&self.format.show(key), MAX_SHOWN_KEY_CHARS)
     }
 
     /// Formats an internal key for a line of text: key, sequence number, kind.

@@ -15,7 +15,7 @@ use crate::table_file::open_table;
 
 /// Totals over all data blocks.
 #[derive(Default)]
-struct Totals {
+struct TableTotals {
     blocks: u64,
     entries: u64,
     deletions: u64,
@@ -62,8 +62,8 @@ fn frame(table: &TableReader, report: &mut Report) -> Result<()> {
     }
 }
 
-fn data_blocks(table: &TableReader, report: &mut Report) -> Result<Totals> {
-    let mut totals = Totals::default();
+fn data_blocks(table: &TableReader, report: &mut Report) -> Result<TableTotals> {
+    let mut totals = TableTotals::default();
     let blocks = match table.blocks() {
         Ok(blocks) => blocks,
         Err(error) => {
@@ -86,7 +86,7 @@ fn data_blocks(table: &TableReader, report: &mut Report) -> Result<Totals> {
 fn data_block(
     table: &TableReader,
     handle: BlockHandle,
-    totals: &mut Totals,
+    totals: &mut TableTotals,
     report: &mut Report,
 ) -> Result<()> {
     let contents = match Contents::read(table, handle) {
@@ -158,7 +158,7 @@ impl Contents {
     }
 }
 
-impl Totals {
+impl TableTotals {
     fn add(&mut self, contents: &Contents) {
         self.entries += contents.entries.len() as u64;
         self.raw_bytes += contents.raw_bytes as u64;
@@ -175,7 +175,7 @@ impl Totals {
     }
 }
 
-fn summary(table: &TableReader, totals: &Totals, report: &mut Report) -> Result<()> {
+fn summary(table: &TableReader, totals: &TableTotals, report: &mut Report) -> Result<()> {
     report.line(format!(
         "\n{}, {} ({}), {} stored, {} raw",
         count(totals.blocks, "data block", "data blocks"),
@@ -199,7 +199,7 @@ fn summary(table: &TableReader, totals: &Totals, report: &mut Report) -> Result<
     table_filter(table, report)
 }
 
-fn filter(table: &TableReader, totals: &Totals, report: &mut Report) -> Result<()> {
+fn filter(table: &TableReader, totals: &TableTotals, report: &mut Report) -> Result<()> {
     let (Some(filter), Some(name)) = (table.filter_block(), table.filter_policy()) else {
         report.set("filter", Value::Null);
         return report.line("filter: none");

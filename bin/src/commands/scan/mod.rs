@@ -58,7 +58,7 @@ pub struct Args {
     /// A key of IndexedDB is printed like `db 1 store 2 data: "apple"` (docs/format.md), and a
     /// damaged key as `damaged: ` and its bytes. `load` does not read such lines.
     #[arg(long, value_enum, value_name = "PROGRAM")]
-    keys: Option<Keys>,
+    keys: Option<KeyDialect>,
     /// Read with this many threads, up to 64: faster if blocks are expensive to decompress
     ///
     /// Each thread may hold 8 MiB of output, plus one entry. The output does not depend on the
@@ -90,7 +90,7 @@ fn parse_pattern(text: &str) -> std::result::Result<Regex, String> {
 
 /// Program whose keys can be printed decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Keys {
+enum KeyDialect {
     /// IndexedDB of Chromium
     #[value(name = "indexeddb")]
     IndexedDb,
@@ -270,10 +270,10 @@ impl Scan {
     }
 }
 
-impl Keys {
+impl KeyDialect {
     /// Returns a key as one line of text.
     fn show(self, key: &[u8], format: Format) -> String {
-        let Keys::IndexedDb = self;
+        let KeyDialect::IndexedDb = self;
         // In JSON and CSV, the description is printed as text, so it must not contain either.
         let format = match format {
             Format::Json | Format::Csv => Format::Escaped,

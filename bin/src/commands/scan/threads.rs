@@ -12,7 +12,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Maximum size of the lines of a piece that are queued for printing, in bytes. A larger chunk is
 /// queued alone. With a lower limit, threads wait more often for the printing of their piece.
-const PIECE_MEMORY_BYTES: usize = 8 << 20;
+const MAX_QUEUED_BYTES: usize = 8 << 20;
 
 /// Lines, and the number of entries in them.
 pub struct Chunk {
@@ -97,12 +97,12 @@ struct Receiver(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     chunks: VecDeque<Result<Chunk>>,
     bytes: usize,
     /// Whether all chunks of the piece were sent.
@@ -120,9 +120,9 @@ fn channel() -> (Sender, Receiver) {
 impl Sender {
     /// Sends a chunk as soon as there is room for it. Returns false if the receiver is gone.
     pub fn send(&self, chunk: Chunk) -> bool {
-        let is_full = |state: &mut State| {
+        let is_full = |state: &mut QueueState| {
             let bytes = state.bytes + chunk.lines.len();
-            !state.no_receiver && !state.chunks.is_empty() && bytes > PIECE_MEMORY_BYTES
+            !state.no_receiver && !state.chunks.is_empty() && bytes > MAX_QUEUED_BYTES
         };
         let state = lock(&self.0.state);
         let waited = self.0.changed.wait_while(state, is_full);
@@ -155,7 +155,7 @@ impl Drop for Sender {
 impl Receiver {
     /// Waits for the next chunk and returns it. Returns `None` after the last chunk.
     fn next(&self) -> Option<Result<Chunk>> {
-        let is_waiting = |state: &mut State| state.chunks.is_empty() && !state.no_sender;
+        let is_waiting = |state: &mut QueueState| state.chunks.is_empty() && !state.no_sender;
         let waited = self.0.changed.wait_while(lock(&self.0.state), is_waiting);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let chunk = state.chunks.pop_front();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_after_what_was_read_before_it() {
+    fn an_error_comes_after_the_lines_read_before_it() {
         let read = |piece: usize, sender: &Sender| {
             sender.send(chunk(piece.to_string()));
             if piece == 3 { Err(CliError::NotFound) } else { Ok(()) }

@@ -140,7 +140,7 @@ mod tests {
     fn commands_options_and_keys_are_completed() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("db");
-        let db = Db::open(&dir, minikv::Options::default().create_if_missing(true)).unwrap();
+        let db = Db::create(&dir).unwrap();
         for key in ["user:1", "user:2", "user name", "caf\u{e9}", "x\\y"] {
             db.put(key, "").unwrap();
         }

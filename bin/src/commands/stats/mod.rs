@@ -73,7 +73,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     survey.say_damage();
     let mut stdout = Stdout::open()?;
     if args.json {
-        stdout.json(&Document::new(&survey, &dir, writer))?;
+        stdout.json(&StatsDocument::new(&survey, &dir, writer))?;
     } else {
         stdout.line(text(&survey, args.tables))?;
     }
@@ -194,7 +194,7 @@ fn user_key(key: &[u8]) -> &[u8] {
 
 /// The survey as JSON.
 #[derive(Serialize)]
-struct Document<'a> {
+struct StatsDocument<'a> {
     db: String,
     levels: Vec<LevelFiles>,
     files: u64,
@@ -228,8 +228,8 @@ struct Logs {
     batches: u64,
 }
 
-impl<'a> Document<'a> {
-    fn new(survey: &'a Survey, dir: &Path, writer: Option<Writer>) -> Document<'a> {
+impl<'a> StatsDocument<'a> {
+    fn new(survey: &'a Survey, dir: &Path, writer: Option<Writer>) -> StatsDocument<'a> {
         let levels = survey.levels().into_iter();
         let tables = survey.tables.iter().map(|table| TableFile {
             number: table.number,
@@ -240,7 +240,7 @@ impl<'a> Document<'a> {
         });
         let Files { files, bytes } = survey.all();
         let (logs, batches) = survey.logs();
-        Document {
+        StatsDocument {
             db: dir.display().to_string(),
             levels: levels.map(|(level, files)| LevelFiles { level, files }).collect(),
             files,

@@ -16,25 +16,25 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The file or address that the metrics are read from, and the label of the database whose metrics
 /// are shown.
-pub struct Source {
-    place: Place,
+pub struct MetricsSource {
+    place: MetricsPlace,
     label: Option<(String, String)>,
 }
 
-enum Place {
+enum MetricsPlace {
     File(PathBuf),
     Url(String),
 }
 
-impl Source {
+impl MetricsSource {
     /// Creates a source from the path of a file, or from an address that begins with `http://`.
-    pub fn new(place: &str, label: Option<&str>) -> Result<Source> {
+    pub fn new(place: &str, label: Option<&str>) -> Result<MetricsSource> {
         let place = match place.starts_with("http://") {
-            true => Place::Url(place.to_string()),
-            false => Place::File(place.into()),
+            true => MetricsPlace::Url(place.to_string()),
+            false => MetricsPlace::File(place.into()),
         };
         let label = label.map(parsed_label).transpose()?;
-        Ok(Source { place, label })
+        Ok(MetricsSource { place, label })
     }
 
     /// Reads the current metrics of the database.
@@ -45,8 +45,8 @@ impl Source {
 
     fn name(&self) -> String {
         match &self.place {
-            Place::File(path) => path.display().to_string(),
-            Place::Url(url) => url.clone(),
+            MetricsPlace::File(path) => path.display().to_string(),
+            MetricsPlace::Url(url) => url.clone(),
         }
     }
 
@@ -54,11 +54,11 @@ impl Source {
         let failed = |source| CliError::Io { op: "read", name: self.name(), source };
         let mut text = Vec::new();
         match &self.place {
-            Place::File(path) => {
+            MetricsPlace::File(path) => {
                 let file = std::fs::File::open(path).map_err(failed)?;
                 file.take(MAX_TEXT_BYTES).read_to_end(&mut text).map_err(failed)?;
             }
-            Place::Url(url) => {
+            MetricsPlace::Url(url) => {
                 let request = minreq::get(url).with_timeout(TIMEOUT.as_secs());
                 let answer = request.send_lazy().map_err(|e| failed(io::Error::other(e)))?;
                 if answer.status_code != 200 {

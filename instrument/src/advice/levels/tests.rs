@@ -1,5 +1,5 @@
 use super::*;
-use crate::advice::plan::TableFilters;
+use crate::advice::plan::{FilterKind, TableFilters};
 use minikv::filter::math::best_probes;
 
 /// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the level
@@ -76,7 +76,7 @@ fn the_division_is_that_of_the_closed_form() {
 fn whole_bits_come_near_to_the_closed_form() {
     for (bits, alike, divided) in [(10, 0.033, 0.012), (5, 0.362, 0.130)] {
         let levels = full(1_000_000);
-        let divisions = Divisions::of(&levels, FilterLayout::Block, bits);
+        let divisions = Divisions::of(&levels, FilterKind::Block, bits);
         let advice = divisions.measured(&levels, 1_000_000, [0; 3]);
         let ratio = advice.uniform.predicted / alike;
         assert!((0.97..1.05).contains(&ratio), "{bits}: {advice:?}");
@@ -112,7 +112,7 @@ fn hardly_any_other_division_is_better() {
         }
         (0..times).for_each(|i| levels[level].add_asked(25 + i % 50, 2475, 1));
     }
-    for layout in [FilterLayout::Block, FilterLayout::Table] {
+    for layout in [FilterKind::Block, FilterKind::Table] {
         let choices = Choices::of(&levels, layout);
         for bits in [1, 3, 6, 10] {
             let bytes = choices.bytes(&[bits; NUM_LEVELS]);
@@ -128,12 +128,12 @@ fn hardly_any_other_division_is_better() {
 fn a_level_that_is_not_asked_gets_no_filter() {
     let mut levels = full(1000);
     levels[4].of_filters.clear();
-    let divisions = Divisions::of(&levels, FilterLayout::Block, 10);
+    let divisions = Divisions::of(&levels, FilterKind::Block, 10);
     let [_, advised, smaller] = divisions.bits;
     assert_eq!((advised[4], smaller[4]), (0, 0));
     // More memory is available than the filters of the other levels can use.
     assert!(advised[1..4].iter().all(|&bits| bits > 16), "{advised:?}");
-    let nothing = Divisions::of(&vec![LevelUse::default(); NUM_LEVELS], FilterLayout::Table, 10);
+    let nothing = Divisions::of(&vec![LevelUse::default(); NUM_LEVELS], FilterKind::Table, 10);
     assert_eq!(nothing.bits[1..], [[0; NUM_LEVELS]; 2]);
 }
 
@@ -143,7 +143,7 @@ fn a_popular_key_widens_the_interval() {
     (0..1000).for_each(|_| once.add_asked(30, 3000, 1));
     let mut popular = LevelUse::default();
     popular.add_asked(30, 3000, 1000);
-    let of = |used: &LevelUse| used.false_blocks(FilterLayout::Block, 10);
+    let of = |used: &LevelUse| used.false_blocks(FilterKind::Block, 10);
     assert_eq!(of(&once).0, of(&popular).0);
     assert!((of(&popular).1 / of(&once).1 - 1000.0).abs() < 1e-6);
 }
@@ -154,8 +154,8 @@ fn filters_of_both_kinds_err_as_whole_table_filters_do() {
     used.add_asked(3, 3000, 100);
     for bits in 1..=MOST_BITS {
         let of = |layout| used.false_blocks(layout, bits);
-        assert_eq!(of(FilterLayout::Both), of(FilterLayout::Table), "{bits}");
-        assert_ne!(of(FilterLayout::Both), of(FilterLayout::Block), "{bits}");
+        assert_eq!(of(FilterKind::Both), of(FilterKind::Table), "{bits}");
+        assert_ne!(of(FilterKind::Both), of(FilterKind::Block), "{bits}");
     }
 }
 
@@ -175,7 +175,7 @@ fn two_levels() -> Vec<LevelUse> {
 #[test]
 fn the_plans_have_the_bits_of_each_level() {
     let levels = two_levels();
-    let divisions = Divisions::of(&levels, FilterLayout::Table, 10);
+    let divisions = Divisions::of(&levels, FilterKind::Table, 10);
     let advice = divisions.measured(&levels, 50_000, [0; 3]);
     let plans = divisions.plans();
     for share in &advice.levels {
@@ -190,7 +190,7 @@ fn the_plans_have_the_bits_of_each_level() {
 #[test]
 fn intervals_are_those_of_independent_tries() {
     let levels = two_levels();
-    let divisions = Divisions::of(&levels, FilterLayout::Table, 10);
+    let divisions = Divisions::of(&levels, FilterKind::Table, 10);
     let advice = divisions.measured(&levels, 50_000, [197, 0, 0]);
     // 50,500 queries at a false-positive rate of 1/256 have a variance of 196.5.
     let uniform = advice.uniform;
@@ -208,7 +208,7 @@ fn twice_the_tables_have_twice_the_filters() {
     let mut used = LevelUse::default();
     used.add_table(&BTreeMap::from([(0, 40), (3, 50)]));
     let sizes = |used: &LevelUse| {
-        let layouts = [FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+        let layouts = [FilterKind::Block, FilterKind::Table, FilterKind::Both];
         layouts.map(|layout| used.filter_bytes(layout, 10))
     };
     let once = sizes(&used);

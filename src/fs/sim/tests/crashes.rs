@@ -95,7 +95,7 @@ fn a_sector_survives_as_after_any_of_its_writes() {
 }
 
 #[test]
-fn an_unsynced_cut_survives_or_not_and_what_was_cut_off_stays_away() {
+fn an_unsynced_cut_survives_or_not_and_the_bytes_cut_off_stay_away() {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", &[1; 2_048]);
     fs.append(&path("f")).unwrap().set_len(512).unwrap();
@@ -142,7 +142,7 @@ fn garbage_stays_behind_the_synced_end() {
 }
 
 #[test]
-fn garbage_may_stand_where_a_file_was_cut_and_grew_again() {
+fn a_file_that_was_cut_and_grew_again_may_hold_garbage() {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", &[7; 2_048]);
     let mut file = fs.append(&path("f")).unwrap();
@@ -199,7 +199,7 @@ fn a_rename_over_a_file_is_atomic() {
 }
 
 #[test]
-fn what_is_synced_survives_every_crash() {
+fn synced_writes_survive_every_crash() {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", &[5; 3_000]);
     append(&fs, "f", &[6; 3_000]);

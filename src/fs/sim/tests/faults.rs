@@ -137,7 +137,7 @@ fn renames_match_by_either_name() {
 }
 
 #[test]
-fn waiting_faults_count_what_others_strike() {
+fn waiting_faults_count_operations_that_others_strike() {
     let fs = SimFs::new(1);
     fs.inject(Fault::io_error());
     fs.inject(Fault::no_space().nth(2));
@@ -219,7 +219,7 @@ fn short_reads_are_carried_on() {
 }
 
 #[test]
-fn a_read_of_nothing_is_a_file_that_ends_too_early() {
+fn an_injected_short_read_returns_fewer_bytes() {
     let fs = SimFs::new(1);
     write(&fs, "f", b"hello, world");
     let file = fs.open(&path("f")).unwrap();
@@ -254,7 +254,7 @@ fn a_failed_sync_may_be_tried_again_on_a_kind_disk() {
 }
 
 #[test]
-fn a_lost_sync_drops_what_was_not_on_the_disk() {
+fn a_lost_sync_drops_writes_that_were_not_on_the_disk() {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", b"old ");
     append(&fs, "f", b"lost");
@@ -304,7 +304,7 @@ fn a_cut_after_a_lost_sync_is_durable_when_synced() {
 }
 
 #[test]
-fn what_was_cut_off_after_a_lost_sync_stays_away() {
+fn bytes_cut_off_after_a_lost_sync_stay_away() {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", &[1; 12_288]);
     append(&fs, "f", &[2; 100]);
@@ -368,7 +368,7 @@ fn damage_is_on_the_disk() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits() {
+fn a_full_disk_takes_the_bytes_that_fit() {
     let fs = SimFs::new(1);
     write(&fs, "a", &[1; 4_096]);
     fs.set_capacity(Some(3 * 4_096 + 100));
@@ -412,7 +412,7 @@ fn files_do_not_grow_without_bound() {
 }
 
 #[test]
-fn what_fails_after_it_was_done_leaves_nothing_open_or_locked() {
+fn an_operation_that_fails_after_its_effect_leaves_no_file_open_or_locked() {
     let fs = SimFs::new(1);
     let (lock, file) = (Path::new("/LOCK"), Path::new("/f"));
     fs.inject(Fault::os_error_after(os(Errno::IO)).on(&[OpKind::Lock]));

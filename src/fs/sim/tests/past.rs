@@ -91,7 +91,7 @@ fn the_future_has_no_image() {
 
 #[test]
 #[should_panic(expected = "record_history comes before")]
-fn what_was_not_recorded_has_no_image() {
+fn operations_before_the_recorded_history_have_no_image() {
     let fs = SimFs::new(1);
     write(&fs, "f", b"x");
     fs.record_history();
@@ -116,7 +116,7 @@ fn damage_and_lost_syncs_are_part_of_the_past() {
 }
 
 #[test]
-fn the_journal_tells_what_was_done() {
+fn the_journal_lists_the_operations() {
     let fs = SimFs::new(1);
     drop(create(&fs, "unrecorded"));
     fs.record_history();

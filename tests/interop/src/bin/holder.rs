@@ -5,7 +5,7 @@
 use std::io::{Read, stdin};
 use std::path::Path;
 
-use minikv::{Db, Options};
+use minikv::Db;
 use minikv_interop::{LevelDb, Settings};
 
 fn main() {
@@ -13,7 +13,7 @@ fn main() {
     let (engine, dir) = (arguments[1].as_str(), Path::new(&arguments[2]));
     let held: Result<Box<dyn std::any::Any>, String> = match engine {
         "minikv" => {
-            let db = Db::open(dir, Options::default().create_if_missing(true));
+            let db = Db::create(dir);
             db.map(|db| Box::new(db) as _).map_err(|error| error.to_string())
         }
         "leveldb" => {

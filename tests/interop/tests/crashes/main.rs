@@ -6,31 +6,16 @@
 //! operation is followed by a crash). `MINIKV_CRASH_WORKLOADS` is the number of workloads (default:
 //! one of each kind).
 
-#[path = "../../../crash/entries.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod entries;
-#[path = "../../../crash/model.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod model;
-#[path = "../others.rs"]
-mod others;
-#[path = "../../../support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
-#[path = "../../../crash/workload.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod workload;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use minikv::fs::Fs;
 use minikv::fs::sim::CrashPlan;
 use minikv_interop::ffi::Entry;
+use minikv_interop::others::{dump, export, goleveldb};
 use minikv_interop::{LevelDb, Settings};
-use model::hash_of;
-use others::{dump, export, goleveldb};
-use workload::{DIR, KINDS, Run};
+use minikv_support::crash::model::hash_of;
+use minikv_support::crash::workload::{DIR, KINDS, Run};
 
 /// Stride between the images that goleveldb reads, each in a process of its own. A greater stride
 /// makes the test faster and less thorough.

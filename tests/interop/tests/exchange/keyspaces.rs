@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
-use minikv::{Db, DelimitedPrefix, FixedPrefix, Readable, WriteBatch};
+use minikv::{Db, DelimitedPrefix, FixedPrefix, Keyspace, Readable, WriteBatch};
 use minikv_interop::LevelDb;
 use minikv_interop::ffi::{Entry, Op};
 
@@ -63,7 +63,9 @@ fn a_keyspace_is_ordinary_keys_to_leveldb() {
         drop(leveldb);
 
         let db = Db::open(&scene.dir, options()).unwrap();
-        assert_eq!(db.keyspaces().unwrap(), [b"theirs", names[1], names[0], names[3], names[4]]);
+        let listed = db.keyspaces().unwrap();
+        let listed: Vec<_> = listed.iter().map(Keyspace::name).collect();
+        assert_eq!(listed, [b"theirs", names[1], names[0], names[3], names[4]]);
         let theirs = db.keyspace("theirs").unwrap();
         assert_eq!(theirs.get("key").unwrap().as_deref(), Some(&b"by LevelDB"[..]));
         let users = db.keyspace("users").unwrap();

@@ -3,13 +3,8 @@
 //! Each test prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_ROUNDS=N` is the number of
 //! databases that each test makes.
 
-#[path = "../../../support/comparators.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod comparators;
 mod keyspaces;
 mod resources;
-#[path = "../../../support/rng.rs"]
-mod rng;
 mod sides;
 mod workload;
 
@@ -19,10 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use minikv::{CompactionDecision, Db, FilterLayout};
+use minikv::{CompactionDecision, Db, Filters};
 use minikv_interop::ffi::Op;
 use minikv_interop::{LevelDb, Settings, repair};
-use rng::Rng;
+use minikv_support::comparators;
+use minikv_support::rng::{self, Rng};
 use sides::{Engine, Shape, Side, check};
 use tempfile::TempDir;
 use workload::{Model, apply, batch, edges};
@@ -141,7 +137,7 @@ fn copy(dir: &Path, to: &Path) {
 }
 
 #[test]
-fn leveldb_reads_what_minikv_wrote() {
+fn leveldb_reads_databases_of_minikv() {
     let (seed, mut levels) = (rng::seed(), [false; 7]);
     let mut round = 0;
     // The random shapes decide which levels fill, so this loop continues, with large databases,
@@ -159,7 +155,7 @@ fn leveldb_reads_what_minikv_wrote() {
 }
 
 #[test]
-fn minikv_reads_what_leveldb_wrote() {
+fn minikv_reads_databases_of_leveldb() {
     let (seed, mut levels) = (rng::seed(), [false; 7]);
     let mut round = 0;
     while round < rounds(12) || levels.iter().filter(|used| **used).count() < 3 {
@@ -205,7 +201,7 @@ fn both_write_in_turns() {
 /// Checks that LevelDB and minikv can each open a copy made while the other still has the original
 /// open. Such a copy has the files that a killed process would leave.
 #[test]
-fn each_reads_what_the_other_left_open() {
+fn each_reads_databases_that_the_other_left_open() {
     let seed = rng::seed();
     for round in 0..rounds(10) {
         let mut scene = Scene::new("left open", seed, round);
@@ -229,18 +225,17 @@ fn each_reads_what_the_other_left_open() {
     }
 }
 
-/// Checks that LevelDB reads tables with filters of minikv's layouts. LevelDB ignores these
+/// Checks that LevelDB reads tables with minikv's own filters. LevelDB ignores these
 /// filters, because it looks only for a filter with the name of its own policy.
 #[test]
 fn leveldb_reads_tables_with_filters_it_does_not_know() {
     let seed = rng::seed();
-    for (round, layout) in
-        [FilterLayout::Table, FilterLayout::Both].into_iter().cycle().take(rounds(6)).enumerate()
-    {
+    let kinds: [fn(u32) -> Filters; 2] = [Filters::Table, Filters::Both];
+    for (round, filters) in kinds.into_iter().cycle().take(rounds(6)).enumerate() {
         let mut scene = Scene::new("other filters", seed, round);
         scene.shape = Shape {
             bloom_bits: Some(10),
-            layout,
+            filters,
             prefix_filter: true,
             reverse: false,
             ..scene.shape
@@ -295,7 +290,7 @@ fn leveldb_repairs_ours_without_loss() {
 /// of minikv's repair of a database that has lost its CURRENT, its MANIFEST, or the end of its
 /// MANIFEST.
 #[test]
-fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
+fn leveldb_reads_checkpoints_backups_and_repaired_databases() {
     let seed = rng::seed();
     for round in 0..rounds(9) {
         let mut scene = Scene::new("repaired", seed, round);
@@ -311,7 +306,7 @@ fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
         scene.write(&db, 200);
         // The second backup shares tables with the first.
         db.backup(&folder).unwrap();
-        let backups = minikv::Backups::open(&folder, &scene.shape.options()).unwrap();
+        let backups = minikv::backup::Backups::open(&folder, &scene.shape.options()).unwrap();
         backups.restore(None, &restored, |_| {}).unwrap();
         scene.check_with(Side::LevelDb, &restored);
         scene.check_with(Side::Minikv, &restored);
@@ -349,7 +344,7 @@ fn check_and_continue(scene: &mut Scene, dir: &Path) {
 /// Checks that LevelDB can read a database with ingested tables and continue to write to it, and
 /// that minikv ingests LevelDB's tables.
 #[test]
-fn leveldb_reads_and_continues_what_was_ingested() {
+fn leveldb_reads_and_continues_ingested_tables() {
     let seed = rng::seed();
     for round in 0..rounds(6) {
         let mut scene = Scene::new("ingested", seed, round);
@@ -359,7 +354,7 @@ fn leveldb_reads_and_continues_what_was_ingested() {
             let batches = *scene.rng.pick(&[0, 20, 1000]);
             scene.write(&db, batches);
             let tables = dir.with_extension(format!("tables{part}"));
-            let mut writer = minikv::TableWriter::create(&tables, &options).unwrap();
+            let mut writer = minikv::bulk::TableWriter::create(&tables, &options).unwrap();
             let mut puts = Model::new();
             for i in 0..1 + scene.rng.below(3000) {
                 let key = match scene.model.keys().nth(i * 7) {
@@ -384,7 +379,7 @@ fn leveldb_reads_and_continues_what_was_ingested() {
 /// Checks that LevelDB can read a database whose compactions used a filter, and continue to write
 /// to it.
 #[test]
-fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
+fn leveldb_reads_and_continues_tables_after_a_compaction_filter() {
     let seed = rng::seed();
     // Depending on the length of a value, the filter removes, changes or keeps the value. A changed
     // value is kept when the filter sees it again.
@@ -431,7 +426,7 @@ fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
 /// Checks that LevelDB can read a database after range deletes that dropped whole tables, and can
 /// continue to write to the database.
 #[test]
-fn leveldb_reads_and_continues_what_range_deletes_left() {
+fn leveldb_reads_and_continues_tables_after_range_deletes() {
     let seed = rng::seed();
     let mut dropped = 0;
     for round in 0..rounds(6) {

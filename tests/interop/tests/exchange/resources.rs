@@ -1,8 +1,6 @@
 //! Databases that share their resources: LevelDB must find everything that a sync of the log made
 //! durable.
 
-use std::sync::Arc;
-
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{Fs, SimFs};
 use minikv::{Db, Options, Resources};
@@ -16,7 +14,7 @@ const DIRS: [&str; 3] = ["/a", "/b", "/c"];
 fn leveldb_finds_all_that_was_synced_in_databases_that_share_a_budget() {
     let fs = SimFs::new(1);
     let shared = Resources::default().memory_bytes(1 << 20);
-    let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+    let options = Options::default().create_if_missing(true).fs(fs.clone());
     let options = options.resources(&shared).preallocate_logs(false);
     let dbs = DIRS.map(|dir| Db::open(dir, options.clone()).unwrap());
     let entry = |i: u32| (format!("key{i:05}").into_bytes(), vec![i as u8; 1000]);

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use minikv::{
-    Compression, Db, FilterLayout, FixedPrefix, Options, ReadOnlyDb, ReadOptions, Readable,
-    WriteBatch,
+    Compression, Db, Filters, FixedPrefix, Options, ReadOnlyDb, ReadOptions, Readable, WriteBatch,
 };
 use minikv_interop::ffi::{Entry, Op};
 use minikv_interop::{LevelDb, Settings};
@@ -22,14 +21,14 @@ pub struct Shape {
     pub max_file_bytes: usize,
     pub snappy: bool,
     pub bloom_bits: Option<u32>,
-    /// Layout of minikv's filters. LevelDB has neither this option nor `prefix_filter`.
-    pub layout: FilterLayout,
+    /// Kind of minikv's filters. LevelDB has neither this option nor `prefix_filter`.
+    pub filters: fn(u32) -> Filters,
     pub prefix_filter: bool,
     pub reuse_logs: bool,
     pub reverse: bool,
 }
 
-const LAYOUTS: [FilterLayout; 3] = [FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+const KINDS: [fn(u32) -> Filters; 3] = [Filters::Block, Filters::Table, Filters::Both];
 
 impl Shape {
     pub fn random(rng: &mut Rng) -> Shape {
@@ -40,7 +39,7 @@ impl Shape {
             max_file_bytes: *rng.pick(&[8 << 10, 64 << 10, 2 << 20]),
             snappy: rng.one_in(2),
             bloom_bits: *rng.pick(&[None, Some(10), Some(10), Some(1), Some(50)]),
-            layout: *rng.pick(&LAYOUTS),
+            filters: *rng.pick(&KINDS),
             prefix_filter: rng.one_in(3),
             reuse_logs: rng.one_in(2),
             reverse: rng.one_in(6),
@@ -63,8 +62,8 @@ impl Shape {
             .compression(if self.snappy { Compression::Snappy } else { Compression::None })
             .reuse_logs(self.reuse_logs);
         let options = match self.bloom_bits {
-            None => options.filter_policy(None),
-            Some(bits) => options.filter(self.layout, bits),
+            None => options.filters(Filters::None),
+            Some(bits) => options.filters((self.filters)(bits)),
         };
         match (self.reverse, self.prefix_filter) {
             (true, _) => options.comparator(Order::Reverse.comparator()),

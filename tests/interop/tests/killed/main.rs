@@ -4,17 +4,10 @@
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
 //! comes from Debian's package; without the package, goleveldb's turns are skipped.
 
-#[path = "../others.rs"]
-mod others;
-#[path = "../../../support/rng.rs"]
-#[allow(dead_code, reason = "tests share it, and each uses a part")]
-mod rng;
-
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minikv::files::{Tail, list_files, live_logs, recover_manifest};
@@ -25,9 +18,9 @@ use minikv::internals::format::name::log_name;
 use minikv::internals::log::of_batches;
 use minikv::{Db, Options, Readable, WriteOptions};
 use minikv_interop::ffi::Entry;
+use minikv_interop::others::{dump, export, goleveldb};
 use minikv_interop::{LevelDb, Settings, value_of};
-use others::{dump, export, goleveldb};
-use rng::Rng;
+use minikv_support::rng::{self, Rng};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -256,7 +249,7 @@ fn manifest_covers_a_log(dir: &Path) -> bool {
 }
 
 #[test]
-fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
+fn files_of_a_killed_minikv_are_read_and_continued_by_everyone() {
     let setting = std::env::var("MINIKV_KILLED_ROUNDS").ok();
     let rounds: u64 = setting.map_or(30, |text| text.parse().expect("a number"));
     let seed = rng::seed();
@@ -307,7 +300,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
 fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
     for pattern in ["*.log", "*MANIFEST*"] {
         let sim = SimFs::new(1);
-        let options = Options::default().create_if_missing(true).fs(Arc::new(sim.clone()));
+        let options = Options::default().create_if_missing(true).fs(sim.clone());
         let db = Db::open("/db", options).unwrap();
         let sync = WriteOptions::default().sync(true);
         db.writing(sync).put("before", "value").unwrap();

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// Time limit of a write. After a timeout, the outcome of the write is unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a message, in bytes. No node sends a larger message.
-const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
+const MAX_MESSAGE_BYTES: usize = 256 << 20;
 
 pub struct Node {
     pub id: u64,
@@ -37,7 +37,7 @@ pub fn routes(node: Arc<Node>) -> Router {
         .route("/raft/append", post(append))
         .route("/raft/vote", post(vote))
         .route("/raft/snapshot", post(snapshot))
-        .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES));
+        .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES));
     Router::new()
         .route("/v1/kv/{*key}", put(put_entry).get(get_entry))
         .route("/init", post(init))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::entries::settled;
+use super::entries::settled;
 
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -1,6 +1,5 @@
 //! The parts of LevelDB's C API (`leveldb/c.h`) that are called by the tests with LevelDB and by
-//! the benchmark `peers`. Both packages include this file, and each wraps the functions in safe
-//! types.
+//! the benchmark `peers`. Each wraps the functions in safe types.
 #![allow(unsafe_code, reason = "declarations of C functions")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};

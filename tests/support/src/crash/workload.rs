@@ -6,17 +6,18 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use minikv::bulk::TableWriter;
 use minikv::fs::sim::SimFs;
 use minikv::{
-    Compression, Db, DeletedRange, Error, Keyspace, Options, Readable, TableWriter, WriteBatch,
+    Compression, Db, DeletedRange, Error, Keyspace, KeyspaceKind, Options, Readable, WriteBatch,
     WriteOptions,
 };
 
-use crate::entries::{
+use super::entries::{
     DOOMED, END, EXPIRING_TAG, NEVER, ROUGH, expiring_prefix, expiry_of, filter, keyspace_prefix,
     settled,
 };
-use crate::model::{Commit, Model, Op};
+use super::model::{Commit, Model, Op};
 use crate::rng::Rng;
 
 /// The names of the keyspaces. One of them is a prefix of another.
@@ -401,7 +402,7 @@ impl Kind {
 pub fn options(fs: &SimFs, seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(Arc::new(fs.clone()))
+        .fs(fs.clone())
         .compression(Compression::None)
         .write_buffer_bytes(2000)
         .max_file_bytes(1500)
@@ -419,10 +420,10 @@ fn time(millis: u64) -> SystemTime {
 fn keyspace_of<'k>(db: &Db, key: &'k [u8]) -> Option<(Keyspace, &'k [u8])> {
     KEYSPACES.iter().chain([&SHORT_LIVED]).find_map(|name| {
         if let Some(key) = key.strip_prefix(&expiring_prefix(name)[..]) {
-            return Some((db.expiring_keyspace(name).unwrap(), key));
+            return Some((db.keyspace_of(KeyspaceKind::Expiring, name).unwrap(), key));
         }
         let key = key.strip_prefix(&keyspace_prefix(name)[..])?;
-        Some((db.keyspace(name).unwrap(), key))
+        Some((db.keyspace_of(KeyspaceKind::Ordinary, name).unwrap(), key))
     })
 }
 
@@ -693,7 +694,9 @@ impl Run {
             let prefix = expiring_prefix(name);
             return self.delete(
                 |key| key.starts_with(&prefix),
-                |db, options| db.expiring_keyspace(name)?.writing(*options).clear(),
+                |db, options| {
+                    db.keyspace_of(KeyspaceKind::Expiring, name)?.writing(*options).clear()
+                },
             );
         }
         let prefix = keyspace_prefix(name);

@@ -1,7 +1,8 @@
 //! Recomputes the counters of a get from the steps of its explanation.
 
+use minikv::ReadTrace;
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
-use minikv::{LevelTrace, ReadTrace};
+use minikv::stats::LevelTrace;
 
 /// Checks that the counters agree with the steps, and that the answer is the entry of the last
 /// step.
@@ -40,7 +41,7 @@ pub fn recount(steps: &[Step]) -> ReadTrace {
             Step::Skipped { level, tables } => {
                 trace.levels[*level].tables_skipped_by_range += tables;
             }
-            Step::Table(table) => {
+            Step::Table { table, .. } => {
                 level = table.level;
                 trace.levels[level].tables_considered += 1;
             }
@@ -94,5 +95,5 @@ fn inside(step: &Step, then: &[Step], trace: &mut LevelTrace) {
 }
 
 fn ends_table(step: &Step) -> bool {
-    matches!(step, Step::Entry(_) | Step::NotHere | Step::Table(_) | Step::Skipped { .. })
+    matches!(step, Step::Entry(_) | Step::NotHere | Step::Table { .. } | Step::Skipped { .. })
 }

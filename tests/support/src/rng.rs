@@ -19,6 +19,7 @@ impl Rng {
         Rng(random::Rng::new(seed))
     }
 
+    #[allow(clippy::should_implement_trait, reason = "an iterator would return options")]
     pub fn next(&mut self) -> u64 {
         self.0.next_u64()
     }

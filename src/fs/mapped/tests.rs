@@ -60,7 +60,7 @@ fn zeros_behind(path: &Path, written: &[u8]) -> usize {
 /// many small records, which are stored in a window, and in between some large records, which are
 /// not. Some records cross windows or are larger than a window.
 #[test]
-fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
+fn a_mapped_log_has_its_records_and_then_zeros_until_it_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let mut log = log(dir.path());

@@ -780,7 +780,7 @@ impl ReadFile for Appended {
 }
 
 #[test]
-fn a_resumed_reader_returns_what_was_appended_whatever_of_it_was_there_before() {
+fn a_resumed_reader_returns_appended_records_even_if_parts_were_there_before() {
     let whole = written(&payloads());
     let file = Arc::new(Appended::default());
     let reader = LogReader::new(file.clone(), Path::new("000003.log")).unwrap();

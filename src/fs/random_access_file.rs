@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::process::{Resource, getrlimit};
 
 use super::ReadFile;
-use super::open::{FileId, file_id, not_through_links, require_regular_file};
+use super::open::{DeviceInode, file_id, not_through_links, require_regular_file};
 use super::retry::read_fully_at;
 
 /// Number of tables kept open.
@@ -25,9 +25,9 @@ static KEPT_OPEN: OpenCount = OpenCount(AtomicU64::new(0));
 
 /// A table's file: kept open, or opened for each read.
 #[derive(Debug)]
-pub(super) struct TableFile {
+pub(super) struct RandomAccessFile {
     path: PathBuf,
-    id: FileId,
+    id: DeviceInode,
     kept: Option<KeptFile>,
 }
 
@@ -56,23 +56,23 @@ impl Drop for KeptFile {
 }
 
 /// Opens a table.
-pub(super) fn open(path: &Path) -> io::Result<TableFile> {
+pub(super) fn open(path: &Path) -> io::Result<RandomAccessFile> {
     let most = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |limit| limit / 2);
     open_within(path, &KEPT_OPEN, most)
 }
 
-fn open_within(path: &Path, count: &'static OpenCount, most: u64) -> io::Result<TableFile> {
+fn open_within(path: &Path, count: &'static OpenCount, most: u64) -> io::Result<RandomAccessFile> {
     require_regular_file(path)?;
     let file = open_file(path)?;
     let id = file_id(&file.metadata()?);
-    Ok(TableFile { path: path.to_path_buf(), id, kept: count.keep(file, most) })
+    Ok(RandomAccessFile { path: path.to_path_buf(), id, kept: count.keep(file, most) })
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
     not_through_links().read(true).open(path)
 }
 
-impl TableFile {
+impl RandomAccessFile {
     fn with<R>(&self, f: impl FnOnce(&File) -> io::Result<R>) -> io::Result<R> {
         match &self.kept {
             Some(kept) => f(&kept.file),
@@ -91,7 +91,7 @@ impl TableFile {
     }
 }
 
-impl ReadFile for TableFile {
+impl ReadFile for RandomAccessFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.with(|file| read_fully_at(buf, offset, |buf, offset| file.read_at(buf, offset)))
     }
@@ -133,7 +133,7 @@ mod tests {
             open_within(&path(i), &OURS, 2).unwrap()
         };
         let mut tables: Vec<_> = (0..4).map(open).collect();
-        let is_held = |table: &TableFile| table.kept.is_some();
+        let is_held = |table: &RandomAccessFile| table.kept.is_some();
         assert_eq!(tables.iter().filter(|table| is_held(table)).count(), 2);
         for (i, table) in tables.iter().enumerate() {
             let mut buf = [0; 20];

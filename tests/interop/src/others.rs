@@ -7,7 +7,8 @@ use std::process::Command;
 
 use minikv::fs::Fs;
 use minikv::fs::sim::SimFs;
-use minikv_interop::ffi::Entry;
+
+use crate::ffi::Entry;
 
 /// Builds the program of `go/goleveldb.go`. If the build fails, prints the packages that it needs
 /// and returns `None`.

@@ -1,0 +1,8 @@
+//! Parts that several test programs share, in this workspace and in those of `tests/interop` and
+//! `fuzz`.
+
+pub mod comparators;
+pub mod crash;
+pub mod forge;
+pub mod recount;
+pub mod rng;
