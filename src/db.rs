@@ -11,9 +11,6 @@ use bytes::Bytes;
 
 use crate::admin::backup::Backup;
 use crate::admin::backup::take::take;
-use crate::advice::{
-    FilterAdvice, {self},
-};
 use crate::base::key_bounds::KeyBounds;
 use crate::base::sync::{LockRank, Mutex};
 use crate::base::{Error, Result};
@@ -27,7 +24,7 @@ use crate::engine::follow::changes::Changes;
 use crate::engine::follow::poll::Follow;
 use crate::engine::follow::{Followed, Refreshed};
 use crate::engine::open::read_only;
-use crate::engine::options::{Options, ReadOptions, WriteOptions};
+use crate::engine::options::{Options, WriteOptions};
 use crate::engine::read::iter::Iter;
 use crate::engine::read::reader::Reader;
 use crate::engine::read::reads::prefix_span;
@@ -669,42 +666,6 @@ impl Db {
         engine.close()
     }
 
-    /// Returns advice on which filters are worthwhile for the gets since the database was
-    /// opened. A sample of the keys of these gets (at most 8192 keys and 1 MiB, from about
-    /// the last two million gets) is replayed against filters of other kinds and sizes.
-    /// Writes nothing and leaves the block cache as it is.
-    ///
-    /// Each table whose range contains a key of the sample is read once, which takes about
-    /// as long as the reads of a full compaction. The replay does not count in the
-    /// statistics.
-    ///
-    /// ```
-    /// # use minikv::{Db, Filters, Options};
-    /// # let dir = tempfile::tempdir()?;
-    /// # let options = Options::default().create_if_missing(true);
-    /// # let db = Db::open(dir.path(), options.filters(Filters::None))?;
-    /// for i in 0..1000 {
-    ///     db.put(format!("user/{i:04}"), "here")?;
-    /// }
-    /// db.flush()?;
-    /// for i in 0..1000 {
-    ///     db.get(format!("user/{i:04}/draft"))?; // does not exist
-    /// }
-    /// let advice = db.filter_advice()?;
-    /// assert_ne!(advice.filters, Filters::None);
-    /// println!("{advice}");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Corruption and I/O errors of the tables;
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the comparator may
-    /// treat different byte strings as the same key.
-    pub fn filter_advice(&self) -> Result<FilterAdvice> {
-        let options = ReadOptions::default().fill_cache(false);
-        advice::filter_advice(&self.reading(options).point())
-    }
-
     /// Returns the value of `key`, or `None` if `key` has no value: see [`Readable::get`].
     ///
     /// # Errors
@@ -857,15 +818,6 @@ impl ReadOnlyDb {
     /// reads do not count in [`ReadOnlyDb::stats`].
     pub fn snapshot(&self) -> Snapshot {
         self.opened.snapshot()
-    }
-
-    /// Returns advice on which filters are worthwhile, like [`Db::filter_advice`].
-    ///
-    /// # Errors
-    /// As [`Db::filter_advice`].
-    pub fn filter_advice(&self) -> Result<FilterAdvice> {
-        let options = ReadOptions::default().fill_cache(false);
-        advice::filter_advice(&self.reading(options).point())
     }
 
     /// Returns a property as text, like [`Db::property`].

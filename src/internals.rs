@@ -1,27 +1,6 @@
-//! Internals for this repository's own tests, benchmarks, fuzz targets and command. Nothing here is
-//! stable, and nothing outside the repository should use it.
+//! Internals for the library's own tests and fuzz targets. Nothing here is stable, and nothing
+//! outside the repository should use it.
 #![allow(missing_docs, reason = "documented where they are defined")]
-
-pub mod advice {
-    pub mod curve {
-        pub use crate::advice::curve::*;
-    }
-    pub mod levels {
-        pub use crate::advice::levels::*;
-    }
-    pub mod judge {
-        pub use crate::advice::judge::*;
-    }
-    pub mod scans {
-        pub use crate::advice::grafite::*;
-        pub use crate::advice::scans::*;
-        pub use crate::engine::stats::sample::ScannedRange;
-    }
-    pub mod shadow {
-        pub use crate::advice::plan::*;
-        pub use crate::advice::shadow::*;
-    }
-}
 
 pub mod base {
     use std::fmt::Display;

@@ -27,7 +27,7 @@
 //! - **Concurrent, in safe Rust.** Reads do not wait for writes, and both continue during flushes
 //!   and compactions. `unsafe` is in one small file, which maps the end of the log.
 //! - **It explains its reads.** [`Db::explain`] shows which tables, filters and blocks a get goes
-//!   through, and [`Db::filter_advice`] says what other filters would save.
+//!   through; the package `minikv-instrument` says what other filters would save.
 //! - **Damage is never "not found".** Damage on disk is an [`Error`] that names the file, the
 //!   offset, and what was expected there.
 //!
@@ -44,8 +44,8 @@
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
 //! Cargo features, all of them off by default:
-//! - `serde`: `Serialize` for [`Stats`], [`Explanation`], [`VerifyReport`], [`RepairReport`] and
-//!   [`FilterAdvice`]. With `--json`, the command prints these types.
+//! - `serde`: `Serialize` for [`Stats`], [`Explanation`], [`VerifyReport`] and [`RepairReport`].
+//!   With `--json`, the command prints these types.
 //! - `zlib`: tables compressed with zlib or raw deflate, as in Minecraft's databases. LevelDB
 //!   cannot read such tables.
 //! - `zstd`: tables compressed with zstd, which LevelDB 1.23 and older cannot read.
@@ -79,22 +79,20 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`stats`] | the parts of [`Stats`] and of a [`ReadTrace`] |
+//! | [`stats`] | the parts of [`Stats`], of a [`ReadTrace`] and of a [`ReadSample`] |
 //! | [`events`] | the events that an observer receives ([`Options::observer`]) |
 //! | [`bulk`] | tables written outside a database, for [`Db::ingest`] |
 //! | [`backup`](mod@backup) | the folder of backups that [`Db::backup`] adds to |
 //! | [`repair`](mod@repair) | the parts of a [`RepairReport`] and of a [`Recovery`] |
 //! | [`follow`] | the changes of a database ([`Db::changes_since`], [`ReadOnlyDb::follow`]) |
 //! | [`explain`] | the parts of an [`Explanation`] |
-//! | [`advice`] | the parts of a [`FilterAdvice`] |
-//! | [`filter`] | the theory of filters: false-positive rates, and the bits they cost |
+//! | [`filter`] | filters on their own, and their theory |
 //! | [`fs`] | the filesystem interface, with implementations on disk, in memory and simulated |
 //! | [`files`] | the files of a database one by one, for tools |
 
 // Only items that users, tests or the command can reach are `pub`.
 #![cfg_attr(all(feature = "internals", not(shuttle)), deny(unreachable_pub))]
 
-pub mod advice;
 pub mod backup;
 pub mod bulk;
 pub mod events;
@@ -129,7 +127,6 @@ pub use admin::destroy::destroy;
 pub use admin::findings::Progress;
 pub use admin::repair::{RepairOptions, RepairReport, repair, repair_with};
 pub use admin::verify::{VerifyReport, verify, verify_with};
-pub use advice::FilterAdvice;
 pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Feature, Result};
 pub use base::key_bounds::KeyBounds;
@@ -150,6 +147,7 @@ pub use engine::report::health::{Health, HealthState};
 pub use engine::report::recovery::Recovery;
 pub use engine::report::stats::Stats;
 pub use engine::resources::Resources;
+pub use engine::stats::sample::ReadSample;
 pub use engine::stats::trace::ReadTrace;
 pub use explain::Explanation;
 pub use filter::bloom::BloomFilterPolicy;

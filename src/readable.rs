@@ -11,6 +11,7 @@ use crate::engine::read::cursor::Cursor;
 use crate::engine::read::iter::Iter;
 use crate::engine::read::reader::Reader;
 use crate::engine::read::snapshot::Snapshot;
+use crate::engine::stats::sample::ReadSample;
 use crate::engine::stats::trace::ReadTrace;
 use crate::explain::{self, Explanation};
 use crate::transaction::Transaction;
@@ -260,6 +261,15 @@ pub trait Readable {
     /// Corruption and I/O errors of the tables that contain the bounds.
     fn approximate_size(&self, range: impl KeyBounds) -> Result<u64> {
         self.reader().approximate_size(range.key_bounds())
+    }
+}
+
+impl ReadSample {
+    /// Returns the sample that was given to
+    /// [`Options::sample_reads`](crate::Options::sample_reads) when `db` was opened, if there was
+    /// one.
+    pub fn of(db: &impl Readable) -> Option<ReadSample> {
+        db.reader().state().sample.clone()
     }
 }
 

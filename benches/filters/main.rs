@@ -11,11 +11,9 @@ use std::fmt::Debug;
 use std::hint::black_box;
 use std::time::Instant;
 
-use minikv::internals::base::hash::key_hash;
-use minikv::internals::base::random::Rng;
-use minikv::internals::filter::bloom::may_match_hash;
-use minikv::internals::filter::whole_table::{TableFilter, TableFilterBuilder};
+use minikv::filter::{TableFilter, TableFilterBuilder};
 use minikv::{BloomFilterPolicy, FilterPolicy};
+use minikv_instrument::random::Rng;
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
 
 /// A kind of filter.
@@ -40,7 +38,7 @@ impl Kind for LevelDbBloom {
     }
 
     fn has(&self, hash: u64) -> bool {
-        may_match_hash(minikv::internals::filter::bloom::bloom_hash(&hash.to_le_bytes()), &self.0)
+        BloomFilterPolicy::new(1).may_match(&hash.to_le_bytes(), &self.0)
     }
 
     fn bytes(&self) -> usize {
@@ -95,7 +93,7 @@ impl Kind for BinaryFuse16 {
 
 /// Returns `count` pseudo-random hashes.
 fn hashes(rng: &mut Rng, count: usize) -> Vec<u64> {
-    (0..count).map(|_| rng.next_u64()).collect()
+    (0..count).map(|_| rng.next()).collect()
 }
 
 /// A set of tables of the same size, and the keys to look up.
@@ -112,8 +110,8 @@ impl Scene {
         let mut rng = Rng::new(keys as u64);
         let tables: Vec<_> = (0..tables).map(|_| hashes(&mut rng, keys)).collect();
         let present = |rng: &mut Rng| {
-            let table = rng.next_u64() as usize % tables.len();
-            (table, tables[table][rng.next_u64() as usize % keys])
+            let table = rng.next() as usize % tables.len();
+            (table, tables[table][rng.next() as usize % keys])
         };
         let present = (0..lookups).map(|_| present(&mut rng)).collect();
         Scene { keys, absent: hashes(&mut rng, lookups), present, tables }
@@ -236,8 +234,8 @@ fn hash_times(rounds: usize) {
         };
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..rounds {
-            times[0].push(time(&key_hash));
-            times[1].push(time(&|key| minikv::internals::filter::bloom::bloom_hash(key).into()));
+            times[0].push(time(&TableFilter::hash));
+            times[1].push(time(&|key| BloomFilterPolicy::hash(key).into()));
         }
         times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
         println!("{len:<12}{:>14.1}{:>18.1}", times[0][rounds / 2], times[1][rounds / 2]);

@@ -9,8 +9,8 @@ mod deleted;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use minikv::internals::base::random::Rng;
 use minikv::{Db, WriteBatch};
+use minikv_instrument::random::Rng;
 
 /// Number of entries in each database.
 const ENTRIES: u64 = 2_000_000;
@@ -33,7 +33,7 @@ fn key(number: u64) -> [u8; 16] {
 fn value(rng: &mut Rng, value: &mut Vec<u8>) {
     value.clear();
     while value.len() < VALUE_BYTES / 2 {
-        value.extend_from_slice(&rng.next_u64().to_le_bytes());
+        value.extend_from_slice(&rng.next().to_le_bytes());
     }
     value.truncate(VALUE_BYTES / 2);
     value.extend_from_within(..);

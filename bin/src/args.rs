@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum, ValueHint};
-use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
+use minikv::filter::MAX_BITS_PER_KEY;
 use minikv::{BytewiseComparator, Comparator, Compression, Filters, Options};
 
 use crate::codec::Format;
 use crate::commands::Command;
-use crate::commands::trace::observed;
 use crate::comparator;
 use crate::error::{CliError, Result};
+use crate::recorder::observed;
 use crate::shared_db::SharedDb;
 use crate::writer::is_same_dir;
 

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::files::{FileName, LogReader, VersionEdit, list_files};
+use minikv::files::{FileName, LogReader, VersionEdit, list_files, read_current};
 use minikv::fs::{DiskFs, Fs};
-use minikv::internals::engine::read_current;
 use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
 
 /// The names of the comparators that this build knows, for messages.

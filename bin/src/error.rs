@@ -135,6 +135,16 @@ impl From<DbError> for CliError {
     }
 }
 
+impl From<minikv_instrument::Error> for CliError {
+    fn from(error: minikv_instrument::Error) -> CliError {
+        match error {
+            minikv_instrument::Error::Db(error) => CliError::Db(error),
+            minikv_instrument::Error::Io { op, path, source } => CliError::io(op, &path, source),
+            minikv_instrument::Error::Usage(what) => CliError::Usage(what),
+        }
+    }
+}
+
 fn db_exit_code(error: &DbError) -> u8 {
     match error {
         DbError::InvalidArgument { .. } | DbError::DatabaseExists { .. } => 2,
@@ -232,9 +242,9 @@ mod tests {
     use std::sync::Arc;
 
     use minikv::fs::LockHolder;
-    use minikv::internals::base::Damage;
 
     use super::*;
+    use crate::damage::Damage;
 
     fn code(error: DbError) -> u8 {
         CliError::from(error).exit_code()

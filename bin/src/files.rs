@@ -6,14 +6,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use minikv::files::{FileName, KeyKind, LogReader, NewFile, ParsedKey, Recovered};
+use minikv::files::{BatchRecord, FileName, KeyKind, LogReader, NewFile, ParsedKey, Recovered};
 use minikv::fs::{DiskFs, Fs};
-use minikv::internals::base::Damage;
-use minikv::internals::format::batch::{decode_header, decode_ops};
-use minikv::internals::format::name::{legacy_table_name, log_name, table_name};
 use minikv::{BatchOp, BytewiseComparator, Comparator, Error, Feature, VerifyReport, files};
 
 use crate::comparator;
+use crate::damage::Damage;
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::table_file::open_table;
@@ -45,7 +43,7 @@ impl Survey {
     /// Returns a survey of the database in `dir`. If `any_order` is true, the database may use a
     /// comparator that this build does not know.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
-        if !minikv::internals::engine::has_database(&DiskFs, dir)? {
+        if !files::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
         }
         let mut comparator = BytewiseComparator.name().to_string();
@@ -137,17 +135,16 @@ impl Survey {
     }
 
     fn table_path(&self, number: u64) -> PathBuf {
-        let path = self.dir.join(table_name(number));
-        match DiskFs.exists(&path) {
-            Ok(true) => path,
-            _ => self.dir.join(legacy_table_name(number)),
+        let path = |legacy_sst| self.dir.join(FileName::Table { number, legacy_sst }.to_string());
+        match DiskFs.exists(&path(false)) {
+            Ok(true) => path(false),
+            _ => path(true),
         }
     }
 }
 
 fn verify_table(path: &Path, report: &mut VerifyReport) -> Result<()> {
     report.tables += 1;
-    let at = |error: Error, offset: u64| error.at(offset).in_file(path);
     let table = match open_table(path) {
         Ok(table) => table,
         Err(CliError::Db(error)) => return add_fault(report, error.in_file(path)),
@@ -162,18 +159,16 @@ fn verify_table(path: &Path, report: &mut VerifyReport) -> Result<()> {
     };
     for info in blocks {
         let offset = info.handle.offset;
-        let counted = table.read_block(info.handle, true).and_then(|(_, block)| {
-            let mut cursor = block.cursor();
-            let mut valid = cursor.seek_to_first()?;
-            while valid {
-                ParsedKey::parse(cursor.key())?;
+        let counted = table.read_block(info.handle).and_then(|block| {
+            let mut entries = block.entries();
+            while let Some((key, _)) = entries.next()? {
+                ParsedKey::parse(key).map_err(|error| error.at(offset).in_file(path))?;
                 report.entries += 1;
-                valid = cursor.next()?;
             }
             Ok(())
         });
         if let Err(error) = counted {
-            add_fault(report, at(error, offset))?;
+            add_fault(report, error)?;
         }
     }
     Ok(())
@@ -189,10 +184,10 @@ fn add_fault(report: &mut VerifyReport, error: Error) -> Result<()> {
 
 fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {
     let files = files::list_files(&DiskFs, dir)?;
-    minikv::internals::engine::check_files(dir, &files, recovered, false)?;
+    files::check_files(dir, &files, recovered, false)?;
     let mut logs = Vec::new();
     for number in files::live_logs(&files, recovered) {
-        let log = LogFile::read(dir.join(log_name(number)))?;
+        let log = LogFile::read(dir.join(FileName::Log(number).to_string()))?;
         let ends = log.damage.is_some();
         logs.push(log);
         // Logs after a damaged log are not live.
@@ -210,8 +205,8 @@ impl LogFile {
         loop {
             match reader.next() {
                 Ok(None) => return Ok(log),
-                Ok(Some(record)) => match decode_header(record) {
-                    Ok((_, operations)) => log.batches += u64::from(operations > 0),
+                Ok(Some(record)) => match BatchRecord::parse(record) {
+                    Ok(batch) => log.batches += u64::from(batch.count > 0),
                     Err(error) => {
                         let error = error.at(reader.record_offset()).in_file(&log.path);
                         log.damage = Some(error);
@@ -240,17 +235,13 @@ fn each_in_table(
 ) -> Result<bool> {
     let table = open_table(path)?;
     for info in table.blocks()? {
-        let (_, block) = table.read_block(info.handle, true)?;
         let at = |error: Error| error.at(info.handle.offset).in_file(path);
-        let mut cursor = block.cursor();
-        let mut valid = cursor.seek_to_first().map_err(at)?;
-        while valid {
-            let key = ParsedKey::parse(cursor.key()).map_err(at)?;
-            let value = (key.kind == KeyKind::Value).then(|| cursor.value());
-            if !visit(key.user_key, key.seq, value)? {
+        let mut entries = table.read_block(info.handle)?.entries();
+        while let Some((key, value)) = entries.next()? {
+            let key = ParsedKey::parse(key).map_err(at)?;
+            if !visit(key.user_key, key.seq, (key.kind == KeyKind::Value).then_some(value))? {
                 return Ok(false);
             }
-            valid = cursor.next().map_err(at)?;
         }
     }
     Ok(true)
@@ -268,8 +259,8 @@ fn each_in_log(
             Err(error) if error.is_corruption() => return Ok(true),
             Err(error) => return Err(error.into()),
         };
-        let (seq, _) = decode_header(record)?;
-        for (seq, operation) in (seq..).zip(decode_ops(record)) {
+        let batch = BatchRecord::parse(record)?;
+        for (seq, operation) in (batch.sequence..).zip(batch.operations()) {
             let go_on = match operation? {
                 BatchOp::Put { key, value } => visit(key, seq, Some(value))?,
                 BatchOp::Delete { key } => visit(key, seq, None)?,

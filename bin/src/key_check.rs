@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use minikv::internals::dialect::indexed_db::describe;
 use minikv::{Comparator, IndexedDbComparator};
 
 use crate::codec::Format;
@@ -11,7 +10,7 @@ use crate::output;
 /// Returns an error text if programs that use databases of the order `order` would not understand
 /// `key`.
 pub fn check_key(order: &dyn Comparator, key: &[u8]) -> Result<(), String> {
-    if order.name() != IndexedDbComparator.name() || describe(key).is_some() {
+    if order.name() != IndexedDbComparator.name() || IndexedDbComparator::describe(key).is_some() {
         return Ok(());
     }
     let key = Format::default().show(key);

@@ -6,6 +6,7 @@ mod args;
 mod codec;
 mod commands;
 mod comparator;
+mod damage;
 mod definition;
 mod entry_reader;
 mod error;
@@ -15,18 +16,20 @@ mod interrupt;
 mod key_check;
 mod keyspace;
 mod output;
+mod recorder;
 mod runs;
 mod scratch;
 mod shared_db;
 mod style;
 mod table_file;
 mod tally;
-mod workload;
+mod words;
 mod writer;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    output::show_measurements();
     match definition::parse().and_then(commands::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use minikv::internals::format::crc;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -278,7 +277,8 @@ fn recycled_record(record_type: u8, payload: &[u8]) -> Vec<u8> {
 
 /// Returns a record with a header of LevelDB's form before `bytes`.
 fn record(record_type: u8, bytes: &[u8], payload_bytes: usize) -> Vec<u8> {
-    let masked = crc::mask(crc::extend(crc::value(&[record_type]), bytes));
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&[record_type]), bytes);
+    let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
     let mut record = masked.to_le_bytes().to_vec();
     record.extend_from_slice(&(payload_bytes as u16).to_le_bytes());
     record.push(record_type);

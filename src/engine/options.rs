@@ -9,6 +9,7 @@ use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::engine::compact::filter::{CompactionDecision, CompactionFilter};
 use crate::engine::report::event::{Observed, Observer};
 use crate::engine::resources::Resources;
+use crate::engine::stats::sample::ReadSample;
 use crate::filter::keyspace::KeyspacePrefixes;
 use crate::filter::whole_table::MAX_BITS_PER_KEY;
 use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor};
@@ -57,6 +58,7 @@ pub struct Options {
     keyspace_prefixes: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
     pub(crate) compaction_filter: Option<CompactionFilter>,
     pub(crate) observer: Option<Observed>,
+    pub(crate) sample: Option<ReadSample>,
     pub(crate) resources: Resources,
     pub(crate) reuse_logs: bool,
     pub(crate) preallocate_logs: bool,
@@ -161,6 +163,7 @@ impl Default for Options {
             keyspace_prefixes: Vec::new(),
             compaction_filter: None,
             observer: None,
+            sample: None,
             resources: Resources::default(),
             reuse_logs: false,
             preallocate_logs: true,
@@ -323,6 +326,15 @@ impl Options {
     #[must_use]
     pub fn observer(mut self, observer: impl Observer) -> Options {
         self.observer = Some(Observed(Arc::new(observer)));
+        self
+    }
+
+    /// Sample of the keys of gets and of the ranges of scans, which the database fills and the
+    /// program reads. It costs a lock for one get in 256 or, at first, for every get. Default:
+    /// none, so that no key is kept.
+    #[must_use]
+    pub fn sample_reads(mut self, sample: &ReadSample) -> Options {
+        self.sample = Some(sample.clone());
         self
     }
 
@@ -577,21 +589,22 @@ impl Options {
     }
 }
 
-/// Options for tests of the engine itself.
-#[cfg(any(test, feature = "internals"))]
-#[doc(hidden)]
+/// Options for tests.
 impl Options {
     /// Size in bytes above which a new MANIFEST is started, if the old one is also more than twice
     /// as long as it was when it held only one version. Default: 1 MiB.
+    #[cfg(any(test, feature = "internals"))]
+    #[doc(hidden)]
     #[must_use]
     pub fn manifest_rotate_bytes(mut self, bytes: u64) -> Options {
         self.manifest_rotate_bytes = bytes;
         self
     }
 
-    /// Starts no threads. Writers and waiters run the flushes and compactions instead, when a
-    /// random number generator with this seed decides so. If a single thread uses the database, it
-    /// always performs the same operations in the same order. Default: `None`, which starts
+    /// Starts no threads: writers, and calls that wait, run the flushes and compactions instead,
+    /// when a random number generator with this seed decides so. If one thread uses the database,
+    /// the same calls then always write the same files, as tests want it; otherwise the scheduler
+    /// decides which tables a compaction reads. Writes are slower. Default: `None`, which starts
     /// threads.
     #[must_use]
     pub fn inline_background(mut self, seed: Option<u64>) -> Options {

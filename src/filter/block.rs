@@ -106,7 +106,7 @@ impl FilterBlockBuilder {
 /// filter may cost an unnecessary read, but must never hide a key.
 #[doc(alias = "filterBlock")]
 #[derive(Clone, Debug)]
-pub(crate) struct FilterBlockReader {
+pub struct FilterBlockReader {
     policy: Arc<dyn FilterPolicy>,
     contents: Bytes,
     /// Offset of the array of offsets, which is also the end of the last filter.
@@ -119,7 +119,7 @@ pub(crate) struct FilterBlockReader {
 impl FilterBlockReader {
     /// Creates a reader of `contents`, a whole filter block without its trailer. `policy` must have
     /// the name or alias under which the block was found.
-    pub(crate) fn new(policy: Arc<dyn FilterPolicy>, contents: Bytes) -> FilterBlockReader {
+    pub fn new(policy: Arc<dyn FilterPolicy>, contents: Bytes) -> FilterBlockReader {
         let layout = layout(&contents);
         let malformed = layout.is_none();
         let (array_offset, filters, base_lg) = layout.unwrap_or((0, 0, BASE_LG));
@@ -129,7 +129,7 @@ impl FilterBlockReader {
     /// Returns whether `key` may be in the data block at `block_offset`. Returns true if there is
     /// no filter for that offset, or if the filter block is malformed.
     #[inline]
-    pub(crate) fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
+    pub fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
             // As in LevelDB, an empty filter is queried, too: there may be policies that need no
             // data.
@@ -139,32 +139,30 @@ impl FilterBlockReader {
     }
 
     /// Returns whether the contents do not have the layout of a filter block.
-    pub(crate) fn is_malformed(&self) -> bool {
+    pub fn is_malformed(&self) -> bool {
         self.malformed
     }
 
     /// Returns the number of filters, including empty ones.
-    #[cfg(any(test, feature = "internals"))]
-    pub(crate) fn filter_count(&self) -> usize {
+    pub fn filter_count(&self) -> usize {
         self.filters
     }
 
     /// Returns the number of empty filters, which belong to 2 KiB ranges in which no data block
     /// starts.
-    #[cfg(any(test, feature = "internals"))]
-    pub(crate) fn empty_filter_count(&self) -> usize {
+    pub fn empty_filter_count(&self) -> usize {
         let end = |i: usize| get_fixed32(&self.contents, self.array_offset + i * 4);
         (0..self.filters).filter(|&i| end(i) == end(i + 1)).count()
     }
 
     /// Returns the filter for the data block at `block_offset`, or `None` if there is no such
     /// filter.
-    pub(crate) fn filter(&self, block_offset: u64) -> Option<&[u8]> {
+    pub fn filter(&self, block_offset: u64) -> Option<&[u8]> {
         self.contents.get(self.filter_range(block_offset)?)
     }
 
     /// Returns the memory that the filter block takes, in bytes.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.contents.len()
     }
 

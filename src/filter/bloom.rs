@@ -52,6 +52,13 @@ impl BloomFilterPolicy {
         self.bits_per_key
     }
 
+    /// Returns the hash of a key: LevelDB's `Hash` with the seed `0xbc9f1d34`. All bits of a key in
+    /// a filter follow from it.
+    #[inline]
+    pub fn hash(key: &[u8]) -> u32 {
+        bloom_hash(key)
+    }
+
     /// Returns `k`, the number of bits probed for each key.
     pub fn probes(&self) -> u32 {
         u32::from(self.probes)

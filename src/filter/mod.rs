@@ -16,8 +16,9 @@ pub(crate) mod policy;
 pub(crate) mod prefix;
 pub(crate) mod whole_table;
 
-pub(crate) use block::{FilterBlockBuilder, FilterBlockReader};
+pub use block::{FilterBlockBuilder, FilterBlockReader};
 pub(crate) use bloom::BloomFilterPolicy;
 pub(crate) use policy::{AliasedFilterPolicy, FilterPolicy};
 pub(crate) use prefix::PrefixExtractor;
-pub(crate) use whole_table::{TableFilter, TableFilterBuilder};
+pub use prefix::prefix_of_range;
+pub use whole_table::{MAX_BITS_PER_KEY, TABLE_FILTER_NAME, TableFilter, TableFilterBuilder};

@@ -87,7 +87,7 @@ impl PrefixExtractor for DelimitedPrefix {
 
 /// Returns the prefix that all keys of a range share under byte order; `None` if the keys may have
 /// different prefixes.
-pub(crate) fn prefix_of_range<'k>(
+pub fn prefix_of_range<'k>(
     extractor: &dyn PrefixExtractor,
     lower: Bound<&'k [u8]>,
     upper: Bound<&'k [u8]>,

@@ -163,6 +163,26 @@ pub struct TableFilter {
 }
 
 impl TableFilter {
+    /// Returns the hash of a key, for [`TableFilter::may_match_hash`] and
+    /// [`TableFilterBuilder::add_hash`]: its 64-bit XXH3. One hash serves any number of filters.
+    #[inline]
+    pub fn hash(key: &[u8]) -> u64 {
+        key_hash(key)
+    }
+
+    /// Returns the length, in bytes, of a filter of `keys` distinct keys with `bits_per_key` bits
+    /// per key.
+    pub fn predicted_bytes(keys: u64, bits_per_key: u32) -> u64 {
+        filter_size(keys, bits_per_key).0
+    }
+
+    /// Returns the length of a fingerprint, in bits, in a filter of `keys` distinct keys with
+    /// `bits_per_key` bits per key; 0 without keys. A fingerprint of `n` bits has a false-positive
+    /// rate of `2^-n`.
+    pub fn predicted_fingerprint_bits(keys: u64, bits_per_key: u32) -> u32 {
+        filter_size(keys, bits_per_key).1
+    }
+
     /// Decodes a filter. Returns `None` if `contents` is not a filter of this version.
     pub fn decode(contents: Bytes) -> Option<TableFilter> {
         let array_bytes = contents.len().checked_sub(TAIL_BYTES)?;
@@ -198,7 +218,7 @@ impl TableFilter {
     }
 
     /// Returns whether `key` may be in the table.
-    pub(crate) fn may_match(&self, key: &[u8]) -> bool {
+    pub fn may_match(&self, key: &[u8]) -> bool {
         self.may_match_hash(key_hash(key))
     }
 
@@ -216,7 +236,6 @@ impl TableFilter {
     }
 
     /// Returns the number of keys that the filter was built from.
-    #[cfg(any(test, feature = "internals"))]
     pub fn keys(&self) -> u64 {
         self.keys
     }
@@ -227,7 +246,6 @@ impl TableFilter {
     }
 
     /// Returns the false-positive rate.
-    #[cfg(any(test, feature = "internals"))]
     pub fn false_positive_rate(&self) -> f64 {
         if self.keys == 0 { 0.0 } else { (-f64::from(self.width)).exp2() }
     }

@@ -75,7 +75,7 @@ pub struct NewFile {
 
 impl VersionEdit {
     /// Appends the encoded edit to `dst`. Keeps the order of the lists.
-    pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
+    pub fn encode(&self, dst: &mut Vec<u8>) {
         if let Some(name) = &self.comparator {
             put_varint32(dst, COMPARATOR);
             put_slice(dst, name.as_bytes());

@@ -20,7 +20,7 @@ use crate::format::coding::get_fixed64;
 pub type SeqNo = u64;
 
 /// Largest sequence number.
-pub(crate) const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
+pub const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
 
 /// Maximum length of a key or a value, in bytes: 3 GiB - 1. Lengths and offsets in a block have 32
 /// bits, so this leaves 1 GiB for the rest of the block.
@@ -146,6 +146,11 @@ impl UserComparator {
             None => &BytewiseComparator,
             Some(custom) => &**custom,
         }
+    }
+
+    /// Returns the wrapped comparator, shared.
+    pub(crate) fn shared(&self) -> Arc<dyn Comparator> {
+        self.custom.clone().unwrap_or_else(|| Arc::new(BytewiseComparator))
     }
 
     /// Returns the wrapped comparator, or `None` if the order is plain byte order.

@@ -170,7 +170,7 @@ impl LogReader {
     ///
     /// # Errors
     /// The same as for [`LogReader::new`].
-    pub(crate) fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
+    pub fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
         let mut reader = LogReader::new(file, path)?;
         reader.continuing = Some(Continuing { next_seq: None, is_over: false });
         Ok(reader)

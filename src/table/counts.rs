@@ -29,9 +29,7 @@ macro_rules! level_counters {
                 $(self.$counter += other.$counter;)*
             }
 
-            /// Returns every counter with its name, for the command and for tests.
-            #[cfg(any(test, feature = "internals"))]
-            #[doc(hidden)]
+            /// Returns the names and values of all counters, in the order of the fields.
             pub fn counters(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($counter), self.$counter),)*]
             }

@@ -56,7 +56,7 @@ fn the_whole_table_filter_is_asked_before_the_index() {
     for has_block_filter in [false, true] {
         let options = with_table_filter(has_block_filter);
         let table = open(build(&options, &model()).0, &context(&options)).unwrap();
-        assert_eq!(table.filter().is_some(), has_block_filter);
+        assert_eq!(table.filter_block().is_some(), has_block_filter);
         assert_eq!(table.table_filter().unwrap().keys(), 500, "versions count once");
         let mut sum = LevelTrace::default();
         for i in 0..1000 {

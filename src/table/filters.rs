@@ -19,21 +19,6 @@ use crate::table::settings::TableContext;
 /// First part of a filter block's name in the metaindex. The policy's name follows this part.
 pub const FILTER_PREFIX: &str = "filter.";
 
-/// Information about the filter block of an open table.
-#[cfg(any(test, feature = "internals"))]
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterInfo {
-    /// Name of the policy in the metaindex, without the prefix `filter.`.
-    pub name: String,
-    /// Size of the filter block, in bytes.
-    pub bytes: usize,
-    /// Number of filters, including empty ones.
-    pub filters: usize,
-    /// Number of empty filters.
-    pub empty_filters: usize,
-}
-
 /// The filters that could be read from a table.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFilters {
@@ -101,17 +86,6 @@ impl OpenFilters {
                 Ok(None)
             }
         }
-    }
-
-    /// Returns information about the filter block, if the table has one.
-    #[cfg(any(test, feature = "internals"))]
-    pub(crate) fn block_info(&self) -> Option<FilterInfo> {
-        self.block.as_ref().map(|(name, filter)| FilterInfo {
-            name: name.clone(),
-            bytes: filter.memory_bytes(),
-            filters: filter.filter_count(),
-            empty_filters: filter.empty_filter_count(),
-        })
     }
 
     /// Returns the memory that the filters take, in bytes.

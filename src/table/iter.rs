@@ -43,7 +43,7 @@ impl Table {
 #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
 impl TableCursor {
     /// Returns the counts of the cursor's work so far.
-    pub(crate) fn trace(&self) -> &LevelTrace {
+    pub fn trace(&self) -> &LevelTrace {
         &self.trace
     }
 

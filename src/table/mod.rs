@@ -17,6 +17,7 @@ pub(crate) mod index;
 pub(crate) mod iter;
 pub(crate) mod lookup;
 pub(crate) mod reader;
+pub(crate) mod refilter;
 pub(crate) mod settings;
 pub(crate) mod sink;
 pub(crate) mod stored;

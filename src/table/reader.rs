@@ -18,8 +18,6 @@ use crate::format::handle::{BlockHandle, FOOTER_BYTES, Footer};
 use crate::format::key::KeyOrder;
 use crate::fs::ReadFile;
 use crate::table::block_cache::TableBlocks;
-#[cfg(any(test, feature = "internals"))]
-use crate::table::filters::FilterInfo;
 use crate::table::filters::OpenFilters;
 use crate::table::index::Index;
 pub(crate) use crate::table::settings::{BlockReadOptions, TableContext};
@@ -258,7 +256,7 @@ impl Table {
     }
 
     /// Returns the filter block, if the table has a filter block of a known kind.
-    pub(crate) fn filter_block(&self) -> Option<&FilterBlockReader> {
+    pub fn filter_block(&self) -> Option<&FilterBlockReader> {
         self.filters.block.as_ref().map(|(_, filter)| filter)
     }
 
@@ -306,17 +304,16 @@ impl Table {
     }
 }
 
-/// Information for the command and for tests.
-#[cfg(any(test, feature = "internals"))]
+/// Information for tools that read table files.
 impl Table {
     /// Returns the names and handles in the metaindex; empty if the metaindex is damaged.
     pub fn meta(&self) -> &[(Vec<u8>, BlockHandle)] {
         &self.meta
     }
 
-    /// Returns information about the filter block, if the table has a filter block of a known kind.
-    pub fn filter(&self) -> Option<FilterInfo> {
-        self.filters.block_info()
+    /// Returns the name of the filter block's policy, without the prefix `filter.`, if the table has a filter block of a known kind.
+    pub(crate) fn filter_policy_name(&self) -> Option<&str> {
+        self.filters.block.as_ref().map(|(name, _)| &name[..])
     }
 
     /// Returns the memory that the filters take while the table is open, in bytes.

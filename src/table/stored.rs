@@ -151,7 +151,12 @@ pub(super) fn read_compressed<'a, S: TableSink>(
     Ok((method, stored))
 }
 
-fn read_exactly(file: &dyn ReadFile, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
+pub(super) fn read_exactly(
+    file: &dyn ReadFile,
+    path: &Path,
+    buf: &mut [u8],
+    offset: u64,
+) -> Result<()> {
     let read = file.read_at(buf, offset).map_err(|error| Error::io("read", path, error))?;
     if read == buf.len() {
         return Ok(());

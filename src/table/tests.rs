@@ -337,9 +337,10 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
     let context = context_of(&options);
     let sound = open(bytes.clone(), &context).unwrap();
     assert!(sound.filter_error().is_none());
-    let info = sound.filter().unwrap();
-    assert_eq!(info.name, "leveldb.BuiltinBloomFilter2");
-    assert_eq!((info.bytes as u64, info.empty_filters), (summary.filter_bytes, 0));
+    assert_eq!(sound.filter_policy_name(), Some("leveldb.BuiltinBloomFilter2"));
+    let filter = sound.filter_block().unwrap();
+    let sizes = (filter.memory_bytes() as u64, filter.empty_filter_count());
+    assert_eq!(sizes, (summary.filter_bytes, 0));
     assert!(sound.pinned_bytes() as u64 >= summary.filter_bytes + summary.index_bytes);
 
     let handle = sound.meta()[0].1;
@@ -359,7 +360,7 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
         let table = open(damaged, &context).unwrap();
         let error = table.filter_error().unwrap().to_string();
         assert!(error.contains("t.ldb at offset"), "{error}");
-        assert!(table.filter().is_none());
+        assert!(table.filter_block().is_none());
         assert_eq!(scan(&table).unwrap(), model);
         let (found, trace) = get(&table, &lookup_key("key000001"));
         assert_eq!(found.unwrap(), None);
@@ -397,11 +398,11 @@ fn filters_are_taken_by_name_or_alias_only() {
     let model = even_keys(100);
 
     let by_alias = open(build(&old, &model).0, &context_of(&new)).unwrap();
-    assert_eq!(by_alias.filter().unwrap().name, "leveldb.BuiltinBloomFilter");
+    assert_eq!(by_alias.filter_policy_name().unwrap(), "leveldb.BuiltinBloomFilter");
     assert_eq!(get(&by_alias, &lookup_key("key000001")).1.filter_checks, 1);
 
     let unknown = open(build(&new, &model).0, &context_of(&old)).unwrap();
-    assert!(unknown.filter().is_none() && unknown.filter_error().is_none());
+    assert!(unknown.filter_block().is_none() && unknown.filter_error().is_none());
     assert_eq!(unknown.meta()[0].0, b"filter.leveldb.BuiltinBloomFilter2");
     assert_eq!(get(&unknown, &lookup_key("key000001")).1.filter_checks, 0);
 }

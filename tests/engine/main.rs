@@ -1,7 +1,7 @@
 //! Tests of the engine through the public API: one test for each guarantee.
 
-mod advice;
 mod backup;
+mod cache_curve;
 mod compaction;
 mod compaction_filter;
 mod delete_range;

@@ -190,19 +190,3 @@ fn repairs() {
     let aside = &report["put_aside"][0];
     assert_eq!((names(aside), &aside["file"]), (vec!["file", "kept", "why"], &json!(file)));
 }
-
-#[test]
-fn filter_advice() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = filled(dir.path());
-    db.get("avocado").unwrap();
-    let advice = value(db.filter_advice().unwrap());
-    assert_eq!((&advice["gets"], &advice["sureness"]), (&json!(1), &json!("too few lookups")));
-    assert_eq!(advice["tables_read"], json!([1, 1]));
-    let tried = &advice["tried"][0];
-    assert_eq!((&tried["layout"], &tried["bits_per_key"]), (&json!("block"), &json!(4)));
-    assert_eq!(
-        names(&tried["saving"]),
-        ["blocks_per_get", "blocks_saved_per_get", "filter_bytes", "interval_95_percent"]
-    );
-}

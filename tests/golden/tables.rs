@@ -158,7 +158,7 @@ fn blocks_lie_at_the_offsets_that_leveldb_chose() {
         let meta = case.json["meta"].as_object().unwrap().iter();
         let meta: Vec<_> = meta.map(|(k, v)| (k.clone().into_bytes(), handle(v))).collect();
         assert_eq!(table.meta(), meta, "{}", case.name);
-        let filter = table.filter().map(|filter| filter.bytes as u64);
+        let filter = table.filter_block().map(|filter| filter.memory_bytes() as u64);
         assert_eq!(filter, meta.first().map(|(_, handle)| handle.size), "{}", case.name);
         assert!(table.filter_error().is_none(), "{}", case.name);
     }

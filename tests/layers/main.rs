@@ -27,7 +27,6 @@ const LAYERS: &[(&str, u32)] = &[
     ("table", 4),
     ("engine", 5),
     ("admin", 6),
-    ("advice", 6),
     ("explain", 6),
     ("transaction", 6),
     ("readable", 7),
@@ -298,6 +297,25 @@ fn comments_begin_plainly(file: &Source) -> Vec<String> {
     violations
 }
 
+/// Returns the uses of the interior, which is for the library's own tests.
+fn uses_the_public_api(file: &Source) -> Vec<String> {
+    let named = words(&file.code).filter(|(_, word)| *word == "internals");
+    named.map(|(at, _)| format!("{}:{}: the interior", file.path, file.line(at))).collect()
+}
+
+/// Adds the manifests below `dir` that turn on the feature `internals`.
+fn manifests_with_internals(dir: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).expect("a readable directory") {
+        let path = entry.expect("a directory entry").path();
+        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+            manifests_with_internals(&path, found);
+        } else if path.ends_with("Cargo.toml") {
+            let text = std::fs::read_to_string(&path).expect("a readable manifest");
+            found.extend(text.contains("internals").then(|| path.display().to_string()));
+        }
+    }
+}
+
 fn nothing_is_unsafe(file: &Source) -> Vec<String> {
     if UNSAFE_FILES.iter().any(|(path, _)| *path == file.path) {
         return Vec::new();
@@ -343,8 +361,12 @@ fn check(folders: &[&str], at_least: usize, rule: fn(&Source) -> Vec<String>) {
     assert!(violations.is_empty(), "\n{}", violations.join("\n"));
 }
 
-const SHIPPED: &[&str] = &["src", "bin/src"];
-const ALL: &[&str] = &["src", "bin", "examples", "tests", "benches", "fuzz", "adapters"];
+const SHIPPED: &[&str] = &["src", "instrument/src", "bin/src"];
+const ALL: &[&str] =
+    &["src", "instrument", "bin", "examples", "tests", "benches", "fuzz", "adapters"];
+
+/// Folders that use only what any user of the library has.
+const ON_THE_PUBLIC_API: &[&str] = &["instrument", "bin", "examples", "benches", "adapters"];
 
 #[test]
 fn the_library_keeps_its_layers() {
@@ -402,6 +424,16 @@ fn no_line_is_too_long() {
 #[test]
 fn doc_comments_begin_with_a_noun_or_a_verb() {
     check(ALL, 100, comments_begin_plainly);
+}
+
+#[test]
+fn only_the_librarys_tests_use_the_interior() {
+    check(ON_THE_PUBLIC_API, 100, uses_the_public_api);
+    let (root, mut found) = (Path::new(env!("CARGO_MANIFEST_DIR")), Vec::new());
+    for folder in ON_THE_PUBLIC_API {
+        manifests_with_internals(&root.join(folder), &mut found);
+    }
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -472,6 +504,12 @@ fn f() { crate::log::reader::new() }
     assert_eq!(lines_named(imports_go_down, "src/base/error.rs", text), [3, 4, 4, 6, 7]);
     assert_eq!(lines_named(imports_go_down, "src/lib.rs", text), []);
     assert_eq!(lines_named(imports_go_down, "src/util/misc.rs", text), [0]);
+}
+
+#[test]
+fn a_use_of_the_interior_is_found() {
+    let text = "use minikv::internals::base::hash;\n// internals\nconst A: &str = \"internals\";\n";
+    assert_eq!(lines_named(uses_the_public_api, "bin/src/main.rs", text), [1]);
 }
 
 #[test]

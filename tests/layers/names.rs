@@ -24,9 +24,6 @@ pub const PACKAGES: &[&str] = &[
 pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("bin/src/commands/", "Args", "each command has arguments, and no other file names them"),
     ("src/base/sync/scheduled.rs", "*", "takes the place of another file in builds for shuttle"),
-    ("src/advice/", "*", "part of the instrument"),
-    ("bin/src/commands/readamp/", "*", "part of the instrument"),
-    ("bin/src/commands/trace/", "*", "part of the instrument"),
 ];
 
 /// First words of names that ask instead of saying what holds.

@@ -80,8 +80,10 @@ fn copy_dir(from: &Path, to: &Path) {
 /// Writes a copy of the source with all mistakes in it, each in a branch that is taken only if the
 /// mistake is switched on.
 fn make_copy(root: &Path, copy: &Path) {
-    let _ = fs::remove_dir_all(copy.join("src"));
-    for dir in ["src", "tests"] {
+    for dir in ["src", "instrument"] {
+        let _ = fs::remove_dir_all(copy.join(dir));
+    }
+    for dir in ["src", "tests", "instrument", "benches/workloads"] {
         copy_dir(&root.join(dir), &copy.join(dir));
     }
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).unwrap();
@@ -98,15 +100,15 @@ fn make_copy(root: &Path, copy: &Path) {
     };
     let manifest: String = manifest.lines().map(line).map(|line| line + "\n").collect();
     fs::write(copy.join("Cargo.toml"), manifest).unwrap();
-    for (file, source) in
-        with_all_mistakes(&root.join("src")).unwrap_or_else(|lost| panic!("{lost:#?}"))
-    {
-        fs::write(copy.join("src").join(file), source).unwrap();
+    for (file, source) in with_all_mistakes(root).unwrap_or_else(|lost| panic!("{lost:#?}")) {
+        fs::write(copy.join(file), source).unwrap();
     }
-    let lib = copy.join("src/lib.rs");
-    let source = fs::read_to_string(&lib).unwrap();
-    fs::write(&lib, source + "#[allow(missing_docs)]\npub(crate) mod mutants;\n").unwrap();
-    fs::write(copy.join("src/mutants.rs"), SWITCH).unwrap();
+    for root in ["src", "instrument/src"] {
+        let lib = copy.join(root).join("lib.rs");
+        let source = fs::read_to_string(&lib).unwrap();
+        fs::write(&lib, source + "#[allow(missing_docs)]\npub(crate) mod mutants;\n").unwrap();
+        fs::write(copy.join(root).join("mutants.rs"), SWITCH).unwrap();
+    }
 }
 
 const SWITCH: &str = r#"use std::sync::LazyLock;
@@ -124,18 +126,20 @@ fn build_tests(copy: &Path, build: Build) -> PathBuf {
     cargo.args(["test", "--no-run", "--message-format=json"]);
     let (name, target_dir) = match build {
         Build::Lib => ("minikv", "target"),
-        Build::Test(name) => (name, "target"),
+        Build::Test(name) | Build::Instrument(name) => (name, "target"),
         Build::Shuttle => ("shuttle", "target/shuttle"),
         Build::Interop(name) => (name, "target/interop"),
     };
     match build {
         Build::Lib => cargo.arg("--lib"),
+        Build::Instrument("minikv_instrument") => cargo.args(["-p", "minikv-instrument", "--lib"]),
+        Build::Instrument(name) => cargo.args(["-p", "minikv-instrument", "--test", name]),
         _ => cargo.args(["--test", name]),
     };
     match build {
         Build::Shuttle => drop(cargo.env("RUSTFLAGS", "--cfg shuttle")),
         Build::Interop(_) => drop(cargo.args(["--manifest-path", "tests/interop/Cargo.toml"])),
-        Build::Lib | Build::Test(_) => {}
+        Build::Lib | Build::Test(_) | Build::Instrument(_) => {}
     }
     let output = cargo
         .current_dir(copy)
@@ -183,10 +187,10 @@ fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
 /// switched on.
 #[test]
 fn every_mistake_has_its_place() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = with_all_mistakes(&src).unwrap_or_else(|lost| panic!("{lost:#?}"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = with_all_mistakes(root).unwrap_or_else(|lost| panic!("{lost:#?}"));
     for mutant in all_mutants() {
-        let has = |name: &str| files[mutant.file()].contains(&format!("is_on({name:?})"));
+        let has = |name: &str| files[&mutant.file()].contains(&format!("is_on({name:?})"));
         assert!(has(mutant.name), "\"{}\" has no ON", mutant.name);
     }
 }
@@ -248,6 +252,7 @@ fn every_mistake_names_a_test_that_exists() {
         let dir = match build {
             Build::Lib => tests.join("src"),
             Build::Test(name) => tests.join("tests").join(name),
+            Build::Instrument(_) => tests.join("instrument"),
             Build::Shuttle => tests.join("tests/shuttle"),
             Build::Interop(_) => tests.join("tests/interop/tests"),
         };

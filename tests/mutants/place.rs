@@ -10,18 +10,18 @@ use minikv_support::functions::{Function, functions_of};
 use crate::all_mutants;
 use crate::table::Mutant;
 
-/// Returns the changed files, by their paths below `src/`. If mistakes have lost their places,
+/// Returns the changed files, by their paths below `root`. If mistakes have lost their places,
 /// returns what to do about each.
-pub fn with_all_mistakes(src: &Path) -> Result<BTreeMap<&'static str, String>, Vec<String>> {
+pub fn with_all_mistakes(root: &Path) -> Result<BTreeMap<String, String>, Vec<String>> {
     let mut files = BTreeMap::new();
     let mut lost = Vec::new();
     for mutant in all_mutants() {
-        let source = match files.get(mutant.file()) {
+        let source = match files.get(&mutant.file()) {
             Some(source) => String::clone(source),
-            None => match fs::read_to_string(src.join(mutant.file())) {
+            None => match fs::read_to_string(root.join(mutant.file())) {
                 Ok(source) => source,
                 Err(error) => {
-                    lost.push(format!("\"{}\": src/{}: {error}", mutant.name, mutant.file()));
+                    lost.push(format!("\"{}\": {}: {error}", mutant.name, mutant.file()));
                     continue;
                 }
             },
@@ -48,9 +48,9 @@ pub fn with_mistake(mutant: &Mutant, source: &str) -> Result<String, String> {
             changed.replace_range(replaced, &mutant.replace.replace("ON", &is_on));
             Ok(changed)
         }
-        [] => Err(format!("{name} of src/{file} does not contain {:?}: adapt it", mutant.find)),
+        [] => Err(format!("{name} of {file} does not contain {:?}: adapt it", mutant.find)),
         [..] => Err(format!(
-            "{name} of src/{file} contains {:?} several times: add what stands beside it",
+            "{name} of {file} contains {:?} several times: add what stands beside it",
             mutant.find
         )),
     }
@@ -71,14 +71,14 @@ fn function_of(mutant: &Mutant, source: &str) -> Result<Function, String> {
     match (&by_path[..], &by_name[..], &by_text[..]) {
         ([found], _, _) | ([], [found], _) | ([], [], [found]) => Ok((*found).clone()),
         ([], [], []) => {
-            Err(format!("src/{file} has no {wanted}: name the function that does this now"))
+            Err(format!("{file} has no {wanted}: name the function that does this now"))
         }
         ([], [], several) => {
             let paths: Vec<_> = several.iter().map(|function| function.path()).collect();
-            Err(format!("src/{file} has no {wanted}: write {}", paths.join(" or ")))
+            Err(format!("{file} has no {wanted}: write {}", paths.join(" or ")))
         }
         (_, several, _) => {
-            Err(format!("src/{file} has {} {wanted}: write Type::{wanted}", several.len()))
+            Err(format!("{file} has {} {wanted}: write Type::{wanted}", several.len()))
         }
     }
 }

@@ -3,8 +3,8 @@
 
 pub struct Mutant {
     pub name: &'static str,
-    /// A file below `src/`, a space, and a function of the file, with `Type::` before it if the
-    /// file has several of the name.
+    /// A file below `src/` or in `instrument/`, a space, and a function of the file, with `Type::`
+    /// before it if the file has several of the name.
     pub place: &'static str,
     /// The text that the mistake replaces. It occurs once in the function. White space does not
     /// count.
@@ -31,6 +31,8 @@ pub enum Build {
     Lib,
     /// A test program of the main package, which is a folder of `tests`.
     Test(&'static str),
+    /// The unit tests of the instrument, by the name of its library, or a test program of it.
+    Instrument(&'static str),
     /// `tests/shuttle`, which needs flags of its own.
     Shuttle,
     /// A test of the package `tests/interop`, which needs the C++ library.
@@ -38,8 +40,10 @@ pub enum Build {
 }
 
 impl Mutant {
-    pub fn file(&self) -> &'static str {
-        self.place.split_once(' ').expect("a file and a function").0
+    pub fn file(&self) -> String {
+        let file = self.place.split_once(' ').expect("a file and a function").0;
+        let folder = if file.starts_with("instrument/") { "" } else { "src/" };
+        folder.to_owned() + file
     }
 
     pub fn function(&self) -> &'static str {
@@ -346,40 +350,40 @@ pub const MUTANTS: &[Mutant] = &[
     // The advice.
     mutant(
         "a simulated block takes no more than its bytes",
-        "advice/curve.rs simulate",
+        "instrument/src/advice/curve.rs simulate",
         "cache.read(id, u64::from(read.bytes) + ENTRY_BYTES)",
         "cache.read(id, u64::from(read.bytes) + if ON { 0 } else { ENTRY_BYTES })",
     )
-    .caught_in(Build::Lib, "curve::tests::the_simulation_is_within"),
+    .caught_in(Build::Test("engine"), "cache_curve::the_simulation_is_within"),
     mutant(
         "all levels are planned with the bits of the first",
-        "advice/levels.rs plans",
+        "instrument/src/advice/levels.rs plans",
         "TreePlan(bits.map(|bits| FilterPlan::new(self.layout, bits)))",
         "TreePlan(bits.map(|own| FilterPlan::new(self.layout, if ON { bits[0] } else { own })))",
     )
-    .caught_in(Build::Lib, "levels::tests::the_plans_have"),
+    .caught_in(Build::Instrument("minikv_instrument"), "levels::tests::the_plans_have"),
     mutant(
         "a key that is asked again counts once",
-        "advice/shadow.rs count_uses",
+        "instrument/src/advice/shadow.rs count_uses",
         "let times = visits.len() as u64;",
         "let times = if ON { 1 } else { visits.len() as u64 };",
     )
-    .caught_in(Build::Lib, "shadow::tests::a_key_looked_up_again"),
+    .caught_in(Build::Instrument("minikv_instrument"), "shadow::tests::a_key_looked_up_again"),
     mutant(
         "tables that were not read are asked as others are",
-        "advice/mod.rs with_unread",
+        "instrument/src/advice/mod.rs with_unread",
         "*used = other.unasked();",
         "*used = if ON { other.clone() } else { other.unasked() };",
     )
-    .caught_in(Build::Lib, "advice::tests::tables_that_are_not_read"),
+    .caught_in(Build::Instrument("minikv_instrument"), "advice::tests::tables_that_are_not_read"),
     mutant(
         "a table whose last key is a scan's first is outside",
-        "advice/scans.rs reaching",
+        "instrument/src/advice/scans.rs reaching",
         "self.order.compare(last, &range.from).is_ge()",
         "self.order.compare(last, &range.from).is_ge() && !(ON && self.order.compare(last, \
          &range.from).is_eq())",
     )
-    .caught_in(Build::Test("engine"), "advice::bounds_of_scans"),
+    .caught_in(Build::Instrument("advice"), "bounds_of_scans"),
     // Events.
     mutant(
         "a flush begins with another number than it ends with",

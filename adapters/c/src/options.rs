@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minikv::{
     BytewiseComparator, Comparator, Compression, Error, Feature, FilterPolicy, Filters, Options,
-    ReadOptions, Resources, Result, WriteOptions,
+    ReadOptions, ReadSample, Resources, Result, WriteOptions,
 };
 
 use crate::border::{Kept, Malloced, effective_user, export};
@@ -61,7 +61,8 @@ impl leveldb_options_t {
     /// # Errors
     /// Errors of [`Self::checked`] and of `open`.
     pub fn open_with<T>(&self, open: impl FnOnce(Options) -> Result<T>) -> Result<T> {
-        open(self.checked()?).map_err(|error| match error {
+        // `minikv_filter_advice_json` replays the reads of this database.
+        open(self.checked()?.sample_reads(&ReadSample::new())).map_err(|error| match error {
             Error::Unsupported { what: Feature::Comparator, name, .. } => {
                 let ours = self.order.name();
                 let what = format!("{name} does not match existing comparator : {ours}");

@@ -1,6 +1,7 @@
 //! Functions that LevelDB does not have. Their names begin with `minikv_`.
 
 use minikv::{Db, Readable, RepairOptions, Result};
+use minikv_instrument::advise;
 use serde::Serialize;
 
 use crate::border::{ErrPtr, In, Kept, Malloced, export};
@@ -106,8 +107,8 @@ export! {
 
     fn minikv_filter_advice_json(db: &leveldb_t, errptr: ErrPtr) -> Malloced {
         let advice = match &db.handle {
-            Handle::Writer(db) => db.filter_advice(),
-            Handle::Reader(db) => db.filter_advice(),
+            Handle::Writer(db) => advise(db),
+            Handle::Reader(db) => advise(db),
         };
         json(advice, errptr)
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use minikv::{Bytes, Db, ReadOptions, Readable, Snapshot, WriteBatch, WriteOptions};
 use napi::bindgen_prelude::{AsyncTask, Unknown};
 use napi::{CleanupEnvHook, Env};
+use minikv_instrument::advise;
 use napi_derive::napi;
 
 use crate::changes::NativeChanges;
@@ -466,7 +467,7 @@ impl NativeDatabase {
     /// Returns a promise of the filters that would pay off, as JSON.
     #[napi(catch_unwind)]
     pub fn filter_advice(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
-        self.with(env, |handle| Reply::report(either!(handle, db => db.filter_advice())?))
+        self.with(env, |handle| Reply::report(either!(handle, db => advise(db))?))
     }
 
     /// Returns a promise of the steps of a get of `key`, as JSON.

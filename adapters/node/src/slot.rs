@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{fs, thread};
 
-use minikv::{Db, Options, ReadOnlyDb, Readable, Reader, Snapshot};
+use minikv::{Db, Options, ReadOnlyDb, ReadSample, Readable, Reader, Snapshot};
 
 use crate::error::Fault;
 
@@ -97,9 +97,11 @@ impl Opening {
     }
 
     fn open_alone(self) -> Result<Arc<Handle>, Fault> {
+        // `filterAdvice` replays the reads of this database.
+        let options = self.options.sample_reads(&ReadSample::new());
         Ok(Arc::new(match self.is_read_only {
-            true => Handle::Reader(Db::open_read_only(self.path, self.options)?),
-            false => Handle::Writer(Db::open(self.path, self.options)?),
+            true => Handle::Reader(Db::open_read_only(self.path, options)?),
+            false => Handle::Writer(Db::open(self.path, options)?),
         }))
     }
 }

@@ -420,7 +420,7 @@ impl DB {
 
     /// Returns the filters that would pay off, judging by the gets of absent keys so far.
     fn filter_advice<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        report(py, self.with(py, |db| Ok(either!(db, db => db.filter_advice())?))?)
+        report(py, self.with(py, |db| Ok(either!(db, db => minikv_instrument::advise(db))?))?)
     }
 
     /// Updates a read-only database to the current state of its writer. Returns whether anything

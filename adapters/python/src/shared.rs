@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::{io, mem};
 
 use minikv::{
-    Bytes, Comparator, Db, Error, ReadOnlyDb, ReadOptions, Readable, Reader, Result, Snapshot,
+    Bytes, Comparator, Db, Error, Options, ReadOnlyDb, ReadOptions, ReadSample, Readable, Reader,
+    Result, Snapshot,
 };
 use pyo3::prelude::*;
 use rustix::fs::Access;
@@ -164,11 +165,16 @@ fn missing(path: PathBuf) -> Error {
     }
 }
 
+/// Returns `options` with a sample of reads, which `DB.filter_advice` replays.
+fn sampled(options: Options) -> Options {
+    options.sample_reads(&ReadSample::new())
+}
+
 impl Shared {
     /// Opens a database for writing.
     pub fn open(with: Open) -> Result<Arc<Shared>, Fault> {
         check_parent(&with.path)?;
-        let db = Db::open(with.path, with.options).map_err(|error| match error {
+        let db = Db::open(with.path, sampled(with.options)).map_err(|error| match error {
             Error::DatabaseMissing { path } => missing(path),
             error => error,
         })?;
@@ -177,7 +183,7 @@ impl Shared {
 
     /// Opens a database for reading only.
     pub fn open_read_only(with: Open) -> Result<Arc<Shared>, Fault> {
-        let db = Db::open_read_only(with.path, with.options)?;
+        let db = Db::open_read_only(with.path, sampled(with.options))?;
         Ok(Shared::new(Handle::Reader(db), with.order))
     }
 

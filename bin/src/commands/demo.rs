@@ -5,19 +5,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use minikv::{BytewiseComparator, Db, Options, ReadTrace, Readable, WriteBatch};
+use minikv_instrument::data::Data;
+use minikv_instrument::random::Rng;
+use minikv_instrument::readamp::{compare, show_levels};
+use minikv_instrument::trace::Recorder;
 
-use super::readamp::{
-    show_levels, tables_per_level, {self},
-};
+use super::readamp::load_unfiltered;
 use super::stats::Files;
-use super::trace::{Recorder, check_file};
+use super::trace::check_file;
 use super::{count, size, thousands};
 use crate::args::{Global, Shape};
 use crate::codec::Format;
 use crate::error::Result;
 use crate::output::Stdout;
 use crate::scratch::Scratch;
-use crate::workload::{Data, Rng};
+use crate::words;
 
 const FIRST_ENTRIES: u64 = 1000;
 /// Size of the write buffer, in bytes. It is small, so that the words fill the buffer several
@@ -56,7 +58,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let scratch = Scratch::new()?;
     let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
     super::check_parent(&dir)?;
-    let data = Data::words()?;
+    let data = words::bundled()?;
     let recorder = args.html.as_ref().map(|_| Recorder::new(0));
     args.html.as_deref().map_or(Ok(()), check_file)?;
     let mut tour = Tour { stdout: Stdout::open()?, dir, recorder };
@@ -72,7 +74,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         "\n5. The same {} lookups of present and of absent words, with filters and without:\n",
         thousands(LOOKUPS)
     ))?;
-    tour.say(readamp::compare(&shape, &data, LOOKUPS, SEED)?.summary())?;
+    let compared = Scratch::new()?;
+    let source = load_unfiltered(&shape, &data, SEED, &compared.path().join("db"))?;
+    let report = compare(&source, &data, shape.bits_per_key().max(1), LOOKUPS, SEED)?;
+    tour.say(report.summary())?;
     if let (Some(recorder), Some(html)) = (&tour.recorder, &args.html) {
         recorder.write_page(html)?;
         tour.say(format!("\nThe page is in {}.", html.display()))?;
@@ -148,7 +153,7 @@ impl Tour {
                 "{} of {} ({})",
                 count(n, "table", "tables"),
                 size(bytes),
-                show_levels(&tables_per_level(db))
+                show_levels(&levels.iter().map(|level| level.files).collect::<Vec<_>>())
             ),
         };
         self.say(format!("   {what:<22} log {logs}, {tables}"))
@@ -175,7 +180,7 @@ impl Tour {
 /// word of the data (which may not have been loaded yet), or an absent word.
 fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     let mut rng = Rng::new(SEED);
-    data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {
+    let loaded = data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {
         let key = match rng.below(8) {
             0 => data.key(last),
             1..=4 => data.key(rng.below(data.len())),
@@ -183,7 +188,8 @@ fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
         };
         recorder.lookup(db.explain(key)?);
         Ok(())
-    })
+    });
+    Ok(loaded?)
 }
 
 /// Returns a description of the work done for a get.

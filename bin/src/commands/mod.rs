@@ -39,8 +39,8 @@ use std::ops::Deref;
 use std::path::Path;
 
 use clap::Subcommand;
-use minikv::internals::base::Size;
 use minikv::{Compression, Db, ReadOnlyDb, Recovery, Snapshot};
+use minikv_instrument::text::{count, size, thousands};
 
 use crate::args::{Cli, Global};
 use crate::codec::Format;
@@ -286,45 +286,5 @@ fn report_lost_logs(recovery: &Recovery) {
             format!("{log} at offset {}: {}", lost.offset, lost.why)
         };
         output::say(format!("minikv: {why}; from there on, {} bytes are left out", lost.bytes));
-    }
-}
-
-/// Returns a number and its noun, such as `1 entry`, `2 entries` or `104,334 entries`.
-fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", thousands(n), if n == 1 { one } else { many })
-}
-
-/// Returns a number with thousands separators, such as `104,334`.
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Returns a size in bytes with a readable unit, such as `512 B`, `4.0 KiB` or `1.2 GiB`.
-fn size(bytes: u64) -> String {
-    Size(bytes).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_as_people_read_them() {
-        assert_eq!(thousands(0), "0");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(thousands(1_000), "1,000");
-        assert_eq!(thousands(104_334), "104,334");
-        assert_eq!(count(1, "entry", "entries"), "1 entry");
-        assert_eq!(size(1023), "1023 B");
-        assert_eq!(size(4096), "4.0 KiB");
-        assert_eq!(size(u64::MAX), "16777216.0 TiB");
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::ops::Bound;
 
 use minikv::Comparator;
-use minikv::internals::format::key::user_key;
+use minikv::files::user_key;
 
 use crate::args::Global;
 use crate::error::Result;

@@ -47,7 +47,7 @@ fn words_of_script(script: &str) -> Vec<String> {
 /// Returns the stamp of a picture: its checksum, and the words of the page as it is now.
 fn stamp(picture: &[u8]) -> String {
     let source =
-        |name: &str| fs::read_to_string(root().join("bin/src/commands/trace").join(name)).unwrap();
+        |name: &str| fs::read_to_string(root().join("instrument/src/trace").join(name)).unwrap();
     let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let checksum = picture.iter().fold(0xcbf2_9ce4_8422_2325, fnv);
     let words = [words_of_html(&source("page.html")), words_of_script(&source("page.js"))];

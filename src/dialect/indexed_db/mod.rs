@@ -48,13 +48,10 @@
 //! without a primary value.
 
 mod order;
-// Only the command and tests use this module.
-#[cfg(any(test, feature = "internals"))]
 mod text;
 
 use crate::base::comparator::Comparator;
 
-#[cfg(any(test, feature = "internals"))]
 pub use text::describe;
 
 /// The order of Chromium's IndexedDB: `idb_cmp1`.
@@ -78,6 +75,14 @@ pub use text::describe;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexedDbComparator;
+
+impl IndexedDbComparator {
+    /// Returns a complete key as one line of text, such as `db 1 store 2 data: "apple"`. Returns
+    /// `None` if the key is damaged or of an unknown kind.
+    pub fn describe(key: &[u8]) -> Option<String> {
+        describe(key)
+    }
+}
 
 impl Comparator for IndexedDbComparator {
     fn name(&self) -> &str {

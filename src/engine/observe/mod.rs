@@ -88,10 +88,7 @@ impl Engine {
     /// not hold a lock.
     pub(crate) fn end_observing(&self) {
         if let Some(observing) = &self.observing {
-            observing.end(|| {
-                let (stats, looked_up) = (Box::new(self.stats()), self.reads.sample.keys());
-                EventKind::Closed { stats, looked_up }
-            });
+            observing.end(|| EventKind::Closed { stats: Box::new(self.stats()) });
         }
     }
 }

@@ -375,6 +375,7 @@ impl Opening {
         let order = self.order.clone();
         ReadState::new(order, tables, block_cache, trash, state.layers(), visible, Some(lock))
             .with_clock(self.options.clock.clone())
+            .with_sample(self.options.sample.clone())
     }
 
     /// Creates hard links in `lost/` to the logs that were not replayed completely, so that

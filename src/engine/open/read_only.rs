@@ -185,7 +185,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let visible = VisibleSeq::new(replayed.last_seq);
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order, None);
     let state = ReadState::new(order, tables, block_cache, trash, layers, visible, None);
-    let state = state.with_clock(options.clock.clone());
+    let state = state.with_clock(options.clock.clone()).with_sample(options.sample.clone());
     let Replayed { recovery, read_to, .. } = replayed;
     let last_log = match read_to {
         None => None,

@@ -8,6 +8,7 @@ use crate::base::Result;
 use crate::base::hash::KeyHash;
 use crate::engine::memtable::MemFound;
 use crate::engine::read::point::ReadPoint;
+use crate::engine::stats::sample::ReadSample;
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 use crate::engine::version::TableFile;
 use crate::format::edit::NUM_LEVELS;
@@ -133,7 +134,7 @@ pub(crate) fn counted_get(point: &ReadPoint<'_>, key: &[u8]) -> Result<Option<By
     let sink = &mut Tallying { tally, level: &tally.levels[0] };
     let value = get(point, key, sink)?;
     tally.get(value.is_some());
-    point.state.sample.looked_up(key, tally);
+    ReadSample::looked_up(point.state.sample.as_ref(), key, tally);
     Ok(value)
 }
 
@@ -144,7 +145,8 @@ pub(crate) fn traced_get(
     trace: &mut ReadTrace,
 ) -> Result<Option<Bytes>> {
     let (state, value) = (point.state, get(point, key, trace)?);
-    state.totals.add_get(trace, value.is_some(), |tally| state.sample.looked_up(key, tally));
+    let sample = |tally: &ReadTally| ReadSample::looked_up(state.sample.as_ref(), key, tally);
+    state.totals.add_get(trace, value.is_some(), sample);
     Ok(value)
 }
 

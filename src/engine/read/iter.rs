@@ -65,7 +65,9 @@ impl Iter {
         walk: Option<TrackedWalk>,
     ) -> Iter {
         let (state, (from, to)) = (point.state(), range.bounds());
-        state.scans.scanned(from, to, &state.totals);
+        if let Some(sample) = &state.sample {
+            sample.scanned(from, to);
+        }
         let scan = PrefixScan::new(state, &point.options, from, to, start);
         let (front, back) = (End::default(), End::default());
         Iter { front, back, range, space, done: false, scan, walk, point }

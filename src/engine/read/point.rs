@@ -92,6 +92,25 @@ pub(crate) struct OwnedPoint {
 }
 
 impl OwnedPoint {
+    /// Returns the read point for reads that do not fill the block cache.
+    pub(crate) fn uncached(mut self) -> OwnedPoint {
+        self.options.fill_cache = false;
+        self
+    }
+
+    /// Returns a read point for short reads of the same state, without the writes of a transaction.
+    pub(crate) fn as_point(&self) -> ReadPoint<'_> {
+        ReadPoint {
+            state: self.state(),
+            view: Guard::from_inner(self.view.clone()),
+            seq: self.seq,
+            options: self.options,
+            space: &WHOLE,
+            overlay: None,
+            log: None,
+        }
+    }
+
     /// Returns the database.
     pub(crate) fn state(&self) -> &Arc<ReadState> {
         &self.sweep.0

@@ -32,7 +32,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{ArcSwap, Guard, LockRank, Mutex};
 use crate::engine::memtable::Memtable;
 use crate::engine::resources::signal::WorkSignal;
-use crate::engine::stats::sample::{LookupSample, ScanSample};
+use crate::engine::stats::sample::ReadSample;
 use crate::engine::stats::totals::ReadTotals;
 use crate::engine::version::Version;
 use crate::engine::version::deleted_ranges::DeletedRanges;
@@ -152,10 +152,8 @@ pub(crate) struct ReadState {
     pub clock: Clock,
     /// Counts of all reads.
     pub totals: ReadTotals,
-    /// A sample of the keys that were looked up by gets.
-    pub sample: LookupSample,
-    /// A sample of the ranges read by scans with two bounds.
-    pub scans: ScanSample,
+    /// A sample of the reads; `None` unless the options ask for one.
+    pub sample: Option<ReadSample>,
     /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
     /// Ranges whose tables were dropped by a range delete, for the conflict checks of transactions.
@@ -201,8 +199,7 @@ impl ReadState {
             deleted_ranges: DeletedRanges::new(),
             work: WorkSignal::default(),
             totals: ReadTotals::default(),
-            sample: LookupSample::default(),
-            scans: ScanSample::default(),
+            sample: None,
             view: ArcSwap::from_pointee(ReadView::new(layers, visible)),
             snapshots: Mutex::ranked(LockRank::Snapshots, BTreeMap::new()),
             _lock: lock,
@@ -212,6 +209,11 @@ impl ReadState {
     /// Returns the state with the clock `clock` instead of the system clock.
     pub(crate) fn with_clock(self, clock: Clock) -> ReadState {
         ReadState { clock, ..self }
+    }
+
+    /// Returns the state with a sample of its reads, if `sample` is given.
+    pub(crate) fn with_sample(self, sample: Option<ReadSample>) -> ReadState {
+        ReadState { sample, ..self }
     }
 
     /// Returns a new state that stays at the current view. It shares the tables and the block

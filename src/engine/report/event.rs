@@ -164,9 +164,6 @@ pub enum EventKind {
     Closed {
         /// The final statistics of the database.
         stats: Box<Stats>,
-        /// Keys that were looked up by gets, oldest first: all of these keys if there were few,
-        /// otherwise a sample of a few thousand.
-        looked_up: Vec<Box<[u8]>>,
     },
 }
 

@@ -8,10 +8,11 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::base::random::Rng;
+use crate::base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::base::sync::{LockRank, Mutex};
-use crate::engine::stats::totals::ReadTotals;
 use crate::engine::stats::trace::ReadTally;
 
 /// Maximum number of keys kept. More keys make advice based on the sample more certain, and the
@@ -30,25 +31,43 @@ const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 /// and makes the sample reach further back.
 const MAX_GAP: u64 = 256;
 
-/// A sample of the keys looked up recently. Thread-safe.
-#[derive(Debug)]
-pub(crate) struct LookupSample {
-    kept: Mutex<Kept>,
+/// A sample of the reads of a database, given to
+/// [`Options::sample_reads`](crate::Options::sample_reads). It holds users' keys: at most 8192 keys
+/// of gets, in at most 1 MiB, and as many ranges of scans. Keys longer than 16 KiB are left out.
+/// Thread-safe; clones share the sample, which may outlive the database.
+///
+/// At first every get is sampled. When the sample is full, half of it is dropped, and from then on
+/// half as many gets are sampled, down to one in 256: then the oldest keys make room. So the sample
+/// stands for all gets, or for the last two million.
+///
+/// ```
+/// use minikv::{Db, Options, ReadSample};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let sample = ReadSample::new();
+/// let options = Options::default().create_if_missing(true).sample_reads(&sample);
+/// let db = Db::open(dir.path(), options)?;
+/// db.get("apple")?;
+/// db.range("a".."c").count();
+/// assert_eq!(sample.keys(), [b"apple"]);
+/// assert_eq!(sample.ranges()[0].from, b"a");
+/// # use minikv::Readable;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ReadSample(Arc<Sampled>);
+
+#[derive(Debug, Default)]
+struct Sampled {
+    keys: KeptKeys,
+    ranges: KeptKeys,
+    /// Number of scans with two bounds.
+    scans: AtomicU64,
+    /// The value of `scans` at which the next scan is sampled.
+    next_scan: AtomicU64,
 }
 
-impl Default for LookupSample {
-    fn default() -> LookupSample {
-        LookupSample { kept: Mutex::ranked(LockRank::Leaf, Kept::new()) }
-    }
-}
-
-/// A sample of the scans with two bounds. Thread-safe.
-#[derive(Debug)]
-pub(crate) struct ScanSample {
-    kept: Mutex<Kept>,
-}
-
-/// The range of a scan.
+/// The range of a scan, from [`ReadSample::ranges`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScannedRange {
     /// The lower bound, treated as inclusive.
@@ -57,45 +76,85 @@ pub struct ScannedRange {
     pub to: Bound<Vec<u8>>,
 }
 
-impl Default for ScanSample {
-    fn default() -> ScanSample {
-        ScanSample { kept: Mutex::ranked(LockRank::Leaf, Kept::new()) }
+impl ReadSample {
+    /// Creates an empty sample.
+    pub fn new() -> ReadSample {
+        ReadSample::default()
     }
-}
 
-impl ScanSample {
-    /// Counts a scan in `totals` and may add its range to the sample, if the scan has two bounds.
-    pub(crate) fn scanned(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, totals: &ReadTotals) {
-        let (Bound::Included(from) | Bound::Excluded(from)) = from else { return };
-        let (Bound::Included(_) | Bound::Excluded(_)) = to else { return };
-        totals.count_bounded_scan(|tally| {
-            if tally.bounded_scans.load() >= tally.next_scan_sample.load() {
-                self.keep(from, to, tally);
-            }
-        });
+    /// Returns the keys of sampled gets, oldest first, with the prefix of their keyspace. A key
+    /// sampled several times occurs several times.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        self.0.keys.0.lock().keys.iter().map(|key| key.to_vec()).collect()
+    }
+
+    /// Returns the ranges of sampled iterators with two bounds, oldest first.
+    pub fn ranges(&self) -> Vec<ScannedRange> {
+        self.0.ranges.0.lock().keys.iter().filter_map(|kept| range(kept)).collect()
+    }
+
+    /// Returns the number of iterators with two bounds, sampled or not.
+    pub fn scans(&self) -> u64 {
+        self.0.scans.load(Relaxed)
+    }
+
+    /// Forgets all keys, ranges and counts.
+    pub fn clear(&self) {
+        *self.0.keys.0.lock() = Kept::new();
+        *self.0.ranges.0.lock() = Kept::new();
+        self.0.scans.store(0, Relaxed);
+        self.0.next_scan.store(0, Relaxed);
+    }
+
+    /// Adds `key` if this get is to be sampled. Must be called for every get, after the get was
+    /// counted in `tally`.
+    #[inline]
+    pub(crate) fn looked_up(sample: Option<&ReadSample>, key: &[u8], tally: &ReadTally) {
+        if tally.gets.load() >= tally.next_sample.load() {
+            ReadSample::keep_key(sample, key, tally);
+        }
     }
 
     #[cold]
-    fn keep(&self, from: &[u8], to: Bound<&[u8]>, tally: &ReadTally) {
-        let (Bound::Included(end) | Bound::Excluded(end)) = to else { return };
-        // The lower bound is preceded by its length, so that the two bounds can be told apart.
-        let is_included = matches!(to, Bound::Included(_));
-        let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
-        let range = [&[u8::from(is_included)][..], &len.to_le_bytes(), from, end].concat();
-        let gap = self.kept.lock().keep(&range);
-        tally.next_scan_sample.set(tally.bounded_scans.load() + gap);
+    fn keep_key(sample: Option<&ReadSample>, key: &[u8], tally: &ReadTally) {
+        // Without a sample, no further get comes here.
+        let next = sample.map_or(u64::MAX, |sample| {
+            tally.gets.load().saturating_add(sample.0.keys.0.lock().keep(key))
+        });
+        tally.next_sample.set(next);
     }
 
-    /// Returns the kept ranges, oldest first.
-    pub(crate) fn ranges(&self) -> Vec<ScannedRange> {
-        let range = |kept: &[u8]| {
-            let (&[is_included, a, b, c, d], keys) = kept.split_first_chunk()?;
-            let len = u32::from_le_bytes([a, b, c, d]) as usize;
-            let (from, end) = keys.split_at_checked(len)?;
-            let to = if is_included == 1 { Bound::Included } else { Bound::Excluded };
-            Some(ScannedRange { from: from.to_vec(), to: to(end.to_vec()) })
-        };
-        self.kept.lock().keys.iter().filter_map(|kept| range(kept)).collect()
+    /// Counts a scan, and may add its range, if the scan has two bounds.
+    pub(crate) fn scanned(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+        let (Bound::Included(from) | Bound::Excluded(from)) = from else { return };
+        let (Bound::Included(end) | Bound::Excluded(end)) = to else { return };
+        let scans = self.0.scans.fetch_add(1, Relaxed) + 1;
+        if scans >= self.0.next_scan.load(Relaxed) {
+            // The lower bound is preceded by its length, so that the two bounds can be told apart.
+            let is_included = matches!(to, Bound::Included(_));
+            let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
+            let range = [&[u8::from(is_included)][..], &len.to_le_bytes(), from, end].concat();
+            let gap = self.0.ranges.0.lock().keep(&range);
+            self.0.next_scan.store(scans + gap, Relaxed);
+        }
+    }
+}
+
+/// Returns the range of a scan from its stored form.
+fn range(kept: &[u8]) -> Option<ScannedRange> {
+    let (&[is_included, a, b, c, d], keys) = kept.split_first_chunk()?;
+    let len = u32::from_le_bytes([a, b, c, d]) as usize;
+    let (from, end) = keys.split_at_checked(len)?;
+    let to = if is_included == 1 { Bound::Included } else { Bound::Excluded };
+    Some(ScannedRange { from: from.to_vec(), to: to(end.to_vec()) })
+}
+
+#[derive(Debug)]
+struct KeptKeys(Mutex<Kept>);
+
+impl Default for KeptKeys {
+    fn default() -> KeptKeys {
+        KeptKeys(Mutex::ranked(LockRank::Leaf, Kept::new()))
     }
 }
 
@@ -107,28 +166,6 @@ struct Kept {
     /// Number of times that the gaps were doubled.
     doublings: u32,
     random: Rng,
-}
-
-impl LookupSample {
-    /// Adds `key` to the sample if this get is to be sampled. Must be called for every get, after
-    /// the get was counted in `tally`.
-    #[inline]
-    pub(crate) fn looked_up(&self, key: &[u8], tally: &ReadTally) {
-        if tally.gets.load() >= tally.next_sample.load() {
-            self.keep(key, tally);
-        }
-    }
-
-    #[cold]
-    fn keep(&self, key: &[u8], tally: &ReadTally) {
-        let gap = self.kept.lock().keep(key);
-        tally.next_sample.set(tally.gets.load() + gap);
-    }
-
-    /// Returns the keys, oldest first. A key sampled several times occurs several times.
-    pub(crate) fn keys(&self) -> Vec<Box<[u8]>> {
-        self.kept.lock().keys.iter().cloned().collect()
-    }
 }
 
 impl Kept {
@@ -172,18 +209,18 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn looked_up(sample: &LookupSample, tally: &ReadTally, key: &[u8]) {
+    fn looked_up(sample: &ReadSample, tally: &ReadTally, key: &[u8]) {
         tally.get(true);
-        sample.looked_up(key, tally);
+        ReadSample::looked_up(Some(sample), key, tally);
     }
 
     #[test]
     fn at_first_all_are_kept_and_then_fewer_and_fewer() {
-        let (sample, tally) = (LookupSample::default(), ReadTally::default());
+        let (sample, tally) = (ReadSample::new(), ReadTally::default());
         for i in 0..1000u32 {
             looked_up(&sample, &tally, &i.to_le_bytes());
         }
-        let expected: Vec<Box<[u8]>> = (0..1000u32).map(|i| Box::from(i.to_le_bytes())).collect();
+        let expected: Vec<_> = (0..1000u32).map(|i| i.to_le_bytes().to_vec()).collect();
         assert_eq!(sample.keys(), expected);
         let oldest_of = || u32::from_le_bytes(sample.keys()[0][..].try_into().unwrap());
         (1000..1 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
@@ -196,16 +233,19 @@ mod tests {
         assert!((kept / 16).abs_diff(early) < 120, "{early} of {kept} in the first sixteenth");
         (1 << 20..8 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
         // Now the sample covers the last 8192 * 256 gets.
-        assert_eq!((sample.keys().len(), 1 << sample.kept.lock().doublings), (MAX_KEYS, MAX_GAP));
+        assert_eq!(
+            (sample.keys().len(), 1 << sample.0.keys.0.lock().doublings),
+            (MAX_KEYS, MAX_GAP)
+        );
         let since = (8 << 20) - oldest_of();
         assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
     }
 
     #[test]
     fn scans_with_two_bounds_are_kept_with_them() {
-        let (sample, totals) = (ScanSample::default(), ReadTotals::default());
+        let sample = ReadSample::new();
         type Key<'a> = Bound<&'a [u8]>;
-        let scanned = |from: Key<'_>, to: Key<'_>| sample.scanned(from, to, &totals);
+        let scanned = |from: Key<'_>, to: Key<'_>| sample.scanned(from, to);
         scanned(Bound::Included(b"b"), Bound::Excluded(b"cde"));
         scanned(Bound::Excluded(b""), Bound::Included(b""));
         scanned(Bound::Included(b"b"), Bound::Unbounded);
@@ -215,12 +255,12 @@ mod tests {
             range(b"b", Bound::Excluded(b"cde".to_vec())),
             range(b"", Bound::Included(Vec::new())),
         ];
-        assert_eq!((totals.bounded_scans(), sample.ranges()), (2, expected));
+        assert_eq!((sample.scans(), sample.ranges()), (2, expected));
         for i in 0..100_000u32 {
             scanned(Bound::Included(&i.to_be_bytes()), Bound::Excluded(b"z"));
         }
         let kept = sample.ranges().len();
-        assert_eq!(totals.bounded_scans(), 100_002);
+        assert_eq!(sample.scans(), 100_002);
         assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
     }
 
@@ -228,7 +268,7 @@ mod tests {
     /// the other.
     #[test]
     fn a_rhythm_of_lookups_does_not_show() {
-        let (sample, tally) = (LookupSample::default(), ReadTally::default());
+        let (sample, tally) = (ReadSample::new(), ReadTally::default());
         (0..4u32 << 20).for_each(|i| looked_up(&sample, &tally, &[(i % 2) as u8]));
         let keys = sample.keys();
         let odd = keys.iter().filter(|key| key[0] == 1).count();
@@ -236,13 +276,31 @@ mod tests {
     }
 
     #[test]
+    fn without_a_sample_no_get_is_looked_at_again() {
+        let tally = ReadTally::default();
+        tally.get(true);
+        ReadSample::looked_up(None, b"key", &tally);
+        assert_eq!(tally.next_sample.load(), u64::MAX);
+    }
+
+    #[test]
+    fn a_cleared_sample_begins_anew() {
+        let sample = ReadSample::new();
+        (0..20_000).for_each(|_| sample.scanned(Bound::Included(b"a"), Bound::Included(b"b")));
+        sample.clear();
+        assert_eq!((sample.scans(), sample.keys().len(), sample.ranges().len()), (0, 0, 0));
+        (0..10).for_each(|_| sample.scanned(Bound::Included(b"a"), Bound::Included(b"b")));
+        assert_eq!((sample.scans(), sample.ranges().len()), (10, 10));
+    }
+
+    #[test]
     fn long_keys_take_no_more_room_than_short_ones() {
-        let (sample, tally) = (LookupSample::default(), ReadTally::default());
+        let (sample, tally) = (ReadSample::new(), ReadTally::default());
         for i in 0..20_000usize {
             looked_up(&sample, &tally, &vec![7; i]);
-            assert!(sample.kept.lock().bytes <= MAX_BYTES);
+            assert!(sample.0.keys.0.lock().bytes <= MAX_BYTES);
         }
-        let kept = sample.kept.lock();
+        let kept = sample.0.keys.0.lock();
         assert_eq!(kept.bytes, kept.keys.iter().map(|key| key.len()).sum::<usize>());
         assert!(kept.keys.iter().all(|key| key.len() <= MAX_KEY_BYTES) && kept.keys.len() >= 64);
     }

@@ -57,22 +57,6 @@ impl ReadTotals {
         self.with(|tally| tally.add(trace));
     }
 
-    /// Counts a scan with two bounds, and then calls `then` with the tally in which the scan was
-    /// counted.
-    pub(crate) fn count_bounded_scan(&self, then: impl FnOnce(&ReadTally)) {
-        self.with(|tally| {
-            tally.bounded_scans.count(1);
-            then(tally);
-        });
-    }
-
-    /// Returns the number of scans with two bounds.
-    pub(crate) fn bounded_scans(&self) -> u64 {
-        let own = self.own.iter().filter_map(OnceLock::get);
-        let sum: u64 = own.map(|tally| tally.bounded_scans.load()).sum();
-        sum + self.shared.lock().bounded_scans.load()
-    }
-
     fn with(&self, count: impl FnOnce(&ReadTally)) {
         match self.own() {
             Some(tally) => count(tally),

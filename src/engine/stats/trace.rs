@@ -91,10 +91,6 @@ pub(crate) struct ReadTally {
     pub memtable_hits: Tally,
     /// See [`ReadTrace::levels`].
     pub levels: [LevelTally; NUM_LEVELS],
-    /// Number of scans with two bounds.
-    pub bounded_scans: Tally,
-    /// The value of `bounded_scans` at which the next scan is sampled. It is not a count of events.
-    pub next_scan_sample: Tally,
 }
 
 impl ReadTally {

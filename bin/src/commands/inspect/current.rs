@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use minikv::internals::base::Damage;
-use minikv::internals::format::name::{CURRENT, parse_current};
+use minikv::files::{FileName, parse_current};
 use serde_json::json;
 
 use super::Report;
+use crate::damage::Damage;
 use crate::error::{CliError, Result};
 
 /// Maximum length of CURRENT, in bytes. A longer file cannot be a CURRENT.
@@ -30,7 +30,7 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     if path.with_file_name(name).is_file() {
         return Ok(());
     }
-    if path.file_name().is_none_or(|own| own != CURRENT) {
+    if path.file_name().is_none_or(|own| own != FileName::Current.to_string().as_str()) {
         // The file may be a copy of CURRENT outside of a database.
         return report.line(format!("{name} is not in the same directory"));
     }

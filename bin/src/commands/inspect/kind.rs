@@ -6,11 +6,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use minikv::Error;
-use minikv::files::{FileName, LogReader, VersionEdit};
+use minikv::files::{BatchRecord, FileName, LogReader, TABLE_MAGIC, VersionEdit, parse_current};
 use minikv::fs::{DiskFs, Fs};
-use minikv::internals::format::batch::{decode_header, decode_ops};
-use minikv::internals::format::handle::TABLE_MAGIC;
-use minikv::internals::format::name::parse_current;
 
 use crate::error::{CliError, Result};
 
@@ -93,7 +90,7 @@ fn is_edit(record: &[u8]) -> bool {
 }
 
 fn is_batch(record: &[u8]) -> bool {
-    decode_header(record).is_ok() && decode_ops(record).all(|operation| operation.is_ok())
+    BatchRecord::parse(record).is_ok_and(|batch| batch.operations().all(|op| op.is_ok()))
 }
 
 fn by_name(path: &Path) -> Option<Kind> {

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use minikv::BatchOp;
-use minikv::files::{LogReader, Tail};
+use minikv::files::{BatchRecord, LogReader, Tail};
 use minikv::fs::{DiskFs, Fs};
-use minikv::internals::base::Damage;
-use minikv::internals::format::batch::{decode_header, decode_ops};
 use serde_json::{Value, json};
 
 use super::Report;
 use super::report::json_bytes;
 use crate::commands::{count, thousands};
+use crate::damage::Damage;
 use crate::error::{CliError, Result};
 
 /// Totals over all batches.
@@ -107,14 +106,15 @@ pub fn each_record(
 
 fn batch(offset: u64, record: &[u8], totals: &mut LogTotals, report: &mut Report) -> Result<()> {
     let at = |error: minikv::Error| error.at(offset);
-    let (seq, _) = match decode_header(record) {
-        Ok(header) => header,
+    let batch = match BatchRecord::parse(record) {
+        Ok(batch) => batch,
         Err(error) => return report.damage(at(error)),
     };
+    let seq = batch.sequence;
     let (mut puts, mut deletes) = (0, 0);
     let mut listed = Vec::new();
     let mut damage = None;
-    for (i, operation) in decode_ops(record).enumerate() {
+    for (i, operation) in batch.operations().enumerate() {
         match operation {
             Ok(BatchOp::Put { .. }) => puts += 1,
             Ok(BatchOp::Delete { .. }) => deletes += 1,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use minikv::files::{NewFile, VersionEdit};
-use minikv::internals::base::Damage;
 use serde_json::{Value, json};
 
 use super::Report;
 use super::log::each_record;
 use super::report::json_internal_key;
 use crate::commands::{count, size, thousands};
+use crate::damage::Damage;
 use crate::error::Result;
 
 /// Sizes of tables in bytes, by level and table number.

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use minikv::files::ParsedKey;
-use minikv::internals::base::Damage;
 use serde_json::{Map, Value, json};
 
 use crate::codec::{Format, JsonBytes, cut};
+use crate::damage::Damage;
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
 

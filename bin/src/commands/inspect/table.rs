@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
-use minikv::files::{KeyKind, ParsedKey};
-use minikv::internals::base::Damage;
-use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
-use minikv::internals::format::handle::BlockHandle;
-use minikv::internals::table::Table;
+use minikv::files::{BlockHandle, KeyKind, ParsedKey, TableReader};
+use minikv::filter::TABLE_FILTER_NAME;
 use serde_json::{Value, json};
 
 use super::Report;
 use super::report::{json_bytes, json_internal_key};
 use crate::commands::{count, size, thousands};
+use crate::damage::Damage;
 use crate::error::Result;
 use crate::table_file::open_table;
 
@@ -40,8 +38,7 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
 }
 
 /// Reports all parts of the file except the data blocks.
-fn frame(table: &Table, report: &mut Report) -> Result<()> {
-    let footer = table.footer();
+fn frame(table: &TableReader, report: &mut Report) -> Result<()> {
     report.set("bytes", json!(table.file_bytes()));
     let part =
         |name: &str, offset: u64, size: u64| json!({"name": name, "offset": offset, "size": size});
@@ -51,7 +48,7 @@ fn frame(table: &Table, report: &mut Report) -> Result<()> {
         thousands(table.file_bytes())
     ))?;
     let mut parts =
-        vec![("metaindex".to_string(), footer.metaindex), ("index".to_string(), footer.index)];
+        vec![("metaindex".to_string(), table.metaindex()), ("index".to_string(), table.index())];
     for (name, handle) in table.meta() {
         parts.push((report.show_key(name), *handle));
     }
@@ -65,7 +62,7 @@ fn frame(table: &Table, report: &mut Report) -> Result<()> {
     }
 }
 
-fn data_blocks(table: &Table, report: &mut Report) -> Result<TableTotals> {
+fn data_blocks(table: &TableReader, report: &mut Report) -> Result<TableTotals> {
     let mut totals = TableTotals::default();
     let blocks = match table.blocks() {
         Ok(blocks) => blocks,
@@ -87,7 +84,7 @@ fn data_blocks(table: &Table, report: &mut Report) -> Result<TableTotals> {
 }
 
 fn data_block(
-    table: &Table,
+    table: &TableReader,
     handle: BlockHandle,
     totals: &mut TableTotals,
     report: &mut Report,
@@ -137,21 +134,27 @@ struct Contents {
 }
 
 impl Contents {
-    fn read(table: &Table, handle: BlockHandle) -> Result<Contents, minikv::Error> {
-        let (compression, block) = table.read_block(handle, true)?;
-        let mut entries = Vec::new();
-        let mut no_key = None;
-        let mut cursor = block.cursor();
-        let mut step = cursor.seek_to_first();
-        while let Ok(true) = step {
-            if let Err(error) = ParsedKey::parse(cursor.key()) {
-                no_key.get_or_insert(error);
+    fn read(table: &TableReader, handle: BlockHandle) -> Result<Contents, minikv::Error> {
+        let block = table.read_block(handle)?;
+        let (compression, raw_bytes) = (block.compression(), block.raw_bytes());
+        let (mut entries, mut no_key, mut damage) = (Vec::new(), None, None);
+        let mut rest = block.entries();
+        loop {
+            match rest.next() {
+                Ok(None) => break,
+                Ok(Some((key, value))) => {
+                    if let Err(error) = ParsedKey::parse(key) {
+                        no_key.get_or_insert(error.at(handle.offset));
+                    }
+                    entries.push((key.to_vec(), value.to_vec()));
+                }
+                Err(error) => {
+                    damage = Some(error);
+                    break;
+                }
             }
-            entries.push((cursor.key().to_vec(), cursor.value().to_vec()));
-            step = cursor.next();
         }
-        let damage = step.err().or(no_key).map(|error| error.at(handle.offset));
-        Ok(Contents { compression, raw_bytes: block.len(), entries, damage })
+        Ok(Contents { compression, raw_bytes, entries, damage: damage.or(no_key) })
     }
 }
 
@@ -172,7 +175,7 @@ impl TableTotals {
     }
 }
 
-fn summary(table: &Table, totals: &TableTotals, report: &mut Report) -> Result<()> {
+fn summary(table: &TableReader, totals: &TableTotals, report: &mut Report) -> Result<()> {
     report.line(format!(
         "\n{}, {} ({}), {} stored, {} raw",
         count(totals.blocks, "data block", "data blocks"),
@@ -196,12 +199,13 @@ fn summary(table: &Table, totals: &TableTotals, report: &mut Report) -> Result<(
     table_filter(table, report)
 }
 
-fn filter(table: &Table, totals: &TableTotals, report: &mut Report) -> Result<()> {
-    let Some(filter) = table.filter() else {
+fn filter(table: &TableReader, totals: &TableTotals, report: &mut Report) -> Result<()> {
+    let (Some(filter), Some(name)) = (table.filter_block(), table.filter_policy()) else {
         report.set("filter", Value::Null);
         return report.line("filter: none");
     };
-    let bits_per_entry = filter.bytes as f64 * 8.0 / totals.entries.max(1) as f64;
+    let (bytes, empty) = (filter.memory_bytes(), filter.empty_filter_count());
+    let bits_per_entry = bytes as f64 * 8.0 / totals.entries.max(1) as f64;
     // A filter block also stores an offset for every 2 KiB of data. If values are large, these
     // offsets make up most of the filter block.
     let bits_per_entry = match bits_per_entry < 100.0 {
@@ -211,22 +215,21 @@ fn filter(table: &Table, totals: &TableTotals, report: &mut Report) -> Result<()
     report.set(
         "filter",
         json!({
-            "name": filter.name,
-            "bytes": filter.bytes,
-            "filters": filter.filters,
-            "empty_filters": filter.empty_filters,
+            "name": name,
+            "bytes": bytes,
+            "filters": filter.filter_count(),
+            "empty_filters": empty,
         }),
     );
     report.line(format!(
-        "filter: {}, {}, {} ({} empty), {bits_per_entry} bits per entry with its offsets",
-        filter.name,
-        size(filter.bytes as u64),
-        count(filter.filters as u64, "filter", "filters"),
-        thousands(filter.empty_filters as u64),
+        "filter: {name}, {}, {} ({} empty), {bits_per_entry} bits per entry with its offsets",
+        size(bytes as u64),
+        count(filter.filter_count() as u64, "filter", "filters"),
+        thousands(empty as u64),
     ))
 }
 
-fn table_filter(table: &Table, report: &mut Report) -> Result<()> {
+fn table_filter(table: &TableReader, report: &mut Report) -> Result<()> {
     let Some(filter) = table.table_filter() else {
         report.set("table_filter", Value::Null);
         return Ok(());

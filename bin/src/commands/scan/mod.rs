@@ -4,7 +4,7 @@ mod pieces;
 mod threads;
 
 use clap::ValueEnum;
-use minikv::internals::dialect::indexed_db;
+use minikv::IndexedDbComparator;
 use regex::bytes::Regex;
 
 use pieces::Pieces;
@@ -279,6 +279,7 @@ impl KeyDialect {
             Format::Json | Format::Csv => Format::Escaped,
             format => format,
         };
-        indexed_db::describe(key).unwrap_or_else(|| format!("damaged: {}", format.show(key)))
+        IndexedDbComparator::describe(key)
+            .unwrap_or_else(|| format!("damaged: {}", format.show(key)))
     }
 }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::vec;
 
 use minikv::Comparator;
-use minikv::files::{NUM_LEVELS, NewFile, recover_manifest};
+use minikv::files::{FileName, NUM_LEVELS, NewFile, recover_manifest, user_key};
 use minikv::fs::DiskFs;
-use minikv::internals::format::key::user_key;
-use minikv::internals::format::name::table_name;
 
 use crate::commands::range::Range;
 use crate::table_file::open_table;
@@ -52,7 +50,8 @@ impl Pieces {
     /// Adds a cut after every [`PIECE_BYTES`] of a table. If the table cannot be read, adds no cut:
     /// the scan reports the error when it reads the entries of the table.
     fn cut(&mut self, table: &NewFile) {
-        let path = self.dir.join(table_name(table.number));
+        let name = FileName::Table { number: table.number, legacy_sst: false };
+        let path = self.dir.join(name.to_string());
         let Ok(mut blocks) = open_table(&path).and_then(|table| Ok(table.blocks()?)) else {
             return;
         };
