@@ -62,7 +62,7 @@
 //! and a sync. Each open database has three background threads, unless it shares threads with other
 //! databases ([`Resources`]): one thread flushes and two compact. If there is an observer, a
 //! further thread calls it. There is no async interface: calls may wait for the disk, so use
-//! `spawn_blocking` or the like.
+//! `spawn_blocking` or the like, as `examples/async_service.rs` does.
 //!
 //! # Limits
 //! - A key and a value must each be shorter than 3 GiB (3,221,225,472 bytes); either may be empty.
