@@ -20,7 +20,8 @@ use crate::table::{BlockReadOptions, Table};
 /// Thread-safe; clones are cheap and share the memory.
 ///
 /// ```
-/// use minikv::files::{FileName, ParsedKey, TableReader};
+/// use minikv::files::{FileName, ParsedKey, TableReader, recover_manifest};
+/// use minikv::fs::DiskFs;
 /// use minikv::{Db, Options};
 ///
 /// # let dir = tempfile::tempdir()?;
@@ -31,10 +32,8 @@ use crate::table::{BlockReadOptions, Table};
 /// db.put("banana", "yellow")?;
 /// db.flush()?;
 ///
-/// let number = db.stats().levels.iter().map(|level| level.files).sum::<u64>() + 4;
-/// # let number = (1..100).find(|&number| {
-/// #     dir.join(FileName::Table { number, legacy_sst: false }.to_string()).exists()
-/// # }).unwrap_or(number);
+/// let recovered = recover_manifest(&DiskFs, dir, "leveldb.BytewiseComparator")?;
+/// let number = recovered.edit.new_files[0].number;
 /// let name = FileName::Table { number, legacy_sst: false };
 /// let table = TableReader::open(dir.join(name.to_string()), &options)?;
 /// for block in table.blocks()? {

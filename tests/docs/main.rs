@@ -213,7 +213,7 @@ const OTHER_LANGUAGES: [&str; 2] = ["adapters/node/", "adapters/python/"];
 #[test]
 fn names_of_the_code_are_in_the_code() {
     let mut files = Vec::new();
-    for dir in ["src", "bin/src", "tests", "benches", "examples", "adapters"] {
+    for dir in ["src", "instrument", "bin/src", "tests", "benches", "examples", "adapters"] {
         rust_files(&root().join(dir), &mut files);
     }
     let known = names::Names::of(&files);
@@ -285,7 +285,7 @@ fn a_method_of_another_type_is_not_in_the_code() {
 #[test]
 fn tests_of_known_bugs_are_there() {
     let mut files = Vec::new();
-    for dir in ["src", "tests"] {
+    for dir in ["src", "instrument", "tests"] {
         rust_files(&root().join(dir), &mut files);
     }
     let sources: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -339,7 +339,7 @@ fn the_python_readme_names_faults_that_type_checkers_miss() {
 #[test]
 fn each_dependency_has_its_purpose_beside_it() {
     let mut manifests = Vec::new();
-    for dir in [".", "bin", "benches", "fuzz", "tests"] {
+    for dir in [".", "instrument", "bin", "benches", "fuzz", "tests"] {
         find_manifests(&root().join(dir), &mut manifests);
     }
     let mut count = 0;

@@ -19,6 +19,7 @@ use crate::advice::plan::{BlockFilters, FilterKind, FilterPlan, TableFilters, Tr
 use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::order::KeyOrder;
 
+#[cfg(feature = "measure")]
 mod all_filters;
 pub mod curve;
 pub(crate) mod grafite;
@@ -29,6 +30,7 @@ pub(crate) mod scans;
 pub(crate) mod shadow;
 mod show;
 
+#[cfg(feature = "measure")]
 pub(crate) use all_filters::AllFilters;
 pub use judge::{Saving, Sureness};
 pub use levels::{Division, LevelAdvice, LevelShare};
