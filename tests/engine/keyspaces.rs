@@ -419,7 +419,7 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     assert!(users.is_empty().unwrap());
     assert_eq!(iter.count(), 501, "an iterator is not affected");
     users.clear().unwrap();
-    assert_eq!(db.keyspaces().unwrap(), [next.clone()]);
+    assert_eq!(db.keyspaces().unwrap(), std::slice::from_ref(&next));
     users.compact_range(..).unwrap();
     assert_eq!(users.approximate_size(..).unwrap(), 0);
     let again = users.clone();
