@@ -3,40 +3,7 @@
 #![allow(missing_docs, reason = "documented where they are defined")]
 
 pub mod base {
-    use std::fmt::Display;
-    use std::path::Path;
-
-    use crate::base::Error;
-    pub use crate::base::size::Size;
     pub use crate::base::{hash, random};
-
-    /// Creates corruption errors, and adds the file and the offset of the damage to an error.
-    pub trait Damage {
-        fn corruption(what: impl Into<String>) -> Self;
-        fn mismatch(what: impl Into<String>, expected: impl Display, found: impl Display) -> Self;
-        #[must_use]
-        fn in_file(self, file: &Path) -> Self;
-        #[must_use]
-        fn at(self, base: u64) -> Self;
-    }
-
-    impl Damage for Error {
-        fn corruption(what: impl Into<String>) -> Error {
-            Error::corruption(what)
-        }
-
-        fn mismatch(what: impl Into<String>, expected: impl Display, found: impl Display) -> Error {
-            Error::mismatch(what, expected, found)
-        }
-
-        fn in_file(self, file: &Path) -> Error {
-            self.in_file(file)
-        }
-
-        fn at(self, base: u64) -> Error {
-            self.at(base)
-        }
-    }
 }
 
 pub mod block {
@@ -49,8 +16,6 @@ pub mod dialect {
 
 pub mod engine {
     pub use crate::engine::memtable;
-    pub use crate::engine::open::directory::{check_files, has_database};
-    pub use crate::engine::version::manifest::read_current;
 }
 
 pub mod filter {
@@ -64,7 +29,16 @@ pub mod filter {
 }
 
 pub mod format {
-    pub use crate::format::{block_builder, coding, compress, crc, handle, record};
+    pub use crate::format::{block_builder, coding, compress, crc, record};
+    pub mod handle {
+        use crate::base::Result;
+        use crate::format::coding::Decoder;
+        pub use crate::format::handle::*;
+
+        pub fn decode(src: &[u8]) -> Result<BlockHandle> {
+            BlockHandle::decode(&mut Decoder::new(src))
+        }
+    }
     pub mod batch {
         use crate::base::Result;
         pub use crate::format::batch::*;

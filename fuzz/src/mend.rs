@@ -1,10 +1,9 @@
 //! Corrects the checksums of a modified input. Lengths and offsets stay unchanged.
 
 use minikv::internals::block::Block;
-use minikv::internals::format::coding::Decoder;
 use minikv::internals::format::compress::{Method, decompress_into};
 use minikv::internals::format::handle::{
-    BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, TABLE_MAGIC, block_trailer,
+    BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, TABLE_MAGIC, block_trailer, decode,
 };
 use minikv::internals::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
 
@@ -80,7 +79,7 @@ fn handles(bytes: &[u8], handle: BlockHandle) -> Vec<BlockHandle> {
     while let Ok(true) = valid
         && handles.len() < MAX_BLOCKS
     {
-        handles.extend(BlockHandle::decode(&mut Decoder::new(cursor.value())));
+        handles.extend(decode(cursor.value()));
         valid = cursor.next();
     }
     handles

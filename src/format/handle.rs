@@ -56,7 +56,7 @@ impl BlockHandle {
     ///
     /// # Errors
     /// Corruption, if the bytes end inside the handle.
-    pub fn decode(decoder: &mut Decoder<'_>) -> Result<BlockHandle> {
+    pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<BlockHandle> {
         let offset = decoder.varint64("block handle offset")?;
         let size = decoder.varint64("block handle size")?;
         Ok(BlockHandle { offset, size })
