@@ -238,7 +238,8 @@ impl Options {
     /// with; the comparator is recognised by its name. Default: byte order.
     #[must_use]
     pub fn comparator(mut self, comparator: impl Comparator) -> Options {
-        self.comparator = shared(comparator, |comparator| Arc::new(comparator));
+        self.comparator =
+            shared::<_, dyn Comparator>(comparator, |comparator| Arc::new(comparator));
         self
     }
 
@@ -494,7 +495,7 @@ impl Options {
     /// the bits per key in [`Filters`] apply to all other filters.
     #[must_use]
     pub fn filter_policy(mut self, policy: impl FilterPolicy) -> Options {
-        self.filter_policy = Some(shared(policy, |policy| Arc::new(policy)));
+        self.filter_policy = Some(shared::<_, dyn FilterPolicy>(policy, |policy| Arc::new(policy)));
         self
     }
 
@@ -584,7 +585,7 @@ impl Options {
     /// Filesystem that holds the database. Default: the operating system's.
     #[must_use]
     pub fn fs(mut self, fs: impl Fs) -> Options {
-        self.fs = shared(fs, |fs| Arc::new(fs));
+        self.fs = shared::<_, dyn Fs>(fs, |fs| Arc::new(fs));
         self
     }
 }
