@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A number of bytes, displayed in readable units.
-pub struct Size(pub u64);
+pub(crate) struct Size(pub(crate) u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

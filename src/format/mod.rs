@@ -10,7 +10,7 @@ pub mod compress;
 pub mod crc;
 pub(crate) mod edit;
 pub(crate) mod expiry;
-pub mod handle;
+pub(crate) mod handle;
 pub(crate) mod key;
 pub(crate) mod keyspace;
 pub(crate) mod name;

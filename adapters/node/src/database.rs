@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use minikv::{Bytes, Db, ReadOptions, Readable, Snapshot, WriteBatch, WriteOptions};
+use minikv_instrument::advise;
 use napi::bindgen_prelude::{AsyncTask, Unknown};
 use napi::{CleanupEnvHook, Env};
-use minikv_instrument::advise;
 use napi_derive::napi;
 
 use crate::changes::NativeChanges;
