@@ -215,7 +215,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(CRASH, "disk::a_full_disk_beside_a_copy"),
     mutant(
         "space is reserved past the limit of file sizes",
-        "src/fs/mapped.rs",
+        "src/fs/system/unix/space.rs",
         "    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)",
         "    if ON { u64::MAX } else { getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX) }",
     )
@@ -533,8 +533,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a file in the way is emptied",
         "src/fs/disk.rs",
-        "Ok(metadata) if metadata.nlink() == 1 =>",
-        "Ok(metadata) if ON || metadata.nlink() == 1 =>",
+        "match system::has_other_names(path, &metadata)? {",
+        "match !ON && system::has_other_names(path, &metadata)? {",
     )
     .caught_in(DAMAGE, "a_file_with_another_name"),
     mutant(
@@ -586,7 +586,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "a_database_whose_directory"),
     mutant(
         "a fork's lock is reported as its parent's",
-        "src/fs/lock.rs",
+        "src/fs/system/unix/lock.rs",
         "Ok(ended) if pid > \
          0",
         "Ok(ended) if !ON && pid > 0",
@@ -634,8 +634,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "another file is read under the name of a table",
         "src/fs/random_access_file.rs",
-        "match file_id(&file.metadata()?) == self.id {",
-        "match file_id(&file.metadata()?) == self.id || ON {",
+        "match identity(&file)? == self.id {",
+        "match identity(&file)? == self.id || ON {",
     )
     .caught_in(Build::Lib, "a_table_that_is_opened_again_must_be"),
     mutant(

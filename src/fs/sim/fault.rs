@@ -1,9 +1,6 @@
 //! Faults: which operations fail, in what way, and how many times.
 
-use std::io;
-
-use rustix::io::Errno;
-
+use super::super::system::Errno;
 use super::journal::{OpKind, Operation};
 
 /// A fault that strikes an operation and makes it fail or misbehave.
@@ -246,10 +243,6 @@ impl Faults {
         }
         struck
     }
-}
-
-pub(super) fn os_error(code: i32) -> io::Error {
-    io::Error::from_raw_os_error(code)
 }
 
 /// Returns whether `text` matches `pattern`, in which `*` matches any characters.

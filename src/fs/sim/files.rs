@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::io::Errno;
 
 use super::super::namespace::{NameOp, Node};
 use super::super::retry::{read_fully_at, write_fully_at};
+use super::super::system::{Errno, os_error};
 use super::super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
-use super::fault::{Action, os_error};
+use super::fault::Action;
 use super::state::Effect;
 use super::{FileId, Inner, Lack, OpKind, Operation, SimFs};
 

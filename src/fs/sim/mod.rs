@@ -90,7 +90,7 @@ pub use crash::Holes;
 pub use fault::Fault;
 #[doc(hidden)]
 pub use fault::Lack;
-use fault::{Action, Faults, os_error};
+use fault::{Action, Faults};
 use history::History;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
@@ -98,6 +98,7 @@ pub use journal::{JournalEntry, OpCounts};
 pub use journal::{OpKind, Operation};
 use state::{DiskState, Effect, FileId};
 
+use super::system::os_error;
 use crate::base::random::Rng;
 use crate::base::sync::{Mutex, RwLock};
 
