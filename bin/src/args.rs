@@ -2,7 +2,6 @@
 //! that command.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use crate::comparator;
 use crate::error::{CliError, Result};
 use crate::recorder::observed;
 use crate::shared_db::SharedDb;
+use crate::system::argument_bytes;
 use crate::writer::is_same_dir;
 
 const AFTER_HELP: &str = "\
@@ -215,7 +215,7 @@ impl Global {
 
     /// Returns the bytes of a key given as an argument in `format`.
     pub fn key_in(&self, format: Format, argument: &OsStr) -> Result<Vec<u8>> {
-        format.decode(argument.as_bytes()).map_err(|what| {
+        argument_bytes(argument).and_then(|bytes| format.decode(&bytes)).map_err(|what| {
             CliError::Usage(format!(
                 "key {:?}: {what}; --key-format sets the format of keys",
                 argument.to_string_lossy()

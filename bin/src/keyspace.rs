@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::ops::Bound;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use minikv::bulk::TableWriter;
@@ -15,6 +14,7 @@ use minikv::{
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
+use crate::system::argument_bytes;
 
 const MAX_NAME_BYTES: usize = 255;
 
@@ -55,7 +55,7 @@ impl InKeyspace {
         if global.ignores_comparator() {
             return refused("keyspaces need byte order, so leave --comparator out".to_string());
         }
-        match Format::Escaped.decode(argument.as_bytes()) {
+        match argument_bytes(argument).and_then(|name| Format::Escaped.decode(&name)) {
             Ok(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
                 Ok(Name(Some(KeyspaceId { name, is_expiring: self.expiring })))
             }

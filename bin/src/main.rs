@@ -21,6 +21,7 @@ mod runs;
 mod scratch;
 mod shared_db;
 mod style;
+mod system;
 mod table_file;
 mod tally;
 mod words;

@@ -1,10 +1,8 @@
 //! Output: data goes to stdout, everything else to stderr, and progress only to a terminal.
 
-use std::fs::File;
 use std::io::{
     BufWriter, IsTerminal, Write, {self},
 };
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +13,9 @@ use serde::Serialize;
 use crate::error::{CliError, Result};
 use crate::interrupt::{
     Guard, {self},
+};
+use crate::system::{
+    RawStdout, {self},
 };
 
 const BUFFER_BYTES: usize = 128 << 10;
@@ -33,9 +34,9 @@ pub fn stdout_has_colours() -> bool {
 
 /// Returns the width of the terminal that shows stdout, or `None` if stdout is not a terminal.
 pub fn stdout_columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let columns = system::columns(&io::stdout())?;
     // Some terminals do not report their width.
-    Some(if size.ws_col == 0 { MIN_BAR_COLUMNS } else { size.ws_col }.into())
+    Some(if columns == 0 { MIN_BAR_COLUMNS } else { columns }.into())
 }
 
 /// Prints one line to stderr. Errors are ignored.
@@ -51,14 +52,14 @@ pub fn page(page: &clap::Error) -> Result<()> {
 
 /// Buffered stdout. [`Stdout::finish`] reports errors; dropping does not.
 pub struct Stdout {
-    writer: BufWriter<File>,
+    writer: BufWriter<RawStdout>,
 }
 
 impl Stdout {
     pub fn open() -> Result<Stdout> {
         // Output bypasses `std::io::Stdout`, which searches all data for line ends.
-        let fd = io::stdout().as_fd().try_clone_to_owned().map_err(stdout_error)?;
-        Ok(Stdout { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(fd)) })
+        let stdout = system::stdout().map_err(stdout_error)?;
+        Ok(Stdout { writer: BufWriter::with_capacity(BUFFER_BYTES, stdout) })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -176,7 +177,7 @@ impl Progress {
 
 /// Returns the width of the terminal that shows stderr.
 fn stderr_columns() -> u16 {
-    rustix::termios::tcgetwinsize(io::stderr()).map_or(MIN_BAR_COLUMNS, |size| size.ws_col)
+    system::columns(&io::stderr()).unwrap_or(MIN_BAR_COLUMNS)
 }
 
 impl Meter for Progress {

@@ -1,6 +1,6 @@
 //! Removing a database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Feature, Result};
 use crate::engine::open::directory::{self, NewLock};
@@ -8,7 +8,7 @@ use crate::engine::open::entries;
 use crate::engine::options::Options;
 use crate::engine::version::manifest;
 use crate::format::name::FileName;
-use crate::fs::Fs;
+use crate::fs::{Fs, is_in_use};
 
 /// Removes the database in the directory `dir`: every file that belongs to a database, and also
 /// `dir` if it contains no other files. Succeeds if there is no database.
@@ -42,11 +42,27 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
         FileName::Lock => 2,
         _ => 1,
     });
+    let lock_file = files.pop_if(|(_, name)| *name == FileName::Lock);
     for (file, _) in files {
         remove(&dir.join(file))?;
     }
-    drop(lock.keep());
+    remove_lock(fs, lock_file.map(|(file, _)| dir.join(file)), lock)?;
     remove_if_empty(fs, dir)
+}
+
+/// Removes the lock file, if there is one, and releases the lock.
+fn remove_lock(fs: &dyn Fs, path: Option<PathBuf>, lock: NewLock<'_>) -> Result<()> {
+    let guard = lock.keep();
+    let Some(path) = path else { return Ok(()) };
+    let removed = fs.remove(&path);
+    drop(guard);
+    let removed = match removed {
+        // The filesystem removes no file that is open. If another process has taken the lock by
+        // now, the file is open again, and stays.
+        Err(error) if is_in_use(error.kind()) => fs.remove(&path),
+        removed => removed,
+    };
+    removed.map_err(|error| Error::io("remove", path, error))
 }
 
 /// Returns an error if the MANIFEST is one that this build does not know. A damaged or missing

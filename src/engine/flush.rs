@@ -32,7 +32,7 @@ use crate::engine::{Engine, Frozen, State};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{ParsedKey, SeqNo};
 use crate::format::name;
-use crate::fs::sync_dir;
+use crate::fs::{is_in_use, sync_dir};
 
 /// Number of entries between two progress reports of a flush. With a higher number, throttled
 /// writes proceed less evenly.
@@ -241,9 +241,22 @@ impl Engine {
             gone.retain(|number| keep.iter().all(|log| log.number != *number));
             gone.extend(self.state.lock().logs.kept.renew(keep, limits, SystemTime::now()));
         }
-        for log in gone {
-            // If the removal fails, the next open decides again whether to keep the log.
-            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
+        gone.into_iter().for_each(|log| self.remove_log(log));
+    }
+
+    /// Tries again to remove `logs`, which may have been open when they were to be removed.
+    pub(crate) fn remove_closed_logs(&self, logs: BTreeSet<u64>) {
+        if !logs.is_empty() && self.trash.check_directory().is_ok() {
+            logs.into_iter().for_each(|log| self.remove_log(log));
+        }
+    }
+
+    fn remove_log(&self, number: u64) {
+        // If the removal fails, the next open decides again whether to keep the log.
+        if let Err(error) = self.fs.remove(&self.dir.join(name::log_name(number)))
+            && is_in_use(error.kind())
+        {
+            self.state.lock().logs.refused.insert(number);
         }
     }
 

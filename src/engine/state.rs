@@ -3,7 +3,7 @@
 //!
 //! [`State::check`] lists the invariants that hold whenever the lock is free.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::base::Error;
@@ -63,6 +63,9 @@ pub(super) struct LogState {
     /// Logs that are not needed any more but are still open: closing a long log takes a while, so
     /// background work does it.
     pub(super) done: Vec<OutgoingLog>,
+    /// Numbers of logs that are not needed any more but could not be removed, because they may have
+    /// been open.
+    pub(super) refused: BTreeSet<u64>,
 }
 
 /// Compactions under way, and those that failed.
@@ -129,6 +132,7 @@ impl State {
                 spare: None,
                 wants_spare: false,
                 done: Vec::new(),
+                refused: BTreeSet::new(),
             },
             compactions: CompactionState::default(),
             lifecycle: Lifecycle::default(),

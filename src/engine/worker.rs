@@ -73,10 +73,12 @@ impl Workers {
         // the log's number could be handed out again.
         let mut state = engine.state.lock();
         let (spare, done) = (state.logs.spare.take(), std::mem::take(&mut state.logs.done));
+        let refused = std::mem::take(&mut state.logs.refused);
         drop(state);
         // `contain` records the error in the state.
         let _ = engine.contain("close", || {
             drop((spare, done));
+            engine.remove_closed_logs(refused);
             Ok(())
         });
         engine.trash.empty();
@@ -212,9 +214,11 @@ impl Engine {
         debug_assert!(state.flushing, "another thread ended this flush");
         state.flushing = false;
         let done = std::mem::take(&mut state.logs.done);
+        let refused = std::mem::take(&mut state.logs.refused);
         drop(state);
         self.changed.notify_all();
         drop(done);
+        self.remove_closed_logs(refused);
     }
 
     /// Returns whether a writer asked for a spare log, and clears the request. Callers

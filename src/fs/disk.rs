@@ -8,17 +8,16 @@ use std::fs::{
     File, OpenOptions, {self},
 };
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::OFlags;
-
 use super::mapped::MappedLog;
-use super::open::{file_id, not_through_links, require_regular_file, skip_hole};
+use super::open::require_regular_file;
 use super::retry::{read_fully_at, write_fully_at};
-use super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, random_access_file};
+use super::{
+    EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, random_access_file, system,
+};
 
 /// The filesystem on disk. Files have mode 0600, directories have mode 0700.
 #[derive(Debug, Default, Clone, Copy)]
@@ -27,7 +26,7 @@ pub struct DiskFs;
 impl Fs for DiskFs {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         require_regular_file(path)?;
-        Ok(Arc::new(DiskReadFile { file: not_through_links().read(true).open(path)? }))
+        Ok(Arc::new(DiskReadFile { file: system::not_through_links().read(true).open(path)? }))
     }
 
     fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -41,27 +40,30 @@ impl Fs for DiskFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let file = create(path, not_through_links().write(true))?;
+        let file = create(path, system::not_through_links().write(true))?;
         Ok(Box::new(DiskWriteFile { file, position: 0 }))
     }
 
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        Ok(Box::new(MappedLog::new(create(path, not_through_links().read(true).write(true))?)))
+        Ok(Box::new(MappedLog::new(create(
+            path,
+            system::not_through_links().read(true).write(true),
+        )?)))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         require_regular_file(path)?;
-        let file = not_through_links().write(true).open(path)?;
+        let file = system::not_through_links().write(true).open(path)?;
         let position = file.metadata()?.len();
         Ok(Box::new(DiskWriteFile { file, position }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        system::rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        system::remove(path)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -74,7 +76,7 @@ impl Fs for DiskFs {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+        system::create_dirs(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -107,11 +109,7 @@ impl Fs for DiskFs {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let directory = OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlags::DIRECTORY.bits().cast_signed())
-            .open(path)?;
-        directory.sync_all()
+        system::sync_dir(path)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -135,7 +133,7 @@ impl Fs for DiskFs {
     }
 
     fn has_other_names(&self, path: &Path) -> io::Result<bool> {
-        Ok(require_regular_file(path)?.nlink() > 1)
+        system::has_other_names(path, &require_regular_file(path)?)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
@@ -156,8 +154,10 @@ fn kind_of(kind: fs::FileType) -> EntryKind {
 /// another database, it is not truncated: a new file takes over the name `path`.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match require_regular_file(path) {
-        Ok(metadata) if metadata.nlink() == 1 => return options.truncate(true).open(path),
-        Ok(_) => fs::remove_file(path)?,
+        Ok(metadata) => match system::has_other_names(path, &metadata)? {
+            false => return options.truncate(true).open(path),
+            true => system::remove(path)?,
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -171,7 +171,7 @@ struct DiskReadFile {
 
 impl ReadFile for DiskReadFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        read_fully_at(buf, offset, |buf, offset| self.file.read_at(buf, offset))
+        read_fully_at(buf, offset, |buf, offset| system::read_at(&self.file, buf, offset))
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -179,11 +179,11 @@ impl ReadFile for DiskReadFile {
     }
 
     fn skip_hole(&self, offset: u64) -> io::Result<Option<u64>> {
-        skip_hole(&self.file, offset)
+        system::skip_hole(&self.file, offset)
     }
 
     fn identity(&self) -> io::Result<Option<(u64, u64)>> {
-        Ok(Some(file_id(&self.file.metadata()?)))
+        system::identity(&self.file).map(Some)
     }
 }
 
@@ -196,7 +196,9 @@ struct DiskWriteFile {
 
 impl WriteFile for DiskWriteFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        write_fully_at(bytes, self.position, |bytes, offset| self.file.write_at(bytes, offset))?;
+        write_fully_at(bytes, self.position, |bytes, offset| {
+            system::write_at(&self.file, bytes, offset)
+        })?;
         self.position += bytes.len() as u64;
         Ok(())
     }
@@ -217,82 +219,5 @@ impl WriteFile for DiskWriteFile {
         self.file.set_len(len)?;
         self.position = self.position.min(len);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    #[test]
-    fn modes_are_private() {
-        let dir = tempfile::tempdir().unwrap();
-        let nested = dir.path().join("a/b");
-        DiskFs.create_dir(&nested).unwrap();
-        let file = nested.join("f");
-        drop(DiskFs.create(&file).unwrap());
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&dir.path().join("a")), 0o700);
-        assert_eq!(mode(&nested), 0o700);
-        assert_eq!(mode(&file), 0o600);
-    }
-
-    #[test]
-    fn symbolic_links_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
-        fs::write(&target, b"precious").unwrap();
-        symlink(&target, &link).unwrap();
-        let mut errors =
-            vec![DiskFs.open(&link).map(drop).unwrap_err(), DiskFs.len(&link).unwrap_err()];
-        errors.push(DiskFs.create(&link).map(drop).unwrap_err());
-        errors.push(DiskFs.append(&link).map(drop).unwrap_err());
-        errors.push(DiskFs.lock(&link).map(drop).unwrap_err());
-        for error in errors {
-            assert!(error.to_string().contains("symbolic link"), "{error}");
-        }
-        assert_eq!(fs::read(&target).unwrap(), b"precious");
-        // Opening with `O_NOFOLLOW` fails for a symbolic link, even without a preceding check of
-        // the file's type.
-        assert!(not_through_links().read(true).open(&link).is_err());
-        // A dangling link counts as an existing name.
-        fs::remove_file(&target).unwrap();
-        assert!(DiskFs.exists(&link).unwrap());
-        assert!(DiskFs.create(&link).is_err());
-        assert!(!DiskFs.exists(&target).unwrap());
-    }
-
-    #[test]
-    fn special_files_are_refused_without_waiting() {
-        let socket = tempfile::tempdir().unwrap();
-        let path = socket.path().join("socket");
-        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        assert_eq!(DiskFs.open(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(DiskFs.create(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(DiskFs.lock(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-    }
-
-    #[test]
-    fn descriptors_are_close_on_exec() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        drop(DiskFs.create(&path).unwrap());
-        let file = not_through_links().read(true).open(&path).unwrap();
-        let flags = rustix::io::fcntl_getfd(&file).unwrap();
-        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-    }
-
-    #[test]
-    fn names_that_are_not_utf8_are_left_out() {
-        use std::os::unix::ffi::OsStrExt;
-        let dir = tempfile::tempdir().unwrap();
-        let odd = std::ffi::OsStr::from_bytes(b"odd\xff");
-        if fs::write(dir.path().join(odd), b"").is_err() {
-            return; // the filesystem accepts only UTF-8 names
-        }
-        drop(DiskFs.create(&dir.path().join("even")).unwrap());
-        assert_eq!(DiskFs.list(dir.path()).unwrap(), ["even"]);
     }
 }

@@ -34,16 +34,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering, fence};
 
 use memmap2::{MmapMut, MmapOptions};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::process::{Resource, getrlimit};
 
 use super::WriteFile;
 use super::ordered::{DeferredParts, is_in_one_page};
 use super::retry::write_fully_at;
+use super::system::{file_size_limit, filesystem_kind, make_writable, reserve_space, write_at};
 use crate::format::record::{BLOCK_BYTES, SEAL, header_offsets};
 
 /// Largest write, in bytes, that is stored in a mapping; larger writes use a system call. A larger
@@ -151,32 +149,6 @@ struct Window {
     populated: usize,
 }
 
-/// Makes pages writable, so that a store to them cannot fail.
-#[cfg(target_os = "linux")]
-fn make_writable(map: &MmapMut, from: usize, bytes: usize) -> io::Result<()> {
-    map.advise_range(memmap2::Advice::PopulateWrite, from, bytes)
-}
-
-/// Always fails: other systems have no call that reports an error where a store would raise a
-/// signal.
-#[cfg(not(target_os = "linux"))]
-fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Returns the type of the filesystem of `file`, as `fstatfs` numbers it; 0 if unknown.
-#[cfg(target_os = "linux")]
-fn filesystem_kind(file: &File) -> u32 {
-    rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u32)
-}
-
-/// Returns 0: other systems number filesystems differently, so logs are neither mapped nor extended
-/// ahead of their records there.
-#[cfg(not(target_os = "linux"))]
-fn filesystem_kind(_: &File) -> u32 {
-    0
-}
-
 impl Window {
     /// Makes writable all pages that a store of the maximum size at `position` may touch.
     fn populate(&mut self, position: u64) -> io::Result<()> {
@@ -257,7 +229,7 @@ impl MappedLog {
         let is_atomic = self.deferred.is_empty() && is_in_one_page(position, end);
         let is_ahead = !is_atomic && self.reserve(end);
         let write = |bytes: &[u8], offset| {
-            write_fully_at(bytes, offset, |bytes, offset| self.file.write_at(bytes, offset))
+            write_fully_at(bytes, offset, |bytes, offset| write_at(&self.file, bytes, offset))
         };
         match is_ahead || !self.deferred.is_empty() {
             true => self.deferred.write(bytes, position, write),
@@ -358,7 +330,7 @@ impl MappedLog {
             // Growing a file past the limit raises a signal that ends the process.
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        uninterrupted(|| Ok(fallocate(&self.file, FallocateFlags::empty(), start, bytes)?))?;
+        uninterrupted(|| reserve_space(&self.file, start, bytes))?;
         // SAFETY: the file belongs to this log alone and is not truncated while the window is open;
         // the range is inside the file. See the head of this module.
         unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file) }
@@ -373,11 +345,6 @@ impl RecordSizes {
         *self = RecordSizes { from: position, records: 0 };
         are_large
     }
-}
-
-/// Returns the size of the largest file that this process may write, in bytes.
-fn file_size_limit() -> u64 {
-    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 /// Repeats `call` while signals interrupt it.

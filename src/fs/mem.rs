@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use rustix::io::Errno;
-
 use super::namespace::{NameOp, Namespace, Node};
+use super::system::Errno;
 use super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::{Mutex, RwLock};

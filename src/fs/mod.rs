@@ -29,6 +29,7 @@ mod shared;
 pub mod sim;
 #[cfg(test)]
 mod suite;
+mod system;
 
 use std::fmt::Debug;
 use std::io;
@@ -39,9 +40,12 @@ use std::time::SystemTime;
 pub use disk::DiskFs;
 pub(crate) use mapped::MAX_STORED_BYTES;
 pub use mem::MemFs;
-pub(crate) use named::{absolute, has_other_names, replace_file, sync_dir, try_sync_dir};
+pub(crate) use named::{
+    absolute, has_other_names, is_in_use, replace_file, sync_dir, try_sync_dir,
+};
 #[cfg(any(test, feature = "sim"))]
 pub use sim::SimFs;
+pub(crate) use system::lower_priority;
 
 pub use crate::base::lock_holder::LockHolder;
 
@@ -79,9 +83,16 @@ pub trait Fs: Send + Sync + Debug + 'static {
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// Renames a file or directory, replacing the target if it exists.
+    ///
+    /// # Errors
+    /// `PermissionDenied` or `ResourceBusy`, among others, if the filesystem keeps the names of
+    /// open files and one of them is open.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
+    ///
+    /// # Errors
+    /// As [`Fs::rename`]. The engine tries again later, or when the database is opened next.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Creates a hard link: a second name for a file.

@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 use super::Fs;
 use crate::base::{Error, Result};
 
+/// Returns whether an error may mean that a file cannot lose its name while it is open, as on
+/// Windows.
+pub(crate) fn is_in_use(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ResourceBusy)
+}
+
 /// Makes the names in `dir` durable, if the filesystem can.
 pub(crate) fn sync_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     try_sync_dir(fs, dir).map(drop)

@@ -10,9 +10,8 @@ use std::io;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use super::EntryKind;
+use super::system::Errno;
 
 /// Identity of a directory, which does not depend on its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

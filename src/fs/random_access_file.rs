@@ -6,16 +6,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::process::{Resource, getrlimit};
-
 use super::ReadFile;
-use super::open::{DeviceInode, file_id, not_through_links, require_regular_file};
+use super::open::require_regular_file;
 use super::retry::read_fully_at;
+use super::system::{FileIdentity, identity, max_open_files, not_through_links, read_at};
 
 /// Number of tables kept open.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ static KEPT_OPEN: OpenCount = OpenCount(AtomicU64::new(0));
 #[derive(Debug)]
 pub(super) struct RandomAccessFile {
     path: PathBuf,
-    id: DeviceInode,
+    id: FileIdentity,
     kept: Option<KeptFile>,
 }
 
@@ -57,14 +55,14 @@ impl Drop for KeptFile {
 
 /// Opens a table.
 pub(super) fn open(path: &Path) -> io::Result<RandomAccessFile> {
-    let most = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |limit| limit / 2);
+    let most = max_open_files().map_or(u64::MAX, |limit| limit / 2);
     open_within(path, &KEPT_OPEN, most)
 }
 
 fn open_within(path: &Path, count: &'static OpenCount, most: u64) -> io::Result<RandomAccessFile> {
     require_regular_file(path)?;
     let file = open_file(path)?;
-    let id = file_id(&file.metadata()?);
+    let id = identity(&file)?;
     Ok(RandomAccessFile { path: path.to_path_buf(), id, kept: count.keep(file, most) })
 }
 
@@ -84,7 +82,7 @@ impl RandomAccessFile {
     /// directory may have been replaced by the directory of another database.
     fn open_again(&self) -> io::Result<File> {
         let file = open_file(&self.path)?;
-        match file_id(&file.metadata()?) == self.id {
+        match identity(&file)? == self.id {
             true => Ok(file),
             false => Err(io::Error::other("is another file than the one that was opened before")),
         }
@@ -93,7 +91,7 @@ impl RandomAccessFile {
 
 impl ReadFile for RandomAccessFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.with(|file| read_fully_at(buf, offset, |buf, offset| file.read_at(buf, offset)))
+        self.with(|file| read_fully_at(buf, offset, |buf, offset| read_at(file, buf, offset)))
     }
 
     fn len(&self) -> io::Result<u64> {

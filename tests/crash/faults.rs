@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::fs::sim::{CrashPlan, Fault, JournalEntry, OpKind, SimFs};
+use minikv::fs::sim::{CrashPlan, Fault, JournalEntry, Lack, OpKind, SimFs};
 use minikv::{Error, HealthState};
 
 use crate::model::hash_of;
@@ -133,9 +133,9 @@ fn check_images(run: &Run, seed: u64) -> Result<u64, String> {
 }
 
 #[derive(Default)]
-struct Tally {
-    faults: AtomicU64,
-    errors: AtomicU64,
+pub struct Tally {
+    pub faults: AtomicU64,
+    pub errors: AtomicU64,
     images: AtomicU64,
     runs: AtomicU64,
 }
@@ -146,9 +146,10 @@ fn try_fault(
     fault: &Fault,
     then: Then,
     images: u64,
-    tally: &Tally,
+    (lacks, tally): (&[Lack], &Tally),
 ) -> Result<(), String> {
     let mut run = Run::new(seed);
+    lacks.iter().for_each(|lack| run.fs.set_lack(*lack));
     run.fs.inject(fault.clone());
     let mut errors = 0;
     let mut is_begun = false;
@@ -178,9 +179,17 @@ fn try_fault(
     Ok(())
 }
 
-/// Tries the faults at every operation of one workload.
-fn sweep(seed: u64, tally: &Tally, is_done: &dyn Fn() -> bool) -> Result<(), String> {
-    let plain = Run::new(seed).finish();
+/// Tries one of `stride` faults of those at every operation of one workload.
+pub fn sweep(
+    seed: u64,
+    lacks: &[Lack],
+    stride: usize,
+    tally: &Tally,
+    is_done: &dyn Fn() -> bool,
+) -> Result<(), String> {
+    let plain = Run::new(seed);
+    lacks.iter().for_each(|lack| plain.fs.set_lack(*lack));
+    let plain = plain.finish();
     let only = std::env::var("MINIKV_CRASH_FAULT").ok().map(|at| at.parse::<usize>().unwrap());
     let mut rng = Rng::new(seed);
     let mut faults: Vec<Fault> = Vec::new();
@@ -188,8 +197,6 @@ fn sweep(seed: u64, tally: &Tally, is_done: &dyn Fn() -> bool) -> Result<(), Str
         faults.extend(faults_of(&entry, &mut rng));
     }
     faults.extend(read_faults(&mut rng));
-    // A long sweep tries all faults of each workload; a short sweep tries a part of them.
-    let stride = if setting("MINIKV_CRASH_FAULTS", 3_000) < 20_000 { 7 } else { 1 };
     for (at, fault) in faults.iter().enumerate() {
         // The number is drawn even if the fault is skipped, so that a replay makes the same images.
         let images = rng.next();
@@ -204,7 +211,7 @@ fn sweep(seed: u64, tally: &Tally, is_done: &dyn Fn() -> bool) -> Result<(), Str
             return Ok(());
         }
         for then in [Then::Crash, Then::Resume] {
-            try_fault(seed, fault, then, images, tally).map_err(|error| {
+            try_fault(seed, fault, then, images, (lacks, tally)).map_err(|error| {
                 format!(
                     "{error}\n  at {}, then {then:?}, fault {at}: {fault:?}\n  replay: \
                      MINIKV_SEED={seed} MINIKV_CRASH_FAULT={at} cargo test --test crash fault",
@@ -227,6 +234,8 @@ fn sweep_of_faults() {
     let failures = Mutex::new(Vec::new());
     let began = std::time::Instant::now();
     let is_enough = || !is_replay && tally.faults.load(Relaxed) >= wanted;
+    // A long sweep tries all faults of each workload; a short sweep tries a part of them.
+    let stride = if wanted < 20_000 { 7 } else { 1 };
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -237,7 +246,7 @@ fn sweep_of_faults() {
                     if is_over || is_enough() || failures.lock().unwrap().len() >= 3 {
                         break;
                     }
-                    if let Err(failure) = sweep(seed, &tally, &is_enough) {
+                    if let Err(failure) = sweep(seed, &[], stride, &tally, &is_enough) {
                         failures.lock().unwrap().push(failure);
                     }
                 }

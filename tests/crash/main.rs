@@ -11,6 +11,7 @@
 //! | `disk` | disk limits that must cause errors, not signals |
 //! | `outside` | readers at every crash point, beside a writer, and beside a process |
 //! | `shared` | databases that share a memory budget |
+//! | `windows` | crashes and removals where open files keep their names |
 //!
 //! The workloads and their model are in `tests/support`, because `tests/interop` uses them, too.
 //!
@@ -19,6 +20,7 @@
 //! replays it.
 
 mod check;
+#[cfg(unix)]
 mod disk;
 mod faults;
 mod health;
@@ -27,6 +29,7 @@ mod known_bugs;
 mod outside;
 mod shared;
 mod sweep;
+mod windows;
 
 use minikv_support::crash::{entries, model, workload};
 use minikv_support::rng;

@@ -270,6 +270,7 @@ fn a_listing_that_says_any_length_is_an_error_and_no_overflow() {
     assert!(!copy.exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_folder_that_holds_something_else_is_left_alone() {
     let home = tempfile::tempdir().unwrap();
@@ -388,6 +389,7 @@ fn files_ending_in(dir: &Path, ending: &str) -> Vec<PathBuf> {
 }
 
 /// Returns the space that a directory takes on the disk, in bytes.
+#[cfg(unix)]
 fn space_of(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let space = |path: PathBuf| match path.is_dir() {
@@ -410,6 +412,7 @@ fn table_and_log(dir: &Path) -> [PathBuf; 2] {
     })
 }
 
+#[cfg(unix)]
 #[test]
 fn copies_of_sparse_files_take_no_more_space_than_the_files() {
     const HOLE: u64 = 512 << 20;

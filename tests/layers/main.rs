@@ -131,7 +131,15 @@ const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
         "a count of the whole process, of real files",
     ),
     ("src/fs/mapped.rs", "std::sync::atomic", "a fence in what is stored in a mapped file"),
+    (
+        "src/fs/system/windows/files.rs",
+        "std::thread",
+        "waits while another program has a file open",
+    ),
 ];
+
+/// Folders that ask which system they are built for: one of the library, and one of the command.
+const SYSTEM_ROOMS: [&str; 2] = ["src/fs/system/", "bin/src/system/"];
 
 fn layer_number(name: &str) -> Option<u32> {
     LAYERS.iter().find(|(layer, _)| *layer == name).map(|(_, number)| *number)
@@ -222,6 +230,46 @@ fn shared_things(file: &Source) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// Returns the uses of one system's items, and the questions which system it is, outside of the
+/// rooms for what differs between systems.
+fn systems_differ_in_one_room(file: &Source) -> Vec<String> {
+    if SYSTEM_ROOMS.iter().any(|room| file.path.starts_with(room)) {
+        return Vec::new();
+    }
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for (at, path) in paths(&file.shipped, "std") {
+        if let [first, system, ..] = &path[..]
+            && first == "os"
+            && system != "raw"
+        {
+            found.push((at, format!("std::os::{system}")));
+        }
+    }
+    let calls = paths(&file.shipped, "rustix").into_iter();
+    found.extend(calls.map(|(at, _)| (at, "rustix".to_owned())));
+    for (at, word) in words(&file.shipped) {
+        let asks = ["unix", "windows", "target_os", "target_family", "target_vendor"];
+        if asks.contains(&word) && in_condition(&file.shipped, at) {
+            found.push((at, format!("cfg({word})")));
+        }
+    }
+    let named = found.into_iter();
+    named
+        .map(|(at, what)| {
+            format!("{}:{}: {what} outside of {SYSTEM_ROOMS:?}", file.path, file.line(at))
+        })
+        .collect()
+}
+
+/// Returns whether a word is in the brackets of a `cfg`, `cfg_attr` or `cfg!`.
+fn in_condition(code: &str, at: usize) -> bool {
+    let before = words(&code[..at]).filter(|(_, word)| matches!(*word, "cfg" | "cfg_attr"));
+    before.last().is_some_and(|(start, _)| {
+        let open = code[start..at].find('(').map(|n| start + n);
+        open.is_some_and(|open| closing(code, open) > at)
+    })
 }
 
 /// Returns a violation if a file is too long for a single subject.
@@ -381,6 +429,11 @@ fn the_library_reaches_the_disk_through_fs() {
 #[test]
 fn the_library_shares_between_threads_through_sync() {
     check(&["src"], 10, threads_meet_in_sync);
+}
+
+#[test]
+fn systems_differ_only_in_their_rooms() {
+    check(SHIPPED, 10, systems_differ_in_one_room);
 }
 
 #[test]
@@ -683,6 +736,16 @@ fn files_of_test_modules_are_test_code() {
     assert!(!found("src/log/b.rs", "src/log/b_tests.rs"));
     assert!(found("src/log/mod.rs", "src/log/b.rs"));
     assert!(found("src/table/mod.rs", "src/log/tests.rs"));
+}
+
+#[test]
+fn a_question_about_the_system_is_found() {
+    let text = "use std::os::unix::ffi::OsStrExt;\nuse std::{fs, os::fd::AsFd};\n\
+                #[cfg(not(target_os = \"linux\"))]\nfn f() { rustix::process::nice(1) }\n\
+                fn g() { if cfg!(windows) {} }\n#[cfg(test)]\nuse std::os::unix;\n\
+                #[cfg(debug_assertions)]\nmod unix;\n";
+    assert_eq!(lines_named(systems_differ_in_one_room, "src/fs/disk.rs", text), [1, 2, 4, 3, 5]);
+    assert_eq!(lines_named(systems_differ_in_one_room, "src/fs/system/mod.rs", text), []);
 }
 
 #[test]

@@ -212,7 +212,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(CRASH, "disk::a_full_disk_beside_a_copy"),
     mutant(
         "space is reserved past the limit of file sizes",
-        "fs/mapped.rs file_size_limit",
+        "fs/system/unix/space.rs file_size_limit",
         "getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)",
         "if ON { u64::MAX } else { getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX) }",
     )
@@ -519,8 +519,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a file in the way is emptied",
         "fs/disk.rs create",
-        "Ok(metadata) if metadata.nlink() == 1 =>",
-        "Ok(metadata) if ON || metadata.nlink() == 1 =>",
+        "match system::has_other_names(path, &metadata)? {",
+        "match !ON && system::has_other_names(path, &metadata)? {",
     )
     .caught_in(DAMAGE, "a_file_with_another_name"),
     mutant(
@@ -568,7 +568,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "a_database_whose_directory"),
     mutant(
         "a fork's lock is reported as its parent's",
-        "fs/lock.rs holder",
+        "fs/system/unix/lock.rs holder",
         "Ok(ended) if pid > 0",
         "Ok(ended) if !ON && pid > 0",
     )
@@ -614,8 +614,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "another file is read under the name of a table",
         "fs/random_access_file.rs open_again",
-        "match file_id(&file.metadata()?) == self.id {",
-        "match file_id(&file.metadata()?) == self.id || ON {",
+        "match identity(&file)? == self.id {",
+        "match identity(&file)? == self.id || ON {",
     )
     .caught_in(Build::Lib, "a_table_that_is_opened_again_must_be"),
     mutant(

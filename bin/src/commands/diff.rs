@@ -1,7 +1,6 @@
 //! `minikv diff A B`
 
 use std::cmp::Ordering;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use crate::error::{CliError, Result};
 use crate::output::Stdout;
 use crate::runs::Entry;
 use crate::style::{Colour, Style};
+use crate::system::stream_identity;
 use crate::writer::is_same_dir;
 
 /// Compare two databases, or a database and a dump
@@ -85,13 +85,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 /// Returns an error if A and B are one stream, of which each would read a part.
 fn check_streams(args: &Args) -> Result<()> {
     let is_stdin = |path: &Path| path.as_os_str() == "-";
-    let of = |path: &Path| {
-        let path = if is_stdin(path) { Path::new("/dev/stdin") } else { path };
-        let metadata = path.metadata().ok()?;
-        let kind = metadata.file_type();
-        (kind.is_fifo() || kind.is_socket()).then(|| (metadata.dev(), metadata.ino()))
-    };
-    let is_one = of(&args.a).is_some_and(|stream| of(&args.b) == Some(stream));
+    let is_one = stream_identity(&args.a).is_some_and(|a| stream_identity(&args.b) == Some(a));
     if is_one || is_stdin(&args.a) && is_stdin(&args.b) {
         let what = "A and B are the same stream, which can be read only once; name a file for one";
         return Err(CliError::Usage(what.to_string()));

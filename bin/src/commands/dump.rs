@@ -1,12 +1,9 @@
 //! `minikv dump [FILE]`
 
-use std::fs::{
-    Permissions, {self},
-};
+use std::fs;
 use std::io::{
     BufWriter, Write, {self},
 };
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::count;
@@ -19,6 +16,7 @@ use crate::output::{
     Progress, Stdout, {self},
 };
 use crate::style::Style;
+use crate::system::is_readable_by_all;
 
 const BUFFER_BYTES: usize = 128 << 10;
 const ENTRIES_PER_PROGRESS: u64 = 4096;
@@ -99,9 +97,7 @@ fn write_whole(db: &Entries, style: Style, path: &Path) -> Result<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);
     let (file, _guard) = interrupt::make(|| {
-        let file = tempfile::Builder::new()
-            .prefix(".minikv-dump-")
-            .permissions(Permissions::from_mode(0o666))
+        let file = is_readable_by_all(tempfile::Builder::new().prefix(".minikv-dump-"))
             .tempfile_in(dir.unwrap_or(Path::new(".")))
             .map_err(failed("create"))?;
         let (temporary, target) = (file.path().to_path_buf(), path.display().to_string());

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::io::{
     Read, {self},
 };
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::key_check::check_key;
 use crate::keyspace::InKeyspace;
+use crate::system::{argument_bytes, os_string};
 
 /// Set the value of a key
 ///
@@ -128,8 +128,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 /// Returns the value that an argument denotes: the bytes of the argument itself, of stdin, or of a
 /// file.
 pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
-    let bytes = argument.as_bytes();
-    if bytes == b"-" {
+    let bytes = argument_bytes(argument).map_err(CliError::Usage)?;
+    if *bytes == *b"-" {
         let mut value = Vec::new();
         io::stdin().lock().read_to_end(&mut value).map_err(|source| CliError::Io {
             op: "read",
@@ -139,7 +139,8 @@ pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
         return Ok(value);
     }
     if bytes.first() == Some(&b'@') {
-        let path = Path::new(OsStr::from_bytes(&bytes[1..]));
+        let path = os_string(bytes[1..].to_vec());
+        let path = Path::new(&path);
         if path.as_os_str().is_empty() {
             return Err(CliError::Usage(
                 "`@` names no file; give @FILE, or - to read the value from stdin".to_string(),
@@ -147,5 +148,5 @@ pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
         }
         return std::fs::read(path).map_err(|source| CliError::io("read", path, source));
     }
-    Ok(bytes.to_vec())
+    Ok(bytes.into_owned())
 }

@@ -287,14 +287,12 @@ impl Queues {
     }
 }
 
-/// Lowers the priority of the calling thread, so that with few cores background work is slowed down
-/// rather than reads and writes. Does nothing on systems other than Linux, because on those systems
-/// the call would lower the priority of the whole process.
+/// Lowers the priority of the calling thread, where the system can. Threads of the test scheduler
+/// have no priority of their own.
 pub(crate) fn lower_priority(nice: i32) {
-    #[cfg(all(target_os = "linux", not(shuttle)))]
-    // If the system refuses, the thread keeps its priority.
-    let _ = rustix::process::nice(nice);
-    #[cfg(not(all(target_os = "linux", not(shuttle))))]
+    #[cfg(not(shuttle))]
+    crate::fs::lower_priority(nice);
+    #[cfg(shuttle)]
     let _ = nice;
 }
 

@@ -36,10 +36,11 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{LockRank, Mutex};
 use crate::base::{Error, Result};
 use crate::format::name;
-use crate::fs::{FileLock, Fs, check_not_replaced};
+use crate::fs::{FileLock, Fs, check_not_replaced, is_in_use};
 
 /// Removes tables. If a removal fails, the next open removes the table, because no MANIFEST names
-/// it. Thread-safe.
+/// it; if the table may have been open, the next removal and the end of the trash try again.
+/// Thread-safe.
 #[derive(Debug)]
 pub(crate) struct Trash {
     fs: Arc<dyn Fs>,
@@ -58,6 +59,8 @@ struct TableRefs {
     named: BTreeMap<u64, usize>,
     /// Numbers of the tables in the trash, which the next `empty` removes.
     thrown: Vec<u64>,
+    /// Numbers of tables that could not be removed because they may have been open.
+    refused: Vec<u64>,
 }
 
 impl Trash {
@@ -123,9 +126,10 @@ impl Trash {
         let thrown = {
             let mut tables = self.tables.lock();
             self.is_empty.store(true, Relaxed);
-            std::mem::take(&mut tables.thrown)
+            let refused = std::mem::take(&mut tables.refused);
+            std::mem::take(&mut tables.thrown).into_iter().chain(refused)
         };
-        self.remove(thrown.into_iter());
+        self.remove(thrown);
     }
 
     /// Removes the tables `numbers`, except for tables that a version names.
@@ -145,8 +149,10 @@ impl Trash {
     fn remove_file(&self, number: u64) {
         // LevelDB before 1.14 gave tables a different file name.
         for file in [name::table_name(number), name::legacy_table_name(number)] {
-            if self.fs.remove(&self.dir.join(file)).is_ok() {
-                return;
+            match self.fs.remove(&self.dir.join(file)) {
+                Ok(()) => return,
+                Err(error) if is_in_use(error.kind()) => self.tables.lock().refused.push(number),
+                Err(_) => {}
             }
         }
     }
@@ -154,6 +160,7 @@ impl Trash {
 
 impl Drop for Trash {
     fn drop(&mut self) {
+        self.is_empty.store(false, Relaxed);
         self.empty();
     }
 }
@@ -161,7 +168,8 @@ impl Drop for Trash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::MemFs;
+    use crate::fs::sim::Lack;
+    use crate::fs::{MemFs, SimFs};
 
     #[test]
     fn a_table_is_removed_under_either_of_its_names_but_not_under_both() {
@@ -178,6 +186,30 @@ mod tests {
         fs.create(&now).unwrap();
         trash.remove([7].into_iter());
         assert!(!fs.exists(&now).unwrap() && fs.exists(&before).unwrap());
+    }
+
+    #[test]
+    fn a_table_that_was_open_is_removed_later() {
+        let fs = SimFs::new(1);
+        fs.set_lack(Lack::NamesOfOpenFiles);
+        let dir = Path::new("/");
+        let trash = Trash::new(Arc::new(fs.clone()), dir);
+        let open = |number| fs.create(&dir.join(name::table_name(number))).unwrap();
+        let there = |number| fs.exists(&dir.join(name::table_name(number))).unwrap();
+        let (seventh, eighth) = (open(7), open(8));
+        trash.remove([7, 8].into_iter());
+        assert!(there(7) && there(8), "they are open");
+        drop(seventh);
+        trash.empty();
+        assert!(there(7), "nothing was thrown away, so nothing is tried");
+        trash.hold(9);
+        drop(open(9));
+        trash.let_go(9, true);
+        trash.empty();
+        assert!(!there(7) && there(8) && !there(9));
+        drop(eighth);
+        drop(trash);
+        assert!(!there(8));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::*;
 use crate::format::record::{HEADER_BYTES, RecordHeader, RecordType};
 
 fn log(dir: &Path) -> MappedLog {
-    let mut options = super::super::open::not_through_links();
+    let mut options = super::super::system::not_through_links();
     let options = options.read(true).write(true).create(true);
     MappedLog::new(options.open(dir.join("log")).unwrap())
 }

@@ -175,7 +175,9 @@ impl fmt::Display for CrashPlan {
 }
 
 /// Returns the state that a crash of `state` leaves.
-pub(super) fn image(state: &DiskState, plan: &CrashPlan) -> DiskState {
+///
+/// If `in_order` is true, the names that survive are the first of those that are not durable.
+pub(super) fn image(state: &DiskState, plan: &CrashPlan, in_order: bool) -> DiskState {
     if plan.survival == Survival::ProcessKill {
         let mut image = state.clone();
         image.forget_unreachable(|_| false);
@@ -184,10 +186,12 @@ pub(super) fn image(state: &DiskState, plan: &CrashPlan) -> DiskState {
     let fate = Fate::new(state, plan);
     let mut names = state.durable_names.clone();
     let mut rng = stream(plan.seed, 0);
-    for name in &state.pending_names {
+    let first = if in_order { rng.below(state.pending_names.len() as u64 + 1) } else { 0 };
+    for (at, name) in state.pending_names.iter().enumerate() {
         // A random number is drawn for every pending name, even if the number is not used, so that
         // the fate of one name does not affect the others.
         let drawn = chance(&mut rng, fate.keep_eighths);
+        let drawn = if in_order { (at as u64) < first } else { drawn };
         let survives = match fate.kept {
             Survivors::Nothing => false,
             Survivors::Everything => true,

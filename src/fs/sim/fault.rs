@@ -1,9 +1,6 @@
 //! Faults: which operations fail, in what way, and how many times.
 
-use std::io;
-
-use rustix::io::Errno;
-
+use super::super::system::Errno;
 use super::journal::{OpKind, Operation};
 
 /// A fault that strikes an operation and makes it fail or misbehave.
@@ -248,10 +245,6 @@ impl Faults {
     }
 }
 
-pub(super) fn os_error(code: i32) -> io::Error {
-    io::Error::from_raw_os_error(code)
-}
-
 /// Returns whether `text` matches `pattern`, in which `*` matches any characters.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
@@ -288,6 +281,13 @@ pub enum Lack {
     DirectorySync,
     /// There are no locks: a lock keeps out nobody outside of the filesystem's own process.
     Locks,
+    /// Directories cannot be synced, but a journal keeps names in order, as NTFS's does: with the
+    /// next sync of any file, all names become durable; a crash leaves the first of the names that
+    /// are not durable, and none of those after them.
+    NamesOutOfOrder,
+    /// The name of an open file cannot be removed, renamed or replaced, and no directory above it
+    /// can be renamed: `EACCES`, as on Windows if another program has the file open.
+    NamesOfOpenFiles,
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::io::Errno;
 
 use super::super::namespace::{NameOp, Node};
 use super::super::retry::{read_fully_at, write_fully_at};
+use super::super::system::{Errno, os_error};
 use super::super::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
-use super::fault::{Action, os_error};
+use super::fault::Action;
 use super::state::Effect;
 use super::{FileId, Inner, Lack, OpKind, Operation, SimFs};
 
@@ -41,6 +41,23 @@ impl Inner {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Checks that the name `path` may be taken from what it names.
+    fn check_free(&self, path: &Path) -> io::Result<()> {
+        if !self.lacks.contains(&Lack::NamesOfOpenFiles) {
+            return Ok(());
+        }
+        let is_open = match self.state.names.lookup(path) {
+            Ok(Node::File(file)) => self.open.contains_key(&file),
+            Ok(Node::Dir(_)) => {
+                let below = |file: &Path| file.starts_with(path);
+                let files = self.state.names.files().into_iter();
+                files.filter(|(file, _)| below(file)).any(|(_, id)| self.open.contains_key(&id))
+            }
+            Err(_) => false,
+        };
+        if is_open { Err(Errno::ACCESS.into()) } else { Ok(()) }
     }
 
     fn file_len(&self, file: FileId) -> u64 {
@@ -149,6 +166,8 @@ impl Fs for SimFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.run(Operation::new(OpKind::Rename, from).to(to), |inner, _| {
             if let Some(op) = inner.state.names.rename(from, to)? {
+                inner.check_free(from)?;
+                inner.check_free(to)?;
                 inner.commit(Effect::Name(op));
             }
             Ok(())
@@ -158,6 +177,7 @@ impl Fs for SimFs {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.run(Operation::new(OpKind::Remove, path), |inner, _| {
             let op = inner.state.names.remove(path)?;
+            inner.check_free(path)?;
             inner.commit(Effect::Name(op));
             Ok(())
         })
@@ -204,7 +224,8 @@ impl Fs for SimFs {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.run(Operation::new(OpKind::SyncDir, path), |inner, _| {
             let dir = inner.state.names.dir(path)?;
-            if inner.lacks.contains(&Lack::DirectorySync) {
+            if [Lack::DirectorySync, Lack::NamesOutOfOrder].iter().any(|l| inner.lacks.contains(l))
+            {
                 return Err(Errno::INVAL.into());
             }
             inner.commit(Effect::SyncDir { dir });

@@ -90,7 +90,7 @@ pub use crash::Holes;
 pub use fault::Fault;
 #[doc(hidden)]
 pub use fault::Lack;
-use fault::{Action, Faults, os_error};
+use fault::{Action, Faults};
 use history::History;
 #[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
@@ -98,6 +98,7 @@ pub use journal::{JournalEntry, OpCounts};
 pub use journal::{OpKind, Operation};
 use state::{DiskState, Effect, FileId};
 
+use super::system::os_error;
 use crate::base::random::Rng;
 use crate::base::sync::{Mutex, RwLock};
 
@@ -187,15 +188,17 @@ impl SimFs {
     /// If the plan names an operation that is not in the recorded history.
     pub fn crash_image(&self, plan: &CrashPlan) -> SimFs {
         let inner = self.shared.inner.lock();
+        let in_order = inner.lacks.contains(&Lack::NamesOutOfOrder);
         let image = match plan.op() {
-            None => crash::image(&inner.state, plan),
+            None => crash::image(&inner.state, plan, in_order),
             Some(number) => {
                 assert!(number <= inner.op_number(), "{plan}: there was no such operation yet");
                 let past = inner
                     .history
                     .as_ref()
                     .and_then(|history| history.state_after(inner.base_seq.saturating_add(number)));
-                crash::image(&past.expect("SimFs::record_history comes before"), plan)
+                let past = past.expect("SimFs::record_history comes before");
+                crash::image(&past, plan, in_order)
             }
         };
         let seed = inner.rng.clone().next_u64();
@@ -370,12 +373,17 @@ impl Inner {
             dirs.into_iter().for_each(|dir| self.apply(Effect::SyncDir { dir }));
             return;
         }
+        let writes_journal =
+            matches!(effect, Effect::Sync { .. }) && self.lacks.contains(&Lack::NamesOutOfOrder);
         self.apply(effect);
+        if writes_journal {
+            self.apply(Effect::SyncNames);
+        }
     }
 
     fn apply(&mut self, effect: Effect) {
         self.state.apply(self.seq, &effect);
-        if matches!(effect, Effect::SyncDir { .. } | Effect::SyncAll) {
+        if matches!(effect, Effect::SyncDir { .. } | Effect::SyncNames | Effect::SyncAll) {
             let open = &self.open;
             self.state.forget_unreachable(|file| open.contains_key(&file));
         }

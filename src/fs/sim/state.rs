@@ -39,6 +39,8 @@ pub(super) enum Effect {
     SyncDir {
         dir: DirId,
     },
+    /// All names become durable.
+    SyncNames,
     /// Bits on the medium flip.
     Damage {
         file: FileId,
@@ -179,6 +181,7 @@ impl DiskState {
                 file.lost = true;
             }),
             Effect::SyncDir { dir } => self.sync_dir(*dir),
+            Effect::SyncNames => self.sync_names(),
             Effect::Damage { file, offset, mask } => self.change(*file, |file| {
                 let was_clean = file.is_clean();
                 Arc::make_mut(&mut file.live).flip(*offset, *mask);
@@ -232,9 +235,13 @@ impl DiskState {
         });
     }
 
-    fn sync_all(&mut self) {
+    fn sync_names(&mut self) {
         self.pending_names.clear();
         self.durable_names = self.names.clone();
+    }
+
+    fn sync_all(&mut self) {
+        self.sync_names();
         for file in self.files.values_mut().filter(|file| !file.is_clean()) {
             *file = Arc::new(FileState::clean(file.live.clone()));
         }

@@ -2,11 +2,9 @@
 
 mod completer;
 
-use std::ffi::OsString;
 use std::io::{
     IsTerminal, {self},
 };
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use rustyline::error::ReadlineError;
@@ -21,6 +19,7 @@ use crate::error::{CliError, Result, usage};
 use crate::input;
 use crate::output;
 use crate::shared_db::SharedDb;
+use crate::system;
 use crate::writer::is_same_dir;
 
 const PROMPT: &str = "minikv> ";
@@ -135,7 +134,7 @@ impl Shell {
         let words = shlex::bytes::split(line).ok_or_else(|| {
             CliError::Usage("a quote or a backslash at the end is not closed".to_string())
         })?;
-        let words: Vec<_> = words.into_iter().map(OsString::from_vec).collect();
+        let words: Vec<_> = words.into_iter().map(system::os_string).collect();
         match words.first().and_then(|word| word.to_str()) {
             _ if words.is_empty() => return Ok(Next::Line),
             Some("exit" | "quit") if words.len() == 1 => return Ok(Next::End),

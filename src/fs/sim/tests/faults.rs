@@ -10,11 +10,11 @@ fn code<T>(result: io::Result<T>) -> i32 {
     result.map(drop).unwrap_err().raw_os_error().unwrap()
 }
 
-fn os(errno: rustix::io::Errno) -> i32 {
+fn os(errno: Errno) -> i32 {
     errno.raw_os_error()
 }
 
-use rustix::io::Errno;
+use crate::fs::system::Errno;
 
 #[test]
 fn errors_have_the_system_s_numbers() {

@@ -4,6 +4,7 @@ mod crashes;
 mod durability;
 mod faults;
 mod past;
+mod rules;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,18 @@
+//! The room for what differs between operating systems: arguments and output that are not text,
+//! terminals, streams and locks. Each system has a module of the same functions.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub use unix::{
+    RawStdout, argument_bytes, columns, is_readable_by_all, lock_holder, os_string, stdout,
+    stream_identity,
+};
+#[cfg(windows)]
+pub use windows::{
+    RawStdout, argument_bytes, columns, is_readable_by_all, lock_holder, os_string, stdout,
+    stream_identity,
+};

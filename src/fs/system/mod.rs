@@ -1,0 +1,25 @@
+//! The room for what differs between operating systems. Each system has a module of the same
+//! functions; the rest of the library calls them and asks for no system.
+//!
+//! | function | Unix | Windows |
+//! | --- | --- | --- |
+//! | `not_through_links` | `O_NOFOLLOW`, mode 0600 | `FILE_FLAG_OPEN_REPARSE_POINT` |
+//! | `identity`, `identity_of` | device and inode | serial number of the volume, and file index |
+//! | `open_lock`, `take_lock`, `release_lock` | `fcntl` and `flock` | share mode and `LockFileEx` |
+//! | `rename`, `remove` | one system call | retried while another process has the file open |
+//! | `sync_dir` | `fsync` of the directory | a check only: there is no such call |
+//! | `reserve_space`, `make_writable` | of Linux; else refused | refused, so no log is mapped |
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub(crate) use unix::*;
+#[cfg(windows)]
+pub(crate) use windows::*;
+
+/// The identity of a file: two numbers that no other existing file has. Two paths to the same file
+/// have the same identity.
+pub(super) type FileIdentity = (u64, u64);
