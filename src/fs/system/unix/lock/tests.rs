@@ -55,10 +55,11 @@ fn one_kind_of_lock_is_enough_and_the_lack_of_both_is_reported() {
             let lock = locked_by(&path, &kinds).unwrap().unwrap();
             assert!(lock.excludes_processes());
         }
-        let lock = locked_by(&path, &[lack, lack]).unwrap().unwrap();
+        let neither = [lack, lack];
+        let lock = locked_by(&path, &neither).unwrap().unwrap();
         assert!(!lock.excludes_processes());
         // This process is kept out all the same.
-        let second = locked_by(&path, &[lack, lack]).unwrap();
+        let second = locked_by(&path, &neither).unwrap();
         assert_eq!(second.unwrap_err(), LockHolder::ThisProcess);
     }
     let full: LockCall = |_, _| Err(Errno::NOLCK);
