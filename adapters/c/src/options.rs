@@ -31,8 +31,20 @@ impl leveldb_options_t {
         leveldb_options_t { options, order, compression_error: None, layout_error: None }
     }
 
-    fn change(&mut self, change: impl FnOnce(Options) -> Options) {
+    /// Replaces the options with what `change` makes of them.
+    pub fn change(&mut self, change: impl FnOnce(Options) -> Options) {
         self.options = change(take(&mut self.options));
+    }
+
+    /// Returns the comparator.
+    pub fn order(&self) -> &Arc<dyn Comparator> {
+        &self.order
+    }
+
+    /// Sets the comparator.
+    pub fn set_order(&mut self, order: Arc<dyn Comparator>) {
+        self.order = order.clone();
+        self.change(|options| options.comparator(order));
     }
 
     /// Returns the options.
@@ -103,8 +115,7 @@ export! {
             Some(comparator) => comparator.comparator.clone(),
             None => Arc::new(BytewiseComparator),
         };
-        options.order = comparator.clone();
-        options.change(|options| options.comparator(comparator));
+        options.set_order(comparator);
     }
 
     fn leveldb_options_set_filter_policy(
