@@ -1,5 +1,11 @@
 #include "leveldb/db.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "leveldb/env.h"
 #include "leveldb/write_batch.h"
 #include "parts.h"
 
@@ -195,13 +201,21 @@ Status DB::Open(const Options& options, const std::string& name, DB** db) {
   leveldb_t* const opened = rust.has_env() ? cpp_open(rust.get(), name.c_str(), error)
                                            : leveldb_open(rust.get(), name.c_str(), error);
   if (opened != nullptr) *db = new Database(opened);
-  return error.status();
+  const Status status = error.status();
+  // LevelDB takes the lock before it looks for the database, so where it cannot, that is the error.
+  if (status.IsInvalidArgument() && !rust.has_env() && ::access(name.c_str(), F_OK) == 0 &&
+      ::access(name.c_str(), W_OK) != 0) {
+    return Status::IOError(name + "/LOCK", std::strerror(errno));
+  }
+  return status;
 }
 
 Status DestroyDB(const std::string& name, const Options& options) {
   const RustOptions rust(options);
   Errptr error;
   leveldb_destroy_db(rust.get(), name.c_str(), error);
+  // LevelDB removes an empty directory, too, even if it never was a database's.
+  if (error.ok()) options.env->RemoveDir(name);
   return error.status();
 }
 

@@ -3,13 +3,14 @@
 //! An `Env` has no hard links, cannot truncate files, and does not sync directories: it keeps names
 //! in the order in which they were made. The database asks it for nothing else.
 
+use std::collections::HashMap;
 use std::ffi::c_char;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use minikv::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
@@ -49,6 +50,9 @@ pub struct Calls {
 struct Env {
     state: State,
     calls: Calls,
+    /// The files that are open for writing, by path. LevelDB closes a file before it removes it,
+    /// and an `Env` may rely on that; the engine may still hold the log that it removes.
+    writing: Arc<Mutex<HashMap<PathBuf, Weak<Mutex<Written>>>>>,
 }
 
 impl std::fmt::Debug for Env {
@@ -92,7 +96,19 @@ impl Env {
         checked(|e| {
             (self.calls.create)(self.state, at, len, append.into(), Out::of(&mut file), e)
         })?;
-        Ok(Box::new(EnvWriteFile { calls: self.calls, file, is_ours: true }))
+        let written = Arc::new(Mutex::new(Written { calls: self.calls, file: Some(file) }));
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        writing.retain(|_, written| written.strong_count() > 0);
+        writing.insert(path.to_path_buf(), Arc::downgrade(&written));
+        Ok(Box::new(EnvWriteFile { calls: self.calls, written }))
+    }
+
+    /// Closes a file that is open for writing.
+    fn close(&self, path: &Path) {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(written) = writing.remove(path).and_then(|written| written.upgrade()) {
+            written.lock().unwrap_or_else(PoisonError::into_inner).close();
+        }
     }
 
     fn on_name(&self, call: OnName, path: &Path) -> io::Result<()> {
@@ -136,6 +152,7 @@ impl Fs for Env {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        self.close(path);
         self.on_name(self.calls.remove, path)
     }
 
@@ -311,43 +328,78 @@ impl ReadFile for LentReadFile {
     }
 }
 
-struct EnvWriteFile {
+/// An open `WritableFile`, which is closed and deleted when it is dropped.
+struct Written {
     calls: Calls,
-    file: State,
-    /// Whether to close and delete the file at the end.
-    is_ours: bool,
+    /// `None` once the file was removed.
+    file: Option<State>,
 }
 
-/// Returns a file for writing to a `WritableFile` that the program closes.
-pub fn lent_write_file(file: State, calls: Calls) -> Box<dyn WriteFile> {
-    Box::new(EnvWriteFile { calls, file, is_ours: false })
+impl Written {
+    fn close(&mut self) {
+        if let Some(file) = self.file.take() {
+            (self.calls.close_write)(file);
+        }
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+struct EnvWriteFile {
+    calls: Calls,
+    written: Arc<Mutex<Written>>,
 }
 
 impl std::fmt::Debug for EnvWriteFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("EnvWriteFile").field(&self.file).finish()
-    }
-}
-
-impl Drop for EnvWriteFile {
-    fn drop(&mut self) {
-        if self.is_ours {
-            (self.calls.close_write)(self.file);
-        }
+        f.write_str("EnvWriteFile")
     }
 }
 
 impl WriteFile for EnvWriteFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.written.lock().unwrap_or_else(PoisonError::into_inner).file {
+            Some(file) => checked(|e| (self.calls.write)(file, pointer(bytes), bytes.len(), e)),
+            None => Err(io::Error::other("the file was removed")),
+        }
+    }
+
+    /// Does nothing if the file was removed, because nothing refers to it any more.
+    fn sync(&mut self) -> io::Result<()> {
+        match self.written.lock().unwrap_or_else(PoisonError::into_inner).file {
+            Some(file) => checked(|e| (self.calls.sync)(file, e)),
+            None => Ok(()),
+        }
+    }
+
+    fn set_len(&mut self, _: u64) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}
+
+/// A `WritableFile` that the program syncs, closes and deletes.
+pub struct LentWriteFile {
+    pub file: State,
+    pub calls: Calls,
+}
+
+impl std::fmt::Debug for LentWriteFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LentWriteFile")
+    }
+}
+
+impl WriteFile for LentWriteFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         checked(|e| (self.calls.write)(self.file, pointer(bytes), bytes.len(), e))
     }
 
-    /// A program's own table file is synced by the program.
     fn sync(&mut self) -> io::Result<()> {
-        match self.is_ours {
-            true => checked(|e| (self.calls.sync)(self.file, e)),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     fn set_len(&mut self, _: u64) -> io::Result<()> {
@@ -357,7 +409,7 @@ impl WriteFile for EnvWriteFile {
 
 export! {
     fn cpp_options_set_env(options: &mut leveldb_options_t, state: State, calls: &Calls) {
-        let env = Arc::new(Env { state, calls: *calls });
+        let env = Arc::new(Env { state, calls: *calls, writing: Arc::default() });
         options.change(|options| options.fs(env));
     }
 }

@@ -11,7 +11,7 @@ use minikv::{Compression, Error, FilterPolicy, Result};
 use crate::border::{ErrPtr, In, Kept, Out, State, export};
 use crate::callbacks::leveldb_filterpolicy_t;
 use crate::calls::{Entry, lend};
-use crate::env::{Calls, LentReadFile, lent_write_file};
+use crate::env::{Calls, LentReadFile, LentWriteFile};
 use crate::options::leveldb_options_t;
 
 /// A table under construction, or the error that ended it.
@@ -79,7 +79,8 @@ export! {
             block_restart_interval: restart_interval.max(1),
             compression: if compress == 0 { Compression::None } else { Compression::Snappy },
         };
-        let builder = TableBuilder::new(lent_write_file(file, *calls), nameless(), table);
+        let file = Box::new(LentWriteFile { file, calls: *calls });
+        let builder = TableBuilder::new(file, nameless(), table);
         Kept::new(Builder { state: Ok(builder), finished: 0 })
     }
 
