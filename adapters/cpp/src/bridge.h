@@ -68,6 +68,10 @@ struct cpp_env_calls {
 };
 void cpp_options_set_env(leveldb_options_t*, void* env, const cpp_env_calls*);
 
+// listing.rs
+void cpp_list_file(void* env, const cpp_env_calls*, const char* name, void* target,
+                   void (*take)(void*, const char*, size_t), char** errptr);
+
 // tables.rs
 struct cpp_builder;
 struct cpp_table;

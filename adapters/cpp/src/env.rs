@@ -407,9 +407,14 @@ impl WriteFile for LentWriteFile {
     }
 }
 
+/// Returns the filesystem of an `Env`.
+pub fn env(state: State, calls: Calls) -> Arc<dyn Fs> {
+    Arc::new(Env { state, calls, writing: Arc::default() })
+}
+
 export! {
     fn cpp_options_set_env(options: &mut leveldb_options_t, state: State, calls: &Calls) {
-        let env = Arc::new(Env { state, calls: *calls, writing: Arc::default() });
+        let env = env(state, *calls);
         options.change(|options| options.fs(env));
     }
 }

@@ -24,6 +24,7 @@ mod transaction;
 
 mod calls;
 mod env;
+mod listing;
 mod log;
 mod order;
 mod tables;
