@@ -233,8 +233,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Ends the current data block, so that the next entry begins another. Does nothing if the block
-    /// is empty.
+    /// Ends the current data block, so that the next entry begins another. Does nothing if the
+    /// block is empty.
     ///
     /// # Errors
     /// An I/O error.

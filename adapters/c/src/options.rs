@@ -16,7 +16,7 @@ use crate::snapshot::leveldb_snapshot_t;
 pub struct leveldb_options_t {
     options: Options,
     /// The comparator set in the options, kept for error messages.
-    order: Arc<dyn Comparator>,
+    pub order: Arc<dyn Comparator>,
     /// The error that an open returns while the compression is set to an unknown value.
     compression_error: Option<String>,
     /// The error that an open returns while the filter layout is set to an unknown value.
@@ -34,11 +34,6 @@ impl leveldb_options_t {
     /// Replaces the options with what `change` makes of them.
     pub fn change(&mut self, change: impl FnOnce(Options) -> Options) {
         self.options = change(take(&mut self.options));
-    }
-
-    /// Returns the comparator.
-    pub fn order(&self) -> &Arc<dyn Comparator> {
-        &self.order
     }
 
     /// Sets the comparator.

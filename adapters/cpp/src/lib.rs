@@ -1,6 +1,7 @@
 //! The Rust half of minikv's `libleveldb.so.1d`: the C API of `adapters/c`, which is compiled from
-//! there, and functions for the C++ half (`*.cc`) where the C API does not reach. The names of these
-//! functions begin with `cpp_`, and the library does not export them; `bridge.h` declares them.
+//! there, and functions for the C++ half (`*.cc`) where the C API does not reach. The names of
+//! these functions begin with `cpp_`, and the library does not export them; `bridge.h` declares
+//! them.
 #![allow(non_camel_case_types, reason = "the types have the names of the header")]
 
 #[path = "../../c/src/batch.rs"]

@@ -43,7 +43,7 @@ fn nameless() -> PathBuf {
 }
 
 fn order(options: &leveldb_options_t) -> KeyOrder {
-    KeyOrder::User(UserComparator::new(options.order().clone()))
+    KeyOrder::User(UserComparator::new(options.order.clone()))
 }
 
 fn open(options: &leveldb_options_t, file: LentReadFile) -> Result<Kept<Arc<Table>>> {
