@@ -233,7 +233,12 @@ impl TableBuilder {
         Ok(())
     }
 
-    fn end_data_block(&mut self) -> Result<()> {
+    /// Ends the current data block, so that the next entry begins another. Does nothing if the
+    /// block is empty.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub fn end_data_block(&mut self) -> Result<()> {
         if self.data.is_empty() {
             return Ok(());
         }

@@ -19,7 +19,8 @@ pub struct leveldb_iterator_t {
 }
 
 impl leveldb_iterator_t {
-    fn new(cursor: Result<Cursor>) -> leveldb_iterator_t {
+    /// Returns an iterator that moves `cursor`, or has its error.
+    pub fn new(cursor: Result<Cursor>) -> leveldb_iterator_t {
         let (cursor, error) = match cursor {
             Ok(cursor) => (Some(cursor), None),
             Err(error) => (None, Some(error)),
@@ -27,7 +28,8 @@ impl leveldb_iterator_t {
         leveldb_iterator_t { cursor, error, target: Vec::new() }
     }
 
-    fn step(&mut self, step: impl FnOnce(&mut Cursor, &[u8]) -> Result<bool>) {
+    /// Moves the cursor with `step`, which is passed the target of a seek, and keeps its error.
+    pub fn step(&mut self, step: impl FnOnce(&mut Cursor, &[u8]) -> Result<bool>) {
         if let Some(cursor) = &mut self.cursor
             && let Err(error) = step(cursor, &self.target)
         {
@@ -35,7 +37,15 @@ impl leveldb_iterator_t {
         }
     }
 
-    fn valid(&self) -> Option<&Cursor> {
+    /// Moves to the first entry at or after `key`, which may belong to the iterator.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.target.clear();
+        self.target.extend_from_slice(key);
+        self.step(|cursor, target| cursor.seek(target));
+    }
+
+    /// Returns the cursor if it is at an entry.
+    pub fn valid(&self) -> Option<&Cursor> {
         self.cursor.as_ref().filter(|cursor| cursor.valid())
     }
 }
@@ -72,9 +82,7 @@ export! {
     }
 
     fn leveldb_iter_seek(iterator: &mut leveldb_iterator_t, key: In, key_len: usize) {
-        iterator.target.clear();
-        iterator.target.extend_from_slice(key.bytes(key_len));
-        iterator.step(|cursor, target| cursor.seek(target));
+        iterator.seek(key.bytes(key_len));
     }
 
     fn leveldb_iter_next(iterator: &mut leveldb_iterator_t) {

@@ -16,7 +16,7 @@ use crate::snapshot::leveldb_snapshot_t;
 pub struct leveldb_options_t {
     options: Options,
     /// The comparator set in the options, kept for error messages.
-    order: Arc<dyn Comparator>,
+    pub order: Arc<dyn Comparator>,
     /// The policy of block filters, if it is not LevelDB's bloom filter. Kept apart from the
     /// options, which cannot go back to the bloom filter.
     policy: Option<Arc<dyn FilterPolicy>>,
@@ -34,8 +34,15 @@ impl leveldb_options_t {
         leveldb_options_t { options, order, policy, compression_error: None, layout_error: None }
     }
 
-    fn change(&mut self, change: impl FnOnce(Options) -> Options) {
+    /// Replaces the options with what `change` makes of them.
+    pub fn change(&mut self, change: impl FnOnce(Options) -> Options) {
         self.options = change(take(&mut self.options));
+    }
+
+    /// Sets the comparator.
+    pub fn set_order(&mut self, order: Arc<dyn Comparator>) {
+        self.order = order.clone();
+        self.change(|options| options.comparator(order));
     }
 
     /// Returns the options.
@@ -119,8 +126,7 @@ export! {
             Some(comparator) => comparator.comparator.clone(),
             None => Arc::new(BytewiseComparator),
         };
-        options.order = comparator.clone();
-        options.change(|options| options.comparator(comparator));
+        options.set_order(comparator);
     }
 
     fn leveldb_options_set_filter_policy(
