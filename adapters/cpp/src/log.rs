@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use minikv::{Event, EventKind};
+use minikv::events::{Event, EventKind, Observer};
 
 use crate::border::{State, export, pointer};
 use crate::options::leveldb_options_t;
@@ -14,7 +14,7 @@ struct CppLogger {
     write: Write,
 }
 
-impl minikv::Observer for CppLogger {
+impl Observer for CppLogger {
     fn event(&self, event: &Event) {
         if let Some(text) = text(&event.kind) {
             (self.write)(self.state, pointer(text.as_bytes()), text.len());
@@ -29,19 +29,23 @@ fn text(event: &EventKind) -> Option<String> {
             format!("minikv opened {} with {} tables", path.display(), tables.len())
         }
         EventKind::FlushEnded { error: Some(error), .. } => format!("flush failed: {error}"),
-        EventKind::FlushEnded { table: Some(table), micros, .. } => {
+        EventKind::FlushEnded { table: Some(table), took, .. } => {
+            let micros = took.as_micros();
             format!("flushed to table #{}: {} bytes, {micros} us", table.number, table.file_bytes)
         }
         EventKind::CompactionEnded { error: Some(error), .. } => {
             format!("compaction failed: {error}")
         }
-        EventKind::CompactionEnded { inputs, output_level, outputs, micros, .. } => format!(
-            "compacted {} tables to {} tables at level {output_level}: {micros} us",
+        EventKind::CompactionEnded { inputs, output_level, outputs, took, .. } => format!(
+            "compacted {} tables to {} tables at level {output_level}: {} us",
             inputs.len(),
-            outputs.len()
+            outputs.len(),
+            took.as_micros()
         ),
         EventKind::StallBegan { cause, .. } => format!("writes wait: {cause:?}"),
-        EventKind::StallEnded { micros, .. } => format!("writes waited for {micros} us"),
+        EventKind::StallEnded { took, .. } => {
+            format!("writes waited for {} us", took.as_micros())
+        }
         EventKind::Closed { .. } => "closed".to_owned(),
         _ => return None,
     })

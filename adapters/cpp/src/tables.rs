@@ -6,7 +6,7 @@ use std::sync::Arc;
 use minikv::files::TableCursor;
 use minikv::internals::format::key::{KeyOrder, UserComparator};
 use minikv::internals::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
-use minikv::{Compression, Error, FilterPolicy, Result};
+use minikv::{BloomFilterPolicy, Compression, Error, FilterPolicy, Filters, Result};
 
 use crate::border::{ErrPtr, In, Kept, Out, State, export};
 use crate::callbacks::leveldb_filterpolicy_t;
@@ -46,6 +46,15 @@ fn order(options: &leveldb_options_t) -> KeyOrder {
     KeyOrder::User(UserComparator::new(options.order.clone()))
 }
 
+/// Returns the policy that makes the filters of a table's blocks.
+fn block_policy(of: &leveldb_filterpolicy_t) -> Option<Arc<dyn FilterPolicy>> {
+    match (&of.policy, of.filters) {
+        (Some(policy), _) => Some(policy.clone()),
+        (None, Filters::Block(bits)) => Some(Arc::new(BloomFilterPolicy::new(bits))),
+        (None, _) => None,
+    }
+}
+
 fn open(options: &leveldb_options_t, file: LentReadFile) -> Result<Kept<Arc<Table>>> {
     let context = TableContext {
         order: order(options),
@@ -69,7 +78,7 @@ export! {
         file: State,
         calls: &Calls,
     ) -> Kept<Builder> {
-        let policy: Option<Arc<dyn FilterPolicy>> = policy.map(|policy| policy.policy.clone());
+        let policy = policy.and_then(block_policy);
         let table = TableOptions {
             order: order(options),
             filter_policy: policy,
