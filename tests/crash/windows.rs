@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, Lack, SimFs};
-use minikv::{Db, Error, Options, Readable, destroy, repair, verify};
+use minikv::{Db, Error, Options, Readable, RepairOptions, destroy, repair, verify};
 
 use crate::workload::{DIR, KINDS, options};
 use crate::{check, faults, setting, sweep};
@@ -147,7 +147,7 @@ fn a_repair_moves_damaged_tables_away_under_windows_rules() {
     let table = names.iter().find(|name| name.ends_with(".ldb")).unwrap();
     let table: PathBuf = Path::new(DIR).join(table);
     fs.damage(&table, 10, 1).unwrap();
-    let report = repair(DIR, &options(&fs, 1)).unwrap();
+    let report = repair(DIR, &options(&fs, 1), RepairOptions::default()).unwrap();
     assert!(!report.healthy, "{report:?}");
     let after = Options::default().fs(fs.clone());
     assert!(verify(DIR, &after).unwrap().is_sound());
