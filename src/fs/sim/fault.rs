@@ -282,8 +282,8 @@ pub enum Lack {
     /// There are no locks: a lock keeps out nobody outside of the filesystem's own process.
     Locks,
     /// Directories cannot be synced, but a journal keeps names in order, as NTFS's does: with the
-    /// next sync of any file, all names become durable; a crash leaves the first of the names that
-    /// are not durable, and none of those after them.
+    /// next sync of any file, and with a rename, which is written through, all names become
+    /// durable. A crash leaves the first of the names that are not, and none of those after them.
     NamesOutOfOrder,
     /// The name of an open file cannot be removed, renamed or replaced, and no directory above it
     /// can be renamed: `EACCES`, as on Windows if another program has the file open.

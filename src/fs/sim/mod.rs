@@ -98,6 +98,7 @@ pub use journal::{JournalEntry, OpCounts};
 pub use journal::{OpKind, Operation};
 use state::{DiskState, Effect, FileId};
 
+use super::namespace::NameOp;
 use super::system::os_error;
 use crate::base::random::Rng;
 use crate::base::sync::{Mutex, RwLock};
@@ -373,8 +374,8 @@ impl Inner {
             dirs.into_iter().for_each(|dir| self.apply(Effect::SyncDir { dir }));
             return;
         }
-        let writes_journal =
-            matches!(effect, Effect::Sync { .. }) && self.lacks.contains(&Lack::NamesOutOfOrder);
+        let writes_journal = self.lacks.contains(&Lack::NamesOutOfOrder)
+            && matches!(effect, Effect::Sync { .. } | Effect::Name(NameOp::Rename { .. }));
         self.apply(effect);
         if writes_journal {
             self.apply(Effect::SyncNames);
