@@ -67,7 +67,7 @@ fn a_transaction_over_keyspaces_is_applied_whole() {
         Ok(value)
     });
     assert_eq!(moved.unwrap(), "1");
-    assert_eq!(home.keyspaces().unwrap(), [b.clone()]);
+    assert_eq!(home.keyspaces().unwrap(), std::slice::from_ref(&b));
     assert!(home.contains_key("count").unwrap());
     let mut dropped = home.transaction();
     dropped.delete_in(&b, "moved");
