@@ -41,6 +41,7 @@ fn main() -> Result<()> {
             db.put(key(round * 10_000 + number), [b'v'; 100])?;
             db.get(key(number * 7919 % (20_000 * (round + 1))))?;
         }
+        println!("{} gets", db.stats().gets);
     }
     Ok(())
 }

@@ -320,8 +320,8 @@ macro_rules! keyspaces_of {
 
             /// Returns the keyspace of this kind and name, whatever is there. Reads nothing.
             ///
-            /// The keys of the two kinds differ, so a database can have both under one name: earlier
-            /// builds made them, and so do two handles that were opened while there were no
+            /// The keys of the two kinds differ, so a database can have both under one name:
+            /// earlier builds made them, and so do two handles that were opened while there were no
             /// entries. Then [`keyspace`](Self::keyspace) fails, and this method opens either.
             ///
             /// # Errors

@@ -311,8 +311,8 @@ impl Table {
         &self.meta
     }
 
-    /// Returns the name of the filter block's policy, without the prefix `filter.`, if the table has
-    /// a filter block of a known kind.
+    /// Returns the name of the filter block's policy, without the prefix `filter.`, if the table
+    /// has a filter block of a known kind.
     pub(crate) fn filter_policy_name(&self) -> Option<&str> {
         self.filters.block.as_ref().map(|(name, _)| &name[..])
     }

@@ -73,6 +73,11 @@ fn block_owner(code: &str) -> Option<String> {
 
 fn function_name(code: &str) -> Option<String> {
     let (before, rest) = code.split_once("fn ")?;
+    // `pub(in path)` is the one visibility with a space.
+    let before = match before.split_once("pub(in ") {
+        Some((first, rest)) if first.is_empty() => rest.split_once(')')?.1,
+        _ => before,
+    };
     let words = ["pub", "pub(crate)", "pub(super)", "const", "unsafe"];
     let is_definition = before.split_whitespace().all(|word| words.contains(&word));
     let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
