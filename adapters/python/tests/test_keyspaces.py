@@ -195,7 +195,7 @@ def test_entries_expire(db):
     ordinary = db.keyspace(b'ordinary')
     ordinary.put(b'a', b'1')
     assert not ordinary.expiring and ordinary.expiry(b'a') == math.inf
-    with pytest.raises(ValueError, match='do not expire'):
+    with pytest.raises(minikv.Error, match='do not expire'):
         db.keyspace(b'ordinary', expiring=True)
 
 
@@ -203,7 +203,7 @@ def test_two_keyspaces_of_one_name_are_told_apart(db):
     db.keyspace(b's', expiring=True).put(b'a', b'1')
     db.put(b'\xff\xfeks\x01sa', b'2')  # as earlier builds put into another keyspace
     assert db.keyspaces() == [(b's', False), (b's', True)]
-    with pytest.raises(ValueError, match='two keyspaces'):
+    with pytest.raises(minikv.Error, match='two keyspaces'):
         db.keyspace(b's')
     assert db.keyspace(b's', expiring=False).get(b'a') == b'2'
     assert db.keyspace(b's', expiring=True).get(b'a') == b'1'

@@ -75,7 +75,7 @@ fn function_name(code: &str) -> Option<String> {
     let (before, rest) = code.split_once("fn ")?;
     // `pub(in path)` is the one visibility with a space.
     let before = match before.split_once("pub(in ") {
-        Some((first, rest)) if first.is_empty() => rest.split_once(')')?.1,
+        Some(("", rest)) => rest.split_once(')')?.1,
         _ => before,
     };
     let words = ["pub", "pub(crate)", "pub(super)", "const", "unsafe"];
