@@ -2,12 +2,8 @@
 //! then added to the database in one step. The entries bypass the log and the memtable and, if
 //! there are no other keys in their range, compaction.
 //!
-//! | file | contents |
-//! | --- | --- |
-//! | `writer` | writes sorted entries into tables in a directory |
-//! | `sorted` | finished tables, and the checks on a table file that is to be ingested |
-//!
-//! [`engine::ingest`](crate::engine::ingest) adds the tables to the database.
+//! [`TableWriter`] writes sorted entries into tables in a directory, [`SortedTable`] is a finished
+//! table that has been checked, and [`Db::ingest`](crate::Db::ingest) adds tables to a database.
 
 pub(crate) mod sorted;
 pub(crate) mod writer;

@@ -62,7 +62,7 @@ impl Sampled for ReadOnlyDb {
 #[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct FilterAdvice {
-    /// Recommended value of [`Options::filters`](crate::Options::filters); [`Filters::None`] if
+    /// Recommended value of [`Options::filters`](minikv::Options::filters); [`Filters::None`] if
     /// filters are not worthwhile.
     #[serde(flatten)]
     pub filters: Filters,
