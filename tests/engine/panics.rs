@@ -259,13 +259,13 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
         let fs = SimFs::new(1);
         let db = open(crate::small().fs(fs.clone()));
         db.writing(synced()).put("before", "").unwrap();
-        let (arrived, operations) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
-        let seen = arrived.clone();
+        let (arrived, operations) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (seen, counted) = (arrived.clone(), operations.clone());
         fs.set_hook(move |operation| {
             if operation.kind != during || operation.path.extension().is_none_or(|e| e != "log") {
                 return;
             }
-            match operations.fetch_add(1, SeqCst) {
+            match counted.fetch_add(1, SeqCst) {
                 0 => {
                     while seen.load(SeqCst) < WRITERS {
                         thread::yield_now();
@@ -278,8 +278,13 @@ fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 let (db, arrived) = (db.clone(), arrived.clone());
+                let operations = operations.clone();
                 move || {
                     arrived.fetch_add(1, SeqCst);
+                    // The first writer must be alone in its group.
+                    while writer > 0 && operations.load(SeqCst) == 0 {
+                        thread::yield_now();
+                    }
                     db.writing(synced()).put(format!("writer {writer}"), "")
                 }
             })
