@@ -170,7 +170,6 @@ pub fn disk_bytes(path: &Path) -> Result<u64> {
 /// Returns the total size on disk of the files in `path` and below it that are not in `seen`, in
 /// bytes. Adds the device and inode of each file with several names to `seen`.
 fn add_disk_bytes(path: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64> {
-    use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
@@ -178,11 +177,26 @@ fn add_disk_bytes(path: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64> {
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += match metadata.is_dir() {
             true => add_disk_bytes(&entry.path(), seen)?,
-            false if metadata.nlink() > 1 && !seen.insert((metadata.dev(), metadata.ino())) => 0,
-            false => metadata.blocks() * 512,
+            false => file_bytes(&metadata, seen),
         };
     }
     Ok(bytes)
+}
+
+/// Returns the space that a file takes; 0 if the file is in `seen`.
+#[cfg(unix)]
+fn file_bytes(metadata: &std::fs::Metadata, seen: &mut HashSet<(u64, u64)>) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    match metadata.nlink() > 1 && !seen.insert((metadata.dev(), metadata.ino())) {
+        true => 0,
+        false => metadata.blocks() * 512,
+    }
+}
+
+/// Returns the length of a file: neither its space nor its other names are known.
+#[cfg(not(unix))]
+fn file_bytes(metadata: &std::fs::Metadata, _: &mut HashSet<(u64, u64)>) -> u64 {
+    metadata.len()
 }
 
 #[cfg(test)]
