@@ -158,13 +158,12 @@ impl BlockFacts {
     }
 }
 
-/// Returns the address of the value of each entry at a restart point. A scan of the block must
-/// reach all of these entries.
-fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
-    let restarts = if block.is_empty() { 0 } else { block.restarts() };
-    (0..restarts)
-        .map(|restart| Ok(block.view().entry_at_restart(restart)?.value.as_ptr()))
-        .collect()
+/// Returns the offset of each entry at a restart point. A scan of the block must reach all of these
+/// entries.
+fn entries_at_restarts(block: &Block) -> Result<Vec<usize>> {
+    let (view, restarts) = (block.view(), if block.is_empty() { 0 } else { block.restarts() });
+    let offset = |i| view.entry_at_restart(i).map(|_| view.restart(i));
+    (0..restarts).map(offset).collect()
 }
 
 /// Range of a block's keys according to the index: keys greater than `after`, up to and including
@@ -299,7 +298,7 @@ impl TableCheck<'_, '_> {
         in_table: Option<(&Table, &Bounds<'_>)>,
         handle: BlockHandle,
     ) -> Result<BlockFacts> {
-        let mut restarts = values_at_restarts(block)?.into_iter().peekable();
+        let mut restarts = entries_at_restarts(block)?.into_iter().peekable();
         let mut contents = BlockFacts::after(&self.last_key);
         let mut doubts = Doubts::default();
         let mut has_last = self.facts.entries > 0;
@@ -318,7 +317,7 @@ impl TableCheck<'_, '_> {
             self.doubt(key, parsed.user_key, in_table, handle, &mut doubts);
             contents.add(key, parsed.seq);
             has_last = true;
-            restarts.next_if_eq(&cursor.value().as_ptr());
+            restarts.next_if_eq(&cursor.offset());
             valid = cursor.next()?;
         }
         if restarts.next().is_some() {

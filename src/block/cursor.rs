@@ -144,6 +144,12 @@ impl BlockCursor {
         if self.valid { self.position.key(self.block.view(), &self.key_buffer) } else { &[] }
     }
 
+    /// Returns the offset of the current entry in the block. The cursor must be positioned.
+    #[inline]
+    pub(crate) fn offset(&self) -> usize {
+        self.position.at
+    }
+
     /// Returns the current value, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn value(&self) -> &[u8] {

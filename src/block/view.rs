@@ -292,7 +292,7 @@ impl<'a> BlockView<'a> {
 
     /// Returns the offset of restart point `i`.
     #[inline]
-    pub(super) fn restart(&self, i: usize) -> usize {
+    pub(crate) fn restart(&self, i: usize) -> usize {
         get_fixed32(self.contents, self.entries_end() + 4 * i).unwrap_or(0) as usize
     }
 

@@ -176,8 +176,8 @@ impl Table {
                 last.extend_from_slice(cursor.key());
             }
             if restart < restarts {
-                let entry = view.entry_at_restart(restart).map_err(in_file)?;
-                restart += usize::from(entry.value.as_ptr() == cursor.value().as_ptr());
+                view.entry_at_restart(restart).map_err(in_file)?;
+                restart += usize::from(view.restart(restart) == cursor.offset());
             }
             valid = cursor.next();
         }

@@ -213,20 +213,24 @@ fn an_index_that_names_a_block_twice_is_an_error() {
 /// ignores the restart point, but searches and backward steps start there.
 #[test]
 fn a_restart_inside_an_entry_is_seen_by_verify_and_repaired() {
+    let entry = |key: &[u8], value: &[u8]| (internal_key(key, 3, KeyKind::Value), value.to_vec());
     // The value of the first entry is itself an encoded entry.
     let inner = [&[0u8, 9, 1][..], &internal_key(b"x", 1, KeyKind::Value), b"y"].concat();
-    let first = (internal_key(b"a", 3, KeyKind::Value), inner.clone());
-    let second = (internal_key(b"k", 2, KeyKind::Value), b"v".to_vec());
-    let mut data = block(&[first, second]);
-    let at = data.len() - 8;
-    let inside = data.windows(inner.len()).position(|bytes| bytes == inner).unwrap();
-    data[at..at + 4].copy_from_slice(&(inside as u32).to_le_bytes());
-    let fs = load(&with_tables(&[(1, 9, &table_of(&data, 0, 1, &[]))]));
-    let report = minikv::verify(DIR, &options(&fs)).unwrap();
-    assert!(report.faults.iter().any(|fault| fault.what.contains("restart")), "{report:?}");
-    minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
-    assert!(minikv::verify(DIR, &options(&fs)).unwrap().is_sound());
-    scan(&fs).unwrap();
+    let in_value = [entry(b"a", &inner), entry(b"k", b"v")];
+    // The key of the second entry ends with an encoded entry, which has the same value.
+    let in_key = [entry(b"a", b"v"), entry(b"k\x00\x08\x01", b"y")];
+    for (entries, inner) in [(in_value, &inner[..]), (in_key, b"\x00\x08\x01")] {
+        let mut data = block(&entries);
+        let at = data.len() - 8;
+        let inside = data.windows(inner.len()).position(|bytes| bytes == inner).unwrap();
+        data[at..at + 4].copy_from_slice(&(inside as u32).to_le_bytes());
+        let fs = load(&with_tables(&[(1, 9, &table_of(&data, 0, 1, &[]))]));
+        let report = minikv::verify(DIR, &options(&fs)).unwrap();
+        assert!(report.faults.iter().any(|fault| fault.what.contains("restart")), "{report:?}");
+        minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
+        assert!(minikv::verify(DIR, &options(&fs)).unwrap().is_sound());
+        scan(&fs).unwrap();
+    }
 }
 
 /// Returns all files below a directory, with their contents.

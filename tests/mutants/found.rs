@@ -470,7 +470,7 @@ pub const FOUND: &[Mutant] = &[
         "a backup is listed before its files are there",
         "admin/backup/take.rs take",
         "source.write_copy(",
-        "if ON { let early = Listing::default(); backups.write( &format!(\"{number:06}.backup\"), \
+        "if ON { let early = Listing::empty(); backups.write( &format!(\"{number:06}.backup\"), \
          early.encode().as_bytes())?; } source.write_copy(",
     )
     .caught_in(ENGINE, "after_a_crash_at_any_step_earlier_backups"),
