@@ -55,15 +55,16 @@ fn look(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
     }
 }
 
-/// Returns whether a crash explains the damage to a write-ahead log: a sector of the damaged record
-/// is still zeros, as the log was before the record was written. If the record had been synced, all
+/// Returns whether a crash explains the damage to a write-ahead log or a MANIFEST, which has the
+/// same records: a sector of the damaged record is still zeros, as the file was before the record
+/// was written. If the record had been synced, all
 /// of its sectors would have been written. They may be zeros, too, if a value has many, so damage
 /// that one flipped bit explains is never taken for a crash.
 fn is_torn(fs: &dyn Fs, damage: &Corruption) -> Result<bool> {
     let (Some(path), Some(offset)) = (&damage.path, damage.offset) else { return Ok(false) };
     let is_log = matches!(
         path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse),
-        Some(FileName::Log(_))
+        Some(FileName::Log(_) | FileName::Manifest(_))
     );
     if !is_log || damage.what.contains("length") {
         return Ok(false);
