@@ -3,4 +3,4 @@
 
 pub use crate::engine::report::stats::{LevelStats, StallSum, Stalls};
 pub use crate::engine::stats::sample::ScannedRange;
-pub use crate::table::counts::LevelTrace;
+pub use crate::table::counts::{AllFilters, LevelTrace};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use minikv::bulk::TableWriter;
 use minikv::explain::{BlockSource, FilterState, FilterUse, Step, Verdict};
 use minikv::files::KeyKind;
-use minikv::internals::table::counts::AllFilters;
+use minikv::stats::AllFilters;
 use minikv::{
     Compression, Db, Explanation, FilterGenerator, FilterPolicy, Filters, Options, ReadOptions,
     ReadTrace, Readable,

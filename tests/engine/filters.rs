@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
-use minikv::internals::table::counts::AllFilters;
-use minikv::stats::LevelTrace;
+use minikv::stats::{AllFilters, LevelTrace};
 use minikv::{
     BloomFilterPolicy, Db, DelimitedPrefix, FilterPolicy, Filters, FixedPrefix, Options,
     ReadOptions, Readable,

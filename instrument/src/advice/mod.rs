@@ -20,7 +20,6 @@ use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::order::KeyOrder;
 
 #[cfg(feature = "measure")]
-mod all_filters;
 pub mod curve;
 pub(crate) mod grafite;
 pub(crate) mod judge;
@@ -31,7 +30,6 @@ pub(crate) mod shadow;
 mod show;
 
 #[cfg(feature = "measure")]
-pub(crate) use all_filters::AllFilters;
 pub use judge::{Saving, Sureness};
 pub use levels::{Division, LevelAdvice, LevelShare};
 pub use scans::ScanAdvice;

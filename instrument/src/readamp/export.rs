@@ -1,8 +1,7 @@
 //! Exports the report as JSON and CSV.
 
-use crate::advice::AllFilters;
 use minikv::files::NUM_LEVELS;
-use minikv::stats::LevelTrace;
+use minikv::stats::{AllFilters, LevelTrace};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use crate::advice::AllFilters;
 use hdrhistogram::Histogram;
 use minikv::files::NUM_LEVELS;
+use minikv::stats::AllFilters;
 use minikv::{ReadOnlyDb, ReadOptions, ReadTrace, Readable};
 use serde::Serialize;
 

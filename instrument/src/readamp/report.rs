@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::advice::AllFilters;
 use crate::advice::LevelAdvice;
 use crate::advice::judge::Z;
 use crate::advice::shadow::TablesRead;
 use minikv::files::NUM_LEVELS;
+use minikv::stats::AllFilters;
 
 use super::control::Control;
 use super::measure::{Class, Measured};

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::advice::AllFilters;
 use minikv::BloomFilterPolicy;
 use minikv::filter::math::false_positive_probability;
+use minikv::stats::AllFilters;
 
 use super::curve::{
     Axes, Curve, Point, Unit, {self},
