@@ -13,12 +13,15 @@ const CHARACTER: f64 = 7.5;
 /// Least space between two labels of an axis, in pixels.
 const BETWEEN: f64 = 6.0;
 
+/// Space between the end of a span and its label, in pixels.
+const LABEL_GAP: f64 = 8.0;
+
 /// Width of a chart and of its margins, in pixels.
 pub struct Frame {
     pub width: f64,
     /// Space for the names of rows.
     left: f64,
-    /// Space for the figures to the right of the longest row.
+    /// Least space for the figures to the right of the longest row.
     right: f64,
 }
 
@@ -161,7 +164,10 @@ pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     let all = || rows.iter().flat_map(|row| &row.spans);
     let least = all().map(|span| span.from).fold(f64::INFINITY, f64::min);
     let most = all().map(|span| span.to).fold(0.0, f64::max);
-    let scale = Log::new(least, most, frame.left, frame.width - frame.right);
+    let label = |span: &Span| format!("{} – {}", figures(span.from), figures(span.to));
+    let longest = all().map(|span| label(span).chars().count()).max().unwrap_or(0);
+    let right = frame.right.max(longest as f64 * CHARACTER + LABEL_GAP);
+    let scale = Log::new(least, most, frame.left, frame.width - right);
     let mut out = String::new();
     let height = rows.iter().map(|row| row_height(row.spans.len())).sum();
     let ticks: Vec<_> =
@@ -184,8 +190,7 @@ pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
                 y - 5.0,
                 y + 5.0,
             );
-            let both = format!("{} – {}", figures(span.from), figures(span.to));
-            text(&mut out, to + 8.0, y + 4.0, "value", &both);
+            text(&mut out, to + LABEL_GAP, y + 4.0, "value", &label(span));
         }
         top += row_height(row.spans.len());
     }
@@ -329,6 +334,22 @@ mod tests {
         assert_eq!((scale.at(0.2), scale.at(0.0), scale.at(1e9)), (0.0, 0.0, 100.0));
         let empty = Log::new(f64::INFINITY, 0.0, 0.0, 1.0);
         assert!(empty.at(0.5).is_finite());
+    }
+
+    #[test]
+    fn labels_of_spans_stay_in_the_chart() {
+        let span = |from, to| Span { class: "block", from, to, tooltip: String::new() };
+        let row = Row { name: "block:10".into(), spans: vec![span(0.555, 0.899), span(1.0, 20.0)] };
+        let chart = spans(&NARROW, "Time", "µs", &[row]);
+        let mut labels = 0;
+        for text in chart.split("<text x=\"").skip(1).filter(|text| text.contains("\"value\"")) {
+            let (x, _) = text.split_once('"').unwrap();
+            let (_, label) = text.split('<').next().unwrap().split_once('>').unwrap();
+            let end = x.parse::<f64>().unwrap() + label.chars().count() as f64 * CHARACTER;
+            assert!(end <= NARROW.width + 0.1, "{label} ends at {end}");
+            labels += 1;
+        }
+        assert_eq!(labels, 2);
     }
 
     #[test]
