@@ -29,7 +29,6 @@ pub(crate) mod scans;
 pub(crate) mod shadow;
 mod show;
 
-#[cfg(feature = "measure")]
 pub use judge::{Saving, Sureness};
 pub use levels::{Division, LevelAdvice, LevelShare};
 pub use scans::ScanAdvice;
