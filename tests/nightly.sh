@@ -4,32 +4,42 @@
 #   tests/nightly.sh          all of it: about two hours on two cores that do nothing else
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works
 #
-# MINIKV_SEED is the first seed; if it is not set, the number of the day is used. The output of all
-# runs, with the commands that replay failures, is in target/nightly.
+# MINIKV_SEED is the first seed; if it is not set, the number of the day is used. MINIKV_JOBS
+# searches run at a time, one per core unless it is set. The output of all searches, with the
+# commands that replay failures, is in target/nightly.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 scale="${1:-1}"
 out=target/nightly
 mkdir -p "$out"
 export MINIKV_SEED="${MINIKV_SEED:-$(($(date +%s) / 86400))}"
+jobs="${MINIKV_JOBS:-$(nproc)}"
 
-names=() results=() times=() failed=0
+names=() running=0
 
-# row NAME PATTERN COMMAND...: runs the command; the last line of output that matches is its result.
-row() {
-  local name="$1" pattern="$2" began=$SECONDS line
+# search NAME PATTERN COMMAND...: runs the command; the last line of output that matches is its
+# result.
+search() {
+  local name="$1" pattern="$2" began=$SECONDS line=
   shift 2
-  printf '== %s: %s\n' "$name" "$*"
   if "$@" >"$out/$name.txt" 2>&1 </dev/null; then
     line=$(grep -aE "$pattern" "$out/$name.txt" | tail -n 1)
-  else
-    line=
   fi
-  if [ -z "$line" ]; then
-    line="FAILED: see $out/$name.txt"
-    failed=1
+  printf '%-16s %6s s  %s\n' "$name" "$((SECONDS - began))" \
+    "${line:-FAILED: see $out/$name.txt}" | tee "$out/$name.row"
+}
+
+# row NAME PATTERN COMMAND...: the same in the background, as soon as there is a core for it.
+row() {
+  if [ "$running" -ge "$jobs" ]; then
+    wait -n
+    running=$((running - 1))
   fi
-  names+=("$name") results+=("$line") times+=("$((SECONDS - began)) s")
+  names+=("$1")
+  rm -f "$out/$1.row"
+  printf '== %s: %s\n' "$1" "${*:3}"
+  search "$@" &
+  running=$((running + 1))
 }
 
 crash=(cargo test -q -p minikv --test crash -- --nocapture)
@@ -79,8 +89,11 @@ else
     cargo test -q --manifest-path fuzz/Cargo.toml -- --nocapture
 fi
 
+wait
+failed=0
 printf '\nseed %s\n' "$MINIKV_SEED"
-for i in "${!names[@]}"; do
-  printf '%-16s %8s  %s\n' "${names[$i]}" "${times[$i]}" "${results[$i]}"
+for name in "${names[@]}"; do
+  cat "$out/$name.row" || failed=1
+  grep -q ' s  FAILED' "$out/$name.row" && failed=1
 done
 exit "$failed"
