@@ -57,9 +57,9 @@ fn look(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
 
 /// Returns whether a crash explains the damage to a write-ahead log or a MANIFEST, which has the
 /// same records: a sector of the damaged record is still zeros, as the file was before the record
-/// was written. If the record had been synced, all
-/// of its sectors would have been written. They may be zeros, too, if a value has many, so damage
-/// that one flipped bit explains is never taken for a crash.
+/// was written. If the record had been synced, all of its sectors would have been written. They may
+/// be zeros, too, if a value has many, so damage that one flipped bit explains is never taken for a
+/// crash.
 fn is_torn(fs: &dyn Fs, damage: &Corruption) -> Result<bool> {
     let (Some(path), Some(offset)) = (&damage.path, damage.offset) else { return Ok(false) };
     let is_log = matches!(

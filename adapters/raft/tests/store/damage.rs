@@ -20,7 +20,7 @@ use crate::common::{Data, LAYOUTS, Opened, data_after, entry, id, open};
 const NODE: &str = "/node";
 
 /// Everything that a node promised to keep.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Promised {
     vote: Option<Vote<u64>>,
     purged: Option<u64>,
@@ -203,4 +203,57 @@ fn place_of(fs: &SimFs, text: &[u8]) -> (PathBuf, u64) {
         path.extension().is_some_and(|e| e == "log").then_some((path, at as u64))
     });
     places.next().unwrap()
+}
+
+/// An edit that nobody synced yet: a crash leaves the rest of the MANIFEST, and every log.
+#[tokio::test]
+async fn a_torn_edit_of_a_manifest_keeps_no_node_from_starting() {
+    for layout in LAYOUTS {
+        let fs = SimFs::new(8);
+        std::mem::forget(node(&fs, layout).await);
+        let image = || fs.crash_image(&CrashPlan::everything());
+        let promised = kept(&image(), layout).await.unwrap();
+        let mut found = Vec::new();
+        files(&image(), Path::new(NODE), &mut found);
+        // The files of a snapshot are finished: no crash tears them.
+        let is_live = |path: &Path| {
+            path.to_str().is_some_and(|p| p.contains("MANIFEST") && !p.contains("snapshots"))
+        };
+        let manifests: Vec<_> = found.into_iter().filter(|(path, _)| is_live(path)).collect();
+        let mut refused = 0;
+        for (path, bytes) in manifests {
+            let mut record = record_of(&[b'e'; 1200]);
+            let (torn, at) = (image(), (512 - bytes % 512) as usize);
+            record[at..at + 512].fill(0);
+            append(&torn, &path, &record);
+            assert_eq!(kept(&torn, layout).await.as_ref(), Ok(&promised), "{}", path.display());
+            // The same record with a few bytes that are wrong is no crash. Only a state that has a
+            // database of its own may lose edits: the log has its entries.
+            let damaged = image();
+            record = record_of(&[b'e'; 1200]);
+            record[at..at + 8].fill(0);
+            append(&damaged, &path, &record);
+            match kept(&damaged, layout).await {
+                Ok(kept) => assert_eq!((kept, layout), (promised.clone(), Layout::Two)),
+                Err(why) => {
+                    assert!(why.contains("MANIFEST"), "{why}");
+                    refused += 1;
+                }
+            }
+        }
+        assert_eq!(refused, 1, "{layout:?}");
+    }
+}
+
+/// Returns a record of a log with `content`.
+fn record_of(content: &[u8]) -> Vec<u8> {
+    let mut record = vec![1];
+    record.extend(content);
+    let sum = crc32c::crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8);
+    let length = u16::try_from(content.len()).unwrap();
+    [sum.to_le_bytes().as_slice(), &length.to_le_bytes(), &record].concat()
+}
+
+fn append(fs: &SimFs, path: &Path, bytes: &[u8]) {
+    fs.append(path).unwrap().write(bytes).unwrap();
 }
