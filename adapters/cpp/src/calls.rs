@@ -10,7 +10,7 @@ use crate::iterator::leveldb_iterator_t;
 use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
 
 /// Receives a value.
-type Take = extern "C" fn(State, *const c_char, usize);
+pub(crate) type Take = extern "C" fn(State, *const c_char, usize);
 
 /// The current entry of an iterator, whose bytes belong to the iterator.
 #[repr(C)]

@@ -1,6 +1,5 @@
 //! Listings of files, as LevelDB's `DumpFile` writes them.
 
-use std::ffi::c_char;
 use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +9,8 @@ use minikv::fs::Fs;
 use minikv::{BatchOp, Error, Options, Result, WriteBatch};
 
 use crate::border::{ErrPtr, In, State, export, pointer};
+use crate::calls::Take;
 use crate::env::{Calls, env};
-
-type Take = extern "C" fn(State, *const c_char, usize);
 
 /// Bytes as LevelDB escapes them.
 struct Escaped<'a>(&'a [u8]);

@@ -54,7 +54,7 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {}
 
 /// The result of a request.
-pub type Result<T> = std::result::Result<T, ClientError>;
+pub type ClientResult<T> = std::result::Result<T, ClientError>;
 
 /// Minimum time limit for one attempt. The time limit is usually a quarter of the deadline.
 /// Attempts need a time limit because a leader that is cut off from the other nodes does not
@@ -76,7 +76,7 @@ pub struct Client {
     /// Addresses of nodes, and the index of the next address to try.
     nodes: Mutex<Nodes>,
     /// Sessions that no running request uses.
-    sessions: Mutex<Vec<Session>>,
+    sessions: Mutex<Vec<ClientSession>>,
 }
 
 struct Nodes {
@@ -85,7 +85,7 @@ struct Nodes {
     leader: Option<String>,
 }
 
-struct Session {
+struct ClientSession {
     number: u64,
     next: u64,
 }
@@ -118,7 +118,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Invalid`] if there is no address, or a file of `trust` cannot be read.
-    pub fn new(addresses: &[String], trust: &Trust, deadline: Duration) -> Result<Client> {
+    pub fn new(addresses: &[String], trust: &Trust, deadline: Duration) -> ClientResult<Client> {
         if addresses.is_empty() {
             return Err(ClientError::Invalid("no address of a node".into()));
         }
@@ -137,7 +137,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn get(&self, key: &[u8], read: Read) -> Result<Option<Bytes>> {
+    pub async fn get(&self, key: &[u8], read: Read) -> ClientResult<Option<Bytes>> {
         let path = format!("/v1/kv/{}?read={}", encode_percent(key), name_of(read));
         let answer = self.ask(&get(&path, read == Read::Stale)).await?;
         match answer.status {
@@ -151,7 +151,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn put(&self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<u64> {
+    pub async fn put(&self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> ClientResult<u64> {
         Ok(self.write_one(Method::PUT, &key.into(), value.into()).await?.1)
     }
 
@@ -159,7 +159,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn delete(&self, key: impl Into<Bytes>) -> Result<u64> {
+    pub async fn delete(&self, key: impl Into<Bytes>) -> ClientResult<u64> {
         Ok(self.write_one(Method::DELETE, &key.into(), Bytes::new()).await?.1)
     }
 
@@ -174,7 +174,7 @@ impl Client {
         key: impl Into<Bytes>,
         expected: Option<Bytes>,
         value: Option<Bytes>,
-    ) -> Result<bool> {
+    ) -> ClientResult<bool> {
         let key = key.into();
         let condition = Condition { key: key.clone(), expected };
         Ok(self.write(vec![condition], vec![Op { key, value }]).await?.0)
@@ -185,7 +185,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn write(&self, conditions: Vec<Condition>, ops: Vec<Op>) -> Result<(bool, u64)> {
+    pub async fn write(
+        &self,
+        conditions: Vec<Condition>,
+        ops: Vec<Op>,
+    ) -> ClientResult<(bool, u64)> {
         let condition = |condition: Condition| ConditionBody {
             key: Text(condition.key),
             expected: condition.expected.map(Text),
@@ -196,7 +200,12 @@ impl Client {
         self.write_in_session(Method::POST, "/v1/batch", JSON, body).await
     }
 
-    async fn write_one(&self, method: Method, key: &[u8], value: Bytes) -> Result<(bool, u64)> {
+    async fn write_one(
+        &self,
+        method: Method,
+        key: &[u8],
+        value: Bytes,
+    ) -> ClientResult<(bool, u64)> {
         let path = format!("/v1/kv/{}", encode_percent(key));
         self.write_in_session(method, &path, OCTETS, value).await
     }
@@ -207,7 +216,7 @@ impl Client {
         path: &str,
         kind: HeaderValue,
         body: Bytes,
-    ) -> Result<(bool, u64)> {
+    ) -> ClientResult<(bool, u64)> {
         let mut session = self.take_session().await?;
         let sequence = session.next;
         session.next += 1;
@@ -245,7 +254,7 @@ impl Client {
         after: Option<&[u8]>,
         limit: usize,
         read: Read,
-    ) -> Result<(Vec<(Bytes, Bytes)>, bool)> {
+    ) -> ClientResult<(Vec<(Bytes, Bytes)>, bool)> {
         let mut path = format!("/v1/range?limit={limit}&read={}", name_of(read));
         path += &format!("&prefix={}", encode_percent(prefix));
         if let Some(after) = after {
@@ -260,7 +269,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn status(&self) -> Result<Status> {
+    pub async fn status(&self) -> ClientResult<Status> {
         parse(&self.ask(&get("/v1/status", true)).await?)
     }
 
@@ -269,7 +278,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn init(&self, members: &[(u64, String)]) -> Result<Status> {
+    pub async fn init(&self, members: &[(u64, String)]) -> ClientResult<Status> {
         let body = InitBody { members: members.iter().cloned().collect() };
         self.change("/v1/cluster/init", &body, true).await
     }
@@ -278,7 +287,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn join(&self, id: u64, address: &str) -> Result<Status> {
+    pub async fn join(&self, id: u64, address: &str) -> ClientResult<Status> {
         let body = JoinBody { id, address: address.into() };
         self.change("/v1/cluster/join", &body, false).await
     }
@@ -287,11 +296,16 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn leave(&self, id: u64) -> Result<Status> {
+    pub async fn leave(&self, id: u64) -> ClientResult<Status> {
         self.change("/v1/cluster/leave", &LeaveBody { id }, false).await
     }
 
-    async fn change(&self, path: &str, body: &impl Serialize, anywhere: bool) -> Result<Status> {
+    async fn change(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        anywhere: bool,
+    ) -> ClientResult<Status> {
         let (method, body) = (Method::POST, json(body)?);
         let headers = vec![(header::CONTENT_TYPE, JSON)];
         let ask = Ask { method, path, headers, body, anywhere, patient: true };
@@ -305,7 +319,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Invalid`] if the copy is damaged or cannot be written; see [`ClientError`].
-    pub async fn backup_into(&self, dir: &Path) -> Result<(usize, u64, u64)> {
+    pub async fn backup_into(&self, dir: &Path) -> ClientResult<(usize, u64, u64)> {
         let (method, body) = (Method::POST, Bytes::new());
         let path = "/v1/backup";
         let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: true };
@@ -325,7 +339,7 @@ impl Client {
     }
 
     /// Copies the files of a backup from the node that made it. Returns their total size in bytes.
-    async fn copy_files(&self, node: &str, listing: &Listing, dir: &Path) -> Result<u64> {
+    async fn copy_files(&self, node: &str, listing: &Listing, dir: &Path) -> ClientResult<u64> {
         let mut total = 0;
         for (number, file) in listing.files.iter().enumerate() {
             if !file.has_good_name() {
@@ -352,7 +366,7 @@ impl Client {
     }
 
     /// Reads a chunk of a file of a backup, if necessary several times.
-    async fn read_chunk(&self, node: &str, path: &str) -> Result<Bytes> {
+    async fn read_chunk(&self, node: &str, path: &str) -> ClientResult<Bytes> {
         let mut attempts = 1;
         loop {
             match self.send_to(node, Method::GET, path).await {
@@ -368,13 +382,13 @@ impl Client {
     }
 
     /// Sends a request without a body to one node, once.
-    async fn send_to(&self, to: &str, method: Method, path: &str) -> Result<Answer> {
+    async fn send_to(&self, to: &str, method: Method, path: &str) -> ClientResult<Answer> {
         let (headers, body, timeout) = (Vec::new(), Bytes::new(), self.deadline);
         let answer = self.wire.send(Call { method, to, path, headers, body, timeout }).await;
         answer.map_err(|e| ClientError::Deadline(e.to_string()))
     }
 
-    async fn take_session(&self) -> Result<Session> {
+    async fn take_session(&self) -> ClientResult<ClientSession> {
         if let Some(session) = lock(&self.sessions).pop() {
             return Ok(session);
         }
@@ -382,16 +396,16 @@ impl Client {
         let path = "/v1/sessions";
         let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: false };
         let opened: SessionBody = parse(&self.ask(&ask).await?)?;
-        Ok(Session { number: opened.session, next: 1 })
+        Ok(ClientSession { number: opened.session, next: 1 })
     }
 
     /// Sends a request repeatedly until a node serves or refuses the request.
-    async fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
+    async fn ask(&self, ask: &Ask<'_>) -> ClientResult<Answer> {
         Ok(self.ask_node(ask).await?.0)
     }
 
     /// Does the same as [`Client::ask`], and also returns the address of the node that answered.
-    async fn ask_node(&self, ask: &Ask<'_>) -> Result<(Answer, String)> {
+    async fn ask_node(&self, ask: &Ask<'_>) -> ClientResult<(Answer, String)> {
         let deadline = Instant::now() + self.deadline + transfer(&ask.body);
         let mut pause = FIRST_PAUSE;
         loop {
@@ -409,7 +423,7 @@ impl Client {
     }
 
     /// Sends a request once, and updates the node to send the next attempt to.
-    async fn attempt(&self, ask: &Ask<'_>, deadline: Instant) -> Result<Attempt> {
+    async fn attempt(&self, ask: &Ask<'_>, deadline: Instant) -> ClientResult<Attempt> {
         let to = self.target(ask.anywhere);
         let longest = match ask.patient {
             true => self.deadline,
@@ -508,7 +522,7 @@ fn is_for_now(status: StatusCode) -> bool {
     )
 }
 
-fn json(body: &impl Serialize) -> Result<Bytes> {
+fn json(body: &impl Serialize) -> ClientResult<Bytes> {
     let body = serde_json::to_vec(body).map_err(|e| ClientError::Invalid(e.to_string()))?;
     Ok(body.into())
 }
@@ -517,12 +531,12 @@ fn refused(answer: &Answer) -> ClientError {
     ClientError::Refused(answer.status.as_u16(), answer.message())
 }
 
-fn parse_any<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
+fn parse_any<T: DeserializeOwned>(answer: &Answer) -> ClientResult<T> {
     serde_json::from_slice(&answer.body)
         .map_err(|e| ClientError::Refused(answer.status.as_u16(), format!("the answer: {e}")))
 }
 
-fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
+fn parse<T: DeserializeOwned>(answer: &Answer) -> ClientResult<T> {
     match answer.status {
         StatusCode::OK => parse_any(answer),
         _ => Err(refused(answer)),

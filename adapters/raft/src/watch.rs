@@ -65,12 +65,12 @@ const KEPT_BYTES: usize = 16 << 20;
 
 /// The latest changes to the state of this node, in the order of the log. Thread-safe.
 pub struct Hub {
-    recent: Mutex<Recent>,
+    recent: Mutex<RecentChanges>,
     /// The log index up to which changes have been published.
     applied: watch::Sender<u64>,
 }
 
-struct Recent {
+struct RecentChanges {
     changes: VecDeque<Change>,
     /// For each group of changes that were published together, the number of changes and the number
     /// of bytes that they keep in memory.
@@ -83,10 +83,13 @@ struct Recent {
 impl Hub {
     /// Creates a hub for a state that includes all entries up to `applied`.
     pub fn new(applied: u64) -> Hub {
-        Hub { recent: Mutex::new(Recent::after(applied)), applied: watch::Sender::new(applied) }
+        Hub {
+            recent: Mutex::new(RecentChanges::after(applied)),
+            applied: watch::Sender::new(applied),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Recent> {
+    fn lock(&self) -> MutexGuard<'_, RecentChanges> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +105,7 @@ impl Hub {
     /// Forgets all changes, because a snapshot has replaced the state.
     pub(crate) fn reset(&self, index: u64) {
         let mut recent = self.lock();
-        *recent = Recent::after(index);
+        *recent = RecentChanges::after(index);
         drop(recent);
         self.applied.send_replace(index);
     }
@@ -136,10 +139,10 @@ impl Hub {
     }
 }
 
-impl Recent {
-    fn after(index: u64) -> Recent {
+impl RecentChanges {
+    fn after(index: u64) -> RecentChanges {
         let (changes, groups) = (VecDeque::new(), VecDeque::new());
-        Recent { changes, groups, bytes: 0, complete_after: ChangeId::end_of(index) }
+        RecentChanges { changes, groups, bytes: 0, complete_after: ChangeId::end_of(index) }
     }
 
     fn add(&mut self, changes: Vec<Change>, bytes: usize) {

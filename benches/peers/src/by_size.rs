@@ -16,15 +16,15 @@ const COLUMNS: usize = 3;
 const PANEL: (u32, u32) = (300, 220);
 
 /// The points of one engine: number of entries in the database, and microseconds per operation.
-struct Line {
+struct EngineLine {
     engine: String,
     points: Vec<(f64, f64)>,
 }
 
 /// The chart of one workload, with a line for each engine.
-struct Panel {
+struct WorkloadPanel {
     workload: String,
-    lines: Vec<Line>,
+    lines: Vec<EngineLine>,
 }
 
 /// Reads `peers.json` files of runs with different numbers of entries, and writes `by-size.md` and
@@ -46,8 +46,8 @@ pub fn run(files: &[PathBuf], out: &Path) -> Result<()> {
     draw(&panels, &out.join("by-size.svg"))
 }
 
-fn panels(runs: &[(u64, Value)]) -> Vec<Panel> {
-    let mut panels: Vec<Panel> = Vec::new();
+fn panels(runs: &[(u64, Value)]) -> Vec<WorkloadPanel> {
+    let mut panels: Vec<WorkloadPanel> = Vec::new();
     for (entries, run) in runs {
         let figures = run["figures"].as_array().into_iter().flatten();
         for figure in figures.filter(|figure| figure["unit"] == "op/s") {
@@ -61,12 +61,12 @@ fn panels(runs: &[(u64, Value)]) -> Vec<Panel> {
                 let at = find(
                     &mut panels,
                     |panel| panel.workload == workload,
-                    || Panel { workload: workload.to_owned(), lines: Vec::new() },
+                    || WorkloadPanel { workload: workload.to_owned(), lines: Vec::new() },
                 );
                 let line = find(
                     &mut at.lines,
                     |line| line.engine == *engine,
-                    || Line { engine: engine.clone(), points: Vec::new() },
+                    || EngineLine { engine: engine.clone(), points: Vec::new() },
                 );
                 line.points.push((*entries as f64, 1e6 / per_second));
             }
@@ -86,7 +86,7 @@ fn find<T>(all: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> 
     &mut all[at]
 }
 
-fn markdown(panels: &[Panel]) -> String {
+fn markdown(panels: &[WorkloadPanel]) -> String {
     let mut text = String::from("| workload | engine | microseconds, by entries |\n");
     text.push_str("| --- | --- | --- |\n");
     for panel in panels {
@@ -101,7 +101,7 @@ fn markdown(panels: &[Panel]) -> String {
     text
 }
 
-fn draw(panels: &[Panel], path: &Path) -> Result<()> {
+fn draw(panels: &[WorkloadPanel], path: &Path) -> Result<()> {
     if panels.is_empty() {
         return Ok(());
     }

@@ -143,7 +143,7 @@ impl Store for Fjall {
         let write_buffer_bytes = self.settings.write_buffer_bytes / count;
         let open = |n: usize| -> Result<Box<dyn Space + '_>> {
             let options = || keyspace_options(write_buffer_bytes);
-            Ok(Box::new(Named(self.db.keyspace(&n.to_string(), options)?)))
+            Ok(Box::new(NamedKeyspace(self.db.keyspace(&n.to_string(), options)?)))
         };
         (0..count).map(open).collect()
     }
@@ -168,7 +168,8 @@ impl Store for Fjall {
 
     fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
         let transactions = self.transactions.as_ref().ok_or("not opened for transactions")?;
-        let mut running = Running { transaction: transactions.write_tx()?, keys: &self.keys };
+        let mut running =
+            FjallTransaction { transaction: transactions.write_tx()?, keys: &self.keys };
         body(&mut running)?;
         Ok(match running.transaction.commit()? {
             Ok(()) => Ended::Committed,
@@ -219,9 +220,9 @@ impl Store for Fjall {
 }
 
 /// A keyspace that a workload creates, in addition to the keyspace of the [`Store`].
-struct Named(Keyspace);
+struct NamedKeyspace(Keyspace);
 
-impl Space for Named {
+impl Space for NamedKeyspace {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.0.insert(key, value)?)
     }
@@ -232,12 +233,12 @@ impl Space for Named {
 }
 
 /// A transaction.
-struct Running<'a> {
+struct FjallTransaction<'a> {
     transaction: OptimisticWriteTx,
     keys: &'a Keyspace,
 }
 
-impl Transact for Running<'_> {
+impl Transact for FjallTransaction<'_> {
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
         if let Some(value) = self.transaction.get(self.keys, key)? {
             found(&value);

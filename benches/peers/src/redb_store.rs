@@ -106,7 +106,7 @@ impl Store for Redb {
 
     fn keyspaces(&mut self, count: usize) -> Result<Vec<Box<dyn Space + '_>>> {
         let space =
-            |n: usize| Box::new(Named { redb: self, name: n.to_string() }) as Box<dyn Space>;
+            |n: usize| Box::new(NamedTable { redb: self, name: n.to_string() }) as Box<dyn Space>;
         Ok((0..count).map(space).collect())
     }
 
@@ -120,7 +120,7 @@ impl Store for Redb {
     }
 
     fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
-        self.write(false, |table| body(&mut Running(table)))?;
+        self.write(false, |table| body(&mut RedbTransaction(table)))?;
         Ok(Ended::Committed)
     }
 
@@ -171,12 +171,12 @@ impl Store for Redb {
 }
 
 /// A table that serves as a keyspace, in addition to the table of the [`Store`].
-struct Named<'a> {
+struct NamedTable<'a> {
     redb: &'a Redb,
     name: String,
 }
 
-impl Space for Named<'_> {
+impl Space for NamedTable<'_> {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.redb.write_in(Definition::new(&self.name), false, |table| {
             table.insert(key, value)?;
@@ -190,9 +190,9 @@ impl Space for Named<'_> {
 }
 
 /// A running transaction. Only one transaction runs at a time.
-struct Running<'t, 'd>(&'t mut Table<'d, &'static [u8], &'static [u8]>);
+struct RedbTransaction<'t, 'd>(&'t mut Table<'d, &'static [u8], &'static [u8]>);
 
-impl Transact for Running<'_, '_> {
+impl Transact for RedbTransaction<'_, '_> {
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
         if let Some(value) = self.0.get(key)? {
             found(value.value());

@@ -353,7 +353,7 @@ impl Store for RocksTransactions {
     }
 
     fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
-        let mut transaction = Running(self.db.transaction());
+        let mut transaction = RocksDbTransaction(self.db.transaction());
         body(&mut transaction)?;
         match transaction.0.commit() {
             Ok(()) => Ok(Ended::Committed),
@@ -370,9 +370,9 @@ impl Store for RocksTransactions {
 }
 
 /// A transaction.
-struct Running<'a>(Transaction<'a, OptimisticTransactionDB>);
+struct RocksDbTransaction<'a>(Transaction<'a, OptimisticTransactionDB>);
 
-impl Transact for Running<'_> {
+impl Transact for RocksDbTransaction<'_> {
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
         if let Some(value) = self.0.get_pinned_for_update(key, true)? {
             found(&value);

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use minikv::filter::MAX_BITS_PER_KEY;
 use minikv_instrument::data::Data;
 use minikv_instrument::readamp::{
-    Advised, Experiment, Filters, Lookups, Memory, Prefix, Provenance, Report, Rewrite,
+    Advised, Experiment, FilterCase, Lookups, Memory, Prefix, Provenance, Report, Rewrite,
     ScanSettings, Source, Theory, load, readable,
 };
 use minikv_workloads::Profile;
@@ -135,10 +135,10 @@ impl FromStr for Wanted {
 
 /// The value of `--filters`.
 #[derive(Clone, Debug)]
-struct FilterList(Vec<Filters>);
+struct FilterList(Vec<FilterCase>);
 
 fn filter_list(text: &str) -> std::result::Result<FilterList, String> {
-    Filters::list(text).map(FilterList)
+    FilterCase::list(text).map(FilterList)
 }
 
 fn parse_ratio(text: &str) -> std::result::Result<f64, String> {
@@ -318,7 +318,7 @@ impl Args {
         data: &Data,
         source: &Source,
     ) -> Result<Report> {
-        if experiment.filters.iter().flatten().any(Filters::own) {
+        if experiment.filters.iter().flatten().any(FilterCase::own) {
             return Err(CliError::Usage(
                 "as-is and ignored need --db: this data has no files of its own".to_string(),
             ));

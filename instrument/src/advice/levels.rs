@@ -221,7 +221,7 @@ pub fn name_by_level(layout: FilterKind, bits: &[u32]) -> String {
 /// Memory taken by filters of one size on one level, and the blocks that lookups still read in
 /// vain.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Choice {
+struct SizeChoice {
     bytes: u64,
     /// Number of blocks read in vain, and the variance of this number.
     false_blocks: (f64, f64),
@@ -230,14 +230,14 @@ struct Choice {
 /// Choices for each level: one choice for each number of bits per key, starting at 0.
 #[derive(Clone, Debug)]
 pub struct Choices {
-    levels: Vec<Vec<Choice>>,
+    levels: Vec<Vec<SizeChoice>>,
 }
 
 impl Choices {
     /// Returns, for each of `levels`, the filters of this layout that it can have.
     pub fn of(levels: &[LevelUse], layout: FilterKind) -> Choices {
         let choices = |level: &LevelUse| {
-            let choice = |bits| Choice {
+            let choice = |bits| SizeChoice {
                 bytes: level.filter_bytes(layout, bits),
                 false_blocks: level.false_blocks(layout, bits),
             };
@@ -307,7 +307,7 @@ impl Choices {
         each.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    fn chosen<'a>(&'a self, bits: &'a Bits) -> impl Iterator<Item = &'a Choice> {
+    fn chosen<'a>(&'a self, bits: &'a Bits) -> impl Iterator<Item = &'a SizeChoice> {
         self.levels.iter().zip(bits).map(|(level, &bits)| &level[bits as usize])
     }
 }

@@ -16,7 +16,7 @@ use minikv::{Db, Error, Filters, ReadOnlyDb, ReadSample, Readable, Result};
 use crate::advice::judge::Evidence;
 use crate::advice::levels::{Divisions, LevelUse};
 use crate::advice::plan::{BlockFilters, FilterKind, FilterPlan, TableFilters, TreePlan};
-use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
+use crate::advice::shadow::{Outcome, ReplayLookup, Shadow, TablesRead};
 use crate::order::KeyOrder;
 
 #[cfg(feature = "measure")]
@@ -132,7 +132,7 @@ pub fn advise(db: &impl Sampled) -> Result<FilterAdvice> {
         let present = value.is_some();
         absent += u64::from(!present);
         match trace.memtable_hits {
-            0 => lookups.push(Lookup { key, present }),
+            0 => lookups.push(ReplayLookup { key, present }),
             _ => in_memory += 1,
         }
     }
@@ -206,7 +206,7 @@ struct LookupReplay {
 
 fn replay(
     live: &LiveTables,
-    lookups: Vec<Lookup<'_>>,
+    lookups: Vec<ReplayLookup<'_>>,
     plans: Vec<TreePlan>,
 ) -> Result<LookupReplay> {
     let order = KeyOrder::new(live.comparator());

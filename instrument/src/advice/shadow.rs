@@ -26,7 +26,7 @@ use minikv::stats::LevelTrace;
 
 /// A lookup to replay.
 #[derive(Clone, Copy, Debug)]
-pub struct Lookup<'a> {
+pub struct ReplayLookup<'a> {
     /// The user key.
     pub key: &'a [u8],
     /// Whether a get finds a value.
@@ -152,7 +152,7 @@ pub struct Shadow<'a> {
     order: KeyOrder,
     plans: Vec<TreePlan>,
     /// The lookups, in key order.
-    lookups: Vec<Lookup<'a>>,
+    lookups: Vec<ReplayLookup<'a>>,
     /// For each lookup in `lookups`, its position in the order in which the lookups were given.
     positions: Vec<u32>,
     /// Whether each lookup has found its key in a table.
@@ -193,7 +193,11 @@ const FILTER_BASE_LG: u32 = 11;
 impl<'a> Shadow<'a> {
     /// Creates a replay of `lookups` under each of `plans`. `lookups` must not include lookups that
     /// a memtable answers.
-    pub fn new(order: KeyOrder, plans: Vec<impl Into<TreePlan>>, lookups: Vec<Lookup<'a>>) -> Self {
+    pub fn new(
+        order: KeyOrder,
+        plans: Vec<impl Into<TreePlan>>,
+        lookups: Vec<ReplayLookup<'a>>,
+    ) -> Self {
         let plans: Vec<TreePlan> = plans.into_iter().map(Into::into).collect();
         let mut lookups: Vec<_> = lookups.into_iter().zip(0..).collect();
         lookups.sort_by(|(a, _), (b, _)| order.compare(a.key, b.key));
@@ -251,14 +255,14 @@ impl<'a> Shadow<'a> {
         self.count_uses(level, &walk);
         for (i, (plan, made)) in self.plans.iter().zip(&walk.made).enumerate() {
             let plan = &plan.0[level];
-            let asked = Asked::of(plan, table, made);
+            let asked = AskedFilter::of(plan, table, made);
             let replay = TableReplay { level, walk: &walk, lookups: &self.lookups };
             if self.keep_reads {
                 let number = self.totals.tables as u32;
                 self.outcomes[i].keep_reads(&replay, &asked, number, &self.positions);
             }
             let tries = &mut self.tries[i];
-            if !matches!(asked, Asked::Nothing) {
+            if !matches!(asked, AskedFilter::Nothing) {
                 tries.resize(self.lookups.len(), (0, 0));
             }
             self.outcomes[i].filter_bytes += plan.bytes(table, made);
@@ -319,7 +323,7 @@ impl<'a> Shadow<'a> {
     fn walk(&mut self, level: usize, table: &TableReader, range: Range<usize>) -> Result<Walk> {
         let pending: Vec<usize> = range.filter(|&i| !self.answered[i]).collect();
         let expected = pending.len();
-        let mut pass = Pass {
+        let mut pass = TablePass {
             order: &self.order,
             lookups: &self.lookups,
             pending: pending.into_iter().peekable(),
@@ -355,9 +359,9 @@ impl<'a> Shadow<'a> {
 }
 
 /// One pass over the entries of a table, in key order.
-struct Pass<'s, 'a> {
+struct TablePass<'s, 'a> {
     order: &'s KeyOrder,
-    lookups: &'s [Lookup<'a>],
+    lookups: &'s [ReplayLookup<'a>],
     /// Indices of the lookups that have not reached their block, ascending.
     pending: Peekable<std::vec::IntoIter<usize>>,
     builders: Vec<Builders>,
@@ -367,7 +371,7 @@ struct Pass<'s, 'a> {
     last_key: Option<Vec<u8>>,
 }
 
-impl Pass<'_, '_> {
+impl TablePass<'_, '_> {
     /// Reads a data block. Returns the number of its entries.
     fn block(&mut self, info: &BlockInfo, block: &TableBlock) -> Result<u64> {
         let offset = info.handle.offset;
@@ -428,14 +432,14 @@ impl Pass<'_, '_> {
 }
 
 /// The filter that a get queries in one table.
-enum Asked {
+enum AskedFilter {
     Nothing,
     Block(FilterBlockReader),
     Table(TableFilter),
 }
 
-impl Asked {
-    fn of(plan: &FilterPlan, table: &TableReader, made: &MadeFilters) -> Asked {
+impl AskedFilter {
+    fn of(plan: &FilterPlan, table: &TableReader, made: &MadeFilters) -> AskedFilter {
         let whole = match plan.table {
             TableFilters::Own => table.table_filter().cloned(),
             _ => made.table.clone().and_then(TableFilter::decode),
@@ -448,27 +452,27 @@ impl Asked {
             BlockFilters::None => None,
         };
         match (whole, blocks) {
-            (Some(whole), _) => Asked::Table(whole),
-            (None, Some(blocks)) => Asked::Block(blocks),
-            (None, None) => Asked::Nothing,
+            (Some(whole), _) => AskedFilter::Table(whole),
+            (None, Some(blocks)) => AskedFilter::Block(blocks),
+            (None, None) => AskedFilter::Nothing,
         }
     }
 }
 
-impl Asked {
+impl AskedFilter {
     /// Returns whether a lookup of `key` reads the block at `offset`.
     fn lets_through(&self, offset: u64, key: &[u8]) -> bool {
         match self {
-            Asked::Nothing => true,
-            Asked::Block(filter) => filter.key_may_match(offset, key),
-            Asked::Table(filter) => filter.may_match(key),
+            AskedFilter::Nothing => true,
+            AskedFilter::Block(filter) => filter.key_may_match(offset, key),
+            AskedFilter::Table(filter) => filter.may_match(key),
         }
     }
 
     /// Returns the time that the filters take to answer, in nanoseconds: the shortest of three
     /// runs.
     fn time(&self, replay: &TableReplay<'_>) -> u64 {
-        if matches!(self, Asked::Nothing) {
+        if matches!(self, AskedFilter::Nothing) {
             return 0;
         }
         let times = [(); 3].map(|()| {
@@ -476,9 +480,9 @@ impl Asked {
             for visit in &replay.walk.visits {
                 let key = replay.lookups[visit.lookup].key;
                 black_box(match (self, visit.block) {
-                    (Asked::Table(filter), _) => filter.may_match(key),
-                    (Asked::Block(filter), Some(block)) => filter.key_may_match(block, key),
-                    (Asked::Block(_), None) | (Asked::Nothing, _) => true,
+                    (AskedFilter::Table(filter), _) => filter.may_match(key),
+                    (AskedFilter::Block(filter), Some(block)) => filter.key_may_match(block, key),
+                    (AskedFilter::Block(_), None) | (AskedFilter::Nothing, _) => true,
                 });
             }
             nanos_since(start)
@@ -517,7 +521,7 @@ impl Outcome {
     fn keep_reads(
         &mut self,
         replay: &TableReplay<'_>,
-        asked: &Asked,
+        asked: &AskedFilter,
         table: u32,
         positions: &[u32],
     ) {
@@ -537,7 +541,7 @@ impl Outcome {
         }
     }
 
-    fn add(&mut self, replay: &TableReplay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {
+    fn add(&mut self, replay: &TableReplay<'_>, asked: &AskedFilter, tries: &mut [(u16, u16)]) {
         let &TableReplay { level, walk, lookups } = replay;
         self.probe_nanos += asked.time(replay);
         let mut previous: Option<&[u8]> = None;
@@ -577,33 +581,38 @@ impl Outcome {
 struct TableReplay<'a> {
     level: usize,
     walk: &'a Walk,
-    lookups: &'a [Lookup<'a>],
+    lookups: &'a [ReplayLookup<'a>],
 }
 
 impl TableReplay<'_> {
     /// Returns the index of the span of offsets that the queried filter covers, and the filter's
     /// shape.
-    fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
+    fn shape(&self, asked: &AskedFilter, visit: &Visit) -> (u64, FilterShape) {
         match (asked, visit.block) {
-            (Asked::Table(filter), _) => {
+            (AskedFilter::Table(filter), _) => {
                 (0, FilterShape::Fingerprints { bits: filter.fingerprint_bits() })
             }
-            (Asked::Block(filter), Some(block)) => {
+            (AskedFilter::Block(filter), Some(block)) => {
                 let span = block >> FILTER_BASE_LG;
                 let keys = self.walk.keys_per_span.get(&span).copied().unwrap_or(0);
                 (span, bloom_shape(filter.filter(block), keys))
             }
-            (Asked::Block(_) | Asked::Nothing, _) => (0, bloom_shape(None, 0)),
+            (AskedFilter::Block(_) | AskedFilter::Nothing, _) => (0, bloom_shape(None, 0)),
         }
     }
 }
 
 /// Counts the visit of a table as a get would count it. Returns the answer of the filter, or `None`
 /// if no filter was queried.
-fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8]) -> Option<bool> {
+fn count_visit(
+    trace: &mut LevelTrace,
+    asked: &AskedFilter,
+    visit: &Visit,
+    key: &[u8],
+) -> Option<bool> {
     trace.tables_considered += 1;
     let mut said = None;
-    if let Asked::Table(filter) = asked {
+    if let AskedFilter::Table(filter) = asked {
         let maybe = filter.may_match(key);
         trace.table_filter_checks += 1;
         trace.table_filter_negatives += u64::from(!maybe);
@@ -616,7 +625,7 @@ fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8])
     }
     trace.index_seeks += 1;
     let Some(block) = visit.block else { return said };
-    if let Asked::Block(filter) = asked {
+    if let AskedFilter::Block(filter) = asked {
         let maybe = filter.key_may_match(block, key);
         trace.filter_checks += 1;
         trace.filter_negatives += u64::from(!maybe);
@@ -686,7 +695,7 @@ mod tests {
             plan(BlockFilters::New(bloom(10)), TableFilters::New(10)),
         ];
         let lookups = keys.iter().enumerate();
-        let lookups = lookups.map(|(i, key)| Lookup { key, present: present(i) }).collect();
+        let lookups = lookups.map(|(i, key)| ReplayLookup { key, present: present(i) }).collect();
         let order = KeyOrder::bytewise();
         let mut shadow = Shadow::new(order, plans, lookups).keep_filters();
         for (level, step) in [(0, 6), (1, 2)] {
@@ -793,7 +802,7 @@ mod tests {
             }
         }
         expected.reverse();
-        let lookup = |key| Lookup { key, present: true };
+        let lookup = |key| ReplayLookup { key, present: true };
         let lookups = expected.iter().map(|(key, _)| lookup(&key[..])).collect();
         let order = KeyOrder::bytewise();
         let none = FilterPlan::new(FilterKind::None, 0);

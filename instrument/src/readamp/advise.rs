@@ -6,7 +6,7 @@ use crate::advice::levels::Divisions;
 use crate::advice::plan::FilterKind;
 use serde::Serialize;
 
-use super::filters::Filters;
+use super::filters::FilterCase;
 use super::lookups::Lookup;
 use super::measure::Measured;
 use super::report::Report;
@@ -19,10 +19,10 @@ use crate::text::Table;
 use crate::text::{size, thousands};
 
 /// Returns the configurations that are compared by default.
-pub fn default_filters() -> Vec<Filters> {
-    let block = [4, 6, 8, 10, 12, 16].map(Filters::Block);
-    let table = [4, 6, 8, 10, 12, 16].map(Filters::Table);
-    [Filters::None].into_iter().chain(block).chain(table).collect()
+pub fn default_filters() -> Vec<FilterCase> {
+    let block = [4, 6, 8, 10, 12, 16].map(FilterCase::Block);
+    let table = [4, 6, 8, 10, 12, 16].map(FilterCase::Table);
+    [FilterCase::None].into_iter().chain(block).chain(table).collect()
 }
 
 /// Divides the memory of the advised filters among the levels in several ways, and replays the
@@ -39,9 +39,9 @@ pub fn by_level(
     };
     let plan = advised.advice.plan.map(|plan| advised.with[plan].filters);
     let (layout, bits) = match plan {
-        Some(Filters::Table(bits)) => (FilterKind::Table, bits),
-        Some(Filters::Both(bits)) => (FilterKind::Both, bits),
-        Some(Filters::Block(bits)) => (FilterKind::Block, bits),
+        Some(FilterCase::Table(bits)) => (FilterKind::Table, bits),
+        Some(FilterCase::Both(bits)) => (FilterKind::Both, bits),
+        Some(FilterCase::Block(bits)) => (FilterKind::Block, bits),
         _ => (FilterKind::Block, 10),
     };
     let levels = &report.held.levels;
@@ -66,7 +66,7 @@ impl<'a> Advised<'a> {
     /// Derives advice from a report. Returns `None` if every configuration in the report has
     /// filters.
     pub fn of(report: &'a Report, own_lookups: bool) -> Option<Advised<'a>> {
-        let without = report.measured.iter().find(|m| m.filters == Filters::None)?;
+        let without = report.measured.iter().find(|m| m.filters == FilterCase::None)?;
         let with: Vec<_> = report.measured.iter().filter(|m| m.filters.bits().is_some()).collect();
         let evidence =
             with.iter().map(|m| Evidence { blocks: &m.blocks, filter_bytes: m.filter_bytes });
@@ -136,7 +136,10 @@ impl<'a> Advised<'a> {
                 size(self.report.cache_bytes)
             ));
         }
-        if self.advice.plan.is_some_and(|plan| matches!(self.with[plan].filters, Filters::Table(_)))
+        if self
+            .advice
+            .plan
+            .is_some_and(|plan| matches!(self.with[plan].filters, FilterCase::Table(_)))
         {
             remarks.push(
                 "LevelDB can read such tables but ignores whole-table filters; use `both` to give \
@@ -196,14 +199,14 @@ impl<'a> Advised<'a> {
 
     /// Returns the advice as JSON.
     pub fn document(&self) -> impl Serialize + use<'_> {
-        let row = |(m, &saving): (&&Measured, &Saving)| Row {
+        let row = |(m, &saving): (&&Measured, &Saving)| AdviceRow {
             filters: m.filters.to_string(),
             saving,
             time_mean_ns: m.warm.all().times.mean,
         };
         let all = self.without.cold.all();
-        Document {
-            advice: self.advice.plan.map_or(Filters::None, |p| self.with[p].filters).to_string(),
+        AdviceDocument {
+            advice: self.advice.plan.map_or(FilterCase::None, |p| self.with[p].filters).to_string(),
             sureness: self.advice.sureness,
             own_lookups: self.own_lookups,
             without_filters: Without {
@@ -220,12 +223,12 @@ impl<'a> Advised<'a> {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct AdviceDocument<'a> {
     advice: String,
     sureness: Sureness,
     own_lookups: bool,
     without_filters: Without,
-    savings: Vec<Row>,
+    savings: Vec<AdviceRow>,
     by_level: Option<&'a LevelAdvice>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rewritten: Option<&'a Rewritten>,
@@ -241,7 +244,7 @@ struct Without {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct AdviceRow {
     filters: String,
     #[serde(flatten)]
     saving: Saving,

@@ -167,7 +167,7 @@ pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     let label = |span: &Span| format!("{} – {}", figures(span.from), figures(span.to));
     let longest = all().map(|span| label(span).chars().count()).max().unwrap_or(0);
     let right = frame.right.max(longest as f64 * CHARACTER + LABEL_GAP);
-    let scale = Log::new(least, most, frame.left, frame.width - right);
+    let scale = LogScale::new(least, most, frame.left, frame.width - right);
     let mut out = String::new();
     let height = rows.iter().map(|row| row_height(row.spans.len())).sum();
     let ticks: Vec<_> =
@@ -203,7 +203,7 @@ fn row_height(spans: usize) -> f64 {
 }
 
 /// A measured rate and its confidence interval, shown in one row.
-pub struct Measured {
+pub struct MeasuredRate {
     pub name: String,
     pub class: &'static str,
     pub rate: f64,
@@ -216,7 +216,7 @@ pub struct Measured {
 
 /// Returns a chart with a rate in percent in each row: a dot at the measured rate, a line for the
 /// interval, and a stroke at the predicted rate.
-pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> String {
+pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[MeasuredRate]) -> String {
     let most = rows.iter().map(|row| row.high.max(row.predicted)).fold(0.0, f64::max);
     let ticks = ticks(most * 100.0);
     let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
@@ -248,22 +248,22 @@ pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> S
 const MOST_DECADES: f64 = 2.4;
 
 /// A logarithmic scale that maps values to a range of coordinates.
-pub struct Log {
+pub struct LogScale {
     least: f64,
     most: f64,
     start: f64,
     end: f64,
 }
 
-impl Log {
+impl LogScale {
     /// Creates a scale that begins at a round number, `least` or lower, and ends a little above
     /// `most`.
-    pub fn new(least: f64, most: f64, start: f64, end: f64) -> Log {
+    pub fn new(least: f64, most: f64, start: f64, end: f64) -> LogScale {
         let usable = least.is_finite() && least > 0.0 && most >= least;
         let (least, most) = if usable { (least, most) } else { (0.1, 1.0) };
         let below = 10f64.powf(least.log10().floor());
         let least = [5.0, 2.0, 1.0].iter().map(|n| n * below).find(|n| *n <= least);
-        Log { least: least.unwrap_or(below), most: most * 1.05, start, end }
+        LogScale { least: least.unwrap_or(below), most: most * 1.05, start, end }
     }
 
     /// Returns the coordinate of a value. Values beyond the scale are at its ends.
@@ -328,11 +328,11 @@ mod tests {
 
     #[test]
     fn logarithmic_scales_keep_within_their_ends() {
-        let scale = Log::new(0.3, 40.0, 0.0, 100.0);
+        let scale = LogScale::new(0.3, 40.0, 0.0, 100.0);
         assert_eq!(scale.ticks(), [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
-        assert_eq!(Log::new(0.3, 400.0, 0.0, 100.0).ticks(), [1.0, 10.0, 100.0]);
+        assert_eq!(LogScale::new(0.3, 400.0, 0.0, 100.0).ticks(), [1.0, 10.0, 100.0]);
         assert_eq!((scale.at(0.2), scale.at(0.0), scale.at(1e9)), (0.0, 0.0, 100.0));
-        let empty = Log::new(f64::INFINITY, 0.0, 0.0, 1.0);
+        let empty = LogScale::new(f64::INFINITY, 0.0, 0.0, 1.0);
         assert!(empty.at(0.5).is_finite());
     }
 

@@ -11,7 +11,7 @@ use crate::advice::shadow::Outcome;
 use minikv::files::NUM_LEVELS;
 use minikv::{FilterGenerator, FilterPolicy};
 
-use super::filters::Filters;
+use super::filters::FilterCase;
 use super::lookups::Lookup;
 use super::measure::Measured;
 use super::rates::Rate;
@@ -20,7 +20,7 @@ use crate::error::Result;
 
 /// The false-positive rate of the control experiment for one configuration.
 pub struct Control {
-    pub filters: Filters,
+    pub filters: FilterCase,
     pub rate: Rate,
 }
 
@@ -28,17 +28,18 @@ pub struct Control {
 /// from the predicted rate. Returns the rates of these experiments.
 pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Result<Vec<Control>> {
     let odd = measured.iter().filter(|m| m.rate.is_some_and(|rate| !rate.agrees()));
-    let odd: Vec<_> = odd.map(|m| m.filters).filter(|f| matches!(f, Filters::Block(_))).collect();
+    let odd: Vec<_> =
+        odd.map(|m| m.filters).filter(|f| matches!(f, FilterCase::Block(_))).collect();
     if odd.is_empty() {
         return Ok(Vec::new());
     }
-    let policy = |filters: &Filters| Independent::new(filters.bits().unwrap_or(1));
+    let policy = |filters: &FilterCase| Independent::new(filters.bits().unwrap_or(1));
     let plans = odd.iter().map(|f| FilterPlan {
         blocks: BlockFilters::New(std::sync::Arc::new(policy(f))),
         table: TableFilters::None,
     });
     let outcomes = source.replay(plans.collect(), source.reaching_tables(lookups)?)?;
-    let control = |(filters, outcome): (Filters, Outcome)| {
+    let control = |(filters, outcome): (FilterCase, Outcome)| {
         let tried = outcome.tried.iter().flat_map(|shapes| shapes.values()).sum();
         let wrong = outcome.wrong.iter().sum();
         let rate = Rate::of_filters(tried, wrong, &outcome, 0..NUM_LEVELS)?;

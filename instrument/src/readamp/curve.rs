@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::chart::{AXIS, Frame, Log, escape, labels_apart, line, text, ticks};
+use super::chart::{AXIS, Frame, LogScale, escape, labels_apart, line, text, ticks};
 
 const TOP: f64 = 26.0;
 const HEIGHT: f64 = 340.0;
@@ -46,7 +46,7 @@ pub struct Axes {
 
 /// A vertical scale.
 enum Upwards {
-    Log(Log),
+    Log(LogScale),
     Linear { ticks: Vec<f64> },
 }
 
@@ -61,7 +61,9 @@ impl Upwards {
         let least = ys.iter().copied().fold(f64::INFINITY, f64::min);
         match unit {
             Unit::Linear => Upwards::Linear { ticks: ticks(most) },
-            Unit::Percent | Unit::Logarithmic => Upwards::Log(Log::new(least, most, HEIGHT, TOP)),
+            Unit::Percent | Unit::Logarithmic => {
+                Upwards::Log(LogScale::new(least, most, HEIGHT, TOP))
+            }
         }
     }
 

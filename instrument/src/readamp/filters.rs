@@ -12,7 +12,7 @@ const MAX_CONFIGURATIONS: usize = 64;
 
 /// The filters of one configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Filters {
+pub enum FilterCase {
     /// The filters that are in the files.
     AsIs,
     /// The filters that are in the files, but lookups do not use them.
@@ -32,12 +32,12 @@ pub enum Filters {
     ByLevel(FilterKind, Bits),
 }
 
-impl Filters {
+impl FilterCase {
     /// Parses a list of configurations.
-    pub fn list(text: &str) -> Result<Vec<Filters>, String> {
+    pub fn list(text: &str) -> Result<Vec<FilterCase>, String> {
         let mut list = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            for filters in Filters::parse(part)? {
+            for filters in FilterCase::parse(part)? {
                 if !list.contains(&filters) {
                     list.push(filters);
                 }
@@ -53,21 +53,21 @@ impl Filters {
     }
 
     /// Parses one element of a list: a configuration, or a range of configurations.
-    fn parse(part: &str) -> Result<Vec<Filters>, String> {
+    fn parse(part: &str) -> Result<Vec<FilterCase>, String> {
         let (kind, bits) = part.split_once(':').unwrap_or((part, ""));
         match (kind, bits) {
-            ("none", "") => return Ok(vec![Filters::None]),
-            ("as-is", "") => return Ok(vec![Filters::AsIs]),
-            ("ignored", "") => return Ok(vec![Filters::Ignored]),
+            ("none", "") => return Ok(vec![FilterCase::None]),
+            ("as-is", "") => return Ok(vec![FilterCase::AsIs]),
+            ("ignored", "") => return Ok(vec![FilterCase::Ignored]),
             _ => {}
         }
         if bits.contains('/') {
-            return Ok(vec![Filters::by_level(part, kind, bits)?]);
+            return Ok(vec![FilterCase::by_level(part, kind, bits)?]);
         }
-        let of: fn(u32) -> Filters = match kind {
-            "block" => Filters::Block,
-            "table" => Filters::Table,
-            "both" => Filters::Both,
+        let of: fn(u32) -> FilterCase = match kind {
+            "block" => FilterCase::Block,
+            "table" => FilterCase::Table,
+            "both" => FilterCase::Both,
             _ => {
                 return Err(format!(
                     "{part:?} is not a configuration: give none, as-is, ignored, or block, table \
@@ -75,13 +75,13 @@ impl Filters {
                 ));
             }
         };
-        let sized = |bits| if bits == 0 { Filters::None } else { of(bits) };
+        let sized = |bits| if bits == 0 { FilterCase::None } else { of(bits) };
         Ok(range_of(part, bits)?.into_iter().map(sized).collect())
     }
 
     /// Parses a list such as `14/10/4`: the bits per key at each level, from level 0 on. The last
     /// number also applies to all deeper levels.
-    fn by_level(part: &str, kind: &str, bits: &str) -> Result<Filters, String> {
+    fn by_level(part: &str, kind: &str, bits: &str) -> Result<FilterCase, String> {
         let layout = match kind {
             "block" => FilterKind::Block,
             "table" => FilterKind::Table,
@@ -105,64 +105,68 @@ impl Filters {
         }
         match given.next() {
             Some(_) => Err(format!("{part:?}: there are only {NUM_LEVELS} levels")),
-            None => Ok(Filters::ByLevel(layout, levels)),
+            None => Ok(FilterCase::ByLevel(layout, levels)),
         }
     }
 
     /// Returns the number of bits per key of new filters, if it is the same at all levels.
     pub fn bits(&self) -> Option<u32> {
         match *self {
-            Filters::Block(bits) | Filters::Table(bits) | Filters::Both(bits) => Some(bits),
-            Filters::AsIs | Filters::Ignored | Filters::None | Filters::ByLevel(..) => None,
+            FilterCase::Block(bits) | FilterCase::Table(bits) | FilterCase::Both(bits) => {
+                Some(bits)
+            }
+            FilterCase::AsIs | FilterCase::Ignored | FilterCase::None | FilterCase::ByLevel(..) => {
+                None
+            }
         }
     }
 
     /// Returns the name of the kind of filter, without the bits per key.
     pub fn kind(&self) -> &'static str {
         match self {
-            Filters::AsIs => "as-is",
-            Filters::Ignored => "ignored",
-            Filters::None => "none",
-            Filters::Block(_) => "block",
-            Filters::Table(_) => "table",
-            Filters::Both(_) | Filters::ByLevel(FilterKind::Both, _) => "both",
-            Filters::ByLevel(FilterKind::Table, _) => "table",
-            Filters::ByLevel(..) => "block",
+            FilterCase::AsIs => "as-is",
+            FilterCase::Ignored => "ignored",
+            FilterCase::None => "none",
+            FilterCase::Block(_) => "block",
+            FilterCase::Table(_) => "table",
+            FilterCase::Both(_) | FilterCase::ByLevel(FilterKind::Both, _) => "both",
+            FilterCase::ByLevel(FilterKind::Table, _) => "table",
+            FilterCase::ByLevel(..) => "block",
         }
     }
 
     /// Returns whether lookups query the filters.
     pub fn asked(&self) -> bool {
-        !matches!(self, Filters::Ignored)
+        !matches!(self, FilterCase::Ignored)
     }
 
     /// Returns whether the tables keep the filters that are in the files.
     pub fn own(&self) -> bool {
-        matches!(self, Filters::AsIs | Filters::Ignored)
+        matches!(self, FilterCase::AsIs | FilterCase::Ignored)
     }
 
     /// Returns the plan for building these filters in the tables.
     pub fn plan(&self) -> TreePlan {
         let new = |layout, bits| TreePlan::from(FilterPlan::new(layout, bits));
         match *self {
-            Filters::AsIs => {
+            FilterCase::AsIs => {
                 FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own }.into()
             }
-            Filters::Ignored | Filters::None => new(FilterKind::None, 0),
-            Filters::Block(bits) => new(FilterKind::Block, bits),
-            Filters::Table(bits) => new(FilterKind::Table, bits),
-            Filters::Both(bits) => new(FilterKind::Both, bits),
-            Filters::ByLevel(layout, bits) => {
+            FilterCase::Ignored | FilterCase::None => new(FilterKind::None, 0),
+            FilterCase::Block(bits) => new(FilterKind::Block, bits),
+            FilterCase::Table(bits) => new(FilterKind::Table, bits),
+            FilterCase::Both(bits) => new(FilterKind::Both, bits),
+            FilterCase::ByLevel(layout, bits) => {
                 TreePlan(bits.map(|bits| FilterPlan::new(layout, bits)))
             }
         }
     }
 }
 
-impl fmt::Display for Filters {
+impl fmt::Display for FilterCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.bits()) {
-            (Filters::ByLevel(layout, bits), _) => f.write_str(&name_by_level(*layout, bits)),
+            (FilterCase::ByLevel(layout, bits), _) => f.write_str(&name_by_level(*layout, bits)),
             (_, Some(bits)) => write!(f, "{}:{bits}", self.kind()),
             (_, None) => f.write_str(self.kind()),
         }
@@ -193,30 +197,30 @@ mod tests {
 
     #[test]
     fn lists_and_sweeps_are_read() {
-        let list = Filters::list("none, block:10,block:9..11,ignored,table:8,both:8").unwrap();
-        let names: Vec<_> = list.iter().map(Filters::to_string).collect();
+        let list = FilterCase::list("none, block:10,block:9..11,ignored,table:8,both:8").unwrap();
+        let names: Vec<_> = list.iter().map(FilterCase::to_string).collect();
         assert_eq!(
             names,
             ["none", "block:10", "block:9", "block:11", "ignored", "table:8", "both:8"]
         );
-        let list = Filters::list("block:14/10/0,table:9/9").unwrap();
+        let list = FilterCase::list("block:14/10/0,table:9/9").unwrap();
         let levels = [14, 10, 0, 0, 0, 0, 0];
-        assert_eq!(list[0], Filters::ByLevel(FilterKind::Block, levels));
-        let names: Vec<_> = list.iter().map(Filters::to_string).collect();
+        assert_eq!(list[0], FilterCase::ByLevel(FilterKind::Block, levels));
+        let names: Vec<_> = list.iter().map(FilterCase::to_string).collect();
         assert_eq!(names, ["block:14/10/0", "table:9"]);
         for bad in ["block:9/", "none:1/2", "block:1/2/3/4/5/6/7/8", "block:65/1"] {
-            assert!(Filters::list(bad).is_err(), "{bad:?}");
+            assert!(FilterCase::list(bad).is_err(), "{bad:?}");
         }
         let names = |text| -> Vec<String> {
-            Filters::list(text).unwrap().iter().map(Filters::to_string).collect()
+            FilterCase::list(text).unwrap().iter().map(FilterCase::to_string).collect()
         };
         assert_eq!(names("block:0..7:3,table:0..4:4"), ["none", "block:3", "block:6", "table:4"]);
         assert_eq!(names("table:0"), ["none"], "no bits are no filter");
         for bad in ["", ",", "block", "block:65", "block:4..2", "block:x", "bloom:10"] {
-            assert!(Filters::list(bad).is_err(), "{bad:?}");
+            assert!(FilterCase::list(bad).is_err(), "{bad:?}");
         }
         for bad in ["block:0..8:0", "block:0..8:", "block:0..8:x", "block:8:2", "block:0..65:2"] {
-            assert!(Filters::list(bad).is_err(), "{bad:?}");
+            assert!(FilterCase::list(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use minikv::stats::AllFilters;
 use minikv::{ReadOnlyDb, ReadOptions, ReadTrace, Readable};
 use serde::Serialize;
 
-use super::filters::Filters;
+use super::filters::FilterCase;
 use super::lookups::Lookup;
 use super::rates::Rate;
 use super::source::{Candidate, Source};
@@ -29,7 +29,7 @@ const SIGNIFICANT_DIGITS: u8 = 2;
 
 /// The measurements of one configuration.
 pub struct Measured {
-    pub filters: Filters,
+    pub filters: FilterCase,
     /// Size of the filters in bytes. While the tables are open, the filters take the same size in
     /// memory as in the files.
     pub filter_bytes: u64,

@@ -13,7 +13,7 @@ use minikv::Readable;
 use minikv::files::NUM_LEVELS;
 use serde::Serialize;
 
-use super::filters::Filters;
+use super::filters::FilterCase;
 use super::lookups::Lookup;
 use super::source::Source;
 use super::text::wrap;
@@ -43,19 +43,19 @@ pub struct Memory {
     index_bytes: u64,
     /// Number of lookups. Only the second half is counted.
     lookups: u64,
-    divisions: Vec<Division>,
+    divisions: Vec<MemoryDivision>,
     /// Index of the best division in `divisions`.
     best: usize,
     /// Number of reads from files per get, measured with the best division and the real cache.
     measured: f64,
     next: Next,
     block_sizes: Vec<BlockSize>,
-    curve: Vec<Point>,
+    curve: Vec<MissRatioPoint>,
 }
 
 /// Filters, and a cache that uses the part of the budget that filters and indexes do not use.
 #[derive(Serialize)]
-struct Division {
+struct MemoryDivision {
     filters: String,
     filter_bytes: u64,
     cache_bytes: u64,
@@ -65,7 +65,7 @@ struct Division {
     #[serde(skip)]
     reads: Vec<BlockRead>,
     #[serde(skip)]
-    choice: Filters,
+    choice: FilterCase,
 }
 
 /// An estimate of the block reads that miss the cache and go to files.
@@ -100,7 +100,7 @@ struct BlockSize {
 
 /// A point of the miss-ratio curve.
 #[derive(Serialize)]
-struct Point {
+struct MissRatioPoint {
     cache_bytes: u64,
     #[serde(flatten)]
     left: Left,
@@ -160,7 +160,7 @@ impl Memory {
         let held = source.survey(source.reaching_tables(lookups)?)?;
         let counted = Counted::of(source, lookups)?;
         let divisions = divisions(source, &held, lookups, budget - index_bytes, counted)?;
-        let reads = |division: &Division| division.left.file_reads_per_get;
+        let reads = |division: &MemoryDivision| division.left.file_reads_per_get;
         let best = (0..divisions.len())
             .min_by(|&a, &b| reads(&divisions[a]).total_cmp(&reads(&divisions[b])));
         let best = best.unwrap_or(0);
@@ -300,9 +300,9 @@ fn divisions(
     lookups: &[Lookup],
     bytes: u64,
     counted: Counted,
-) -> Result<Vec<Division>> {
+) -> Result<Vec<MemoryDivision>> {
     let levels = &held.levels;
-    let mut choices = vec![Filters::None];
+    let mut choices = vec![FilterCase::None];
     for layout in [FilterKind::Block, FilterKind::Table] {
         let of = Choices::of(levels, layout);
         for bits in SIZES {
@@ -313,18 +313,18 @@ fn divisions(
                 let bits = divided[last];
                 divided[last..].fill(bits);
             }
-            let filters = Filters::ByLevel(layout, divided);
+            let filters = FilterCase::ByLevel(layout, divided);
             if of.bytes(&divided) < bytes && !choices.contains(&filters) {
                 choices.push(filters);
             }
         }
     }
-    let plans = choices.iter().map(Filters::plan).collect();
+    let plans = choices.iter().map(FilterCase::plan).collect();
     let outcomes = source.reads(plans, source.reaching_tables(lookups)?)?;
     let each = choices.into_iter().zip(outcomes).filter(|(_, o)| o.filter_bytes <= bytes);
-    let division = |(choice, outcome): (Filters, Outcome)| {
+    let division = |(choice, outcome): (FilterCase, Outcome)| {
         let cache_bytes = bytes - outcome.filter_bytes;
-        Division {
+        MemoryDivision {
             filters: choice.to_string(),
             filter_bytes: outcome.filter_bytes,
             cache_bytes,
@@ -342,7 +342,7 @@ fn divisions(
 fn measured(
     source: &Source,
     lookups: &[Lookup],
-    division: &Division,
+    division: &MemoryDivision,
     counted: Counted,
 ) -> Result<f64> {
     let (candidates, _) = source.candidates(&[division.choice], Vec::new())?;
@@ -357,8 +357,8 @@ fn measured(
     Ok(reads as f64 / counted.number())
 }
 
-fn next(divisions: &[Division], best: usize, counted: Counted) -> Next {
-    let with_more = |division: &Division| {
+fn next(divisions: &[MemoryDivision], best: usize, counted: Counted) -> Next {
+    let with_more = |division: &MemoryDivision| {
         counted.left(&division.reads, division.cache_bytes + MORE).0.file_reads_per_get
     };
     let now = divisions[best].left.file_reads_per_get;
@@ -372,13 +372,13 @@ fn next(divisions: &[Division], best: usize, counted: Counted) -> Next {
     }
 }
 
-fn curve(reads: &[BlockRead], budget: u64, counted: Counted) -> Vec<Point> {
+fn curve(reads: &[BlockRead], budget: u64, counted: Counted) -> Vec<MissRatioPoint> {
     let (points, largest) = CURVE;
     let point = |i: i32| {
         let cache_bytes = (budget as f64 * f64::from(largest - i).exp2()) as u64;
         let (left, estimate) = counted.left(reads, cache_bytes);
         let miss_ratio = estimate.reads / counted.reads(reads).max(1) as f64;
-        Point { cache_bytes, left, miss_ratio, sampled: estimate.sampled }
+        MissRatioPoint { cache_bytes, left, miss_ratio, sampled: estimate.sampled }
     };
     (0..points).rev().map(point).collect()
 }

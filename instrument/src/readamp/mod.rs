@@ -30,7 +30,7 @@ use minikv_workloads::Profile;
 
 pub use self::advise::Advised;
 pub(crate) use self::chart::escape;
-pub use self::filters::Filters;
+pub use self::filters::FilterCase;
 use self::lookups::{Choice, Keys, Lookup, Pool};
 use self::measure::Work;
 pub use self::memory::Memory;
@@ -74,7 +74,7 @@ pub struct ScanSettings {
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Configurations to compare; `None` for the usual ones.
-    pub filters: Option<Vec<Filters>>,
+    pub filters: Option<Vec<FilterCase>>,
     /// Bits per key of the usual block filters, and of the usual table filters; each at least 1.
     pub default_bits: [u32; 2],
     /// The lookups.
@@ -117,7 +117,7 @@ impl Experiment {
         drop(pool);
         drop(db);
         let [block, table] = self.default_sizes();
-        let filters = self.filters(vec![Filters::AsIs, Filters::Ignored, block, table]);
+        let filters = self.filters(vec![FilterCase::AsIs, FilterCase::Ignored, block, table]);
         let mut report = Report::of(name, live, source, &filters, &lookups, self.lookups_named())?;
         report.scans = scans.map(|scans| scans.measure(source)).transpose()?;
         if self.advise {
@@ -142,7 +142,7 @@ impl Experiment {
         let scans = self.scans(&db, &lookups, data)?;
         drop(db);
         let [block, table] = self.default_sizes();
-        let filters = self.filters(vec![Filters::None, block, table]);
+        let filters = self.filters(vec![FilterCase::None, block, table]);
         let (named, live) = (self.lookups_named(), (data.len(), data.bytes()));
         let mut report = Report::of(data.name(), live, source, &filters, &lookups, named)?;
         report.scans = scans.map(|scans| scans.measure(source)).transpose()?;
@@ -181,12 +181,12 @@ impl Experiment {
         Memory::divide(source, &lookups, budget)
     }
 
-    fn default_sizes(&self) -> [Filters; 2] {
+    fn default_sizes(&self) -> [FilterCase; 2] {
         let [block, table] = self.default_bits;
-        [Filters::Block(block), Filters::Table(table)]
+        [FilterCase::Block(block), FilterCase::Table(table)]
     }
 
-    fn filters(&self, default: Vec<Filters>) -> Vec<Filters> {
+    fn filters(&self, default: Vec<FilterCase>) -> Vec<FilterCase> {
         let default = if self.advise { advise::default_filters() } else { default };
         self.filters.clone().unwrap_or(default)
     }
@@ -266,7 +266,7 @@ pub fn load(
 /// Errors of the library.
 pub fn compare(source: &Source, data: &Data, bits: u32, lookups: u64, seed: u64) -> Result<Report> {
     let choice = Choice { number: 2 * lookups, absent_ratio: 0.5, zipf: None, like: None, seed };
-    let filters = [Filters::None, Filters::Block(bits)];
+    let filters = [FilterCase::None, FilterCase::Block(bits)];
     let lookups = choice.of_data(data)?;
     let named = format!("chosen uniformly; seed {seed}");
     Report::of(data.name(), (data.len(), data.bytes()), source, &filters, &lookups, named)
@@ -279,7 +279,7 @@ impl Report {
         data: String,
         live: (u64, u64),
         source: &Source,
-        filters: &[Filters],
+        filters: &[FilterCase],
         lookups: &[Lookup],
         lookups_named: String,
     ) -> Result<Report> {

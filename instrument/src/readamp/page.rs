@@ -9,7 +9,7 @@ use super::advise::Advised;
 use super::chart::{
     Bar, Frame, NARROW, Row, Span, WIDE, escape, {self},
 };
-use super::filters::Filters;
+use super::filters::FilterCase;
 use super::measure::{Class, Measured, Pass};
 use super::provenance::Provenance;
 use super::report::Report;
@@ -108,7 +108,7 @@ fn rates_chart(page: &mut String, measured: &[&Measured]) {
     let row = |m: &Measured| {
         let rate = m.rate?;
         let (low, high) = rate.interval();
-        Some(chart::Measured {
+        Some(chart::MeasuredRate {
             name: m.filters.to_string(),
             class: family(m),
             rate: rate.measured(),
@@ -212,9 +212,9 @@ pub fn title_of(kind: &str) -> &'static str {
 /// Returns the class of a configuration's kind of filter. Each class has a colour.
 pub fn family(m: &Measured) -> &'static str {
     match m.filters {
-        Filters::Table(_) => "fuse",
-        Filters::Both(_) => "both",
-        Filters::None => "none",
+        FilterCase::Table(_) => "fuse",
+        FilterCase::Both(_) => "both",
+        FilterCase::None => "none",
         _ => "bloom",
     }
 }

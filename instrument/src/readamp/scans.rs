@@ -142,8 +142,8 @@ pub struct Scans {
     entries_per_scan: f64,
     /// Name of the prefix extractor, if there is one.
     prefix: Option<String>,
-    levels: Vec<Level>,
-    all: Level,
+    levels: Vec<LevelScans>,
+    all: LevelScans,
     /// Mean number of possible keys in a range, if all bounds are whole numbers in the same form.
     mean_range: Option<f64>,
     /// False-positive bounds of Grafite filters, if `mean_range` is known.
@@ -152,7 +152,7 @@ pub struct Scans {
 
 /// The reads of scans at one level, or at all levels.
 #[derive(Serialize)]
-struct Level {
+struct LevelScans {
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<usize>,
     /// Number of pairs of a scan and a table in which the table's range of keys overlaps the scan's
@@ -195,7 +195,7 @@ impl ScanWork {
         let reads = db.stats().reads.levels;
         let prefix = self.prefix.as_ref().map(|prefix| prefix.0.clone());
         let counts = source.replay_scans(prefix.clone(), &self.ranges)?;
-        let clusters = Clusters::of(&self.ranges);
+        let clusters = ScanClusters::of(&self.ranges);
         let level = |levels: std::ops::Range<usize>| {
             let mut read = LevelTrace::default();
             reads[levels.clone()].iter().for_each(|trace| read.add(trace));
@@ -205,7 +205,7 @@ impl ScanWork {
                 sum
             };
             let counts: Vec<_> = counts.iter().map(sum).collect();
-            Level::of(&read, &clusters.sums(&counts), prefix.is_some())
+            LevelScans::of(&read, &clusters.sums(&counts), prefix.is_some())
         };
         let mean_range = mean_range(&self.ranges);
         let grafite = |keys| {
@@ -222,7 +222,7 @@ impl ScanWork {
             different_ranges: clusters.number as u64,
             entries_per_scan: entries as f64 / self.ranges.len() as f64,
             prefix: prefix.as_ref().map(|prefix| prefix.name().to_string()),
-            levels: levels.map(|l| Level { level: Some(l), ..level(l..l + 1) }).collect(),
+            levels: levels.map(|l| LevelScans { level: Some(l), ..level(l..l + 1) }).collect(),
             all: level(0..NUM_LEVELS),
             mean_range,
             grafite: mean_range.map(grafite).into_iter().flatten().collect(),
@@ -248,21 +248,21 @@ impl ScanWork {
 
 /// Scans grouped by range. All scans with the same range read the same blocks, so they are not
 /// independent samples.
-struct Clusters {
+struct ScanClusters {
     /// The number of the cluster to which each scan belongs.
     of_scan: Vec<usize>,
     number: usize,
 }
 
-impl Clusters {
-    fn of(ranges: &[ScannedRange]) -> Clusters {
+impl ScanClusters {
+    fn of(ranges: &[ScannedRange]) -> ScanClusters {
         let mut numbers = HashMap::new();
         let number = |range| {
             let next = numbers.len();
             *numbers.entry(range).or_insert(next)
         };
         let of_scan = ranges.iter().map(number).collect();
-        Clusters { of_scan, number: numbers.len() }
+        ScanClusters { of_scan, number: numbers.len() }
     }
 
     /// Returns the number of scans and the sum of the counts for each cluster.
@@ -305,10 +305,10 @@ fn share(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, (f64, f64)
     (share, wilson(share, if tries.is_finite() && tries > 0.0 { tries } else { clusters }))
 }
 
-impl Level {
+impl LevelScans {
     /// Returns the reads at one level or at all levels. `read` is the trace of the scans, and
     /// `clusters` has the number of scans and the counts of each cluster.
-    fn of(read: &LevelTrace, clusters: &[(u64, ScanCounts)], has_prefix: bool) -> Level {
+    fn of(read: &LevelTrace, clusters: &[(u64, ScanCounts)], has_prefix: bool) -> LevelScans {
         let mut sum = ScanCounts::default();
         clusters.iter().for_each(|(_, counts)| sum.add(counts));
         let (empty_share, interval) =
@@ -318,7 +318,7 @@ impl Level {
         // Even if all scans in the sample save the same number of blocks, another scan might save a
         // different number.
         let spread = Z * error.max(1.0 / clusters.len().max(1) as f64);
-        Level {
+        LevelScans {
             level: None,
             pairs: sum.pairs,
             empty: sum.empty,
@@ -359,7 +359,7 @@ impl Scans {
         )
     }
 
-    fn rows(&self) -> impl Iterator<Item = &Level> {
+    fn rows(&self) -> impl Iterator<Item = &LevelScans> {
         self.levels.iter().chain([&self.all])
     }
 
@@ -691,7 +691,7 @@ mod tests {
     fn scans_of_one_range_are_one_cluster() {
         let range =
             |from: &str| ScannedRange { from: from.into(), to: Bound::Excluded(b"z".to_vec()) };
-        let clusters = Clusters::of(&["a", "b", "a", "c", "a"].map(range));
+        let clusters = ScanClusters::of(&["a", "b", "a", "c", "a"].map(range));
         assert_eq!((&clusters.of_scan[..], clusters.number), (&[0, 1, 0, 2, 0][..], 3));
         let counts = [1, 2, 4, 8, 16].map(|pairs| ScanCounts { pairs, ..ScanCounts::default() });
         let sums: Vec<_> = clusters.sums(&counts).iter().map(|(n, sum)| (*n, sum.pairs)).collect();

@@ -16,12 +16,13 @@ use minikv::{
     Stats, files,
 };
 
-use super::filters::Filters;
+use super::filters::FilterCase;
+use super::lookups::Lookup;
 use super::overlay::{Content, Overlay};
 use super::space::Stored;
 use crate::advice::plan::{BlockFilters, FilterKind, FilterPlan, MadeFilters, TreePlan};
 use crate::advice::scans::{ScanCounts, ScanReplay};
-use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
+use crate::advice::shadow::{Outcome, ReplayLookup, Shadow, TablesRead};
 use crate::error::{Error, Result};
 use crate::order::KeyOrder;
 use crate::progress::Progress;
@@ -46,7 +47,7 @@ pub struct Source {
 /// A configuration to measure: a view of the database with the filters of the configuration, and
 /// the results of a replay with these filters.
 pub struct Candidate {
-    pub filters: Filters,
+    pub filters: FilterCase,
     /// The results of the replay, which the measured lookups should match.
     pub shadow: Outcome,
     overlay: Arc<Overlay>,
@@ -163,10 +164,10 @@ impl Source {
     /// element of `filters`, and totals over the tables.
     pub fn candidates(
         &self,
-        filters: &[Filters],
-        lookups: Vec<Lookup<'_>>,
+        filters: &[FilterCase],
+        lookups: Vec<ReplayLookup<'_>>,
     ) -> Result<(Vec<Candidate>, TablesRead)> {
-        let plans: Vec<_> = filters.iter().map(Filters::plan).collect();
+        let plans: Vec<_> = filters.iter().map(FilterCase::plan).collect();
         let mut shadow = Shadow::new(KeyOrder::bytewise(), plans.clone(), lookups).keep_filters();
         self.walk(&mut shadow)?;
         let (outcomes, held) = shadow.finish();
@@ -191,7 +192,7 @@ impl Source {
     pub fn replay(
         &self,
         plans: Vec<impl Into<TreePlan>>,
-        lookups: Vec<Lookup<'_>>,
+        lookups: Vec<ReplayLookup<'_>>,
     ) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(KeyOrder::bytewise(), plans, lookups);
         self.walk(&mut shadow)?;
@@ -200,7 +201,7 @@ impl Source {
 
     /// Reads all tables once. Returns totals over the tables and, for each level, the lookups that
     /// search the level in vain.
-    pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
+    pub fn survey(&self, lookups: Vec<ReplayLookup<'_>>) -> Result<TablesRead> {
         let none = FilterPlan::new(FilterKind::None, 0);
         let mut shadow = Shadow::new(KeyOrder::bytewise(), vec![none], lookups);
         self.walk(&mut shadow)?;
@@ -209,7 +210,11 @@ impl Source {
 
     /// Replays `lookups` like [`replay`](Source::replay), but also records the reads of data
     /// blocks.
-    pub fn reads(&self, plans: Vec<TreePlan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
+    pub fn reads(
+        &self,
+        plans: Vec<TreePlan>,
+        lookups: Vec<ReplayLookup<'_>>,
+    ) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(KeyOrder::bytewise(), plans, lookups).keep_reads();
         self.walk(&mut shadow)?;
         Ok(shadow.finish().0)
@@ -245,16 +250,13 @@ impl Source {
     }
 
     /// Returns the lookups that are not answered by a memtable.
-    pub fn reaching_tables<'a>(
-        &self,
-        lookups: &'a [super::lookups::Lookup],
-    ) -> Result<Vec<Lookup<'a>>> {
+    pub fn reaching_tables<'a>(&self, lookups: &'a [Lookup]) -> Result<Vec<ReplayLookup<'a>>> {
         let db = self.open()?;
         let in_memory = db.stats().memtable_bytes > 0 && !self.logs.is_empty();
         let mut reaching = Vec::with_capacity(lookups.len());
-        for super::lookups::Lookup { key, present } in lookups {
+        for Lookup { key, present } in lookups {
             if !in_memory || db.get_traced(key)?.1.memtable_hits == 0 {
-                reaching.push(Lookup { key, present: *present });
+                reaching.push(ReplayLookup { key, present: *present });
             }
         }
         Ok(reaching)
@@ -394,14 +396,14 @@ mod tests {
     use super::*;
     use crate::data::Data;
 
-    const FILTERS: [Filters; 7] = [
-        Filters::AsIs,
-        Filters::Ignored,
-        Filters::None,
-        Filters::Block(10),
-        Filters::Block(2),
-        Filters::Table(3),
-        Filters::Both(3),
+    const FILTERS: [FilterCase; 7] = [
+        FilterCase::AsIs,
+        FilterCase::Ignored,
+        FilterCase::None,
+        FilterCase::Block(10),
+        FilterCase::Block(2),
+        FilterCase::Table(3),
+        FilterCase::Both(3),
     ];
 
     /// Creates a database with several levels, old versions, deleted keys, and entries that are
@@ -427,7 +429,7 @@ mod tests {
         Source::of(dir, options, 8 << 20).unwrap()
     }
 
-    fn some_lookups(source: &Source) -> Vec<super::super::lookups::Lookup> {
+    fn some_lookups(source: &Source) -> Vec<Lookup> {
         let db = source.open().unwrap();
         let pool = super::super::lookups::Pool::of(&db, 1).unwrap();
         let choice =
@@ -436,10 +438,7 @@ mod tests {
         let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
         for i in (0..20_000).step_by(35) {
             let key = data.key(i);
-            lookups.push(super::super::lookups::Lookup {
-                present: db.contains_key(&key).unwrap(),
-                key,
-            });
+            lookups.push(Lookup { present: db.contains_key(&key).unwrap(), key });
         }
         lookups
     }
@@ -522,7 +521,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let source = database(dir.path(), 10);
         let before = contents(dir.path());
-        let (candidates, _) = source.candidates(&[Filters::Block(10)], Vec::new()).unwrap();
+        let (candidates, _) = source.candidates(&[FilterCase::Block(10)], Vec::new()).unwrap();
         for (_, name) in &source.tables {
             let path = dir.path().join(name);
             let file = candidates[0].overlay.open(&path).unwrap();

@@ -16,7 +16,7 @@ pub struct Space {
     /// The bytes written, if they were counted.
     written: Option<Written>,
     /// The levels that have tables, or to which tables were written.
-    levels: Vec<Level>,
+    levels: Vec<LevelSpace>,
 }
 
 /// Counters of the database handle that loaded the data.
@@ -31,7 +31,7 @@ struct Written {
 }
 
 #[derive(Serialize)]
-struct Level {
+struct LevelSpace {
     level: usize,
     tables: u64,
     bytes: u64,
@@ -64,7 +64,7 @@ impl Space {
             let flushed = if level == 0 { stats.flush_bytes } else { 0 };
             Some(flushed + stats.levels.get(level)?.bytes_written)
         };
-        let level = |(level, stored): (usize, &Stored)| Level {
+        let level = |(level, stored): (usize, &Stored)| LevelSpace {
             level,
             tables: stored.tables,
             bytes: stored.bytes,
@@ -118,7 +118,7 @@ impl Space {
                 &per_entry(level.keys),
             ]);
         }
-        let sum = |of: fn(&Level) -> u64| self.levels.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&LevelSpace) -> u64| self.levels.iter().map(of).sum::<u64>();
         let (bytes, keys) = (sum(|level| level.bytes), sum(|level| level.keys));
         let all = self.written.as_ref().map(|w| w.wal_bytes + w.flush_bytes + w.compaction_bytes);
         table.row([

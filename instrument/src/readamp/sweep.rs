@@ -10,7 +10,7 @@ use minikv::stats::AllFilters;
 use super::curve::{
     Axes, Curve, Point, Unit, {self},
 };
-use super::filters::Filters;
+use super::filters::FilterCase;
 use super::measure::{Class, Measured};
 use super::page::{both, class_of, family, rate_in_words, title_of};
 use super::report::Report;
@@ -110,7 +110,7 @@ impl Report {
         }
         for (class, name) in FAMILIES {
             let predicted = |(bits, m): (f64, &Measured)| match m.filters {
-                Filters::None => Some((bits, value(self.filtered(class)?, 1.0))),
+                FilterCase::None => Some((bits, value(self.filtered(class)?, 1.0))),
                 _ if family(m) == class => Some((bits, value(m, m.rate?.predicted))),
                 _ => None,
             };
@@ -185,7 +185,7 @@ impl Report {
 /// Returns a configuration's number of bits per key, or `None` if it has no such number.
 fn bits(m: &Measured) -> Option<f64> {
     match m.filters {
-        Filters::None => Some(0.0),
+        FilterCase::None => Some(0.0),
         filters => filters.bits().map(f64::from),
     }
 }

@@ -30,11 +30,11 @@ fn rows() -> impl Iterator<Item = u32> {
 /// The table of false-positive rates.
 pub struct Theory {
     seed: u64,
-    rows: Vec<Row>,
+    rows: Vec<SizeRow>,
 }
 
 /// A row of the table: filters of the same size.
-struct Row {
+struct SizeRow {
     bits_per_key: u32,
     /// Cells in ascending order of the number of probes, from 1 on.
     cells: Vec<Cell>,
@@ -113,7 +113,7 @@ impl Theory {
             let leveldb = BloomFilterPolicy::new(bits);
             let best = |k: &u32| false_positive_probability(u64::from(bits) * KEYS, KEYS, *k);
             let best_probes = (1..=40).min_by(|a, b| best(a).total_cmp(&best(b))).unwrap_or(1);
-            measured.push(Row {
+            measured.push(SizeRow {
                 bits_per_key: bits,
                 cells: (1..=MAX_PROBES).map(own).collect(),
                 leveldb_probes: leveldb.probes(),
@@ -151,7 +151,7 @@ impl Theory {
     fn table(&self, value: impl Fn(&Cell) -> f64) -> Table {
         let head = (1..=MAX_PROBES).map(|k| format!("k={k}"));
         let head = ["m/n".to_string()].into_iter().chain(head).collect();
-        let row = |row: &Row| {
+        let row = |row: &SizeRow| {
             let best = row.best_probes.min(MAX_PROBES) as usize;
             let cell = |(i, cell): (usize, &Cell)| {
                 let mark = if i + 1 == best { "*" } else { " " };
@@ -208,7 +208,7 @@ impl Theory {
 
     /// Returns the table as JSON.
     pub fn document(&self) -> impl Serialize {
-        let row = |row: &Row| RowDocument {
+        let row = |row: &SizeRow| RowDocument {
             bits_per_key: row.bits_per_key,
             independent_hash: row.cells.iter().map(CellDocument::of).collect(),
             leveldb: CellDocument::of(&row.leveldb),
@@ -216,7 +216,7 @@ impl Theory {
             best_rate: row.best,
             bits_per_key_needed_for_it: bound(row.best),
         };
-        Document {
+        TheoryDocument {
             keys: KEYS,
             tries: TRIES,
             seed: self.seed,
@@ -226,7 +226,7 @@ impl Theory {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct TheoryDocument {
     keys: u64,
     tries: u64,
     seed: u64,

@@ -13,7 +13,7 @@ use minikv::explain::{BlockSource, Explanation, Step, Verdict};
 use minikv::{BytewiseComparator, Comparator, Error};
 use serde_json::{Value, json};
 
-use super::run::{Lookup, Run, new_tables};
+use super::run::{Run, TracedLookup, new_tables};
 use crate::text::escaped;
 
 /// Maximum number of steps that show the growth of memtables in a run. More steps make the page
@@ -26,17 +26,17 @@ const KEY_CHARS: usize = 160;
 /// Returns the document for `runs`. Each lookup lists the blocks that it read from the cache and
 /// from files. Its field `without` lists the blocks that the same lookup read without filters.
 pub fn document(runs: &[Run]) -> Value {
-    json!({ "runs": runs.iter().map(|run| Keys::of(run).run(run)).collect::<Vec<_>>() })
+    json!({ "runs": runs.iter().map(|run| SortedKeys::of(run).run(run)).collect::<Vec<_>>() })
 }
 
 /// Sorted keys of a run. The document identifies a key by its position among them.
-struct Keys {
+struct SortedKeys {
     order: std::sync::Arc<dyn Comparator>,
     sorted: Vec<Vec<u8>>,
 }
 
-impl Keys {
-    fn of(run: &Run) -> Keys {
+impl SortedKeys {
+    fn of(run: &Run) -> SortedKeys {
         let order = run.comparator.clone();
         let mut all: BTreeSet<Vec<u8>> = BTreeSet::new();
         for table in run.events.iter().flat_map(|event| new_tables(&event.kind)) {
@@ -45,7 +45,7 @@ impl Keys {
         all.extend(run.lookups.iter().map(|lookup| lookup.explanation.key.clone()));
         let mut sorted: Vec<_> = all.into_iter().collect();
         sorted.sort_by(|a, b| order.compare(a, b));
-        Keys { order, sorted }
+        SortedKeys { order, sorted }
     }
 
     fn place(&self, key: &[u8]) -> usize {
@@ -172,7 +172,7 @@ impl Keys {
         }
     }
 
-    fn lookup(&self, lookup: &Lookup) -> Value {
+    fn lookup(&self, lookup: &TracedLookup) -> Value {
         let told = &lookup.explanation;
         let total = told.trace.total();
         json!({

@@ -8,7 +8,7 @@ use minikv::events::{Event, EventKind};
 use minikv::explain::Explanation;
 use minikv::{Comparator, Options, ReadSample};
 
-use super::run::{Lookup, Run, new_tables};
+use super::run::{Run, TracedLookup, new_tables};
 use super::{lookups, page};
 use crate::error::{Error, Result};
 use crate::readamp::Provenance;
@@ -78,7 +78,7 @@ impl Recorder {
                 let made =
                     lookups::make(run, &sample.keys(), self.most_lookups).unwrap_or_default();
                 let micros = event.since_open.as_micros() as u64;
-                let lookup = |explanation| Lookup { micros, explanation };
+                let lookup = |explanation| TracedLookup { micros, explanation };
                 run.lookups = made.into_iter().map(lookup).collect();
             }
             // The next database that is opened with these options has a sample of its own.
@@ -93,7 +93,7 @@ impl Recorder {
         let mut runs = begun.unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(run) = runs.last_mut() {
             let micros = run.opened.elapsed().as_micros() as u64;
-            run.lookups.push(Lookup { micros, explanation });
+            run.lookups.push(TracedLookup { micros, explanation });
         }
     }
 

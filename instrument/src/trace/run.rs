@@ -20,11 +20,11 @@ pub struct Run {
     pub options: Options,
     pub comparator: Arc<dyn Comparator>,
     pub events: Vec<Event>,
-    pub lookups: Vec<Lookup>,
+    pub lookups: Vec<TracedLookup>,
     /// Whether the lookups were made by the recorder when the database was closed.
     pub is_replay: bool,
     /// Kinds of filters of each table, by the number of the table.
-    pub filters: BTreeMap<u64, Filters>,
+    pub filters: BTreeMap<u64, FilterKinds>,
     /// Statistics of the database when it was closed.
     pub stats: Option<Box<Stats>>,
     /// Time of the open, computed from the times of events. Slightly later than the actual open.
@@ -32,7 +32,7 @@ pub struct Run {
 }
 
 /// Recorded lookup.
-pub struct Lookup {
+pub struct TracedLookup {
     /// Microseconds since the database was opened.
     pub micros: u64,
     pub explanation: Explanation,
@@ -40,7 +40,7 @@ pub struct Lookup {
 
 /// Kinds of filters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filters {
+pub struct FilterKinds {
     pub block: bool,
     pub table: bool,
 }
@@ -67,7 +67,7 @@ impl Run {
         let path = self.path.join(name.to_string());
         let Ok(file) = TableReader::open(path, &Options::default()) else { return };
         let has = |test: &dyn Fn(&[u8]) -> bool| file.meta().iter().any(|(name, _)| test(name));
-        let filters = Filters {
+        let filters = FilterKinds {
             block: has(&|name| name.starts_with(FILTER_PREFIX)),
             table: has(&|name| name == TABLE_FILTER_NAME.as_bytes()),
         };

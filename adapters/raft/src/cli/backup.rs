@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use minikv_raft::service::LayoutArg;
 use minikv_raft::store::{Origin, Store, StoreOptions};
 
-use crate::cli::Target;
+use crate::cli::ClusterTarget;
 
 #[derive(clap::Args)]
 pub struct BackupArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Directory of the backup; it must not exist.
     to: PathBuf,
 }

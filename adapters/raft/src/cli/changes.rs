@@ -10,12 +10,12 @@ use bytes::Bytes;
 use minikv_raft::command::Op;
 use minikv_raft::watch::{Change, ChangeId};
 
-use crate::cli::Target;
+use crate::cli::ClusterTarget;
 
 #[derive(clap::Args)]
 pub struct BatchArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// File with the operations [default: standard input]
     file: Option<PathBuf>,
 }
@@ -23,7 +23,7 @@ pub struct BatchArgs {
 #[derive(clap::Args)]
 pub struct WatchArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Show only changes of keys that begin with this prefix.
     #[arg(long, default_value = "")]
     prefix: String,

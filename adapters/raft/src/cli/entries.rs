@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use minikv_raft::service::Read;
 
-use crate::cli::Target;
+use crate::cli::ClusterTarget;
 
 /// The exit code if a key is absent or a condition does not hold.
 const NOT_FOUND: u8 = 1;
@@ -15,7 +15,7 @@ const PAGE: usize = 1000;
 #[derive(clap::Args)]
 pub struct PutArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     key: String,
     /// The value; `-` reads it from standard input, and `@FILE` from a file.
     value: String,
@@ -30,7 +30,7 @@ pub struct PutArgs {
 #[derive(clap::Args)]
 pub struct GetArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     key: String,
     /// Consistency of the read.
     #[arg(long, value_enum, default_value = "linearizable")]
@@ -40,14 +40,14 @@ pub struct GetArgs {
 #[derive(clap::Args)]
 pub struct DeleteArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     key: String,
 }
 
 #[derive(clap::Args)]
 pub struct ScanArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Print only keys that begin with this prefix.
     #[arg(long, default_value = "")]
     prefix: String,

@@ -19,11 +19,11 @@ use minikv_raft::service::tls::Trust;
 #[command(name = "minikv-raft", version)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run a node
     Serve(Box<NodeOptions>),
     /// Run a cluster on this machine until Ctrl-C
@@ -35,7 +35,7 @@ enum Command {
     /// Remove a node from the cluster
     Leave(LeaveArgs),
     /// Show what a node knows of the cluster, as JSON
-    Status(Target),
+    Status(ClusterTarget),
     /// Set the value of a key
     Put(entries::PutArgs),
     /// Print the value of a key
@@ -56,7 +56,7 @@ enum Command {
 
 /// The cluster that a subcommand sends requests to.
 #[derive(Clone, clap::Args)]
-pub struct Target {
+pub struct ClusterTarget {
     /// Addresses of nodes of the cluster. One address is enough.
     #[arg(
         long,
@@ -73,7 +73,7 @@ pub struct Target {
     pub timeout: u64,
 }
 
-impl Target {
+impl ClusterTarget {
     pub fn client(&self) -> Result<Client, String> {
         let deadline = Duration::from_secs(self.timeout);
         Client::new(&self.nodes, &self.trust, deadline).map_err(|e| e.to_string())
@@ -86,7 +86,7 @@ const SILENT: Duration = Duration::from_secs(2);
 #[derive(clap::Args)]
 struct InitArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Nodes of the new cluster, including the node that receives the request [default: only that
     /// node]
     #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
@@ -96,7 +96,7 @@ struct InitArgs {
 #[derive(clap::Args)]
 struct JoinArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Node to add.
     #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
     member: (u64, String),
@@ -105,7 +105,7 @@ struct JoinArgs {
 #[derive(clap::Args)]
 struct LeaveArgs {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Number of the node.
     id: u64,
 }
@@ -127,24 +127,24 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     result
 }
 
-async fn run_command(command: Command) -> Result<ExitCode, String> {
+async fn run_command(command: CliCommand) -> Result<ExitCode, String> {
     let status = match command {
-        Command::Serve(options) => return serve::run(&options).await,
-        Command::Cluster(args) => return cluster::run(&args).await,
-        Command::Put(args) => return entries::put(&args).await,
-        Command::Get(args) => return entries::get(&args).await,
-        Command::Delete(args) => return entries::delete(&args).await,
-        Command::Scan(args) => return entries::scan(&args).await,
-        Command::Batch(args) => return changes::batch(&args).await,
-        Command::Watch(args) => return changes::watch(&args).await,
-        Command::Backup(args) => return backup::backup(&args).await,
-        Command::Restore(args) => return backup::restore(&args),
-        Command::Init(args) => args.target.client()?.init(&args.members).await,
-        Command::Join(args) => {
+        CliCommand::Serve(options) => return serve::run(&options).await,
+        CliCommand::Cluster(args) => return cluster::run(&args).await,
+        CliCommand::Put(args) => return entries::put(&args).await,
+        CliCommand::Get(args) => return entries::get(&args).await,
+        CliCommand::Delete(args) => return entries::delete(&args).await,
+        CliCommand::Scan(args) => return entries::scan(&args).await,
+        CliCommand::Batch(args) => return changes::batch(&args).await,
+        CliCommand::Watch(args) => return changes::watch(&args).await,
+        CliCommand::Backup(args) => return backup::backup(&args).await,
+        CliCommand::Restore(args) => return backup::restore(&args),
+        CliCommand::Init(args) => args.target.client()?.init(&args.members).await,
+        CliCommand::Join(args) => {
             let (id, address) = &args.member;
             // The new node receives all data before it joins, which may take long.
             let timeout = args.target.timeout.max(600);
-            let client = Target { timeout, ..args.target.clone() }.client()?;
+            let client = ClusterTarget { timeout, ..args.target.clone() }.client()?;
             let join = client.join(*id, address);
             tokio::pin!(join);
             match tokio::time::timeout(SILENT, &mut join).await {
@@ -158,8 +158,8 @@ async fn run_command(command: Command) -> Result<ExitCode, String> {
                 }
             }
         }
-        Command::Leave(args) => args.target.client()?.leave(args.id).await,
-        Command::Status(target) => target.client()?.status().await,
+        CliCommand::Leave(args) => args.target.client()?.leave(args.id).await,
+        CliCommand::Status(target) => target.client()?.status().await,
     };
     let status = status.map_err(|e| e.to_string())?;
     println!("{}", serde_json::to_string_pretty(&status).map_err(|e| e.to_string())?);

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{Client, ClientError, FIRST_PAUSE, LONGEST_PAUSE, Result};
+use super::{Client, ClientError, ClientResult, FIRST_PAUSE, LONGEST_PAUSE};
 use crate::service::api::ChangeBody;
 use crate::service::encode_percent;
 use crate::watch::{Change, ChangeId};
@@ -39,7 +39,7 @@ impl Client {
         prefix: &[u8],
         after: Option<ChangeId>,
         mut each: impl FnMut(Change) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> ClientResult<()> {
         let mut seen = match after {
             Some(after) => after,
             None => ChangeId::end_of(self.status().await?.applied.unwrap_or(0)),
@@ -69,7 +69,7 @@ impl Client {
         prefix: &[u8],
         seen: &mut ChangeId,
         each: &mut impl FnMut(Change) -> ControlFlow<()>,
-    ) -> Result<End> {
+    ) -> ClientResult<End> {
         let to = self.target(true);
         let path = format!("/v1/watch?prefix={}&after={seen}", encode_percent(prefix));
         let body = match self.wire.open(&to, &path, self.deadline).await {

@@ -24,19 +24,19 @@ const QUIET_STEPS: u32 = 12;
 /// Allows and forbids openraft to start elections on this node.
 pub(crate) struct Elections {
     raft: Raft<TypeConfig>,
-    leader: Mutex<Leader>,
+    leader: Mutex<LeaderMessages>,
 }
 
 /// The messages of the leader, as far as this node knows.
 #[derive(Default)]
-struct Leader {
+struct LeaderMessages {
     /// Number of messages that have arrived and that the core has not handled yet.
     waiting: usize,
     /// Number of steps since the last message.
     quiet_steps: u32,
 }
 
-impl Leader {
+impl LeaderMessages {
     /// Counts a step, and returns whether the node may stand for election.
     fn step(&mut self) -> bool {
         self.quiet_steps = self.quiet_steps.saturating_add(1);
@@ -45,9 +45,9 @@ impl Leader {
 }
 
 /// A message of the leader that the core has not handled yet.
-pub(crate) struct Waiting<'a>(&'a Elections);
+pub(crate) struct UnhandledMessage<'a>(&'a Elections);
 
-impl Drop for Waiting<'_> {
+impl Drop for UnhandledMessage<'_> {
     fn drop(&mut self) {
         let mut leader = self.0.lock();
         leader.waiting -= 1;
@@ -73,13 +73,13 @@ impl Elections {
         elections
     }
 
-    fn lock(&self) -> MutexGuard<'_, Leader> {
+    fn lock(&self) -> MutexGuard<'_, LeaderMessages> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forbids elections while the core has to handle a message that a leader with this vote has
     /// sent, and for a while after that. The message of a leader that was replaced forbids nothing.
-    pub(crate) fn wait(&self, vote: &Vote<u64>) -> Option<Waiting<'_>> {
+    pub(crate) fn wait(&self, vote: &Vote<u64>) -> Option<UnhandledMessage<'_>> {
         if *vote < self.raft.metrics().borrow().vote {
             return None;
         }
@@ -87,7 +87,7 @@ impl Elections {
         leader.waiting += 1;
         leader.quiet_steps = 0;
         self.raft.runtime_config().elect(false);
-        Some(Waiting(self))
+        Some(UnhandledMessage(self))
     }
 }
 
@@ -97,9 +97,9 @@ mod tests {
 
     #[test]
     fn a_node_stands_for_election_after_a_quiet_time_without_waiting_messages() {
-        let mut leader = Leader { waiting: 1, quiet_steps: 0 };
+        let mut leader = LeaderMessages { waiting: 1, quiet_steps: 0 };
         assert!((0..LEASE_STEPS * 9).all(|_| !leader.step()), "a message waits");
-        leader = Leader { waiting: 0, quiet_steps: 0 };
+        leader = LeaderMessages { waiting: 0, quiet_steps: 0 };
         let steps = (1..).find(|_| leader.step());
         assert_eq!(steps, Some(QUIET_STEPS));
     }

@@ -36,7 +36,7 @@ const BYTES_PER_SECOND: usize = 256 << 10;
 type Reply = oneshot::Sender<ApiResult<(u64, Outcome)>>;
 
 /// The queue of write requests.
-pub(crate) struct Writes(Arc<Shared>);
+pub(crate) struct Writes(Arc<SharedRequests>);
 
 impl Drop for Writes {
     fn drop(&mut self) {
@@ -46,7 +46,7 @@ impl Drop for Writes {
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedRequests {
     queue: Mutex<Queue>,
     /// Wakes the task that combines requests.
     pushed: Notify,
@@ -69,7 +69,7 @@ struct Waiting {
 
 /// Takes a request out of the queue if nobody waits for its outcome any more.
 struct Ticket<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedRequests,
     number: u64,
 }
 
@@ -82,7 +82,7 @@ impl Drop for Ticket<'_> {
     }
 }
 
-impl Shared {
+impl SharedRequests {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +114,7 @@ impl Shared {
 
 impl Writes {
     pub(crate) fn new(raft: openraft::Raft<TypeConfig>) -> Writes {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedRequests::default());
         tokio::spawn(gather(raft, shared.clone()));
         Writes(shared)
     }
@@ -147,7 +147,7 @@ impl Writes {
     }
 }
 
-async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<Shared>) {
+async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<SharedRequests>) {
     let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     loop {
         let Ok(permit) = in_flight.clone().acquire_owned().await else { return };

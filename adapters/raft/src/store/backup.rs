@@ -34,7 +34,7 @@ pub enum Origin<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listing {
+struct BackupListing {
     format: u32,
     /// The index of the last log entry in the backup.
     index: u64,
@@ -89,7 +89,7 @@ pub(crate) fn seal(dir: &Path, index: u64, options: &StoreOptions) -> Result<()>
         let (bytes, crc32c) = sum(fs, &dir.join(&name))?;
         listed.push(ListedFile { name, bytes, crc32c });
     }
-    let listing = Listing { format: FORMAT, index, files: listed };
+    let listing = BackupListing { format: FORMAT, index, files: listed };
     let content = serde_json::to_vec(&listing).map_err(|e| damaged(dir, e))?;
     files::write(fs, &dir.join(LISTING), &files::with_sum(content))
 }
@@ -101,7 +101,7 @@ fn check_listed(fs: &dyn Fs, dir: &Path) -> Result<u64> {
         return Err(damaged(&path, "missing: not a backup, or an incomplete one"));
     }
     let (content, is_summed) = files::read_summed(fs, &path, LISTING_LIMIT_BYTES)?;
-    let listing: Listing = serde_json::from_slice(&content).map_err(|e| damaged(&path, e))?;
+    let listing: BackupListing = serde_json::from_slice(&content).map_err(|e| damaged(&path, e))?;
     if !is_summed || listing.format != FORMAT {
         let what = format!("the format is {}, or the end is missing", listing.format);
         return Err(damaged(&path, what));

@@ -34,12 +34,12 @@ pub(crate) struct Job {
 
 /// The thread that writes the log, and the queue of the thread.
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedJobs>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct SharedJobs {
+    queue: Mutex<JobQueue>,
     /// Wakes the writer thread.
     wake: Condvar,
     /// Wakes the threads and tasks that wait until a job is durable.
@@ -47,7 +47,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     jobs: Vec<Job>,
     /// The ticket of the job that was pushed last.
     pushed: u64,
@@ -74,7 +74,7 @@ struct Progress {
 
 impl Writer {
     pub(crate) fn start(current: Arc<RwLock<Current>>) -> Result<Writer> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedJobs {
             queue: Mutex::default(),
             wake: Condvar::new(),
             progress: watch::Sender::default(),
@@ -170,8 +170,8 @@ impl Drop for Writer {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl SharedJobs {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,7 +226,7 @@ impl Shared {
     }
 }
 
-struct FailOnPanic<'a>(&'a Shared);
+struct FailOnPanic<'a>(&'a SharedJobs);
 
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {

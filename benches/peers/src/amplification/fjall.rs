@@ -10,15 +10,15 @@ use super::replay::Lookups;
 use super::{Level, Measured};
 use crate::fjall_store::Fjall;
 
-pub struct Counts(Fjall);
+pub struct FjallCounts(Fjall);
 
-impl Counts {
-    pub fn open(dir: &Path, settings: &Settings, filters: bool) -> Result<Counts> {
-        Ok(Counts(Fjall::open_scaled(dir, settings, filters)?))
+impl FjallCounts {
+    pub fn open(dir: &Path, settings: &Settings, filters: bool) -> Result<FjallCounts> {
+        Ok(FjallCounts(Fjall::open_scaled(dir, settings, filters)?))
     }
 }
 
-impl Counted for Counts {
+impl Counted for FjallCounts {
     fn store(&self) -> &dyn Store {
         &self.0
     }

@@ -12,17 +12,17 @@ use super::{Case, Measured, told};
 use crate::engines::Engine;
 use crate::leveldb::LevelDb;
 
-pub struct Counts {
+pub struct LevelDbCounts {
     store: LevelDb,
     dir: PathBuf,
     settings: Settings,
     filters: bool,
 }
 
-impl Counts {
-    pub fn open(dir: &Path, settings: &Settings, filters: bool) -> Result<Counts> {
+impl LevelDbCounts {
+    pub fn open(dir: &Path, settings: &Settings, filters: bool) -> Result<LevelDbCounts> {
         let store = LevelDb::open_with(dir, settings, filters)?;
-        Ok(Counts { store, dir: dir.to_owned(), settings: *settings, filters })
+        Ok(LevelDbCounts { store, dir: dir.to_owned(), settings: *settings, filters })
     }
 
     fn property(&self, name: &CStr) -> Result<String> {
@@ -30,7 +30,7 @@ impl Counts {
     }
 }
 
-impl Counted for Counts {
+impl Counted for LevelDbCounts {
     fn store(&self) -> &dyn Store {
         &self.store
     }
@@ -47,7 +47,7 @@ impl Counted for Counts {
     }
 
     fn close(self: Box<Self>, lookups: &Lookups, measured: &mut Measured) -> Result<()> {
-        let Counts { store, dir, settings, filters } = *self;
+        let LevelDbCounts { store, dir, settings, filters } = *self;
         drop(store);
         let options = options(&settings, Case { engine: Engine::LevelDb, filters });
         measured.blocks = Some(replay(&dir, options, lookups, &mut measured.levels)?);

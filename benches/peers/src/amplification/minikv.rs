@@ -10,14 +10,14 @@ use super::replay::{Lookups, replay};
 use super::{Case, Level, Measured};
 use crate::engines::{Engine, minikv_options};
 
-pub struct Counts {
+pub struct MinikvCounts {
     store: Minikv,
     dir: PathBuf,
     options: Options,
 }
 
-impl Counts {
-    pub fn open(dir: &Path, settings: &Settings, case: Case) -> Result<Counts> {
+impl MinikvCounts {
+    pub fn open(dir: &Path, settings: &Settings, case: Case) -> Result<MinikvCounts> {
         let options = options(settings, case);
         let describe = match case.engine {
             Engine::MinikvTable => "minikv, whole-table binary fuse filter 10 bits",
@@ -25,7 +25,7 @@ impl Counts {
         };
         let describe = format!("{describe}, blocks 4 KiB, snappy");
         let store = Minikv::open(dir, options.clone(), settings, describe)?;
-        Ok(Counts { store, dir: dir.to_owned(), options })
+        Ok(MinikvCounts { store, dir: dir.to_owned(), options })
     }
 }
 
@@ -40,7 +40,7 @@ pub fn options(settings: &Settings, case: Case) -> Options {
     }
 }
 
-impl Counted for Counts {
+impl Counted for MinikvCounts {
     fn store(&self) -> &dyn Store {
         &self.store
     }
@@ -68,7 +68,7 @@ impl Counted for Counts {
     }
 
     fn close(self: Box<Self>, lookups: &Lookups, measured: &mut Measured) -> Result<()> {
-        let Counts { store, dir, options } = *self;
+        let MinikvCounts { store, dir, options } = *self;
         drop(store);
         let traced = replay(&dir, options, lookups, &mut measured.levels)?;
         match measured.blocks {

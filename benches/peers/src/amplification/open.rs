@@ -13,13 +13,17 @@ impl Case {
     pub fn open(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Counted>> {
         Ok(match self.engine {
             Engine::Minikv | Engine::MinikvTable => {
-                Box::new(minikv::Counts::open(dir, settings, self)?)
+                Box::new(minikv::MinikvCounts::open(dir, settings, self)?)
             }
-            Engine::LevelDb => Box::new(leveldb::Counts::open(dir, settings, self.filters)?),
+            Engine::LevelDb => Box::new(leveldb::LevelDbCounts::open(dir, settings, self.filters)?),
             #[cfg(feature = "rocksdb")]
-            Engine::RocksDb => Box::new(super::rocksdb::Counts::open(dir, settings, self.filters)?),
+            Engine::RocksDb => {
+                Box::new(super::rocksdb::RocksDbCounts::open(dir, settings, self.filters)?)
+            }
             #[cfg(feature = "fjall")]
-            Engine::Fjall => Box::new(super::fjall::Counts::open(dir, settings, self.filters)?),
+            Engine::Fjall => {
+                Box::new(super::fjall::FjallCounts::open(dir, settings, self.filters)?)
+            }
             #[cfg(feature = "redb")]
             Engine::Redb => return Err("redb has no levels".into()),
         })

@@ -11,19 +11,19 @@ use super::replay::Lookups;
 use super::told::{self, Tables, Written};
 use crate::rocksdb_store::RocksDb;
 
-pub struct Counts {
+pub struct RocksDbCounts {
     store: RocksDb,
     dir: PathBuf,
 }
 
-impl Counts {
-    pub fn open(dir: &Path, settings: &Settings, filters: bool) -> Result<Counts> {
+impl RocksDbCounts {
+    pub fn open(dir: &Path, settings: &Settings, filters: bool) -> Result<RocksDbCounts> {
         let store = RocksDb::open_counted(dir, settings, filters)?;
-        Ok(Counts { store, dir: dir.to_owned() })
+        Ok(RocksDbCounts { store, dir: dir.to_owned() })
     }
 }
 
-impl Counted for Counts {
+impl Counted for RocksDbCounts {
     fn store(&self) -> &dyn Store {
         &self.store
     }
@@ -46,7 +46,7 @@ impl Counted for Counts {
     }
 
     fn close(self: Box<Self>, _: &Lookups, measured: &mut Measured) -> Result<()> {
-        let Counts { store, dir } = *self;
+        let RocksDbCounts { store, dir } = *self;
         let tickers = [Ticker::FlushWriteBytes, Ticker::CompactWriteBytes];
         let counted: u64 = tickers.map(|ticker| store.ticker(ticker)).iter().sum();
         // RocksDB writes the last events to `LOG` when the database is closed.

@@ -36,7 +36,7 @@ fn textbook() -> Choices {
     let ln2 = std::f64::consts::LN_2;
     let level = |level: u32| {
         let keys = if (1..=4).contains(&level) { 10u64.pow(level + 3) } else { 0 };
-        let choice = |tenths: u64| Choice {
+        let choice = |tenths: u64| SizeChoice {
             bytes: keys * tenths / 80,
             false_blocks: match keys {
                 0 => (0.0, 0.0),
