@@ -269,7 +269,7 @@ const NOT_RUN: &[(&str, usize)] = &[
     ("adapters/raft/README.md", 2),
     ("docs/filters-compared.md", 1),
     ("docs/observer.md", 2),
-    ("docs/replication.md", 2),
+    ("docs/replication.md", 1),
 ];
 
 #[test]
