@@ -267,10 +267,9 @@ const NOT_RUN: &[(&str, usize)] = &[
     ("README.md", 1),
     ("adapters/node/README.md", 1),
     ("adapters/raft/README.md", 2),
-    ("docs/durability.md", 1),
     ("docs/filters-compared.md", 1),
     ("docs/observer.md", 2),
-    ("docs/replication.md", 2),
+    ("docs/replication.md", 1),
 ];
 
 #[test]
