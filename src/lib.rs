@@ -70,8 +70,7 @@
 //!   opened the database ([`Db::open_read_only`]) or last refreshed it ([`ReadOnlyDb::refresh`]).
 //! - A get followed by a put is not atomic: if two threads read a value and write it back at the
 //!   same time, one of the updates is lost. Use [`Db::update`] or a [`Transaction`].
-//! - minikv is tested on Linux. It is meant to compile on macOS and FreeBSD, but is not tested
-//!   there.
+//! - minikv is tested on Linux; `docs/platforms.md` lists the other systems.
 //! - minikv is not a server and not a SQL database.
 //!
 //! # Modules

@@ -91,6 +91,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(into = "LayoutAndBits"))]
+#[non_exhaustive]
 pub enum Filters {
     /// No filters.
     None,
@@ -112,10 +113,26 @@ impl Default for Filters {
 
 impl Filters {
     /// Returns the number of bits per key, or `None` without filters.
-    fn bits_per_key(self) -> Option<u32> {
+    pub fn bits_per_key(self) -> Option<u32> {
         match self {
             Filters::None => None,
             Filters::Block(bits) | Filters::Table(bits) | Filters::Both(bits) => Some(bits),
+        }
+    }
+
+    /// Returns whether tables get LevelDB's filters.
+    pub fn has_block(self) -> bool {
+        match self {
+            Filters::None | Filters::Table(_) => false,
+            Filters::Block(_) | Filters::Both(_) => true,
+        }
+    }
+
+    /// Returns whether tables get a filter for all of their keys.
+    pub fn has_table(self) -> bool {
+        match self {
+            Filters::None | Filters::Block(_) => false,
+            Filters::Table(_) | Filters::Both(_) => true,
         }
     }
 }
@@ -712,13 +729,11 @@ impl Options {
             false => Filters::None,
         };
         let bits = filters.bits_per_key();
-        let has_block = matches!(filters, Filters::Block(_) | Filters::Both(_));
-        let has_table = matches!(filters, Filters::Table(_) | Filters::Both(_));
-        let block_bits = bits.filter(|_| has_block);
+        let block_bits = bits.filter(|_| filters.has_block());
         TableOptions {
             order: KeyOrder::Internal(order.clone()),
             filter_policy: block_bits.map(|bits| self.block_filter_policy(bits)),
-            table_filter_bits_per_key: bits.filter(|_| has_table),
+            table_filter_bits_per_key: bits.filter(|_| filters.has_table()),
             prefix_filter: self.prefix_extractor.clone().zip(bits),
             block_bytes: self.block_bytes,
             block_restart_interval: self.block_restart_interval,

@@ -24,12 +24,13 @@ pub enum FilterKind {
 impl FilterKind {
     /// Returns the kind of `filters` and the bits per key, which are 0 without filters.
     pub fn of(filters: Filters) -> (FilterKind, u32) {
-        match filters {
-            Filters::None => (FilterKind::None, 0),
-            Filters::Block(bits) => (FilterKind::Block, bits),
-            Filters::Table(bits) => (FilterKind::Table, bits),
-            Filters::Both(bits) => (FilterKind::Both, bits),
-        }
+        let kind = match (filters.has_block(), filters.has_table()) {
+            (false, false) => FilterKind::None,
+            (true, false) => FilterKind::Block,
+            (false, true) => FilterKind::Table,
+            (true, true) => FilterKind::Both,
+        };
+        (kind, filters.bits_per_key().unwrap_or(0))
     }
 
     /// Returns filters of this kind with `bits` bits per key, or no filters if `bits` is 0.

@@ -11,11 +11,11 @@ use minikv::{Filters, Options};
 
 /// Returns a name such as `block:10`, as used by `minikv readamp`.
 fn name(filters: Filters) -> String {
-    match filters {
-        Filters::None => "none".to_string(),
-        Filters::Block(bits) => format!("block:{bits}"),
-        Filters::Table(bits) => format!("table:{bits}"),
-        Filters::Both(bits) => format!("both:{bits}"),
+    match FilterKind::of(filters) {
+        (FilterKind::None, _) => "none".to_string(),
+        (FilterKind::Block, bits) => format!("block:{bits}"),
+        (FilterKind::Table, bits) => format!("table:{bits}"),
+        (FilterKind::Both, bits) => format!("both:{bits}"),
     }
 }
 
