@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use minikv_raft::client::{Client, ClientError};
@@ -61,6 +62,10 @@ pub struct Event<S: SequentialSpec> {
     pub returned: Option<(Duration, S::Ret)>,
 }
 
+/// Size of the checker's stack. The checker calls itself once for each operation of an object, which
+/// takes a few KiB, and a fast cluster performs thousands.
+const CHECKER_STACK_BYTES: usize = 1 << 30;
+
 /// The events of all clients.
 pub struct History<S: SequentialSpec> {
     start: Instant,
@@ -69,9 +74,9 @@ pub struct History<S: SequentialSpec> {
 
 impl<S> History<S>
 where
-    S: SequentialSpec + Default + Clone,
-    S::Op: Clone + Debug,
-    S::Ret: Clone + Debug + PartialEq,
+    S: SequentialSpec + Default + Clone + Send,
+    S::Op: Clone + Debug + Send,
+    S::Ret: Clone + Debug + PartialEq + Send,
 {
     pub fn new() -> History<S> {
         History { start: Instant::now(), events: Mutex::new(Vec::new()) }
@@ -138,9 +143,9 @@ impl History<Register> {
 /// Returns whether the history of the object `key` is linearizable.
 pub fn is_linearizable<S>(events: &[Event<S>], key: usize) -> bool
 where
-    S: SequentialSpec + Default + Clone,
-    S::Op: Clone + Debug,
-    S::Ret: Clone + Debug + PartialEq,
+    S: SequentialSpec + Default + Clone + Send,
+    S::Op: Clone + Debug + Send,
+    S::Ret: Clone + Debug + PartialEq + Send,
 {
     let events: Vec<&Event<S>> = events.iter().filter(|event| event.key == key).collect();
     // The calls and returns, ordered by time. At equal times, calls come before returns.
@@ -167,7 +172,10 @@ where
         };
         recorded.unwrap();
     }
-    tester.is_consistent()
+    thread::scope(|scope| {
+        let checker = thread::Builder::new().stack_size(CHECKER_STACK_BYTES);
+        checker.spawn_scoped(scope, move || tester.is_consistent()).unwrap().join().unwrap()
+    })
 }
 
 #[cfg(test)]
@@ -204,6 +212,15 @@ pub mod tests {
         let read = |from, value| event(2, Op::Read, from, Some((from + 1, Ret::Value(value))));
         assert!(is_accepted(&[unknown.clone(), read(2, 0), read(4, 1)]));
         assert!(!is_accepted(&[unknown, read(2, 1), read(4, 0)]));
+    }
+
+    #[test]
+    fn a_long_history_is_judged() {
+        let write = |n: u64| event(1, Op::Write(n), 2 * n, Some((2 * n + 1, Ret::Done)));
+        let mut events: Vec<_> = (1..=2_000).map(write).collect();
+        assert!(is_accepted(&events));
+        events.push(event(1, Op::Read, 20_000, Some((20_001, Ret::Value(1)))));
+        assert!(!is_accepted(&events));
     }
 
     #[test]
