@@ -61,6 +61,8 @@ MINIKV_CURSOR_SECONDS=$((120 / scale > 0 ? 120 / scale : 1)) row cursors 'nothin
   cargo test -q -p minikv --test model -- --nocapture cursors_both_ways
 MINIKV_OPS=$((60000 / scale)) row tables 'test result' \
   cargo test -q -p minikv --test model -- --nocapture every_table
+MINIKV_EXHAUSTIVE=$((scale == 1)) row exhaustive 'test result' \
+  cargo test -q -p minikv --test exhaustive -- --nocapture
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
 MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages

@@ -22,11 +22,13 @@ use crate::format::crc;
 pub const TABLE_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
 /// Magic numbers of tables that other engines write, with the engines. RocksDB's are in its
-/// `table/block_based/block_based_table_builder.cc` and `table/plain`, Pebble's in its
-/// `sstable/table.go`.
-const OTHER_MAGICS: [(u64, &str); 3] = [
+/// `table/block_based/block_based_table_builder.cc`, `table/plain` and `table/cuckoo`, Pebble's in
+/// its `sstable/table.go`.
+const OTHER_MAGICS: [(u64, &str); 5] = [
     (0x88e2_41b7_85f4_cff7, "RocksDB"),
     (0x8242_2296_63bf_9564, "RocksDB"),
+    (0x4f34_18eb_7a8f_13b8, "RocksDB"),
+    (0x9267_89d0_c5f1_7873, "RocksDB"),
     (u64::from_le_bytes([0xf0, 0x9f, 0xaa, 0xb3, 0xf0, 0x9f, 0xaa, 0xb3]), "Pebble"),
 ];
 
