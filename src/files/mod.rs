@@ -47,10 +47,12 @@
 //! ```
 
 mod batch;
+mod builder;
 mod live;
 mod table;
 
 pub use batch::BatchRecord;
+pub use builder::TableBuilder;
 pub use live::{LiveTable, LiveTables};
 pub use table::{BlockEntries, TableBlock, TableReader};
 

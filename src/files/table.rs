@@ -9,11 +9,12 @@ use crate::block::cursor::BlockCursor;
 use crate::engine::options::{Filters, Options};
 use crate::filter::{FilterBlockReader, TableFilter};
 use crate::format::handle::BlockHandle;
-use crate::format::key::InternalComparator;
-use crate::fs::absolute;
+use crate::format::key::{InternalComparator, KeyOrder, UserComparator};
+use crate::fs::{ReadFile, absolute};
 use crate::table::iter::TableCursor;
 use crate::table::reader::BlockInfo;
 use crate::table::refilter::TableTail;
+use crate::table::settings::TableContext;
 use crate::table::{BlockReadOptions, Table};
 
 /// An open table file, which can be read part by part. Its index and filters stay in memory.
@@ -62,10 +63,35 @@ impl TableReader {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<TableReader> {
         let path = path.as_ref();
         let file = options.fs.open(path).map_err(|error| Error::io("open", path, error))?;
-        let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
         let order = InternalComparator::new(options.comparator.clone());
-        let context = options.table_context(&order, None);
-        let table = Table::open(file, file_bytes, path.to_path_buf(), &context)?;
+        TableReader::open_in(file, path, &options.table_context(&order, None))
+    }
+
+    /// Opens a table of a program's own keys, which
+    /// [`TableBuilder`](crate::files::TableBuilder) or LevelDB's class of this name wrote to `file`.
+    /// `path` appears in errors. Uses the comparator, the filter policy and the prefix extractor
+    /// from `options`. Cursors seek to keys and return them as they were added.
+    ///
+    /// # Errors
+    /// The same as for [`TableReader::open`].
+    pub fn open_own(
+        file: Arc<dyn ReadFile>,
+        path: impl AsRef<Path>,
+        options: &Options,
+    ) -> Result<TableReader> {
+        let order = InternalComparator::new(options.comparator.clone());
+        let mut context = options.table_context(&order, None);
+        context.order = KeyOrder::User(UserComparator::new(options.comparator.clone()));
+        TableReader::open_in(file, path.as_ref(), &context)
+    }
+
+    fn open_in(
+        file: Arc<dyn ReadFile>,
+        path: &Path,
+        context: &TableContext,
+    ) -> Result<TableReader> {
+        let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+        let table = Table::open(file, file_bytes, path.to_path_buf(), context)?;
         Ok(TableReader::of(Arc::new(table)))
     }
 
@@ -123,6 +149,15 @@ impl TableReader {
     pub fn cursor(&self) -> TableCursor {
         let options = BlockReadOptions { fill_cache: false, ..BlockReadOptions::default() };
         self.table.cursor(options)
+    }
+
+    /// Returns the approximate offset in the file, in bytes, at which the entry of `key` is or would
+    /// be. `key` is like the keys of the table: in a database's table, an internal key.
+    ///
+    /// # Errors
+    /// Corruption, if the index is damaged.
+    pub fn approximate_offset_of(&self, key: &[u8]) -> Result<u64> {
+        self.table.approximate_offset_of(key)
     }
 
     /// Returns the filters of the data blocks, if the table has them and the filter policy given

@@ -226,7 +226,6 @@ pub enum KeyOrder {
     /// Internal keys.
     Internal(InternalComparator),
     /// Plain user keys.
-    #[cfg_attr(not(any(test, feature = "internals")), expect(dead_code, reason = "for tests"))]
     User(UserComparator),
 }
 

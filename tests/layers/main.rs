@@ -83,12 +83,6 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("benches/peers/src/leveldb.rs", "calls the C API of LevelDB, in a package of its own"),
 ];
 
-/// Files outside of the library's tests that may use its interior, with the reason.
-const INTERIOR_FILES: &[(&str, &str)] = &[
-    ("adapters/cpp/Cargo.toml", "for the next file"),
-    ("adapters/cpp/src/tables.rs", "LevelDB's `Table` has keys that are not a database's"),
-];
-
 /// Exceptions to the rule that blocking, shared and timed primitives come from `base::sync`, where
 /// shuttle can replace them. Each is a file of `src/`, the start of the allowed paths, and the
 /// reason.
@@ -353,9 +347,6 @@ fn comments_begin_plainly(file: &Source) -> Vec<String> {
 
 /// Returns the uses of the interior, which is for the library's own tests.
 fn uses_the_public_api(file: &Source) -> Vec<String> {
-    if INTERIOR_FILES.iter().any(|(path, _)| *path == file.path) {
-        return Vec::new();
-    }
     let named = words(&file.code).filter(|(_, word)| *word == "internals");
     named.map(|(at, _)| format!("{}:{}: the interior", file.path, file.line(at))).collect()
 }
@@ -495,7 +486,6 @@ fn only_the_librarys_tests_use_the_interior() {
     for folder in ON_THE_PUBLIC_API {
         manifests_with_internals(&root.join(folder), &mut found);
     }
-    found.retain(|path| !INTERIOR_FILES.iter().any(|(listed, _)| path.ends_with(listed)));
     assert!(found.is_empty(), "{found:?}");
 }
 
@@ -512,7 +502,7 @@ fn every_lint_exception_has_a_reason() {
 #[test]
 fn listed_exceptions_are_still_needed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (path, reason) in LONG_FILES.iter().chain(UNSAFE_FILES).chain(INTERIOR_FILES) {
+    for (path, reason) in LONG_FILES.iter().chain(UNSAFE_FILES) {
         assert!(root.join(path).exists(), "{path} is gone: take it off its list ({reason})");
     }
     let files = read_all(root, &["src"]);

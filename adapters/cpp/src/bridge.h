@@ -76,9 +76,8 @@ void cpp_list_file(void* env, const cpp_env_calls*, const char* name, void* targ
 struct cpp_builder;
 struct cpp_table;
 struct cpp_table_iterator;
-cpp_builder* cpp_builder_create(const leveldb_options_t*, const leveldb_filterpolicy_t*,
-                                size_t block_bytes, size_t restart_interval, uint8_t compress,
-                                void* file, const cpp_env_calls*);
+cpp_builder* cpp_builder_create(const leveldb_options_t*, size_t block_bytes, void* file,
+                                const cpp_env_calls*);
 void cpp_builder_add(cpp_builder*, const char* key, size_t key_len, const char* value,
                      size_t value_len);
 void cpp_builder_end_block(cpp_builder*);

@@ -88,35 +88,8 @@ class Reading {
   leveldb_readoptions_t* own_ = nullptr;
 };
 
-class DatabaseIterator final : public Iterator {
- public:
-  explicit DatabaseIterator(leveldb_iterator_t* iterator) : iterator_(iterator) {}
-  ~DatabaseIterator() override { leveldb_iter_destroy(iterator_); }
-
-  bool Valid() const override { return valid_; }
-  void SeekToFirst() override { Move(cpp_to_first, Slice()); }
-  void SeekToLast() override { Move(cpp_to_last, Slice()); }
-  void Seek(const Slice& target) override { Move(cpp_seek, target); }
-  void Next() override { Move(cpp_next, Slice()); }
-  void Prev() override { Move(cpp_prev, Slice()); }
-  Slice key() const override { return Slice(entry_.key, entry_.key_len); }
-  Slice value() const override { return Slice(entry_.value, entry_.value_len); }
-
-  Status status() const override {
-    Errptr error;
-    leveldb_iter_get_error(iterator_, error);
-    return error.status();
-  }
-
- private:
-  void Move(cpp_move how, const Slice& key) {
-    valid_ = cpp_iterator_move(iterator_, how, key.data(), key.size(), &entry_) != 0;
-  }
-
-  leveldb_iterator_t* const iterator_;
-  bool valid_ = false;
-  cpp_entry entry_ = {"", 0, "", 0};
-};
+using DatabaseIterator = RustIterator<leveldb_iterator_t, cpp_iterator_move, leveldb_iter_get_error,
+                                      leveldb_iter_destroy>;
 
 void Assign(void* target, const char* value, size_t len) {
   static_cast<std::string*>(target)->assign(value, len);

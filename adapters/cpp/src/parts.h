@@ -8,6 +8,7 @@
 
 #include "bridge.h"
 #include "leveldb/db.h"
+#include "leveldb/iterator.h"
 
 namespace leveldb {
 
@@ -62,6 +63,39 @@ class Errptr {
   char* text_ = nullptr;
 };
 
+// An iterator of the Rust half, with the functions that move it, tell its error and end it.
+template <typename State, uint8_t (*move)(State*, uint8_t, const char*, size_t, cpp_entry*),
+          void (*report)(const State*, char**), void (*destroy)(State*)>
+class RustIterator final : public Iterator {
+ public:
+  explicit RustIterator(State* state) : state_(state) {}
+  ~RustIterator() override { destroy(state_); }
+
+  bool Valid() const override { return valid_; }
+  void SeekToFirst() override { Move(cpp_to_first, Slice()); }
+  void SeekToLast() override { Move(cpp_to_last, Slice()); }
+  void Seek(const Slice& target) override { Move(cpp_seek, target); }
+  void Next() override { Move(cpp_next, Slice()); }
+  void Prev() override { Move(cpp_prev, Slice()); }
+  Slice key() const override { return Slice(entry_.key, entry_.key_len); }
+  Slice value() const override { return Slice(entry_.value, entry_.value_len); }
+
+  Status status() const override {
+    Errptr error;
+    report(state_, error);
+    return error.status();
+  }
+
+ private:
+  void Move(cpp_move how, const Slice& key) {
+    valid_ = move(state_, how, key.data(), key.size(), &entry_) != 0;
+  }
+
+  State* const state_;
+  bool valid_ = false;
+  cpp_entry entry_ = {"", 0, "", 0};
+};
+
 // The options, as the Rust half takes them. They own what was made for them.
 class RustOptions {
  public:
@@ -71,7 +105,6 @@ class RustOptions {
   ~RustOptions();
 
   leveldb_options_t* get() const { return options_; }
-  const leveldb_filterpolicy_t* filter_policy() const { return policy_; }
   // An error if the options ask for what this library does not do.
   const Status& status() const { return status_; }
   // Whether the filesystem is that of the program.

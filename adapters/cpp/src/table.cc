@@ -9,39 +9,8 @@
 
 namespace leveldb {
 
-namespace {
-
-class TableIterator final : public Iterator {
- public:
-  explicit TableIterator(cpp_table_iterator* iterator) : iterator_(iterator) {}
-  ~TableIterator() override { cpp_table_iterator_destroy(iterator_); }
-
-  bool Valid() const override { return valid_; }
-  void SeekToFirst() override { Move(cpp_to_first, Slice()); }
-  void SeekToLast() override { Move(cpp_to_last, Slice()); }
-  void Seek(const Slice& target) override { Move(cpp_seek, target); }
-  void Next() override { Move(cpp_next, Slice()); }
-  void Prev() override { Move(cpp_prev, Slice()); }
-  Slice key() const override { return Slice(entry_.key, entry_.key_len); }
-  Slice value() const override { return Slice(entry_.value, entry_.value_len); }
-
-  Status status() const override {
-    Errptr error;
-    cpp_table_iterator_status(iterator_, error);
-    return error.status();
-  }
-
- private:
-  void Move(cpp_move how, const Slice& key) {
-    valid_ = cpp_table_iterator_move(iterator_, how, key.data(), key.size(), &entry_) != 0;
-  }
-
-  cpp_table_iterator* const iterator_;
-  bool valid_ = false;
-  cpp_entry entry_ = {"", 0, "", 0};
-};
-
-}  // namespace
+using TableIterator = RustIterator<cpp_table_iterator, cpp_table_iterator_move,
+                                   cpp_table_iterator_status, cpp_table_iterator_destroy>;
 
 struct Table::Rep {
   cpp_table* table;
@@ -81,10 +50,7 @@ struct TableBuilder::Rep {
 
 TableBuilder::TableBuilder(const Options& options, WritableFile* file) : rep_(new Rep(options)) {
   const RustOptions rust(options);
-  rep_->builder = cpp_builder_create(
-      rust.get(), rust.filter_policy(), options.block_size,
-      static_cast<size_t>(options.block_restart_interval), options.compression != kNoCompression,
-      file, &kEnvCalls);
+  rep_->builder = cpp_builder_create(rust.get(), options.block_size, file, &kEnvCalls);
 }
 
 TableBuilder::~TableBuilder() {

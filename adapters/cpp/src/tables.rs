@@ -1,18 +1,17 @@
 //! Single tables with keys of the program's own: LevelDB's `TableBuilder` and `Table`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use minikv::files::TableCursor;
-use minikv::internals::format::key::{KeyOrder, UserComparator};
-use minikv::internals::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
-use minikv::{BloomFilterPolicy, Compression, Error, FilterPolicy, Filters, Result};
+use minikv::files::{TableBuilder, TableCursor, TableReader};
+use minikv::{Error, Filters, Result};
 
 use crate::border::{ErrPtr, In, Kept, Out, State, export};
-use crate::callbacks::leveldb_filterpolicy_t;
 use crate::calls::{Entry, lend};
 use crate::env::{Calls, LentReadFile, LentWriteFile};
 use crate::options::leveldb_options_t;
+
+/// Text that stands for a path in errors: an `Env`'s files do not tell their names.
+const NAMELESS: &str = "table";
 
 /// A table under construction, or the error that ended it.
 pub struct Builder {
@@ -37,60 +36,31 @@ pub struct TableIterator {
     error: Option<Error>,
 }
 
-/// Returns the text that stands for a path in errors: an `Env`'s files do not tell their names.
-fn nameless() -> PathBuf {
-    PathBuf::from("table")
+/// Begins a table. Blocks may be smaller than a database's.
+fn begin(
+    options: &leveldb_options_t,
+    block_bytes: usize,
+    file: LentWriteFile,
+) -> Result<TableBuilder> {
+    let options = options.checked()?.block_bytes(block_bytes.max(1));
+    TableBuilder::new(Box::new(file), NAMELESS, &options)
 }
 
-fn order(options: &leveldb_options_t) -> KeyOrder {
-    KeyOrder::User(UserComparator::new(options.order.clone()))
-}
-
-/// Returns the policy that makes the filters of a table's blocks.
-fn block_policy(of: &leveldb_filterpolicy_t) -> Option<Arc<dyn FilterPolicy>> {
-    match (&of.policy, of.filters) {
-        (Some(policy), _) => Some(policy.clone()),
-        (None, Filters::Block(bits)) => Some(Arc::new(BloomFilterPolicy::new(bits))),
-        (None, _) => None,
-    }
-}
-
-fn open(options: &leveldb_options_t, file: LentReadFile) -> Result<Kept<Arc<Table>>> {
-    let context = TableContext {
-        order: order(options),
-        filter_policy: None,
-        prefix_extractor: None,
-        block_cache: None,
-        paranoid: false,
-    };
-    let table = Table::open(Arc::new(file), file.bytes, nameless(), &context)?;
-    Ok(Kept::new(Arc::new(table)))
+fn open(options: &leveldb_options_t, file: LentReadFile) -> Result<Kept<TableReader>> {
+    // LevelDB's `Table` lets programs only iterate, which takes no filters.
+    let options = options.checked()?.filters(Filters::None);
+    Ok(Kept::new(TableReader::open_own(Arc::new(file), NAMELESS, &options)?))
 }
 
 export! {
-    /// Begins a table. Filters are written only if the order of keys is byte order.
     fn cpp_builder_create(
         options: &leveldb_options_t,
-        policy: Option<&leveldb_filterpolicy_t>,
         block_bytes: usize,
-        restart_interval: usize,
-        compress: u8,
         file: State,
         calls: &Calls,
     ) -> Kept<Builder> {
-        let policy = policy.and_then(block_policy);
-        let table = TableOptions {
-            order: order(options),
-            filter_policy: policy,
-            table_filter_bits_per_key: None,
-            prefix_filter: None,
-            block_bytes: block_bytes.max(1),
-            block_restart_interval: restart_interval.max(1),
-            compression: if compress == 0 { Compression::None } else { Compression::Snappy },
-        };
-        let file = Box::new(LentWriteFile { file, calls: *calls });
-        let builder = TableBuilder::new(file, nameless(), table);
-        Kept::new(Builder { state: Ok(builder), finished: 0 })
+        let file = LentWriteFile { file, calls: *calls };
+        Kept::new(Builder { state: begin(options, block_bytes, file), finished: 0 })
     }
 
     fn cpp_builder_add(
@@ -110,7 +80,7 @@ export! {
     fn cpp_builder_finish(builder: &mut Builder) {
         match std::mem::replace(&mut builder.state, Err(Error::Closed)) {
             Ok(open) => match open.finish() {
-                Ok(summary) => builder.finished = summary.file_bytes,
+                Ok(bytes) => builder.finished = bytes,
                 Err(error) => builder.state = Err(error),
             },
             failed => builder.state = failed,
@@ -140,23 +110,22 @@ export! {
         bytes: u64,
         calls: &Calls,
         errptr: ErrPtr,
-    ) -> Kept<Arc<Table>> {
+    ) -> Kept<TableReader> {
         let file = LentReadFile { file, calls: *calls, bytes };
         errptr.report(open(options, file)).unwrap_or_else(Kept::null)
     }
 
-    fn cpp_table_close(table: Kept<Arc<Table>>) {
+    fn cpp_table_close(table: Kept<TableReader>) {
         drop(table.take());
     }
 
     /// Returns about where the entry of a key is, or the size of the table after an error.
-    fn cpp_table_offset(table: &Arc<Table>, key: In, key_len: usize) -> u64 {
+    fn cpp_table_offset(table: &TableReader, key: In, key_len: usize) -> u64 {
         table.approximate_offset_of(key.bytes(key_len)).unwrap_or_else(|_| table.file_bytes())
     }
 
-    fn cpp_table_iterator_create(table: &Arc<Table>) -> Kept<TableIterator> {
-        let cursor = table.cursor(BlockReadOptions::default());
-        Kept::new(TableIterator { cursor, error: None })
+    fn cpp_table_iterator_create(table: &TableReader) -> Kept<TableIterator> {
+        Kept::new(TableIterator { cursor: table.cursor(), error: None })
     }
 
     fn cpp_table_iterator_move(

@@ -1,14 +1,18 @@
 // Makes the same random calls of the C++ interface to LevelDB, to which the program is linked, and to
 // minikv's library, which it loads. Every result must agree. From time to time, the two exchange
-// their directories.
+// their directories, and several threads call at once. With an odd seed, keys have an order of the
+// program's own. It also has an Env, a logger and a filter policy of its own, at times.
 //   differential LIBRARY DIRECTORY SEED CALLS
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "leveldb/cache.h"
@@ -22,13 +26,14 @@ namespace {
 
 using leveldb::Iterator;
 using leveldb::ReadOptions;
+using leveldb::Slice;
 using leveldb::Snapshot;
 using leveldb::Status;
 
-unsigned long calls = 0;
+std::atomic<unsigned long> calls{0};
 
 [[noreturn]] void Differ(const char* what, const std::string& theirs, const std::string& ours) {
-  std::fprintf(stderr, "call %lu, %s: LevelDB \"%s\", minikv \"%s\"\n", calls, what,
+  std::fprintf(stderr, "call %lu, %s: LevelDB \"%s\", minikv \"%s\"\n", calls.load(), what,
                theirs.c_str(), ours.c_str());
   std::exit(1);
 }
@@ -41,6 +46,56 @@ std::string Position(Iterator* iterator) {
   if (!iterator->Valid()) return "end " + iterator->status().ToString();
   return iterator->key().ToString() + "=" + iterator->value().ToString();
 }
+
+// An order of keys from the last byte string to the first.
+class Backwards final : public leveldb::Comparator {
+ public:
+  int Compare(const Slice& a, const Slice& b) const override { return b.compare(a); }
+  const char* Name() const override { return "backwards"; }
+  void FindShortestSeparator(std::string*, const Slice&) const override {}
+  void FindShortSuccessor(std::string*) const override {}
+};
+
+// A filter with a bit for each last byte of a key.
+class LastBytes final : public leveldb::FilterPolicy {
+ public:
+  const char* Name() const override { return "last bytes"; }
+
+  void CreateFilter(const Slice* keys, int count, std::string* filter) const override {
+    const size_t start = filter->size();
+    filter->resize(start + 32, '\0');
+    for (int i = 0; i < count; i++) {
+      char& byte = (*filter)[start + Last(keys[i]) / 8];
+      byte = static_cast<char>(byte | 1 << Last(keys[i]) % 8);
+    }
+  }
+
+  bool KeyMayMatch(const Slice& key, const Slice& filter) const override {
+    return (filter[Last(key) / 8] & 1 << Last(key) % 8) != 0;
+  }
+
+ private:
+  static unsigned Last(const Slice& key) {
+    return key.empty() ? 0 : static_cast<unsigned char>(key[key.size() - 1]);
+  }
+};
+
+// A logger that counts what it is told, from any thread.
+class Counter final : public leveldb::Logger {
+ public:
+  void Logv(const char* format, std::va_list arguments) override {
+    char line[200];
+    lines += std::vsnprintf(line, sizeof(line), format, arguments) > 0;
+  }
+
+  std::atomic<unsigned long> lines{0};
+};
+
+// An Env that is the program's own, on top of the library's.
+class OwnEnv final : public leveldb::EnvWrapper {
+ public:
+  explicit OwnEnv(leveldb::Env* base) : EnvWrapper(base) {}
+};
 
 // What the program calls by name, of one library.
 struct Library {
@@ -85,18 +140,27 @@ Library Ours(const char* path) {
   return ours;
 }
 
+const Backwards kBackwards;
+const LastBytes kLastBytes;
+// Stands for the library's own bloom filter.
+const LastBytes* const kBloom = new LastBytes;
+Counter logger;
+
 // A database of each library, and what was taken from it.
 struct Side {
   Library library;
   std::string path;
   leveldb::DB* db = nullptr;
   std::vector<const Snapshot*> snapshots = {};
+  OwnEnv own_env{library.env};
 
-  Status Open(leveldb::Options options) {
-    options.comparator = library.order;
+  // Opens with the library's own objects, but for those of the program.
+  Status Open(leveldb::Options options, bool has_own_env) {
+    if (options.comparator == leveldb::BytewiseComparator()) options.comparator = library.order;
     options.env = library.env;
+    if (has_own_env) options.env = &own_env;
     options.block_cache = library.cache;
-    if (options.filter_policy != nullptr) options.filter_policy = library.filter;
+    if (options.filter_policy == kBloom) options.filter_policy = library.filter;
     return library.open(options, path, &db);
   }
 
@@ -111,7 +175,10 @@ struct Side {
 class Run {
  public:
   Run(const char* library, const std::string& directory, unsigned seed)
-      : theirs_{Theirs(), directory + "/a"}, ours_{Ours(library), directory + "/b"}, random_(seed) {
+      : theirs_{Theirs(), directory + "/a"},
+        ours_{Ours(library), directory + "/b"},
+        is_backwards_(seed % 2 == 1),
+        random_(seed) {
     Open();
   }
 
@@ -126,6 +193,7 @@ class Run {
 
   void Call() {
     calls++;
+    if (Below(3000) == 0) return AtOnce();
     switch (Below(1000)) {
       case 0: return Reopen();
       case 1: return Compact();
@@ -181,8 +249,13 @@ class Run {
     options.reuse_logs = Below(2) == 0;
     options.paranoid_checks = Below(2) == 0;
     options.compression = Below(2) == 0 ? leveldb::kNoCompression : leveldb::kSnappyCompression;
-    options.filter_policy = Below(2) == 0 ? nullptr : theirs_.library.filter;
-    Agree("open", theirs_.Open(options).ToString(), ours_.Open(options).ToString());
+    const leveldb::FilterPolicy* const policies[] = {nullptr, kBloom, &kLastBytes};
+    options.filter_policy = policies[Below(3)];
+    if (is_backwards_) options.comparator = &kBackwards;
+    options.info_log = &logger;
+    const bool has_own_env = Below(3) == 0;
+    Agree("open", theirs_.Open(options, has_own_env).ToString(),
+          ours_.Open(options, has_own_env).ToString());
   }
 
   void Reopen() {
@@ -198,6 +271,47 @@ class Run {
     const bool whole = Below(2) == 0;
     theirs_.db->CompactRange(whole ? nullptr : &begin, whole ? nullptr : &end);
     ours_.db->CompactRange(whole ? nullptr : &begin, whole ? nullptr : &end);
+  }
+
+  // Calls from several threads, each of which has keys of its own and reads those of all.
+  void AtOnce() {
+    std::vector<std::thread> threads;
+    for (unsigned thread = 0; thread < 4; thread++) {
+      threads.emplace_back([this, thread, seed = random_()] { Alone(thread, seed); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void Alone(unsigned thread, unsigned seed) {
+    std::mt19937 random(seed);
+    for (unsigned count = 0; count < 300; count++) {
+      calls++;
+      const std::string key =
+          "thread " + std::to_string(thread) + " " + std::to_string(random() % 50);
+      const std::string value(random() % 2000, static_cast<char>('a' + random() % 26));
+      std::string a = "none", b = "none";
+      switch (random() % 8) {
+        case 0:
+          Agree("delete at once", theirs_.db->Delete({}, key).ToString(),
+                ours_.db->Delete({}, key).ToString());
+          break;
+        case 1: case 2: case 3:
+          Agree("put at once", theirs_.db->Put({}, key, value).ToString(),
+                ours_.db->Put({}, key, value).ToString());
+          break;
+        case 4: {
+          const std::unique_ptr<Iterator> all(ours_.db->NewIterator({}));
+          for (all->Seek("thread"); all->Valid() && random() % 100 != 0; all->Next()) {
+          }
+          Agree("iterator at once", "OK", all->status().ToString());
+          break;
+        }
+        default:
+          theirs_.db->Get({}, key, &a);
+          ours_.db->Get({}, key, &b);
+          Agree("get at once", a, b);
+      }
+    }
   }
 
   void Snapshots() {
@@ -282,6 +396,7 @@ class Run {
   }
 
   Side theirs_, ours_;
+  const bool is_backwards_;
   std::mt19937 random_;
 };
 
@@ -294,6 +409,8 @@ int main(int argc, char** argv) {
     Run run(argv[1], argv[2], static_cast<unsigned>(std::strtoul(argv[3], nullptr, 10)));
     while (calls < wanted) run.Call();
   }
-  std::printf("differential: %lu of %lu calls agree\n", calls, calls);
+  delete kBloom;
+  if (logger.lines == 0) Differ("lines of the logs", "some", "none");
+  std::printf("differential: %lu of %lu calls agree\n", calls.load(), calls.load());
   return 0;
 }
