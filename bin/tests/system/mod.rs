@@ -1,6 +1,6 @@
 //! The room for what differs between operating systems in the tests of the command. Each system has
-//! a module of the same items. A test that needs one that a system lacks fails there; `tests/windows`
-//! lists these tests with the reasons.
+//! a module of the same items. A test that needs one that a system lacks fails there;
+//! `tests/windows` lists these tests with the reasons.
 
 #[cfg(unix)]
 mod unix;

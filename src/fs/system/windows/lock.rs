@@ -2,9 +2,9 @@
 //!
 //! LevelDB opens `LOCK` for writing, shares it with readers, and takes a `LockFile` lock
 //! (`util/env_windows.cc`); goleveldb shares it with nobody
-//! (`leveldb/storage/file_storage_windows.go`). So a process that shares the file with nobody keeps
-//! both out. Nobody can remove or rename the file then, either, or its directory. `LockFileEx` keeps
-//! out programs on servers that forget the share mode.
+//! (`leveldb/storage/file_storage_windows.go`). So a process that shares the file with nobody
+//! keeps both out. Nobody can remove or rename the file then, either, or its directory.
+//! `LockFileEx` keeps out programs on servers that forget the share mode.
 
 use std::fs::File;
 use std::io;
