@@ -17,6 +17,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::system::symlink;
+
+#[path = "system/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the tests in `cli` use all of it")]
+mod system;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
@@ -90,14 +96,14 @@ struct Place {
 impl Place {
     fn new() -> Place {
         let home = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(root().join("bin"), home.path().join("bin")).unwrap();
+        symlink(root().join("bin"), home.path().join("bin")).unwrap();
         for (name, fixture) in [
             ("packages.tsv", "real-input/packages.tsv"),
             ("local-storage", "chromium/local-storage/db"),
         ] {
             let fixture = root().join("tests/fixtures").join(fixture);
             assert!(fixture.exists(), "{}", fixture.display());
-            std::os::unix::fs::symlink(fixture, home.path().join(name)).unwrap();
+            symlink(fixture, home.path().join(name)).unwrap();
         }
         Place { home }
     }

@@ -42,7 +42,7 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<CopySour
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
     let lock = NewLock::take(fs, dir, options.allow_no_lock)?;
-    let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock.guard);
+    let trash = Trash::new(options.fs.clone(), dir).guarded_by(lock.guard());
     let recovered = manifest::recover(fs, dir, options.comparator.name())?;
     let entries = entries::entries(fs, dir)?;
     directory::check_entries(dir, &entries, &recovered, options.paranoid_checks)?;

@@ -8,7 +8,7 @@ use crate::engine::open::entries;
 use crate::engine::options::Options;
 use crate::engine::version::manifest;
 use crate::format::name::FileName;
-use crate::fs::{Fs, is_in_use};
+use crate::fs::Fs;
 
 /// Removes the database in the directory `dir`: every file that belongs to a database, and also
 /// `dir` if it contains no other files. Succeeds if there is no database.
@@ -54,15 +54,7 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
 fn remove_lock(fs: &dyn Fs, path: Option<PathBuf>, lock: NewLock<'_>) -> Result<()> {
     let guard = lock.keep();
     let Some(path) = path else { return Ok(()) };
-    let removed = fs.remove(&path);
-    drop(guard);
-    let removed = match removed {
-        // The filesystem removes no file that is open. If another process has taken the lock by
-        // now, the file is open again, and stays.
-        Err(error) if is_in_use(error.kind()) => fs.remove(&path),
-        removed => removed,
-    };
-    removed.map_err(|error| Error::io("remove", path, error))
+    directory::remove_lock(fs, &path, guard).map_err(|error| Error::io("remove", path, error))
 }
 
 /// Returns an error if the MANIFEST is one that this build does not know. A damaged or missing

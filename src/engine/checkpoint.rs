@@ -235,8 +235,12 @@ pub(crate) fn fill_directory(
     if result.is_err() {
         // If the directory could not be locked, another checkpoint is writing to `dest`. Then
         // `made` is empty, and the files stay.
-        for path in made.iter().rev() {
+        for path in made.iter().skip(1).rev() {
             let _ = fs.remove(path);
+        }
+        // Where names of open files stay, the directory is empty only after the lock is released.
+        if let Some(lock_file) = made.first() {
+            let _ = directory::remove_lock(fs, lock_file, lock.take());
         }
         if !was_there {
             let _ = fs.remove_dir(dest);

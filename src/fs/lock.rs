@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::open::require_regular_file;
-use super::system::{FileIdentity, identity, identity_of, open_lock, release_lock, take_lock};
+use super::system::{
+    FileIdentity, identity, identity_of, lock_is_replaced, open_lock, release_lock, take_lock,
+};
 use super::{FileLock, LockHolder};
 
 /// The files that this process has locked. The mutex is held while a lock file is opened or closed.
@@ -46,13 +48,7 @@ impl FileLock for DiskLock {
     }
 
     fn is_replaced(&self) -> io::Result<bool> {
-        match fs::symlink_metadata(&self.path) {
-            Ok(metadata) => Ok(identity_of(&self.path, &metadata)? != self.id),
-            // The next process that locks the directory creates another lock file, which a later
-            // call of this method notices.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        lock_is_replaced(&self.path, self.id)
     }
 }
 

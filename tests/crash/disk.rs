@@ -1,6 +1,5 @@
 //! Disk limits that must cause errors, not signals.
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -95,6 +94,5 @@ fn a_full_disk_beside_a_copy_that_shares_blocks_is_no_signal() {
     }
     let Some(xfs) = Mounted::of_image(&image) else { return };
     let status = run("writer_on_a_full_disk", xfs.path(), "");
-    assert_eq!(status.signal(), None, "{status}");
-    assert!(status.success());
+    assert!(status.success(), "{status}");
 }

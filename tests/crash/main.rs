@@ -20,7 +20,6 @@
 //! replays it.
 
 mod check;
-#[cfg(unix)]
 mod disk;
 mod faults;
 mod health;

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::fs::Fs;
-use minikv::fs::sim::{CrashPlan, Lack, SimFs};
+use minikv::fs::sim::{CrashPlan, Fault, Lack, OpKind, SimFs};
 use minikv::{Db, Error, Options, Readable, RepairOptions, destroy, repair, verify};
 
 use crate::workload::{DIR, KINDS, options};
@@ -135,6 +135,28 @@ fn a_database_is_destroyed_though_its_lock_file_is_open() {
     db.close().unwrap();
     destroy(DIR, &options(&fs, 1)).unwrap();
     assert!(!fs.exists(Path::new(DIR)).unwrap());
+}
+
+#[test]
+fn a_directory_that_is_refused_stays_as_it_was() {
+    let fs = windows();
+    fs.create_dir(Path::new(DIR)).unwrap();
+    fs.create(&Path::new(DIR).join("000005.ldb")).unwrap();
+    Db::open(DIR, options(&fs, 1)).map(drop).unwrap_err();
+    assert_eq!(fs.list(Path::new(DIR)).unwrap(), ["000005.ldb"]);
+}
+
+#[test]
+fn a_copy_that_fails_leaves_no_directory() {
+    let fs = windows();
+    let db = Db::open(DIR, options(&fs, 1)).unwrap();
+    rewrite(&db);
+    for kind in [OpKind::HardLink, OpKind::Rename] {
+        fs.inject(Fault::io_error().on(&[kind]));
+        let copy = Path::new("/copy");
+        assert!(db.checkpoint(copy).is_err());
+        assert!(!fs.exists(copy).unwrap(), "{kind:?}: {:?}", fs.list(copy));
+    }
 }
 
 #[test]

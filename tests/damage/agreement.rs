@@ -13,6 +13,7 @@ use minikv::internals::format::handle::FOOTER_BYTES;
 use minikv::internals::format::key::internal_key;
 use minikv::internals::format::record::RecordHeader;
 use minikv::{Db, Error, Options, Readable, RepairOptions};
+use minikv_support::system::{make_socket, symlink};
 
 use crate::forge::{
     DIR, Files, block, files_of, first_edit, load, log_of, table_of, with_edits, with_log,
@@ -471,8 +472,8 @@ fn a_link_or_socket_in_place_of_a_file_is_refused_by_name() {
             make_database(&dir);
             let path = dir.join(name);
             match is_socket {
-                true => drop(std::os::unix::net::UnixListener::bind(&path).unwrap()),
-                false => std::os::unix::fs::symlink("/dev/zero", &path).unwrap(),
+                true => make_socket(&path).unwrap(),
+                false => symlink("/dev/zero", &path).unwrap(),
             }
             for (who, result) in everywhere(&dir, &copy) {
                 let error = result.expect_err(who);

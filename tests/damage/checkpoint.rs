@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
 use minikv::{Db, Error, Options, Readable};
+use minikv_support::system::CROSSES_DEVICES;
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, options, options_on, read_all};
 
@@ -96,10 +97,9 @@ fn a_directory_with_something_in_it_is_refused() {
 /// fails with `EXDEV`.
 #[test]
 fn a_checkpoint_copies_tables_that_cannot_be_linked() {
-    const EXDEV: i32 = 18;
     let made = Made::new(SHAPE);
     let fs = made.files.load_sim(1);
-    fs.inject(Fault::os_error(EXDEV).on(&[OpKind::HardLink]).sticky());
+    fs.inject(Fault::os_error(CROSSES_DEVICES).on(&[OpKind::HardLink]).sticky());
     let options = options_on(Arc::new(fs.clone()));
     minikv::checkpoint(DIR, COPY, &options).unwrap();
     fs.clear_faults();

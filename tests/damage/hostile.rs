@@ -10,6 +10,7 @@ use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::internals::format::handle::{BlockHandle, Footer};
 use minikv::internals::format::key::internal_key;
 use minikv::{Db, Error, Options, Readable, RepairOptions};
+use minikv_support::system::symlink;
 
 use crate::forge::{
     DIR, block, files_of, handle_bytes, load, log_of, put_block, table_of, with_log, with_tables,
@@ -307,7 +308,7 @@ fn links_in_a_database_lead_minikv_to_nothing_outside_of_it() {
             let _ = std::fs::remove_file(&link);
             let _ = std::fs::remove_dir_all(&link);
             let target = if name == "lost" { &victim } else { &target };
-            std::os::unix::fs::symlink(target, &link).unwrap();
+            symlink(target, &link).unwrap();
             do_everything(&evil, &copy);
             assert!(contents_of(&victim) == before, "{name} links to {target:?}");
         }
@@ -333,7 +334,7 @@ fn a_link_in_place_of_lost_is_refused_by_destroy_open_and_repair() {
     make_database(&victim);
     make_database(&evil);
     std::fs::remove_dir_all(evil.join("lost")).unwrap();
-    std::os::unix::fs::symlink("../victim", evil.join("lost")).unwrap();
+    symlink("../victim", evil.join("lost")).unwrap();
     let before = (contents_of(&victim), contents_of(&evil));
     let error = minikv::destroy(&evil, &Options::default()).unwrap_err();
     assert!(error.to_string().contains("lost"), "{error}");

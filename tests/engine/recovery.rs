@@ -10,6 +10,7 @@ use minikv::fs::sim::{Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::format::edit::encode;
 use minikv::{Db, Error, Options, Readable, WriteBatch, WriteOptions};
+use minikv_support::system::CROSSES_DEVICES;
 
 use crate::comparators::Order;
 use crate::small;
@@ -491,7 +492,6 @@ fn a_checkpoint_takes_tables_of_either_name_and_gives_no_number_twice() {
 
 #[test]
 fn a_checkpoint_copies_tables_if_the_filesystem_refuses_links() {
-    const CROSSES_DEVICES: i32 = 18;
     let fs = SimFs::new(1);
     let options = || small().fs(fs.clone());
     let db = Db::open("/db", options()).unwrap();

@@ -114,6 +114,7 @@ fn logs_are_kept_for_their_time() {
     let then = SystemTime::now() - Duration::from_secs(7200);
     let file = std::fs::File::options().write(true).open(second).unwrap();
     file.set_modified(then).unwrap();
+    drop(file);
     let db = Db::open(dir, options.clone()).unwrap();
     let (found, end) = all_of(db.changes_since(2));
     assert_eq!((found.len(), end), (2, End::Whole));

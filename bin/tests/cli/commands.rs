@@ -40,7 +40,7 @@ fn inspect_knows_a_file_by_its_content_under_any_name() {
 fn inspect_does_not_wait_for_a_pipe() {
     let place = Place::new();
     let path = place.path("000009.log");
-    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    make_pipe(&path).unwrap();
     let mut child = minikv();
     let child = child.arg("inspect").arg(&path).stderr(std::process::Stdio::null());
     let mut child = child.spawn().unwrap();

@@ -381,3 +381,20 @@ fn keys_and_differences_have_colours_on_a_terminal_that_wants_them() {
     let piped = run(diff().env_remove("NO_COLOR").env("TERM", "xterm"), b"");
     assert!(!piped.stdout.contains(&0x1b));
 }
+
+#[test]
+fn names_and_arguments_are_of_any_script() {
+    let place = Place::new();
+    let (db, file) = (place.path("ключи 鍵 🔑"), place.path("список é.tsv"));
+    let on_db = |args: &[&str]| run(minikv().arg("--db").arg(&db).args(args), b"").ok();
+    on_db(&["put", "ключ", "日本語 🔑"]);
+    on_db(&["put", "--format=hex", "c3a9ff", "00"]);
+    assert_eq!(on_db(&["get", "ключ"]), "日本語 🔑".as_bytes());
+    assert_eq!(on_db(&["get", "é\\xff"]), b"00");
+    on_db(&["dump", file.to_str().unwrap()]);
+    let other = place.path("другой");
+    run(minikv().arg("--db").arg(&other).arg("load").arg(&file), b"").ok();
+    assert_eq!(run(minikv().arg("diff").args([&db, &other]), b"").ok(), b"");
+    let missing = run(minikv().arg("--db").arg(place.path("нет")).args(["get", "a"]), b"");
+    missing.fails(5, &["нет"]);
+}

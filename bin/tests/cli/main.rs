@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use minikv::{Comparator, Db, IndexedDbComparator, Options, Readable};
 use tempfile::TempDir;
 
+use crate::system::{Interrupt, Terminal, interrupt, make_pipe, symlink};
+
 mod browser;
 mod commands;
 mod entries;
@@ -19,6 +21,8 @@ mod minecraft;
 mod picture;
 mod readamp;
 mod shell;
+#[path = "../system/mod.rs"]
+mod system;
 mod terminal;
 mod trace;
 mod tree;
@@ -42,23 +46,11 @@ struct Ran {
 /// Runs a command whose stdin, stdout and stderr are a terminal. Returns its exit code, and the
 /// text that it shows.
 fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    let terminal = File::options().read(true).write(true).open(name).unwrap();
-    let mut master = File::from(master);
-    master.write_all(typed.as_bytes()).unwrap();
-    let end = || Stdio::from(terminal.try_clone().unwrap());
-    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-    // The read from `master` ends when no process has the terminal open. From here on, only the
-    // child has it open.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    drop(terminal);
-    let mut shown = Vec::new();
-    let mut buffer = [0; 4096];
-    while let Ok(read @ 1..) = master.read(&mut buffer) {
+    let terminal = Terminal::open(None).unwrap();
+    terminal.screen().write_all(typed.as_bytes()).unwrap();
+    let (mut child, mut screen) = terminal.run(command, true);
+    let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(read @ 1..) = screen.read(&mut buffer) {
         shown.extend_from_slice(&buffer[..read]);
     }
     (child.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
@@ -338,7 +330,7 @@ fn dump_leaves_no_half_file() {
     assert_eq!(place.ok(&["dump", "/dev/stdout"]), b"a\t1\n");
 
     let link = place.path("link");
-    std::os::unix::fs::symlink(&target, &link).unwrap();
+    symlink(&target, &link).unwrap();
     place.ok(&["put", "b", "2"]);
     place.ok(&["dump", link.to_str().unwrap()]);
     assert_eq!(fs::read(&target).unwrap(), b"a\t1\nb\t2\n");
@@ -489,9 +481,18 @@ fn many_lines(n: u32) -> Vec<u8> {
 
 #[test]
 fn a_closed_pipe_ends_quietly() {
+    check_a_closed_pipe(&[&["scan"], &["dump"]]);
+}
+
+#[test]
+fn a_closed_pipe_that_has_a_name_ends_quietly() {
+    check_a_closed_pipe(&[&["dump", "/dev/stdout"]]);
+}
+
+fn check_a_closed_pipe(commands: &[&[&str]]) {
     let place = Place::new();
     place.feed(&["load"], &many_lines(20_000)).ok();
-    for args in [&["scan"][..], &["dump"], &["dump", "/dev/stdout"]] {
+    for args in commands {
         let mut command = place.command(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = [0; 9];
@@ -650,6 +651,7 @@ fn of_unknown_order() -> Place {
         db.put(key, value).unwrap();
     }
     db.close().unwrap();
+    drop(from);
     fs::remove_dir_all(place.db()).unwrap();
     fs::rename(place.path("new"), place.db()).unwrap();
     place
@@ -1348,8 +1350,7 @@ fn an_interrupted_demo_removes_its_databases() {
     let mut first = [0; 1];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 1);
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    interrupt(&child, Interrupt::ByUser).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
 }

@@ -191,21 +191,9 @@ fn a_terminal_edits_completes_and_keeps_lines() {
 /// Runs a command on a terminal. Types the first element of each step, and waits until the command
 /// has shown the second element and then, on a later line, its prompt.
 fn converse(command: &mut Command, steps: &[(&str, &str)]) -> (Option<i32>, String) {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    let terminal = File::options().read(true).write(true).open(name).unwrap();
-    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
-    let end = || Stdio::from(terminal.try_clone().unwrap());
-    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    drop(terminal);
-    let mut master = File::from(master);
+    let (mut child, mut screen) = Terminal::open(Some(80)).unwrap().run(command, true);
     let (sender, output) = std::sync::mpsc::channel();
-    let mut reader = master.try_clone().unwrap();
+    let mut reader = screen.try_clone().unwrap();
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = reader.read(&mut buffer) {
@@ -230,7 +218,7 @@ fn converse(command: &mut Command, steps: &[(&str, &str)]) -> (Option<i32>, Stri
             && let Some((typed, next)) = steps.next()
         {
             (seen, awaited) = (shown.len(), next);
-            master.write_all(typed.as_bytes()).unwrap();
+            screen.write_all(typed.as_bytes()).unwrap();
         }
     }
     (child.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())

@@ -5,32 +5,17 @@ use super::*;
 /// Runs a command on a terminal of `columns` columns, and interrupts the command when it shows
 /// `until`. Returns its exit code and the text that it showed.
 fn run_in_columns(command: &mut Command, columns: u16, until: Option<&str>) -> (i32, String) {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let mut master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    let terminal = File::options().read(true).write(true).open(name).unwrap();
-    let size = rustix::termios::Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
-    let end = || Stdio::from(terminal.try_clone().unwrap());
-    let mut child = command.stdin(Stdio::null()).stdout(end()).stderr(end()).spawn().unwrap();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    drop(terminal);
+    let (mut child, mut screen) = Terminal::open(Some(columns)).unwrap().run(command, false);
     let (mut shown, mut buffer, mut until) = (Vec::new(), [0; 4096], until);
-    while let Ok(read @ 1..) = rustix::io::read(&mut master, &mut buffer) {
+    while let Ok(read @ 1..) = screen.read(&mut buffer) {
         shown.extend_from_slice(&buffer[..read]);
         if until.is_some_and(|words| String::from_utf8_lossy(&shown).contains(words)) {
             until = None;
-            interrupt(&child, rustix::process::Signal::INT);
+            interrupt(&child, Interrupt::ByUser).unwrap();
         }
     }
     let code = child.wait().unwrap().code().expect("an exit code");
     (code, String::from_utf8_lossy(&shown).into_owned())
-}
-
-fn interrupt(child: &Child, signal: rustix::process::Signal) {
-    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
 }
 
 /// Returns the lines that were drawn, without escape sequences.
@@ -101,7 +86,7 @@ fn an_interrupted_load_reports_the_entries_that_stay() {
     let lines = fs::read(entries(&place, 100_000)).unwrap();
     // The load reads from a pipe that stays open, so that it cannot end before it is interrupted.
     let pipe = place.path("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    make_pipe(&pipe).unwrap();
     let mut command = place.command(&["load", &pipe.display().to_string()]);
     let mut writer = File::options().read(true).write(true).open(&pipe).unwrap();
     // The new thread keeps the pipe open: it blocks forever, in the write or after it.
@@ -117,19 +102,18 @@ fn an_interrupted_load_reports_the_entries_that_stay() {
 
 #[test]
 fn an_interrupted_dump_leaves_no_file() {
-    use rustix::process::Signal;
     let place = Place::new();
     place.ok(&["load", &entries(&place, 300_000)]);
     fs::create_dir(place.path("dumps")).unwrap();
     fs::write(place.path("dumps/out"), b"precious").unwrap();
     let target = place.path("dumps/out").display().to_string();
-    for signal in [Signal::INT, Signal::TERM] {
+    for how in [Interrupt::ByUser, Interrupt::ByProgram] {
         let mut command = place.command(&["dump", &target]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         while fs::read_dir(place.path("dumps")).unwrap().count() < 2 {
             assert_eq!(child.try_wait().unwrap(), None, "it ended before it was interrupted");
         }
-        interrupt(&child, signal);
+        interrupt(&child, how).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130));
         let said = String::from_utf8(output.stderr).unwrap();

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Place, contents, minikv, run, run_on_terminal};
+use super::{Interrupt, Place, contents, interrupt, minikv, run, run_on_terminal};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name)
@@ -133,9 +133,9 @@ fn top_follows_a_writer() {
     };
     assert!(rate > 0 && log > 1_000_000, "{rate} writes per second, {log} bytes of logs");
     assert!(value(&last, 6) + value(&last, 8) > 0, "{last:?}");
-    let interrupted = Command::new("kill").arg("-INT").arg(top.id().to_string()).status().unwrap();
+    interrupt(&top, Interrupt::ByUser).unwrap();
     let out = top.wait_with_output().unwrap();
-    assert!(interrupted.success() && out.status.code() == Some(130));
+    assert_eq!(out.status.code(), Some(130));
     let said = String::from_utf8(out.stderr).unwrap();
     assert!(said.starts_with("minikv: interrupted after "), "{said}");
     drop(writer.stdin.take());

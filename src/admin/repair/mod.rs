@@ -142,7 +142,7 @@ pub fn repair_with(
         result => {
             // Taking the lock created the lock file. Nothing else has changed.
             if !had_lock {
-                let _ = fs.remove(&lock_path);
+                let _ = directory::remove_lock(&*fs, &lock_path, lock);
             }
             report.healthy = true;
             let survey = result?;

@@ -14,7 +14,7 @@ use crate::format::edit::VersionEdit;
 use crate::format::name::{
     FileName, {self},
 };
-use crate::fs::{EntryKind, FileLock, Fs, sync_dir};
+use crate::fs::{EntryKind, FileLock, Fs, is_in_use, sync_dir};
 
 /// Name of the directory, inside a database's directory, for files that an open or a repair takes
 /// out of the database.
@@ -340,11 +340,23 @@ pub(crate) fn lock(fs: &dyn Fs, dir: &Path, allow_no_lock: bool) -> Result<Box<d
     }
 }
 
+/// Removes the lock file at `path`, and releases its lock, which is `guard`.
+pub(crate) fn remove_lock<L>(fs: &dyn Fs, path: &Path, guard: L) -> std::io::Result<()> {
+    let removed = fs.remove(path);
+    drop(guard);
+    match removed {
+        // The filesystem removes no file that is open. If another process has taken the lock by
+        // now, the file is open again, and stays.
+        Err(error) if is_in_use(error.kind()) => fs.remove(path),
+        removed => removed,
+    }
+}
+
 /// The lock of a database that may yet be refused. If it is dropped before [`NewLock::keep`], a
 /// lock file that it made is removed again, so that a refused directory stays as it was.
 pub(crate) struct NewLock<'a> {
-    /// The lock itself.
-    pub guard: Arc<dyn FileLock>,
+    /// `None` only while being dropped.
+    guard: Option<Arc<dyn FileLock>>,
     fs: &'a dyn Fs,
     /// The lock file to remove.
     made: Option<PathBuf>,
@@ -358,14 +370,19 @@ impl<'a> NewLock<'a> {
     pub(crate) fn take(fs: &'a dyn Fs, dir: &Path, allow_no_lock: bool) -> Result<NewLock<'a>> {
         let path = dir.join(name::LOCK);
         let had_lock = fs.exists(&path).map_err(|error| Error::io("look for", &path, error))?;
-        let guard = lock(fs, dir, allow_no_lock)?.into();
+        let guard = Some(lock(fs, dir, allow_no_lock)?.into());
         Ok(NewLock { guard, fs, made: (!had_lock).then_some(path) })
+    }
+
+    /// Returns the lock.
+    pub(crate) fn guard(&self) -> &Arc<dyn FileLock> {
+        self.guard.as_ref().expect("only a drop takes the lock")
     }
 
     /// Lets the lock file stay. Returns the lock.
     pub(crate) fn keep(mut self) -> Arc<dyn FileLock> {
         self.made = None;
-        self.guard.clone()
+        self.guard().clone()
     }
 }
 
@@ -373,7 +390,7 @@ impl Drop for NewLock<'_> {
     fn drop(&mut self) {
         // The lock is still held, so no other process relies on the file.
         if let Some(path) = &self.made {
-            let _ = self.fs.remove(path);
+            let _ = remove_lock(self.fs, path, self.guard.take());
         }
     }
 }

@@ -121,7 +121,7 @@ impl Engine {
                 entries(&*fs, dir)?
             }
         };
-        let engine = Opening::new(dir, options, entries)?.finish(lock.guard.clone())?;
+        let engine = Opening::new(dir, options, entries)?.finish(lock.guard().clone())?;
         lock.keep();
         Ok(engine)
     }

@@ -6,6 +6,7 @@
 //! | `not_through_links` | `O_NOFOLLOW`, mode 0600 | `FILE_FLAG_OPEN_REPARSE_POINT` |
 //! | `identity`, `identity_of` | device and inode | serial number of the volume, and file index |
 //! | `open_lock`, `take_lock`, `release_lock` | `fcntl` and `flock` | share mode and `LockFileEx` |
+//! | `lock_is_replaced` | another identity | never: nobody can remove the file |
 //! | `rename`, `remove` | one system call | retried while another process has the file open |
 //! | `sync_dir` | `fsync` of the directory | a check only: there is no such call |
 //! | `reserve_space`, `make_writable` | of Linux; else refused | refused, so no log is mapped |

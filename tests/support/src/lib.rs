@@ -7,3 +7,4 @@ pub mod forge;
 pub mod functions;
 pub mod recount;
 pub mod rng;
+pub mod system;

@@ -86,6 +86,17 @@ pub(in crate::fs) fn release_lock(file: &File) {
     let _ = rustix::fs::fcntl_lock(file, FlockOperation::NonBlockingUnlock);
 }
 
+/// Returns whether another file than the one that was locked is at `path`.
+pub(in crate::fs) fn lock_is_replaced(path: &Path, id: FileIdentity) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(of_metadata(&metadata) != id),
+        // The next process that locks the directory creates another lock file, which a later call
+        // notices.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns whether an error means that the filesystem lacks a kind of lock.
 fn is_lack(error: Errno) -> bool {
     [Errno::OPNOTSUPP, Errno::NOTSUP, Errno::NOSYS, Errno::INVAL].contains(&error)

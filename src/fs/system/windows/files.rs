@@ -4,12 +4,13 @@
 //! programs (LevelDB, virus scanners, backups) may have a file open and share less, for a moment or
 //! for long; then it cannot be renamed or removed. So such calls are repeated for a while.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{
     File, OpenOptions, {self},
 };
 use std::io;
 use std::os::windows::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf, Prefix};
 use std::time::Duration;
 
 use crate::fs::system::FileIdentity;
@@ -132,11 +133,21 @@ fn unlimited(path: &Path) -> io::Result<PathBuf> {
     if path.as_os_str().len() < LONG_PATH_BYTES {
         return Ok(path.to_path_buf());
     }
-    // A canonical path has the prefix that lifts the limit. The last name may be missing.
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
-        _ => Ok(path.to_path_buf()),
+    let path = std::path::absolute(path)?;
+    let mut parts = path.components();
+    let Some(Component::Prefix(prefix)) = parts.next() else { return Ok(path) };
+    let mut long = OsString::from(r"\\?\");
+    match prefix.kind() {
+        Prefix::Disk(_) => long.push(prefix.as_os_str()),
+        Prefix::UNC(server, share) => {
+            for part in [OsStr::new("UNC\\"), server, OsStr::new("\\"), share] {
+                long.push(part);
+            }
+        }
+        _ => return Ok(path),
     }
+    long.push(parts.as_path());
+    Ok(PathBuf::from(long))
 }
 
 /// Returns whether an error may mean that another handle has the file open.
@@ -208,6 +219,18 @@ mod tests {
         let _open = OpenOptions::new().read(true).share_mode(1).open(&path).unwrap();
         assert_eq!(DiskFs.remove(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn long_paths_have_the_form_without_a_limit() {
+        let long = "d".repeat(300);
+        for (given, expected) in [
+            (format!("C:\\a/{long}\\..\\b\\{long}"), format!(r"\\?\C:\a\b\{long}")),
+            (format!(r"\\server\share\{long}"), format!(r"\\?\UNC\server\share\{long}")),
+            (format!(r"\\?\C:\{long}"), format!(r"\\?\C:\{long}")),
+        ] {
+            assert_eq!(unlimited(Path::new(&given)).unwrap(), Path::new(&expected));
+        }
     }
 
     #[test]

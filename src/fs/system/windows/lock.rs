@@ -2,9 +2,9 @@
 //!
 //! LevelDB opens `LOCK` for writing, shares it with readers, and takes a `LockFile` lock
 //! (`util/env_windows.cc`); goleveldb shares it with nobody
-//! (`leveldb/storage/file_storage_windows.go`). So a process that shares the file with no reader
-//! and no writer keeps both out. It shares the removal, so that it can remove the file before it
-//! gives the lock up. `LockFileEx` keeps out programs on servers that forget the share mode.
+//! (`leveldb/storage/file_storage_windows.go`). So a process that shares the file with nobody
+//! keeps both out. Nobody can remove or rename the file then, either, or its directory.
+//! `LockFileEx` keeps out programs on servers that forget the share mode.
 
 use std::fs::File;
 use std::io;
@@ -17,8 +17,6 @@ use super::files::{ERROR_LOCK_VIOLATION, ERROR_SHARING_VIOLATION, not_through_li
 use crate::base::lock_holder::LockHolder;
 use crate::fs::system::FileIdentity;
 
-const FILE_SHARE_DELETE: u32 = 4;
-
 const ERROR_INVALID_FUNCTION: i32 = 1;
 const ERROR_NOT_SUPPORTED: i32 = 50;
 
@@ -26,7 +24,7 @@ const ERROR_NOT_SUPPORTED: i32 = 50;
 /// process that has it open; the system does not tell which.
 pub(in crate::fs) fn open_lock(path: &Path) -> io::Result<Result<File, LockHolder>> {
     let mut options = not_through_links();
-    options.read(true).write(true).create(true).truncate(false).share_mode(FILE_SHARE_DELETE);
+    options.read(true).write(true).create(true).truncate(false).share_mode(0);
     match options.open(path) {
         Err(error) if is_code(&error, &[ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION]) => {
             Ok(Err(LockHolder::Process(None)))
@@ -56,6 +54,11 @@ pub(in crate::fs) fn take_lock(
 /// Releases the lock on a file that is about to be closed.
 pub(in crate::fs) fn release_lock(file: &File) {
     let _ = FileExt::unlock(file);
+}
+
+/// Returns false: nobody can replace a file that is shared with nobody.
+pub(in crate::fs) fn lock_is_replaced(_: &Path, _: FileIdentity) -> io::Result<bool> {
+    Ok(false)
 }
 
 fn is_code(error: &io::Error, codes: &[i32]) -> bool {
@@ -93,15 +96,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_is_removed_by_its_holder() {
+    fn a_lock_file_stays_while_it_is_locked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let lock = DiskFs.lock(&path).unwrap().unwrap();
         assert_eq!(DiskFs.lock(&path).unwrap().unwrap_err(), LockHolder::ThisProcess);
         let upper = dir.path().join("lock");
         assert_eq!(DiskFs.lock(&upper).unwrap().unwrap_err(), LockHolder::ThisProcess);
-        DiskFs.remove(&path).unwrap();
+        assert_eq!(DiskFs.remove(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert!(fs::rename(&path, &dir.path().join("OTHER")).is_err());
         drop(lock);
-        assert!(!fs::exists(&path).unwrap());
+        DiskFs.remove(&path).unwrap();
     }
 }

@@ -12,7 +12,7 @@ pub(in crate::fs) use files::{
     create_dirs, has_other_names, identity, identity_of, max_open_files, not_through_links,
     read_at, remove, rename, skip_hole, sync_dir, write_at,
 };
-pub(in crate::fs) use lock::{open_lock, release_lock, take_lock};
+pub(in crate::fs) use lock::{lock_is_replaced, open_lock, release_lock, take_lock};
 pub(in crate::fs) use space::{file_size_limit, filesystem_kind, make_writable, reserve_space};
 
 /// An error number of the system, by the name of its counterpart on Unix.
@@ -60,3 +60,6 @@ pub(in crate::fs) fn os_error(code: i32) -> std::io::Error {
 
 /// Does nothing: threads keep their priority.
 pub(crate) fn lower_priority(_: i32) {}
+
+#[cfg(test)]
+mod tests;

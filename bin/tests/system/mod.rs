@@ -1,0 +1,22 @@
+//! The room for what differs between operating systems in the tests of the command. Each system has
+//! a module of the same items. A test that needs one that a system lacks fails there;
+//! `tests/windows` lists these tests with the reasons.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub use unix::{Terminal, interrupt, make_pipe, symlink};
+#[cfg(windows)]
+pub use windows::{Terminal, interrupt, make_pipe, symlink};
+
+/// The ways to interrupt a command.
+#[derive(Clone, Copy, Debug)]
+pub enum Interrupt {
+    /// As Ctrl-C does.
+    ByUser,
+    /// As another program does.
+    ByProgram,
+}
