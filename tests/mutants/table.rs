@@ -406,4 +406,25 @@ pub const MUTANTS: &[Mutant] = &[
         "if state.lifecycle.stall.replace(cause).is_none() || ON {",
     )
     .caught_in(Build::Test("engine"), "observer::"),
+    mutant(
+        "a table ends between two versions of a key",
+        "engine/compact/output.rs ends_table",
+        "order.compare(key, last).is_eq())",
+        "!ON && order.compare(key, last).is_eq())",
+    )
+    .caught_in(Build::Lib, "versions_of_a_key_stay_together_at_a_boundary"),
+    mutant(
+        "tables do not end at the boundaries of the level below",
+        "engine/compact/output.rs is_worth_a_table",
+        "open_bytes.saturating_mul(100) >=",
+        "!ON && open_bytes.saturating_mul(100) >=",
+    )
+    .caught_in(Build::Lib, "a_table_ends_at_a_boundary_below"),
+    mutant(
+        "levels do not follow the size of the database",
+        "engine/compact/pick.rs target_in",
+        "last if level < last =>",
+        "last if level < last && !ON =>",
+    )
+    .caught_in(Build::Lib, "the_levels_up_to_the_size_of_the_database"),
 ];

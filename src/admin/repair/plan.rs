@@ -13,7 +13,7 @@ use crate::admin::repair::merge;
 use crate::admin::survey::Survey;
 use crate::admin::tables::TableFacts;
 use crate::base::Result;
-use crate::engine::compact::pick::target_bytes;
+use crate::engine::compact::pick::level_for;
 use crate::engine::options::Options;
 use crate::engine::version::Version;
 use crate::engine::version::obsolete::Trash;
@@ -173,10 +173,4 @@ pub(super) fn is_version(files: &[NewFile], options: &Options, order: &InternalC
     let trash = Arc::new(Trash::new(options.fs.clone(), Path::new("")));
     let applied: Result<Version> = Version::default().apply(&edit, order, &trash);
     applied.is_ok()
-}
-
-/// Returns the first sorted level whose target size is at least `bytes`, or the last level if there
-/// is none.
-fn level_for(bytes: u64, options: &Options) -> usize {
-    (1..NUM_LEVELS).find(|&level| bytes <= target_bytes(level, options)).unwrap_or(NUM_LEVELS - 1)
 }

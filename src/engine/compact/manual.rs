@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::base::sync::thread;
 use crate::base::{Error, Result};
-use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, target_bytes};
+use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, level_for};
 use crate::engine::compact::plan::{Compaction, Inputs, bytes_of, clean_cut_of, hull, is_free};
 use crate::engine::options::Options;
 use crate::engine::resources::pool::{COMPACTION_NICE, lower_priority};
@@ -91,11 +91,7 @@ impl ManualCompaction {
         // In a level with a smaller target, the result would exceed the target and would have to
         // move to the next level at once.
         let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
-        let fits = |level: &usize| bytes <= target_bytes(*level, options);
-        let fitting = match is_all {
-            true => (1..NUM_LEVELS).find(fits).unwrap_or(NUM_LEVELS - 1),
-            false => 1,
-        };
+        let fitting = if is_all { level_for(bytes, options) } else { 1 };
         let last_key = || {
             let last_keys = version.files().map(|(_, file)| file.last_key());
             last_keys.max_by(|a, b| order.compare(a, b))

@@ -13,7 +13,7 @@
 //!    - an entry that has expired, or that a program's own rule removes ([`filter`]).
 //! 5. The remaining entries are written into new tables ([`output`]). A table ends between two user
 //!    keys, when it is large enough or overlaps too much of the level below the output level
-//!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
+//!    ([`output::OutputSplitter`]).
 //! 6. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs
 //!    with the outputs, and readers see the new version. The inputs are removed when the last
 //!    version that names them is dropped.

@@ -1,8 +1,8 @@
 //! Picks the tables to compact next.
 //!
 //! 1. Each level has a target: for level 0 a number of tables, because every table of level 0 makes
-//!    every read more expensive; for every other level a size in bytes, ten times the target of the
-//!    level above.
+//!    every read more expensive; for every other level a size in bytes, at most ten times the
+//!    target of the level above ([`target_in`]).
 //! 2. Levels at or over their target are tried in the order of their scores, highest first. The
 //!    score is the level's size divided by its target.
 //! 3. From level 0, all tables are taken, unless a running compaction uses one of them. From any
@@ -38,21 +38,48 @@ pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
 /// waits and makes reads slower.
 pub(crate) const LEVEL0_STOP_FILES: usize = 20;
 
-/// Ratio of a level's target to the target of the level above. With a higher ratio, there are fewer
-/// levels and more expensive merges.
+/// Highest ratio of a level's target to the target of the level above. With a higher ratio, there
+/// are fewer levels and more expensive merges.
 const LEVEL_FACTOR: u64 = 10;
 
-/// Returns the target of a sorted level, in bytes.
+/// Returns the highest target of a sorted level, in bytes.
 pub(crate) fn target_bytes(level: usize, options: &Options) -> u64 {
     // Five tables of the default size make 10 MiB, LevelDB's target for level 1. The target of
-    // level 1 is at least the size of four memtables: if it were smaller, every compaction of level
-    // 0 would rewrite all of level 1 for little new data.
-    let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
-    let mut bytes: u64 = base;
-    for _ in 1..level {
-        bytes = bytes.saturating_mul(LEVEL_FACTOR);
+    // level 1 is at least the size of three memtables: if it were smaller, every compaction of
+    // level 0 would rewrite all of level 1 for little new data. The levels below count from four.
+    let memtables = |count: u64| count.saturating_mul(options.write_buffer_bytes as u64);
+    let first = options.max_file_bytes.saturating_mul(5);
+    match level {
+        ..2 => first.max(memtables(3)),
+        _ => {
+            (1..level).fold(first.max(memtables(4)), |bytes, _| bytes.saturating_mul(LEVEL_FACTOR))
+        }
     }
-    bytes
+}
+
+/// Returns the first sorted level whose target is at least `bytes`, or the last level if there is
+/// none.
+pub(crate) fn level_for(bytes: u64, options: &Options) -> usize {
+    let fits = |level: &usize| bytes <= target_bytes(*level, options);
+    (1..NUM_LEVELS).find(fits).unwrap_or(NUM_LEVELS - 1)
+}
+
+/// Returns the target of a sorted level of `version`, in bytes.
+///
+/// From the first level to the level in which the whole database would fit, each level is larger
+/// than the one above by the same factor, which writes the fewest bytes. With [`target_bytes`]
+/// alone, the last level could be smaller than the level above it, which may hold as much outdated
+/// data.
+pub(super) fn target_in(version: &Version, level: usize, options: &Options) -> u64 {
+    let all = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum();
+    let (first, highest) = (target_bytes(1, options), target_bytes(level, options));
+    match level_for(all, options) {
+        last if level < last => {
+            let factor = (all as f64 / first as f64).powf(1.0 / (last - 1) as f64);
+            ((first as f64 * factor.powi(level as i32 - 1)) as u64).min(highest)
+        }
+        _ => highest,
+    }
 }
 
 /// Returns the size of a level divided by its target: 1 means that the level is full.
@@ -60,7 +87,7 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     if level == 0 {
         version.level(0).len() as f64 / LEVEL0_COMPACT_FILES as f64
     } else {
-        version.level_bytes(level) as f64 / target_bytes(level, options) as f64
+        version.level_bytes(level) as f64 / target_in(version, level, options) as f64
     }
 }
 
@@ -249,16 +276,33 @@ fn pick_sorted(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::version::testing::version;
 
     #[test]
-    fn the_first_target_is_five_tables_or_four_memtables() {
+    fn the_first_target_is_five_tables_or_three_memtables() {
         let target = |level, buffer, table| {
             let options = Options::default().write_buffer_bytes(buffer).max_file_bytes(table);
             target_bytes(level, &options)
         };
         assert_eq!(target(1, 1 << 20, 2 << 20), 10 << 20);
-        assert_eq!(target(1, 8 << 20, 2 << 20), 32 << 20);
+        assert_eq!(target(1, 8 << 20, 2 << 20), 24 << 20);
         assert_eq!(target(2, 8 << 20, 2 << 20), 320 << 20);
         assert_eq!(target(6, 1, 1), 500_000);
+    }
+
+    #[test]
+    fn the_levels_up_to_the_size_of_the_database_grow_by_one_factor() {
+        let options = Options::default().write_buffer_bytes(64 << 10).max_file_bytes(2 << 20);
+        let targets = |levels: [&str; 2]| {
+            let version = version(levels);
+            [1, 2, 3, 4].map(|level| target_in(&version, level, &options) >> 20)
+        };
+        let fixed = [10, 100, 1000, 10_000];
+        assert_eq!(targets(["L1: 3:[a-b]@9M", "L2: 4:[a-b]@91M"]), fixed);
+        assert_eq!(targets(["L2: 3:[a-b]@90M", "L3: 4:[a-b]@300M"]), [10, 62, 1000, 10_000]);
+        assert_eq!(targets(["L2: 3:[a-b]@60M", "L3: 4:[a-b]@41M"]), [10, 31, 1000, 10_000]);
+        assert_eq!(targets(["L3: 3:[a-b]@1024M", "L4: 4:[a-b]@2048M"]), [10, 67, 455, 10_000]);
+        // A database that fits in level 2, but was ingested into the last level.
+        assert_eq!(targets(["L2: 3:[a-b]@9M", "L6: 4:[a-b]@90M"]), fixed);
     }
 }

@@ -7,7 +7,7 @@ use crate::base::transcript::{
 };
 use crate::engine::compact::manual::ManualCompaction;
 use crate::engine::compact::parts::split;
-use crate::engine::compact::pick::{DropHorizon, pick, target_bytes};
+use crate::engine::compact::pick::{DropHorizon, pick, target_in};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
@@ -154,7 +154,7 @@ impl Machine {
         let line = |level| match level {
             0 => format!("L0: {} tables of 4", self.version.level(0).len()),
             _ => {
-                let target = target_bytes(level, &self.options);
+                let target = target_in(&self.version, level, &self.options);
                 let percent = self.version.level_bytes(level) as f64 / target as f64 * 100.0;
                 format!("L{level}: {percent:.0} % of {} MiB", target >> 20)
             }
