@@ -127,8 +127,8 @@ fn compare_backwards(expected: &twin::block::Block, cursor: &mut BlockCursor) {
 }
 
 /// Checks what still holds if an entry goes on past a restart point. A search and a step backwards
-/// may then take the inside of an entry for an entry, as in LevelDB. But a search finds no key before
-/// its target, and unlike in LevelDB, all entries backwards are all entries forwards.
+/// may then take the inside of an entry for an entry, as in LevelDB. But a search finds no key
+/// before its target, and unlike in LevelDB, all entries backwards are all entries forwards.
 fn compare_misaligned(
     expected: &twin::block::Block,
     cursor: &mut BlockCursor,

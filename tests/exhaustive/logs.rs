@@ -163,8 +163,8 @@ fn few_kinds() -> Vec<Kind> {
     few
 }
 
-/// Compares logs of up to `most` fragments after `start`, cut at each byte of the last one, with and
-/// without zeros at the end.
+/// Compares logs of up to `most` fragments after `start`, cut at each byte of the last one, with
+/// and without zeros at the end.
 fn compare_all(kinds: &[Kind], most: usize, start: &[u8]) -> u64 {
     let mut inputs = 0;
     words(kinds, most, |kinds| {

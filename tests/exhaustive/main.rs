@@ -2,7 +2,8 @@
 //! all purposes, and compares each answer with that of a twin: a second decoder, which was written
 //! from LevelDB's documents by someone who had not read the library's.
 //!
-//! Every test prints the number of its inputs. `MINIKV_EXHAUSTIVE=1` covers longer inputs:
+//! Every test prints the number of its inputs. `MINIKV_EXHAUSTIVE=1` covers longer inputs, in
+//! minutes instead of seconds:
 //!
 //! ```text
 //! MINIKV_EXHAUSTIVE=1 cargo test --test exhaustive -- --nocapture
@@ -13,7 +14,7 @@
 //! | `twin` | the twins, which share nothing with the library |
 //! | `varints` | varints and slices |
 //! | `handles` | block handles, footers and the checksums of blocks |
-//! | `logs`, `continued` | physical records, and logs of them; logs that another program continued |
+//! | `logs`, `continued` | physical records, and also continued by another program |
 //! | `batches` | batches |
 //! | `edits` | version edits |
 //! | `blocks`, `searches` | blocks of any bytes, and sound blocks that are searched by heads |

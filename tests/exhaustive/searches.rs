@@ -1,6 +1,6 @@
 //! Blocks of internal keys, which are searched by heads, too: an index that is not on the disk. All
-//! sets of a few keys, all lengths of shared prefixes and all restart intervals, sound and with each
-//! byte of a block changed.
+//! sets of a few keys, lengths of shared prefixes and restart intervals, sound and with a byte
+//! changed.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::{Input, covered, is_long, twin, up_to, words, words_of};
 
 /// Bytes at the borders of what a byte of a varint can say.
 const LETTERS: [u8; 7] = [0, 1, 0x7f, 0x80, 0x81, 0xfe, 0xff];
-/// Those after which another byte follows, and those which end a varint.
+/// Bytes after which another one follows, and bytes that end a varint.
 const GOES_ON: &[u8] = &[0x80, 0x81, 0xfe, 0xff];
 const ENDS: &[u8] = &[0, 1, 2, 7, 8, 0x0f, 0x10, 0x7f];
 

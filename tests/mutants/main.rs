@@ -9,6 +9,7 @@
 //! The copy is made in the target directory. `MINIKV_MUTANT` holds parts of names, separated by
 //! commas, and restricts the run to the mutants whose names contain one of them.
 
+mod decoders;
 mod found;
 mod place;
 mod table;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use decoders::DECODERS;
 use found::FOUND;
 use place::{with_all_mistakes, with_mistake};
 use table::{Build, CaughtBy, MUTANTS, Mutant};
@@ -53,7 +55,7 @@ impl Stage {
 }
 
 fn all_mutants() -> impl Iterator<Item = &'static Mutant> {
-    MUTANTS.iter().chain(FOUND)
+    MUTANTS.iter().chain(FOUND).chain(DECODERS)
 }
 
 /// Returns the test runs of which at least one must fail when the mutant is switched on.

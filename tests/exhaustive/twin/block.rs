@@ -38,8 +38,8 @@ pub struct Block {
 
 /// Decodes a block; `None` if its restart array does not fit or does not ascend from 0. For
 /// LevelDB, a block without restart points is empty whatever it contains, and only reads notice
-/// restart points in a wrong order: `Block::new` documents that minikv refuses these blocks. Without
-/// entries, a block needs no restart point.
+/// restart points in a wrong order: `Block::new` documents that minikv refuses these blocks.
+/// Without entries, a block needs no restart point.
 pub fn block(contents: &[u8]) -> Option<Block> {
     let after = contents.len().checked_sub(4)?;
     let restarts = fixed32(contents, after)? as usize;
