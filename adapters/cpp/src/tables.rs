@@ -139,7 +139,11 @@ export! {
         let moved = match how {
             0 => cursor.seek_to_first(),
             1 => cursor.seek_to_last(),
-            2 => cursor.seek(&key.bytes(key_len).to_vec()),
+            2 => {
+                // It may be the iterator's own entry, which the move replaces.
+                let key = key.bytes(key_len).to_vec();
+                cursor.seek(&key)
+            }
             3 => cursor.next(),
             _ => cursor.prev(),
         };
