@@ -6,42 +6,43 @@ use crate::base::Result;
 use crate::engine::options::Options;
 use crate::format::key::{InternalComparator, KeyOrder, UserComparator};
 use crate::fs::WriteFile;
-use crate::table::builder;
+use crate::table::builder::TableBuilder;
 
-/// Writes one table with keys of the program's own, like LevelDB's class of this name. Such a table
-/// is not a database's, whose tables have internal keys: [`TableReader::open_own`] reads it, and
+/// Writes one table with keys of the program's own, like LevelDB's `TableBuilder`. Such a table is
+/// not a database's, whose tables have internal keys: [`TableReader::open_single`] reads it, and
 /// [`bulk::TableWriter`](crate::bulk::TableWriter) writes tables for a database.
 ///
-/// Dropping the builder without calling [`TableBuilder::finish`] abandons the table, and the caller
-/// must remove the file. After an I/O error, every further call returns that error.
+/// Dropping the builder without calling [`SingleTableBuilder::finish`] abandons the table, and the
+/// caller must remove the file. After an I/O error, every further call returns that error.
 ///
 /// ```
 /// use minikv::Options;
-/// use minikv::files::{TableBuilder, TableReader};
+/// use minikv::files::{SingleTableBuilder, TableReader};
 /// use minikv::fs::{Fs, MemFs};
 /// use std::path::Path;
 ///
 /// let (fs, options) = (MemFs::new(), Options::default());
 /// let path = Path::new("/fruit");
-/// let mut builder = TableBuilder::new(fs.create(path)?, path, &options)?;
+/// let mut builder = SingleTableBuilder::new(fs.create(path)?, path, &options)?;
 /// builder.add(b"apple", b"red")?;
 /// builder.add(b"banana", b"yellow")?;
 /// builder.finish()?;
 ///
-/// let table = TableReader::open_own(fs.open(path)?, path, &options)?;
+/// let table = TableReader::open_single(fs.open(path)?, path, &options)?;
 /// let mut cursor = table.cursor();
 /// assert!(cursor.seek(b"b")?);
 /// assert_eq!((cursor.key(), cursor.value()), (&b"banana"[..], &b"yellow"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// [`TableReader::open_own`]: crate::files::TableReader::open_own
+/// [`TableReader::open_single`]: crate::files::TableReader::open_single
+#[doc(alias = "TableBuilder")]
 #[derive(Debug)]
-pub struct TableBuilder {
-    builder: builder::TableBuilder,
+pub struct SingleTableBuilder {
+    builder: TableBuilder,
 }
 
-impl TableBuilder {
+impl SingleTableBuilder {
     /// Creates a builder that writes to `file`, which must be empty. `path` appears in errors. Uses
     /// the comparator, the filters, the size and restart interval of blocks, and the compression
     /// from `options`.
@@ -53,12 +54,12 @@ impl TableBuilder {
         file: Box<dyn WriteFile>,
         path: impl Into<PathBuf>,
         options: &Options,
-    ) -> Result<TableBuilder> {
+    ) -> Result<SingleTableBuilder> {
         let options = options.clone().checked()?;
         let order = InternalComparator::new(options.comparator.clone());
         let mut table = options.table_options(&order, 0);
         table.order = KeyOrder::User(UserComparator::new(options.comparator.clone()));
-        Ok(TableBuilder { builder: builder::TableBuilder::new(file, path.into(), table) })
+        Ok(SingleTableBuilder { builder: TableBuilder::new(file, path.into(), table) })
     }
 
     /// Adds an entry, whose key must come after the key before it.
@@ -123,12 +124,12 @@ mod tests {
 
     fn table(options: &Options, keys: &[String]) -> (u64, TableReader) {
         let (fs, path) = (MemFs::new(), Path::new("/table"));
-        let mut builder = TableBuilder::new(fs.create(path).unwrap(), path, options).unwrap();
+        let mut builder = SingleTableBuilder::new(fs.create(path).unwrap(), path, options).unwrap();
         for key in keys {
             builder.add(key.as_bytes(), key.as_bytes()).unwrap();
         }
         let bytes = builder.finish().unwrap();
-        (bytes, TableReader::open_own(fs.open(path).unwrap(), path, options).unwrap())
+        (bytes, TableReader::open_single(fs.open(path).unwrap(), path, options).unwrap())
     }
 
     #[test]
@@ -167,7 +168,8 @@ mod tests {
     #[test]
     fn keys_must_ascend_and_options_be_allowed() {
         let (fs, path) = (MemFs::new(), Path::new("/table"));
-        let create = |options: Options| TableBuilder::new(fs.create(path).unwrap(), path, &options);
+        let create =
+            |options: Options| SingleTableBuilder::new(fs.create(path).unwrap(), path, &options);
         let mut builder = create(Options::default()).unwrap();
         builder.add(b"b", b"").unwrap();
         assert!(matches!(builder.add(b"a", b""), Err(Error::InvalidArgument { .. })));

@@ -52,7 +52,7 @@ mod live;
 mod table;
 
 pub use batch::BatchRecord;
-pub use builder::TableBuilder;
+pub use builder::SingleTableBuilder;
 pub use live::{LiveTable, LiveTables};
 pub use table::{BlockEntries, TableBlock, TableReader};
 

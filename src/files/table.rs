@@ -67,14 +67,14 @@ impl TableReader {
         TableReader::open_in(file, path, &options.table_context(&order, None))
     }
 
-    /// Opens a table of a program's own keys, which
-    /// [`TableBuilder`](crate::files::TableBuilder) or LevelDB's class of this name wrote to `file`.
-    /// `path` appears in errors. Uses the comparator, the filter policy and the prefix extractor
-    /// from `options`. Cursors seek to keys and return them as they were added.
+    /// Opens a table of a program's own keys, which LevelDB's `TableBuilder` or
+    /// [`SingleTableBuilder`](crate::files::SingleTableBuilder) wrote to `file`. `path` appears in
+    /// errors. Uses the comparator, the filter policy and the prefix extractor from `options`.
+    /// Cursors seek to keys and return them as they were added.
     ///
     /// # Errors
     /// The same as for [`TableReader::open`].
-    pub fn open_own(
+    pub fn open_single(
         file: Arc<dyn ReadFile>,
         path: impl AsRef<Path>,
         options: &Options,
@@ -151,8 +151,8 @@ impl TableReader {
         self.table.cursor(options)
     }
 
-    /// Returns the approximate offset in the file, in bytes, at which the entry of `key` is or would
-    /// be. `key` is like the keys of the table: in a database's table, an internal key.
+    /// Returns the approximate offset in the file, in bytes, at which the entry of `key` is or
+    /// would be. `key` is like the keys of the table: in a database's table, an internal key.
     ///
     /// # Errors
     /// Corruption, if the index is damaged.

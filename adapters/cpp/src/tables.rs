@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use minikv::files::{TableBuilder, TableCursor, TableReader};
+use minikv::files::{SingleTableBuilder, TableCursor, TableReader};
 use minikv::{Error, Filters, Result};
 
 use crate::border::{ErrPtr, In, Kept, Out, State, export};
@@ -15,13 +15,13 @@ const NAMELESS: &str = "table";
 
 /// A table under construction, or the error that ended it.
 pub struct Builder {
-    state: Result<TableBuilder>,
+    state: Result<SingleTableBuilder>,
     /// Size of the finished table, in bytes.
     finished: u64,
 }
 
 impl Builder {
-    fn apply(&mut self, call: impl FnOnce(&mut TableBuilder) -> Result<()>) {
+    fn apply(&mut self, call: impl FnOnce(&mut SingleTableBuilder) -> Result<()>) {
         if let Ok(builder) = &mut self.state
             && let Err(error) = call(builder)
         {
@@ -41,15 +41,15 @@ fn begin(
     options: &leveldb_options_t,
     block_bytes: usize,
     file: LentWriteFile,
-) -> Result<TableBuilder> {
+) -> Result<SingleTableBuilder> {
     let options = options.checked()?.block_bytes(block_bytes.max(1));
-    TableBuilder::new(Box::new(file), NAMELESS, &options)
+    SingleTableBuilder::new(Box::new(file), NAMELESS, &options)
 }
 
 fn open(options: &leveldb_options_t, file: LentReadFile) -> Result<Kept<TableReader>> {
     // LevelDB's `Table` lets programs only iterate, which takes no filters.
     let options = options.checked()?.filters(Filters::None);
-    Ok(Kept::new(TableReader::open_own(Arc::new(file), NAMELESS, &options)?))
+    Ok(Kept::new(TableReader::open_single(Arc::new(file), NAMELESS, &options)?))
 }
 
 export! {
@@ -74,7 +74,7 @@ export! {
     }
 
     fn cpp_builder_end_block(builder: &mut Builder) {
-        builder.apply(TableBuilder::end_data_block);
+        builder.apply(SingleTableBuilder::end_data_block);
     }
 
     fn cpp_builder_finish(builder: &mut Builder) {
@@ -97,7 +97,7 @@ export! {
     }
 
     fn cpp_builder_bytes(builder: &Builder) -> u64 {
-        builder.state.as_ref().map_or(builder.finished, TableBuilder::file_bytes)
+        builder.state.as_ref().map_or(builder.finished, SingleTableBuilder::file_bytes)
     }
 
     fn cpp_builder_destroy(builder: Kept<Builder>) {
@@ -139,7 +139,11 @@ export! {
         let moved = match how {
             0 => cursor.seek_to_first(),
             1 => cursor.seek_to_last(),
-            2 => cursor.seek(&key.bytes(key_len).to_vec()),
+            2 => {
+                // It may be the iterator's own entry, which the move replaces.
+                let key = key.bytes(key_len).to_vec();
+                cursor.seek(&key)
+            }
             3 => cursor.next(),
             _ => cursor.prev(),
         };
