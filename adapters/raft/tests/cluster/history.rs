@@ -62,8 +62,8 @@ pub struct Event<S: SequentialSpec> {
     pub returned: Option<(Duration, S::Ret)>,
 }
 
-/// Size of the checker's stack. The checker calls itself once for each operation of an object, which
-/// takes a few KiB, and a fast cluster performs thousands.
+/// Size of the checker's stack. The checker calls itself once for each operation of an object,
+/// which takes a few KiB, and a fast cluster performs thousands.
 const CHECKER_STACK_BYTES: usize = 1 << 30;
 
 /// The events of all clients.
