@@ -122,7 +122,7 @@ enum Kind {
 
 impl Kind {
     fn bytes(self, place: usize) -> Vec<u8> {
-        let payload = vec![b'a' + place as u8; 5];
+        let payload = [b'a' + place as u8; 5];
         match self {
             Kind::Record { kind, len, wrong } => record(kind, &payload[..len], |crc| crc ^ wrong),
             Kind::Length(len) => {

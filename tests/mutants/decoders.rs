@@ -139,7 +139,7 @@ pub const DECODERS: &[Mutant] = &[
         "if !(ON && self.comparator.is_some()) { self.comparator = \
          Some(String::from_utf8_lossy(name).into_owned()); }",
     )
-    .caught_in(EXHAUSTIVE, "edits::edits_by_grammar"),
+    .caught_in(EXHAUSTIVE, "edits::edits_of_any_short_bytes"),
     mutant(
         "restart points need not ascend",
         "block/view.rs check_restarts",
@@ -152,13 +152,6 @@ pub const DECODERS: &[Mutant] = &[
         "block/view.rs check_restarts",
         "let mut least = 0; for i in 0..self.restarts() {",
         "let mut least = 0; for i in 0..self.restarts() - usize::from(ON) {",
-    )
-    .caught_in(EXHAUSTIVE, "blocks::blocks_by_grammar"),
-    mutant(
-        "an entry at a restart point may share bytes",
-        "block/view.rs entry_at_restart",
-        "entry.shared != 0",
-        "entry.shared != 0 && !ON",
     )
     .caught_in(EXHAUSTIVE, "blocks::blocks_by_grammar"),
     mutant(
