@@ -253,8 +253,8 @@ mod tests {
     }
 
     /// Merges the keys, with values of `value_bytes` bytes, into tables of `max_file_bytes` over
-    /// the tables of level 3. Returns the first key of each table after the first, and the sizes of the
-    /// tables' data blocks as the rule saw them.
+    /// the tables of level 3. Returns the first key of each table after the first, and the sizes of
+    /// the tables' data blocks.
     fn ends(
         below: &str,
         max_file_bytes: u64,
