@@ -365,8 +365,8 @@ impl Options {
         self
     }
 
-    /// Size in bytes at which a compaction begins a new table. A table that is not in the last level
-    /// may have half to twice this size, so that it ends where tables of the next level do. Larger
+    /// Size in bytes at which a compaction begins a new table. A table above the last level may
+    /// have half to twice this size, so that it ends where tables of the next level do. Larger
     /// tables mean fewer files, but each compaction takes longer. LevelDB calls this option
     /// `max_file_size`. Default: 2 MiB.
     #[must_use]

@@ -20,7 +20,7 @@ pub(super) struct Follower<'a> {
     is_inside: bool,
 }
 
-/// What a [`Follower`] passes on its way to a key.
+/// The ends of tables that a [`Follower`] passes on its way to a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     /// Total size in bytes of the tables that end before the key.
@@ -74,7 +74,7 @@ impl<'a> Follower<'a> {
 pub(super) struct OutputSplitter<'a> {
     /// Position in the tables of the level below the output level.
     below: Follower<'a>,
-    /// What was passed there since the open table began.
+    /// The ends passed there since the open table began.
     passed: Passed,
     max_file_bytes: u64,
 }
@@ -252,9 +252,9 @@ mod tests {
         assert_eq!(Follower::new(&version, NUM_LEVELS).advance(&order, b"z"), nothing);
     }
 
-    /// Merges the keys, with values of `value_bytes` bytes, into tables of `max_file_bytes` over the
-    /// tables of level 3. Returns the first key of each table after the first, and the sizes of the
-    /// tables' data blocks as the rule saw them.
+    /// Merges the keys, with values of `value_bytes` bytes, into tables of `max_file_bytes` over
+    /// the tables of level 3. Returns the first key of each table after the first, and the sizes of
+    /// the tables' data blocks.
     fn ends(
         below: &str,
         max_file_bytes: u64,
