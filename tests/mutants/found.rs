@@ -526,9 +526,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "existence is decided before the lock",
         "engine/open/mod.rs open",
-        "let found = find_database(&*fs, dir)?;",
-        "let found = find_database(&*fs, dir).or_else(|error| if ON { entries(&*fs, \
-         dir).map(Some) } else { Err(error) })?;",
+        "options.allows(dir, found.is_some())?;",
+        "if !ON { options.allows(dir, found.is_some())?; }",
     )
     .caught_in(ENGINE, "whether_a_database_exists_is_decided"),
     mutant(

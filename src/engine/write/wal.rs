@@ -314,7 +314,7 @@ mod tests {
             assert_eq!(outgoing, logs, "a synced write would have to sync all of them");
         }
         let before = engine.reads.visible_seq();
-        engine.sync_log(&mut engine.commit.lock(), before + 1).unwrap();
+        engine.write(&WriteOptions::default().sync(true), Write::Batch(WriteBatch::new())).unwrap();
         let crashed = open(&fs.crash_image(&CrashPlan::strict()));
         assert_eq!(crashed.reads.visible_seq(), before, "a log was left out of the sync");
         engine.flush().unwrap();
