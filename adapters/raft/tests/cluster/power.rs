@@ -78,8 +78,9 @@ impl Machine {
         let node = node.await.unwrap();
         let (serving, options) = (node.clone(), self.options.clone());
         runtime.spawn(async move {
-            // The port may still be in use until the old node, which lost power, has shut down.
-            for _ in 0..100 {
+            // The port may still be in use until the old node, which lost power, has shut down: for
+            // five seconds, and longer on a busy machine. This task ends with its node.
+            loop {
                 let stop = std::future::pending();
                 if let Ok(listening) = Listening::bind(&options).await {
                     let Err(_) = serving.clone().serve(listening, stop).await else { return };
