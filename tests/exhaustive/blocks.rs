@@ -181,7 +181,7 @@ fn compare_search(
     cursor.seek(&order.library, target).expect("the same search");
     let next = Answer::of(cursor.next(), cursor);
     let Item::Entry(found) = &expected.items[at] else { unreachable!("a search found it") };
-    let after = expected.forwards.iter().find(|entry| entry.at > found.at).map(Answer::to);
+    let after = expected.after(found).as_ref().map(Answer::to);
     let is_right = next == Answer::expected(expected.items.get(at + 1))
         || (expected.is_damaged() && (next == Answer::Damage || Some(&next) == after.as_ref()));
     assert!(is_right, "{next:?} after {found:?}");

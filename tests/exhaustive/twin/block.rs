@@ -9,6 +9,7 @@ use super::coding::{Input, fixed32};
 pub struct Entry {
     /// Offset in the block.
     pub at: usize,
+    end: usize,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
 }
@@ -30,6 +31,7 @@ pub struct Block {
     pub forwards: Vec<Entry>,
     /// Whether `forwards` ends at the end of the entries.
     pub is_whole: bool,
+    entries: Vec<u8>,
     /// Whether an entry goes on past a restart point. If the bytes at the restart point look like
     /// an entry, a search takes them for one, in LevelDB as in minikv; only decoding the whole
     /// block would show it.
@@ -52,8 +54,13 @@ pub fn block(contents: &[u8]) -> Option<Block> {
         return None;
     }
     let entries = &contents[..end];
-    let mut block =
-        Block { items: Vec::new(), forwards: Vec::new(), is_whole: true, is_misaligned: false };
+    let mut block = Block {
+        items: Vec::new(),
+        forwards: Vec::new(),
+        is_whole: true,
+        entries: entries.to_vec(),
+        is_misaligned: false,
+    };
     for (i, restart) in restarts.iter().enumerate() {
         block.read_interval(entries, *restart, *restarts.get(i + 1).unwrap_or(&end));
     }
@@ -91,6 +98,12 @@ impl Block {
             self.forwards.push(entry);
             at = next;
         }
+    }
+
+    /// Returns the entry after `before`, even if it shares bytes at a restart point, where LevelDB
+    /// notices that only in searches.
+    pub fn after(&self, before: &Entry) -> Option<Entry> {
+        entry(&self.entries, before.end, &before.key).ok().map(|(entry, _)| entry)
     }
 
     pub fn is_damaged(&self) -> bool {
@@ -143,5 +156,6 @@ fn entry(entries: &[u8], at: usize, before: &[u8]) -> Result<(Entry, usize), Bad
     let (unshared, rest) = input.0.split_at(unshared);
     let (value, rest) = rest.split_at(value);
     let key = [&before[..shared], unshared].concat();
-    Ok((Entry { at, key, value: value.to_vec() }, entries.len() - rest.len()))
+    let end = entries.len() - rest.len();
+    Ok((Entry { at, end, key, value: value.to_vec() }, end))
 }

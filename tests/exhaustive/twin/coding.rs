@@ -92,5 +92,5 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 
 /// Returns the checksum as it is stored.
 pub fn masked(crc: u32) -> u32 {
-    (crc >> 15 | crc << 17).wrapping_add(0xa282_ead8)
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -39,7 +39,7 @@ fn may_match_hash(hash: u32, filter: &[u8]) -> bool {
         if array[(bit / 8) as usize] >> (bit % 8) & 1 == 0 {
             return false;
         }
-        h = h.wrapping_add(hash >> 17 | hash << 15);
+        h = h.wrapping_add(hash.rotate_right(17));
     }
     true
 }
@@ -78,7 +78,7 @@ pub fn filter_block(src: &[u8]) -> Option<FilterBlock<'_>> {
     let base_lg = src[src.len() - 1];
     let array = fixed32(src, array_end)? as usize;
     // Ranges of 2^64 bytes: for C++, the shift is undefined.
-    if array > array_end || (array_end - array) % 4 != 0 || base_lg >= 64 {
+    if array > array_end || !(array_end - array).is_multiple_of(4) || base_lg >= 64 {
         return None;
     }
     // The offset of the array is also the end of the last filter.
@@ -132,7 +132,7 @@ impl Whole<'_> {
         let p = (hash ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let s = p ^ p >> 32;
         let segment = 1_u128 << self.segment_lg;
-        let a = u128::from(s) * (u128::from(self.starts) * segment) >> 64;
+        let a = (u128::from(s) * (u128::from(self.starts) * segment)) >> 64;
         let low = segment - 1;
         let slots = [
             a,
