@@ -208,7 +208,7 @@ pub const DECODERS: &[Mutant] = &[
         "a whole-table filter may lack its last slots",
         "filter/whole_table.rs decode",
         ".div_ceil(8) == array_bytes as u64",
-        ".div_ceil(8) - u64::from(ON) <= array_bytes as u64",
+        ".div_ceil(8).abs_diff(array_bytes as u64) <= u64::from(ON)",
     )
     .caught_in(EXHAUSTIVE, "filters::whole_table_filters"),
     mutant(
