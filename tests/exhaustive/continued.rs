@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use minikv::files::LogReader;
+use minikv_support::contents::Contents;
 
-use crate::logs::{File, read_on};
+use crate::logs::read_on;
 use crate::twin::log::{BLOCK, End, record};
 use crate::{Input, covered, twin, up_to};
 
@@ -68,7 +69,7 @@ fn compare(end: &[u8], sequence: Option<u64>, beginning: &[u8]) {
     let after = twin::log::log(beginning);
     log.extend(beginning);
     let path = Path::new("log");
-    let mut reader = LogReader::of_batches(File::shared(&log), path).unwrap();
+    let mut reader = LogReader::of_batches(Contents::shared(log.as_slice()), path).unwrap();
     let mut records = Vec::new();
     let found = read_on(&mut reader, &mut records);
     let all: Vec<Vec<u8>> = before.records.iter().chain(&after.records).cloned().collect();

@@ -1,45 +1,16 @@
 //! Physical records, and logs of them.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::{fmt, io};
 
 use minikv::files::{LogReader, Tail};
-use minikv::fs::ReadFile;
+use minikv_support::contents::Contents;
 
 use crate::twin::log::{BLOCK, End, HEADER, record};
 use crate::twin::{self, Bad};
 use crate::{Input, bad, covered, is_long, up_to, words};
 
-pub struct File(Vec<u8>);
-
-impl File {
-    pub fn shared(bytes: &[u8]) -> Arc<dyn ReadFile> {
-        Arc::new(File(bytes.to_vec()))
-    }
-}
-
-impl fmt::Debug for File {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a log")
-    }
-}
-
-impl ReadFile for File {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let rest = self.0.get(offset as usize..).unwrap_or(&[]);
-        let len = rest.len().min(buf.len());
-        buf[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-}
-
 fn reader(file: &[u8]) -> LogReader {
-    LogReader::new(File::shared(file), Path::new("log")).unwrap()
+    LogReader::new(Contents::shared(file), Path::new("log")).unwrap()
 }
 
 /// Reads records up to the end of the log or an error.

@@ -4,11 +4,9 @@
 //! The field `about` of each JSON file states the contents of the fixture and the program that made
 //! it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::{fs, io};
 
-use minikv::fs::ReadFile;
 use minikv_support::recount;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -69,25 +67,4 @@ fn hex(bytes: &[u8]) -> String {
 
 fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
-}
-
-/// A file in memory.
-#[derive(Debug)]
-struct Contents(Vec<u8>);
-
-fn file_of(bytes: Vec<u8>) -> Arc<dyn ReadFile> {
-    Arc::new(Contents(bytes))
-}
-
-impl ReadFile for Contents {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let rest = self.0.get(offset as usize..).unwrap_or(&[]);
-        let len = rest.len().min(buf.len());
-        buf[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
 }

@@ -15,7 +15,8 @@ use minikv::stats::LevelTrace;
 use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy};
 use serde_json::Value;
 
-use crate::{bytes, file_of, items, number, read_fixture, read_json, text, unhex};
+use crate::{bytes, items, number, read_fixture, read_json, text, unhex};
+use minikv_support::contents::Contents;
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -110,7 +111,7 @@ fn open(case: &Case) -> Arc<Table> {
         block_cache: None,
         paranoid: true,
     };
-    let file = file_of(case.bytes.clone());
+    let file = Contents::shared(case.bytes.clone());
     let path = format!("{}.ldb", case.name).into();
     Arc::new(Table::open(file, case.bytes.len() as u64, path, &context).unwrap())
 }

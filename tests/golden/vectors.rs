@@ -17,7 +17,8 @@ use minikv::{
 };
 use serde_json::Value;
 
-use crate::{bytes, file_of, hex, items, number, read_fixture, read_json, sha256, text};
+use crate::{bytes, hex, items, number, read_fixture, read_json, sha256, text};
+use minikv_support::contents::Contents;
 
 #[test]
 fn crc32c() {
@@ -166,7 +167,7 @@ fn logs() {
         assert_eq!(file.len() as u64, number(&log["bytes"]));
         assert_eq!(sha256(&file), text(&log["sha256"]));
 
-        let mut reader = LogReader::new(file_of(file.clone()), Path::new(&name)).unwrap();
+        let mut reader = LogReader::new(Contents::shared(file.clone()), Path::new(&name)).unwrap();
         let rewritten = Written::default();
         let mut writer = LogWriter::new(Box::new(rewritten.clone()), 0);
         for record in items(log, "records") {

@@ -67,9 +67,8 @@ pub(crate) fn level_for(bytes: u64, options: &Options) -> usize {
 /// Returns the target of a sorted level of `version`, in bytes.
 ///
 /// From the first level to the level in which the whole database would fit, each level is larger
-/// than the one above by the same factor, which writes the fewest bytes. With [`target_bytes`]
-/// alone, the last level could be smaller than the level above it, which may hold as much outdated
-/// data.
+/// than the one above by the same factor. With [`target_bytes`] alone, the last level could be
+/// smaller than the level above it, which may hold as much outdated data.
 pub(super) fn target_in(version: &Version, level: usize, options: &Options) -> u64 {
     let all = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum();
     let (first, highest) = (target_bytes(1, options), target_bytes(level, options));

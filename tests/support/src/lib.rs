@@ -2,6 +2,7 @@
 //! `fuzz`.
 
 pub mod comparators;
+pub mod contents;
 pub mod crash;
 pub mod forge;
 pub mod functions;
