@@ -64,6 +64,12 @@ async fn kept(fs: &SimFs, layout: Layout) -> Result<Promised, String> {
     Ok(Promised { vote: log.read_vote().await.map_err(failed)?, purged, log: log_entries })
 }
 
+/// Returns images of one moment of `fs`: what runs on it goes on to write and to remove files.
+fn images(fs: &SimFs) -> impl Fn() -> SimFs + use<> {
+    let moment = fs.crash_image(&CrashPlan::everything());
+    move || moment.crash_image(&CrashPlan::everything())
+}
+
 fn data(store: &Store) -> Result<Data, String> {
     let owned = |entry: minikv::Result<(minikv::Bytes, minikv::Bytes)>| {
         let (key, value) = entry.map_err(|e| e.to_string())?;
@@ -95,7 +101,7 @@ async fn every_file(layout: Layout, is_closed: bool) {
     } else {
         std::mem::forget(opened);
     }
-    let image = || fs.crash_image(&CrashPlan::everything());
+    let image = images(&fs);
     let promised = kept(&image(), layout).await.unwrap();
     assert_eq!(promised.log.keys().copied().collect::<Vec<_>>(), (100..310).collect::<Vec<_>>());
     let mut found = Vec::new();
@@ -177,7 +183,7 @@ async fn a_flipped_bit_beside_a_value_of_zeros_is_not_taken_for_a_crash() {
             store.log_durable().await.unwrap();
         }
         std::mem::forget((store, log, machine));
-        let image = || fs.crash_image(&CrashPlan::everything());
+        let image = images(&fs);
         assert!(open(Arc::new(image()), Path::new(NODE), layout).is_ok());
         let (path, at) = place_of(&image(), &key);
         // The checksum, the length and the type of the record are before the key.
@@ -211,7 +217,7 @@ async fn a_torn_edit_of_a_manifest_keeps_no_node_from_starting() {
     for layout in LAYOUTS {
         let fs = SimFs::new(8);
         std::mem::forget(node(&fs, layout).await);
-        let image = || fs.crash_image(&CrashPlan::everything());
+        let image = images(&fs);
         let promised = kept(&image(), layout).await.unwrap();
         let mut found = Vec::new();
         files(&image(), Path::new(NODE), &mut found);
