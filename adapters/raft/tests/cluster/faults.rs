@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use minikv_raft::client::ClientError;
 use minikv_raft::service::Read;
 
 use crate::clocks::Clocks;
@@ -67,8 +68,12 @@ async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> 
         _ => {
             let (id, address) = cluster.add();
             let client = cluster.client(60);
-            client.join(id, &address).await.unwrap();
-            client.leave(victim).await.unwrap();
+            // Until nodes that were just started answer, such a change is refused.
+            let said = |error: &ClientError| println!("replacement: {error}");
+            let join = || async { client.join(id, &address).await.inspect_err(said).ok() };
+            wait_for(join).await.expect("the new node joins");
+            let leave = || async { client.leave(victim).await.inspect_err(said).ok() };
+            wait_for(leave).await.expect("the other one leaves");
             cluster.kill(victim);
             members.retain(|id| *id != victim);
             members.push(id);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use minikv_raft::client::Client;
 use minikv_raft::service::Read;
 
-use crate::processes::{Cluster, client_of};
+use crate::processes::{Cluster, client_of, wait_for};
 
 /// Set in the process that runs in the namespace.
 const INSIDE: &str = "MINIKV_RAFT_INSIDE_NAMESPACE";
@@ -80,6 +80,12 @@ async fn terms(cluster: &Cluster) -> BTreeSet<u64> {
     terms
 }
 
+/// Waits until all nodes have heard of the same leader.
+async fn one_term(cluster: &Cluster) -> BTreeSet<u64> {
+    let agree = |terms: &BTreeSet<u64>| terms.len() == 1 && !terms.contains(&0);
+    wait_for(|| async { Some(terms(cluster).await).filter(agree) }).await.expect("one term")
+}
+
 async fn cluster(extra: &[&str]) -> Cluster {
     // A build without optimisation needs much of the processor for these amounts of data, and the
     // machine may be busy with other tests. Without heartbeats beside the entries, however, even
@@ -128,7 +134,7 @@ async fn catches_up(name: &str, extra: &[&str], count: usize, bytes: usize) {
     client.put("first", "1").await.unwrap();
     let leader = cluster.leader().await;
     let follower = cluster.others(leader)[0];
-    let before = terms(&cluster).await;
+    let before = one_term(&cluster).await;
     cluster.kill(follower);
     let began = Instant::now();
     fill(&client, count, bytes).await;
@@ -170,7 +176,7 @@ async fn takes_the_largest_puts(name: &str) {
     let cluster = cluster(&[]).await;
     let client = Arc::new(cluster.client(20));
     client.put("first", "1").await.unwrap();
-    let (before, began) = (terms(&cluster).await, Instant::now());
+    let (before, began) = (one_term(&cluster).await, Instant::now());
     fill(&client, 4, LARGEST_PUT_BYTES).await;
     let (took, after) = (began.elapsed(), terms(&cluster).await);
     println!(
