@@ -52,6 +52,8 @@ MINIKV_KILLED_ROUNDS=$((300 / scale)) row continued 'killed logs continued' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test killed -- --nocapture
 MINIKV_CRASH_STRIDE=$scale row others 'finds a prefix' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test crashes -- --nocapture
+MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'test result' \
+  cargo test -q --manifest-path tests/kernel/Cargo.toml -- --nocapture
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
 MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
