@@ -6,7 +6,8 @@
 #
 # MINIKV_SEED is the first seed; if it is not set, the number of the day is used. MINIKV_JOBS
 # searches run at a time, one per core unless it is set. The output of all searches, with the
-# commands that replay failures, is in target/nightly.
+# commands that replay failures, is in target/nightly. With MINIKV_EVIDENCE=write, the table of a
+# run without failures goes into docs/evidence.md.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 scale="${1:-1}"
@@ -95,9 +96,18 @@ fi
 
 wait
 failed=0
-printf '\nseed %s\n' "$MINIKV_SEED"
+{
+  printf '%s, seed %s, %s minutes\n' "$(git log -1 --format='commit %h of %cs')" "$MINIKV_SEED" \
+    "$((SECONDS / 60))"
+  for name in "${names[@]}"; do cat "$out/$name.row"; done
+} >"$out/table"
+printf '\n'
+cat "$out/table"
 for name in "${names[@]}"; do
-  cat "$out/$name.row" || failed=1
-  grep -q ' s  FAILED' "$out/$name.row" && failed=1
+  if ! [ -e "$out/$name.row" ] || grep -q ' s  FAILED' "$out/$name.row"; then failed=1; fi
 done
+if [ "$failed" = 0 ] && [ "${MINIKV_EVIDENCE:-}" = write ]; then
+  sed -i -e '/^```text nightly$/,/^```$/{//!d}' \
+    -e '/^```text nightly$/r '"$out/table" docs/evidence.md
+fi
 exit "$failed"

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use minikv::fs::{DiskFs, Fs};
 use minikv_support::crash::workload::Disk;
@@ -80,8 +82,7 @@ impl Mounts {
     /// Mounts a filesystem.
     pub fn mount(&self, kind: Kind, pages: Pages) -> Result<Mounted, String> {
         let served = self.server.serve(Device::new(kind.mib << 20, pages));
-        let dir =
-            self.home.path().join(format!("mounted-{}", served.path().display()).replace('/', "-"));
+        let dir = self.home.path().join(served.number.to_string());
         std::fs::create_dir(&dir).map_err(|error| error.to_string())?;
         let mut command = Command::new("mount");
         command.args(["-t", kind.name, "-o", kind.options]).arg(served.path()).arg(&dir);
@@ -127,9 +128,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let unmounted = run(Command::new("umount").arg(&self.dir));
-        if let Err(error) = unmounted {
-            eprintln!("{error}");
+        // A process that another thread just started may still have files open.
+        for _ in 0..100 {
+            match run(Command::new("umount").arg(&self.dir)) {
+                Ok(()) => break,
+                Err(error) if error.contains("busy") => sleep(Duration::from_millis(20)),
+                Err(error) => panic!("{error}"),
+            }
         }
         let _ = std::fs::remove_dir(&self.dir);
     }

@@ -52,7 +52,7 @@ impl Server {
 /// A disk with a file, which is gone when this is dropped.
 pub struct Served {
     server: Arc<Server>,
-    number: u64,
+    pub number: u64,
     pub device: Arc<Device>,
 }
 

@@ -321,6 +321,19 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
+/// A kind of workload whose logs become long enough to be written through a mapping.
+pub const LONG_LOGS: Kind = Kind {
+    name: "long logs",
+    weights: &[(Step::Put, 60), (Step::Delete, 6), (Step::Batch, 6), (Step::Sync, 1)],
+    steps: 1200,
+    keys: 400,
+    sync_one_in: 400,
+    reuse_logs: false,
+    keys_are: KeysAre::Plain,
+    write_buffer_bytes: 100_000,
+    keep_logs_bytes: 0,
+};
+
 impl Kind {
     /// Returns the options of this kind of workload for `disk`, with a clock that shows [`END`]. The
     /// seed determines the order of background work.
@@ -556,7 +569,10 @@ impl Run {
 
 impl<D: Disk> Run<D> {
     pub fn on(fs: D, seed: u64) -> Run<D> {
-        let kind = KINDS[(seed % KINDS.len() as u64) as usize];
+        Run::of_kind(KINDS[(seed % KINDS.len() as u64) as usize], fs, seed)
+    }
+
+    pub fn of_kind(kind: Kind, fs: D, seed: u64) -> Run<D> {
         Run {
             kind,
             fs,
