@@ -6,7 +6,8 @@
 #
 # MINIKV_SEED is the first seed; if it is not set, the number of the day is used. MINIKV_JOBS
 # searches run at a time, one per core unless it is set. The output of all searches, with the
-# commands that replay failures, is in target/nightly.
+# commands that replay failures, is in target/nightly. With MINIKV_EVIDENCE=write, the table of a
+# run without failures goes into docs/evidence.md.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 scale="${1:-1}"
@@ -23,7 +24,8 @@ search() {
   local name="$1" pattern="$2" began=$SECONDS line=
   shift 2
   if "$@" >"$out/$name.txt" 2>&1 </dev/null; then
-    line=$(grep -aE "$pattern" "$out/$name.txt" | tail -n 1)
+    line=$(grep -aE "$pattern" "$out/$name.txt" | tail -n 1 | sed -E -e 's/;? ?(from )?seed [0-9]+//' \
+      -e 's/, MINIKV_SEED=[0-9]+//' -e 's/; 0 failed.*//' -e 's/^\.*(test result: )?//')
   fi
   printf '%-16s %6s s  %s\n' "$name" "$((SECONDS - began))" \
     "${line:-FAILED: see $out/$name.txt}" | tee "$out/$name.row"
@@ -52,6 +54,8 @@ MINIKV_KILLED_ROUNDS=$((300 / scale)) row continued 'killed logs continued' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test killed -- --nocapture
 MINIKV_CRASH_STRIDE=$scale row others 'finds a prefix' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test crashes -- --nocapture
+MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'test result' \
+  cargo test -q --manifest-path tests/kernel/Cargo.toml -- --nocapture
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
 MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
@@ -93,9 +97,18 @@ fi
 
 wait
 failed=0
-printf '\nseed %s\n' "$MINIKV_SEED"
+{
+  printf '%s, seed %s, %s minutes\n' "$(git log -1 --format='commit %h of %cs')" "$MINIKV_SEED" \
+    "$((SECONDS / 60))"
+  for name in "${names[@]}"; do cat "$out/$name.row"; done
+} >"$out/table"
+printf '\n'
+cat "$out/table"
 for name in "${names[@]}"; do
-  cat "$out/$name.row" || failed=1
-  grep -q ' s  FAILED' "$out/$name.row" && failed=1
+  if ! [ -e "$out/$name.row" ] || grep -q ' s  FAILED' "$out/$name.row"; then failed=1; fi
 done
+if [ "$failed" = 0 ] && [ "${MINIKV_EVIDENCE:-}" = write ]; then
+  sed -i -e '/^```text nightly$/,/^```$/{//!d}' \
+    -e '/^```text nightly$/r '"$out/table" docs/evidence.md
+fi
 exit "$failed"

@@ -113,21 +113,7 @@ fn check_images(run: &Run, seed: u64) -> Result<u64, String> {
         let deep = seed as usize / 3 % 4 == at;
         let context = |error| format!("{error}; {plan}");
         let state = check::recover(&image, &options, &run.kind, deep).map_err(context)?;
-        let (now, all) = (run.fs.op_count(), run.model.commits.len());
-        let least = run.model.least(now, at > 0);
-        if run.model.find(state, least, all).is_some() {
-            continue;
-        }
-        let mut entries = run.model.entries.clone();
-        for (key, value) in run.in_doubt.iter().flatten() {
-            match value {
-                Some(value) => entries.insert(key.clone(), value.clone()),
-                None => entries.remove(key),
-            };
-        }
-        if hash_of(&entries) != state {
-            return Err(context(format!("neither {least} to {all} commits, nor the failed one")));
-        }
+        run.check_after_fault(state, at > 0).map_err(context)?;
     }
     Ok(images)
 }

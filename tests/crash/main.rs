@@ -13,7 +13,8 @@
 //! | `shared` | databases that share a memory budget |
 //! | `windows` | crashes and removals where open files keep their names |
 //!
-//! The workloads and their model are in `tests/support`, because `tests/interop` uses them, too.
+//! The workloads and their model are in `tests/support`, because `tests/interop` and `tests/kernel`
+//! use them, too.
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see
 //! `sweep` and `faults`), and `MINIKV_SEED` the first seed. A failure prints the command that

@@ -19,6 +19,7 @@ pub const PACKAGES: &[&str] = &[
     "fuzz/src",
     "instrument/src",
     "tests/interop/src",
+    "tests/kernel/src",
     "tests/mutation/src",
     "tests/support/src",
 ];

@@ -1,12 +1,14 @@
 //! The workloads: steps drawn from a seed, with small buffers, so that a few hundred writes cause
 //! flushes, compactions, full MANIFESTs and new logs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::bulk::TableWriter;
+use minikv::fs::Fs;
 use minikv::fs::sim::SimFs;
 use minikv::{
     Compression, Db, DeletedRange, Error, Keyspace, KeyspaceKind, Options, Readable, WriteBatch,
@@ -17,7 +19,7 @@ use super::entries::{
     DOOMED, END, EXPIRING_TAG, NEVER, ROUGH, expiring_prefix, expiry_of, filter, keyspace_prefix,
     settled,
 };
-use super::model::{Commit, Model, Op};
+use super::model::{Commit, Model, Op, hash_of};
 use crate::rng::Rng;
 
 /// The names of the keyspaces. One of them is a prefix of another.
@@ -31,6 +33,32 @@ const STEP_MILLIS: u64 = 2000;
 const SHORT_LIVED: &str = "zzz";
 
 pub const DIR: &str = "/db";
+
+/// What a workload writes to.
+pub trait Disk: Clone {
+    /// Returns the filesystem of the database.
+    fn fs(&self) -> impl Fs;
+
+    /// Returns the directory of the database.
+    fn dir(&self) -> PathBuf;
+
+    /// Returns the number of operations that the disk has seen.
+    fn op_count(&self) -> u64;
+}
+
+impl Disk for SimFs {
+    fn fs(&self) -> impl Fs {
+        self.clone()
+    }
+
+    fn dir(&self) -> PathBuf {
+        PathBuf::from(DIR)
+    }
+
+    fn op_count(&self) -> u64 {
+        SimFs::op_count(self)
+    }
+}
 
 /// A step of a workload. Each kind of workload weighs the steps differently.
 #[derive(Clone, Copy, Debug)]
@@ -293,11 +321,24 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
+/// A kind of workload whose logs become long enough to be written through a mapping.
+pub const LONG_LOGS: Kind = Kind {
+    name: "long logs",
+    weights: &[(Step::Put, 60), (Step::Delete, 6), (Step::Batch, 6), (Step::Sync, 1)],
+    steps: 1200,
+    keys: 400,
+    sync_one_in: 400,
+    reuse_logs: false,
+    keys_are: KeysAre::Plain,
+    write_buffer_bytes: 100_000,
+    keep_logs_bytes: 0,
+};
+
 impl Kind {
-    /// Returns the options of this kind of workload for `fs`, with a clock that shows [`END`]. The
+    /// Returns the options of this kind of workload for `disk`, with a clock that shows [`END`]. The
     /// seed determines the order of background work.
-    pub fn options(&self, fs: &SimFs, seed: u64) -> Options {
-        let options = options(fs, seed)
+    pub fn options(&self, disk: &impl Disk, seed: u64) -> Options {
+        let options = options(disk, seed)
             .write_buffer_bytes(self.write_buffer_bytes)
             .reuse_logs(self.reuse_logs)
             .keep_logs_bytes(self.keep_logs_bytes)
@@ -398,11 +439,11 @@ impl Kind {
     }
 }
 
-/// Returns options for a database on `fs`, with small buffers and small files.
-pub fn options(fs: &SimFs, seed: u64) -> Options {
+/// Returns options for a database on `disk`, with small buffers and small files.
+pub fn options(disk: &impl Disk, seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)
-        .fs(fs.clone())
+        .fs(disk.fs())
         .compression(Compression::None)
         .write_buffer_bytes(2000)
         .max_file_bytes(1500)
@@ -496,9 +537,9 @@ fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
 }
 
 /// A running workload.
-pub struct Run {
+pub struct Run<D = SimFs> {
     pub kind: Kind,
-    pub fs: SimFs,
+    pub fs: D,
     pub seed: u64,
     pub model: Model,
     /// Operations of failed writes, which the next reopen may or may not bring back.
@@ -514,8 +555,24 @@ pub struct Run {
 
 impl Run {
     pub fn new(seed: u64) -> Run {
-        let kind = KINDS[(seed % KINDS.len() as u64) as usize];
-        let fs = SimFs::new(seed);
+        Run::on(SimFs::new(seed), seed)
+    }
+
+    /// Runs to the end without a fault, recording every operation. Returns the finished run.
+    pub fn finish(mut self) -> Run {
+        self.fs.record_history();
+        self.open().unwrap_or_else(|error| panic!("{}: {error}", self.describe()));
+        while self.step().unwrap_or_else(|error| panic!("{}: {error}", self.describe())) {}
+        self
+    }
+}
+
+impl<D: Disk> Run<D> {
+    pub fn on(fs: D, seed: u64) -> Run<D> {
+        Run::of_kind(KINDS[(seed % KINDS.len() as u64) as usize], fs, seed)
+    }
+
+    pub fn of_kind(kind: Kind, fs: D, seed: u64) -> Run<D> {
         Run {
             kind,
             fs,
@@ -544,6 +601,27 @@ impl Run {
         self.now.load(Relaxed)
     }
 
+    /// Checks that `state` is one that may be left after a fault that ended the workload: with or
+    /// without the failed writes.
+    pub fn check_after_fault(&self, state: u64, power_loss: bool) -> Result<(), String> {
+        let (now, all) = (self.fs.op_count(), self.model.commits.len());
+        let least = self.model.least(now, power_loss);
+        if self.model.find(state, least, all).is_some() {
+            return Ok(());
+        }
+        let mut entries = self.model.entries.clone();
+        for (key, value) in self.in_doubt.iter().flatten() {
+            match value {
+                Some(value) => entries.insert(key.clone(), value.clone()),
+                None => entries.remove(key),
+            };
+        }
+        match hash_of(&entries) == state {
+            true => Ok(()),
+            false => Err(format!("neither {least} to {all} commits, nor the failed one")),
+        }
+    }
+
     pub fn is_open(&self) -> bool {
         self.db.is_some()
     }
@@ -557,7 +635,7 @@ impl Run {
     pub fn open(&mut self) -> Result<(), Error> {
         let now = self.now.clone();
         let options = self.kind.options(&self.fs, self.seed);
-        self.db = Some(Db::open(DIR, options.clock(move || time(now.load(Relaxed))))?);
+        self.db = Some(Db::open(self.fs.dir(), options.clock(move || time(now.load(Relaxed))))?);
         Ok(())
     }
 
@@ -575,14 +653,6 @@ impl Run {
         }
     }
 
-    /// Runs to the end without a fault, recording every operation. Returns the finished run.
-    pub fn finish(mut self) -> Run {
-        self.fs.record_history();
-        self.open().unwrap_or_else(|error| panic!("{}: {error}", self.describe()));
-        while self.step().unwrap_or_else(|error| panic!("{}: {error}", self.describe())) {}
-        self
-    }
-
     fn count_expired_tables(&mut self) {
         let stats = self.db.as_ref().map(|db| db.stats());
         self.expired_tables += stats.map_or(0, |stats| stats.expired_tables_dropped);
@@ -591,7 +661,8 @@ impl Run {
     /// Writes tables outside of the database, and ingests them.
     fn ingest(&self, ops: &[Op]) -> Result<(), Error> {
         let options = self.kind.options(&self.fs, self.seed);
-        let mut writer = TableWriter::create(format!("/tables{}", self.steps_left), &options)?;
+        let tables = self.fs.dir().with_file_name(format!("tables{}", self.steps_left));
+        let mut writer = TableWriter::create(tables, &options)?;
         for (key, value) in ops {
             writer.put(key, value.as_ref().expect("a put"))?;
         }
@@ -651,7 +722,7 @@ impl Run {
         &mut self,
         ops: Vec<Op>,
         sync: bool,
-        write: impl FnOnce(&Run, &[Op]) -> Result<(), Error>,
+        write: impl FnOnce(&Self, &[Op]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.commit_durably(ops, |run, ops| write(run, ops).map(|()| sync))
     }
@@ -660,7 +731,7 @@ impl Run {
     fn commit_durably(
         &mut self,
         ops: Vec<Op>,
-        write: impl FnOnce(&Run, &[Op]) -> Result<bool, Error>,
+        write: impl FnOnce(&Self, &[Op]) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let begun = self.fs.op_count();
         match write(self, &ops) {
@@ -727,7 +798,7 @@ impl Run {
         let options = WriteOptions::default().sync(sync);
         let keys = self.model.entries.keys().filter(|key| chosen(key));
         let ops: Vec<Op> = keys.map(|key| (key.clone(), None)).collect();
-        let delete = |run: &Run, ops: &[Op]| {
+        let delete = |run: &Self, ops: &[Op]| {
             let done = delete(run.db(), &options)?;
             let alive = |(key, _): &&Op| settled(key, &run.model.entries[key]).is_some();
             let least = ops.iter().filter(alive).count() as u64;

@@ -1,0 +1,125 @@
+//! Writes and flushes that fail, and a disk that is full. After the fault, and a loss of power, no
+//! synced commit may be missing.
+
+use std::io::Write;
+
+use minikv_kernel::crash::{LEFT, Past};
+use minikv_kernel::device::Fault;
+use minikv_kernel::mounts::{BTRFS, EXT4, Kind, Mounted, MountedDisk, XFS};
+use minikv_support::crash::model::hash_of;
+use minikv_support::crash::workload::Run;
+use minikv_support::rng::Rng;
+
+use crate::{mounts, recover, setting};
+
+/// Number of operations of a disk within which the fault comes: fewer than most workloads have.
+const WITHIN: usize = 300;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Fails(Fault),
+    /// No space is left but for this number of bytes.
+    Full(u64),
+}
+
+impl Trouble {
+    fn draw(rng: &mut Rng) -> Trouble {
+        match rng.below(4) {
+            0 => Trouble::Fails(Fault::Flush),
+            1 => Trouble::Fails(Fault::Write),
+            2 => Trouble::Fails(Fault::Everything),
+            _ => Trouble::Full(rng.below(300_000) as u64),
+        }
+    }
+
+    fn begin(self, mounted: &Mounted, rng: &mut Rng) {
+        match self {
+            Trouble::Fails(fault) => {
+                let now = mounted.device().op_count() as usize;
+                mounted.device().fail(now + rng.below(WITHIN), fault);
+            }
+            Trouble::Full(free) => {
+                let mut filler = std::fs::File::create(mounted.path().join("filler")).unwrap();
+                let mut bytes = 0;
+                for chunk in [1 << 20, 4096] {
+                    while filler.write_all(&vec![7; chunk]).is_ok() {
+                        bytes += chunk as u64;
+                    }
+                }
+                filler.set_len(bytes.saturating_sub(free)).unwrap();
+                filler.sync_all().unwrap();
+            }
+        }
+    }
+}
+
+/// Runs a workload until it fails, or to its end. Returns the error.
+fn run_until_it_fails(run: &mut Run<MountedDisk>) -> Option<minikv::Error> {
+    let failed = match run.open() {
+        Ok(()) => loop {
+            match run.step() {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(error) => break Some(error),
+            }
+        },
+        Err(error) => Some(error),
+    };
+    run.end();
+    failed
+}
+
+fn faults(kind: Kind) {
+    let Some(mounts) = mounts() else { return };
+    let before = mounts.make(kind).unwrap();
+    let (number, first) = (setting("MINIKV_KERNEL_IMAGES", 60) / 4, setting("MINIKV_SEED", 1));
+    let (mut images, mut errors) = (0, 0);
+    for seed in first..first + number {
+        let mut rng = Rng::new(seed);
+        let trouble = Trouble::draw(&mut rng);
+        let mounted = mounts.mount(kind, before.clone()).unwrap();
+        let mut run = Run::on(mounted.disk(), seed);
+        trouble.begin(&mounted, &mut rng);
+        let failed = run_until_it_fails(&mut run);
+        errors += u64::from(failed.is_some());
+        let log = run.fs.log();
+        drop(mounted);
+        let mut past = Past::new(before.clone(), log.clone());
+        for left in [*rng.pick(&LEFT), *rng.pick(&LEFT)] {
+            let pages = past.crash(log.len(), left, &mut rng);
+            let checked = mounts.mount(kind, pages).and_then(|mounted| {
+                // A recovery needs a little space.
+                let _ = std::fs::remove_file(mounted.path().join("filler"));
+                let entries = recover(&run, &mounted.disk())?;
+                run.check_after_fault(hash_of(&entries), true)
+            });
+            images += 1;
+            checked.unwrap_or_else(|error| {
+                let what = run.describe();
+                panic!("{}, {what}, {trouble:?}, {failed:?}, {left:?}: {error}", kind.name)
+            });
+        }
+    }
+    assert!(errors > number / 3, "{errors} of {number} were seen as errors");
+    println!(
+        "{}: {number} disks that failed or were full ({errors} seen as errors), {images} losses \
+         of power after it: 0 violations",
+        kind.name
+    );
+}
+
+#[test]
+fn faults_of_a_disk_with_ext4_lose_nothing_that_was_synced() {
+    faults(EXT4);
+}
+
+#[test]
+fn faults_of_a_disk_with_xfs_lose_nothing_that_was_synced() {
+    faults(XFS);
+}
+
+#[test]
+fn faults_of_a_disk_with_btrfs_lose_nothing_that_was_synced() {
+    faults(BTRFS);
+}
