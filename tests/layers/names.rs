@@ -18,6 +18,7 @@ pub const PACKAGES: &[&str] = &[
     "benches/workloads/src",
     "fuzz/src",
     "instrument/src",
+    "tests/flips/src",
     "tests/interop/src",
     "tests/kernel/src",
     "tests/mutation/src",
