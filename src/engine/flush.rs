@@ -75,7 +75,8 @@ pub(crate) fn write_table(
     let finished = fill().and_then(|()| table.finish());
     let checked = finished.and_then(|table| {
         let (entries, last_seq) = (mem.len(), mem.last_seq());
-        let job = format_args!("the flush of {entries} entries up to number {last_seq}");
+        let job =
+            format!("the flush of {entries} entries up to number {last_seq} into {number:06}");
         ledger.check(table.1.sum.unwrap_or_default(), job)?;
         Ok(table)
     });

@@ -35,8 +35,8 @@ fn is_failing() -> bool {
     at != OFF && MADE.fetch_add(1, Relaxed) + 1 == at
 }
 
-// SAFETY: every call goes to the system's allocator, or returns null, which says that the allocation
-// failed and leaves the old block of `realloc` as it is.
+// SAFETY: every call goes to the system's allocator, or returns null, which says that the
+// allocation failed and leaves the old block of `realloc` as it is.
 unsafe impl GlobalAlloc for FailOnce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_failing() { null_mut() } else { unsafe { System.alloc(layout) } }

@@ -1,13 +1,13 @@
 //! The workload of the child process, and the check of the directory that it leaves.
 //!
-//! Puts are numbered from 1 and go to [`KEYS`] keys in turn, so that a directory tells which put was
-//! the last, and whether all before it are there.
+//! Puts are numbered from 1 and go to [`KEYS`] keys in turn, so that a directory tells which put
+//! was the last, and whether all before it are there.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use minikv::{Db, Options, Readable, Result, WriteOptions};
+use minikv::{Db, Options, Result, WriteOptions};
 
 /// Number of keys. Every later put overwrites an earlier one.
 const KEYS: u64 = 24;

@@ -276,8 +276,7 @@ impl Engine {
         }
         outputs.end_table()?;
         meter.count_to(merge.bytes_read() + outputs.written_bytes());
-        let left_out = rule.ledger.left_out();
-        debug_assert!(left_out <= entries, "{left_out} of {entries} entries were left out");
+        debug_assert!(rule.ledger.left_out() <= entries, "more than {entries} left out");
         Ok(())
     }
 
@@ -526,7 +525,7 @@ mod tests {
         let fs = MemFs::new();
         let engine = open(&fs, "/db");
         write_two_tables(&engine, "value");
-        // The tables that this engine has read, but has not written, are summed while they are read.
+        // The second engine did not write the tables, so it sums them while it reads them.
         for engine in [engine, open(&fs, "/db")] {
             let is_refused = |disturb| merge_disturbed(&engine, disturb).is_err();
             assert!(!is_refused(|_, _| Ok(())));
