@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out_or_is_accounted_for() {
+    fn entries_come_out_or_are_accounted_for() {
         assert_eq!(error(&[("key-3", "III"), ("key-1", "one")]), None);
         let lost = error(&[("key-1", "one")]).unwrap();
         for part in ["compaction 7", "4 entries", "3 entries", "3 read, 1 overwritten, 1 changed"] {

@@ -2,7 +2,7 @@
 //! process, whose allocator fails at one allocation of a workload. The process may end then, but
 //! the directory must open with everything that was acknowledged.
 //!
-//! `MINIKV_ALLOCATIONS` is the number of allocations to fail (default 120), spread over the whole
+//! `MINIKV_ALLOCATIONS` is the number of allocations to fail (default 100), spread over the whole
 //! workload; if it is at least the number of all allocations, each of them fails once.
 //! `MINIKV_ALLOCATION` fails only one allocation.
 
@@ -23,7 +23,7 @@ const DIR: &str = "MINIKV_ALLOCATION_CHILD";
 const FAILS_AT: &str = "MINIKV_ALLOCATION_FAILS_AT";
 const MISTAKE: &str = "MINIKV_ALLOCATION_MISTAKE";
 
-/// How a child ended.
+/// The end of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     /// It did not notice, or went on without the memory.
@@ -34,7 +34,7 @@ enum End {
     Aborted,
 }
 
-/// What a child told before it ended.
+/// The report of a child.
 struct Told {
     end: End,
     /// Number of the last put that was acknowledged.
@@ -109,7 +109,7 @@ fn count_allocations() -> u64 {
 #[test]
 fn after_any_failed_allocation_everything_acknowledged_is_there() {
     let all = count_allocations();
-    let wanted = setting("MINIKV_ALLOCATIONS").unwrap_or(120).clamp(1, all);
+    let wanted = setting("MINIKV_ALLOCATIONS").unwrap_or(100).clamp(1, all);
     let only = setting("MINIKV_ALLOCATION");
     let mut ends = BTreeMap::from([(End::Completed, 0), (End::Error, 0), (End::Aborted, 0)]);
     for nth in 0..wanted {
