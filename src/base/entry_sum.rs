@@ -59,8 +59,11 @@ impl fmt::Display for EntrySum {
 pub(crate) fn entry_hash(key: &[u8], value: &[u8]) -> u64 {
     let [a, b, c, d] = KEYS;
     let sums = [a.wrapping_add(value.len() as u64), b.wrapping_add(key.len() as u64), c, d];
-    let [a, b, c, d] = add_words(key, add_words(value, sums));
-    fold(a, b).wrapping_add(fold(c, d))
+    let [a, b, c, d] = add_words(value, sums);
+    // The words of a short key and those of a short value are multiplied, not only added:
+    // otherwise, an exchange of values would not change a sum.
+    let [b, c, d, a] = add_words(key, [b, c, d, a]);
+    fold(fold(a, b), fold(c, d))
 }
 
 /// Returns the upper and the lower half of the product, added without carry.
@@ -191,6 +194,30 @@ mod tests {
         assert_ne!(both, sum(&[("key-00001", "another"), ("key-00002", "a value")]));
         assert_ne!(both, sum(&[("key-00001", "a value"), ("key-00001", "a value")]));
         assert_eq!(both.entries, 2);
+    }
+
+    #[test]
+    fn an_exchange_of_values_changes_the_sum_whatever_differs() {
+        let mut rng = Rng::new(3);
+        let sum = |a: (&[u8], &[u8]), b: (&[u8], &[u8])| {
+            entry_hash(a.0, a.1).wrapping_add(entry_hash(b.0, b.1))
+        };
+        for key_bytes in [8, 9, 12, 16, 24, 33, 40] {
+            for value_bytes in 1..70 {
+                let (key, value) = (random(&mut rng, key_bytes), random(&mut rng, value_bytes));
+                for (key_at, value_at) in (0..key_bytes).zip((0..value_bytes).rev().cycle()) {
+                    let (mut other_key, mut other_value) = (key.clone(), value.clone());
+                    other_key[key_at] ^= 1;
+                    other_value[value_at] ^= 1;
+                    let straight = sum((&key, &value), (&other_key, &other_value));
+                    let crossed = sum((&key, &other_value), (&other_key, &value));
+                    assert_ne!(
+                        straight, crossed,
+                        "byte {key_at} of {key:?}, {value_at} of {value:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -14,9 +14,9 @@ use crate::table::iter::TableCursor;
 /// The cursor of an input.
 pub(crate) enum Inner {
     /// A table of level 0.
-    Table(TableCursor, Arc<TableFile>),
+    Table(Box<TableCursor>, Arc<TableFile>),
     /// The tables of a sorted level, one after the other.
-    Level(LevelCursor),
+    Level(Box<LevelCursor>),
 }
 
 /// Calls the same method on either kind of cursor.
