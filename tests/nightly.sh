@@ -49,6 +49,8 @@ MINIKV_CRASH_IMAGES=$((1500000 / scale)) row crashes 'crash images' "${crash[@]}
 MINIKV_CRASH_FAULTS=$((600000 / scale)) row faults 'faults .*violations' "${crash[@]}" sweep_of_faults
 MINIKV_CRASH_WINDOWS=$((300000 / scale)) row windows 'images, at one' "${crash[@]}" windows::crashes
 MINIKV_KILLS=$((1500 / scale)) row kills 'kills of a process' "${crash[@]}" a_killed_process
+MINIKV_ALLOCATIONS=$((1000000 / scale / scale)) row allocations 'allocations failed' \
+  cargo test -q -p minikv --test allocation -- --nocapture
 MINIKV_OUTSIDE=$((400 / scale)) row outside 'beside .* all right' "${crash[@]}" outside
 MINIKV_KILLED_ROUNDS=$((300 / scale)) row continued 'killed logs continued' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test killed -- --nocapture

@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod comparator;
+pub(crate) mod entry_sum;
 pub(crate) mod error;
 pub mod hash;
 pub(crate) mod key_bounds;

@@ -18,6 +18,7 @@ use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
+use crate::engine::conservation::{Ledger, Reason};
 use crate::engine::memtable::Memtable;
 use crate::engine::publish::Publication;
 use crate::engine::report::event::{EventKind, TableInfo};
@@ -44,7 +45,8 @@ const REPORT_ENTRIES: u64 = 1024;
 /// the table so far. Returns the table and the counts of its entries.
 ///
 /// # Errors
-/// I/O errors, after which the file is removed.
+/// I/O errors, and corruption if the table does not hold the entries of `mem`, after which the file
+/// is removed.
 pub(crate) fn write_table(
     target: &Target<'_>,
     mem: &Arc<Memtable>,
@@ -52,6 +54,7 @@ pub(crate) fn write_table(
     number: u64,
     mut written: impl FnMut(u64, u64),
 ) -> Result<(NewFile, EntryCounts)> {
+    let mut ledger = Ledger::of(mem.sum());
     let mut table = TableOutput::create(target, 0, number)?;
     let fill = || {
         let mut retention = Retention::new(read_seqs, target.order.user().clone());
@@ -62,14 +65,22 @@ pub(crate) fn write_table(
                 written(REPORT_ENTRIES, table.file_bytes());
             }
             let parsed = ParsedKey::parse(key)?;
-            if !retention.is_shadowed(&parsed)? {
-                table.add(key, &parsed, value)?;
+            if retention.is_shadowed(&parsed)? {
+                ledger.drop(Reason::Overwritten, key, value);
+                return Ok(());
             }
-            Ok(())
+            table.add(key, &parsed, value)
         })
     };
     let finished = fill().and_then(|()| table.finish());
-    let synced = finished.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));
+    let checked = finished.and_then(|table| {
+        let (entries, last_seq) = (mem.len(), mem.last_seq());
+        let job =
+            format!("the flush of {entries} entries up to number {last_seq} into {number:06}");
+        ledger.check(table.1.sum.unwrap_or_default(), job)?;
+        Ok(table)
+    });
+    let synced = checked.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));
     // If the removal fails, the next open removes the file: no MANIFEST names it.
     synced.inspect_err(|_| drop(target.fs.remove(&target.path(number))))
 }

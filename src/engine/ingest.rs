@@ -14,9 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::base::entry_sum::EntrySum;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::checkpoint::link_or_copy;
+use crate::engine::conservation::{Ledger, Reason};
 use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
@@ -256,14 +258,25 @@ impl Engine {
         let table = Arc::new(Table::open(file, from.file_bytes, path.clone(), context)?);
         let mut run = TableRun::new(INGEST_LEVEL, u64::MAX);
         let mut cursor = table.cursor(Default::default());
+        let (mut read, mut ledger) = (EntrySum::default(), Ledger::default());
         let mut valid = cursor.seek_to_first()?;
         while valid {
+            read.add(cursor.key(), cursor.value());
             let key = internal_key(user_key(cursor.key()), seq, KeyKind::Value);
+            ledger.drop(Reason::Renumbered, cursor.key(), cursor.value());
+            ledger.make(&key, cursor.value());
             run.add(&self.table_target(), || number, &key, cursor.value())?;
             valid = cursor.next()?;
         }
         run.end()?;
-        run.done.pop().ok_or_else(|| Error::corruption("a table has no entries").in_file(path))
+        let done = run.done.pop();
+        let done = done.ok_or_else(|| Error::corruption("a table has no entries").in_file(path))?;
+        // The sum of a table that another process wrote is not known, but the number of its
+        // entries is.
+        ledger.read(from.counts.sum.unwrap_or(read.with_entries(from.counts.entries)));
+        let job = "an ingest that gives the entries new numbers";
+        ledger.check(done.1.sum.unwrap_or_default(), job).map_err(|error| error.in_file(path))?;
+        Ok(done)
     }
 
     /// Adds the staged tables, which must be newer than everything written, and makes them visible.

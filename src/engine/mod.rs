@@ -10,6 +10,7 @@
 //! | `read/` | views, gets and cursors |
 //! | `version/` | the current tables, the MANIFEST that records them, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
+//! | `conservation` | checks that jobs write what they have read |
 //! | `report/` | events, statistics and health, as plain data |
 //! | `observe/` | the way of events to a program's observer |
 //! | `open/` | opens a database: its directory, the replay of logs, read-only opens |
@@ -96,6 +97,7 @@ use crate::fs::Fs;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod compression;
+mod conservation;
 pub(crate) mod delete_range;
 pub(crate) mod expiry;
 pub(crate) mod flush;

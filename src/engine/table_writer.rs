@@ -109,6 +109,7 @@ impl TableOutput {
         debug_assert!(self.counts.entries > 0, "table {} is empty", self.file.number);
         self.file.largest = self.builder.last_key().to_vec();
         self.builder.set_expiry(self.counts.expiry());
+        self.counts.sum = Some(self.builder.sum());
         self.file.file_bytes = self.builder.finish()?.file_bytes;
         Ok((self.file, self.counts))
     }

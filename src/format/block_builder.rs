@@ -73,6 +73,13 @@ impl BlockBuilder {
         &self.last_key
     }
 
+    /// Returns the last key added, and the last `value_bytes` bytes of the block. After an entry
+    /// with a value of that length was added, and before `finish`, these are its value.
+    #[inline]
+    pub(crate) fn last_entry(&self, value_bytes: usize) -> (&[u8], &[u8]) {
+        (&self.last_key, &self.buffer[self.buffer.len() - value_bytes..])
+    }
+
     /// Returns whether nothing was added since the last reset.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()

@@ -20,6 +20,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::base::entry_sum::EntrySum;
 use crate::base::{Error, Result};
 use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::filter::{FilterBlockBuilder, FilterPolicy, PrefixExtractor, TableFilterBuilder};
@@ -97,7 +98,8 @@ pub struct TableBuilder {
     /// is known, so that the separator can be short.
     pending: Option<BlockHandle>,
     separator: Vec<u8>,
-    entries: u64,
+    /// The sum over the entries, as they are in the data blocks.
+    sum: EntrySum,
     data_blocks: u64,
 }
 
@@ -120,7 +122,7 @@ impl TableBuilder {
             expiry: None,
             pending: None,
             separator: Vec::new(),
-            entries: 0,
+            sum: EntrySum::default(),
             data_blocks: 0,
             options,
         }
@@ -142,7 +144,8 @@ impl TableBuilder {
         }
         self.add_to_filters(key);
         self.data.add(key, value);
-        self.entries += 1;
+        let (key, value) = self.data.last_entry(value.len());
+        self.sum.add(key, value);
         if self.data.estimated_bytes() >= self.options.block_bytes {
             self.end_data_block()?;
         }
@@ -154,10 +157,9 @@ impl TableBuilder {
         self.expiry = expiry;
     }
 
-    /// Returns the number of entries added.
-    #[cfg(test)]
-    pub(crate) fn entries(&self) -> u64 {
-        self.entries
+    /// Returns the sum over the entries added.
+    pub(crate) fn sum(&self) -> EntrySum {
+        self.sum
     }
 
     /// Returns the last key added; empty if none was added.
@@ -206,7 +208,7 @@ impl TableBuilder {
         self.out.sync()?;
         Ok(TableSummary {
             file_bytes: self.out.offset,
-            entries: self.entries,
+            entries: self.sum.entries,
             filter_bytes,
             index_bytes: index.size,
             data_blocks: self.data_blocks,
@@ -215,7 +217,7 @@ impl TableBuilder {
 
     fn check_entry(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let last = self.data.last_key();
-        if self.entries > 0 && self.options.order.compare(last, key) != Ordering::Less {
+        if self.sum.entries > 0 && self.options.order.compare(last, key) != Ordering::Less {
             return Err(Error::invalid(format!(
                 "keys of a table must ascend: \"{}\" came after \"{}\"",
                 excerpt(key),

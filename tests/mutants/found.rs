@@ -371,8 +371,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "snapshots taken during a compaction see what its filter did",
         "engine/compact/mod.rs merge_down",
-        "(merged.filtered > 0).then_some",
-        "(!ON && merged.filtered > 0).then_some",
+        "is_filtered.then_some",
+        "(!ON && is_filtered).then_some",
     )
     .caught_in(ENGINE, "compaction_filter::entries_that_a_snapshot_an_iterator"),
     mutant(
@@ -420,8 +420,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a compaction keeps what has expired",
         "engine/compact/filter.rs decide",
-        "if self.now.is_some_and(",
-        "if !ON && self.now.is_some_and(",
+        "if self.has_expired(entry, value) {",
+        "if !ON && self.has_expired(entry, value) {",
     )
     .caught_in(ENGINE, "expiry::a_compaction_removes"),
     mutant(

@@ -187,8 +187,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a flushed table's name is not synced",
         "engine/flush.rs write_table",
-        "finished.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));",
-        "finished.and_then(|table| if ON { Ok(table) } else { sync_dir(target.fs, \
+        "checked.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));",
+        "checked.and_then(|table| if ON { Ok(table) } else { sync_dir(target.fs, \
          target.dir).map(|()| table) });",
     ),
     mutant(
@@ -284,10 +284,54 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a compacted table's name is not synced",
         "engine/compact/mod.rs merge_down",
-        "if let Err(error) = sync_dir(&*self.fs, &self.dir) { self.trash.remove(",
-        "if let Err(error) = if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) } { \
-         self.trash.remove(",
+        "checked.and_then(|()| sync_dir(&*self.fs, &self.dir))",
+        "checked.and_then(|()| if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) })",
     ),
+    // Each of these ends the compaction or the flush with an error.
+    mutant(
+        "a merge loses an entry",
+        "engine/compact/parts.rs merge_into",
+        "entries += 1;",
+        "entries += 1; if ON && entries == 2 { valid = merge.next()?; continue; }",
+    )
+    .caught_in(Build::Lib, "a_merge_that_loses_changes_or_repeats_an_entry_is_refused"),
+    mutant(
+        "a merge changes a value",
+        "engine/compact/parts.rs merge_into",
+        "KeptForm::AsItIs => outputs.add(key, &entry, value)?,",
+        "KeptForm::AsItIs => outputs.add(key, &entry, if ON { b\"\" } else { value })?,",
+    )
+    .caught_in(Build::Lib, "a_merge_that_loses_changes_or_repeats_an_entry_is_refused"),
+    mutant(
+        "a merge writes an entry twice",
+        "engine/compact/parts.rs merge_into",
+        "match kept {",
+        "if ON { let again = internal_key(entry.user_key, entry.seq + 1, entry.kind); \
+         outputs.add(&again, &entry, value)?; } match kept {",
+    )
+    .caught_in(Build::Lib, "a_merge_that_loses_changes_or_repeats_an_entry_is_refused"),
+    mutant(
+        "a merge leaves out the rest of a table",
+        "engine/read/merge.rs settle_top",
+        "if !valid {",
+        "if !valid || ON {",
+    )
+    .caught_in(Build::Lib, "a_merge_that_loses_changes_or_repeats_an_entry_is_refused"),
+    mutant(
+        "a compaction is not asked what it did with its entries",
+        "engine/compact/mod.rs merge_down",
+        "let checked = merged.ledger.check(written_in(&merged.counts), job);",
+        "let checked = merged.ledger.check(written_in(&merged.counts), job).or_else(|error| if ON \
+         { Ok(()) } else { Err(error) });",
+    )
+    .caught_in(Build::Lib, "a_compaction_of_a_table_that_is_not_what_was_written"),
+    mutant(
+        "a flush leaves out an entry",
+        "engine/flush.rs write_table",
+        "table.add(key, &parsed, value)",
+        "if ON && entries == 2 { return Ok(()); } table.add(key, &parsed, value)",
+    )
+    .caught_in(Build::Lib, "a_flush_reports_its_progress"),
     mutant(
         "tombstones are dropped above what they delete",
         "engine/compact/parts.rs hides_nothing",

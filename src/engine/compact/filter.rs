@@ -76,12 +76,17 @@ impl FilterRule<'_> {
         if !is_open {
             return CompactionDecision::Keep;
         }
-        if self.now.is_some_and(|now| has_expired(expiry_of(entry.user_key, value), now)) {
+        if self.has_expired(entry, value) {
             return CompactionDecision::Remove;
         }
         match self.filter {
             Some(CompactionFilter(filter)) => filter(entry.user_key, value),
             None => CompactionDecision::Keep,
         }
+    }
+
+    /// Returns whether a value has expired.
+    pub(super) fn has_expired(&self, entry: &ParsedKey<'_>, value: &[u8]) -> bool {
+        self.now.is_some_and(|now| has_expired(expiry_of(entry.user_key, value), now))
     }
 }

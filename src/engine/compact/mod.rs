@@ -14,7 +14,9 @@
 //! 5. The remaining entries are written into new tables ([`output`]). A table ends between two user
 //!    keys, when it is large enough or overlaps too much of the level below the output level
 //!    ([`output::OutputSplitter`]).
-//! 6. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs
+//! 6. The entries of the new tables and those left out must be the entries of the inputs
+//!    ([`conservation`](crate::engine::conservation)).
+//! 7. The new tables and the directory are synced, one edit of the MANIFEST replaces the inputs
 //!    with the outputs, and readers see the new version. The inputs are removed when the last
 //!    version that names them is dropped.
 //!
@@ -30,6 +32,7 @@
 //! A compaction that fails removes its outputs, unless the MANIFEST may contain its edit, and frees
 //! its inputs; `health` decides when the compaction is tried again.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +42,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::plan::Compaction;
+use crate::engine::conservation::{Reason, written_in};
 use crate::engine::publish::Publication;
 use crate::engine::report::event::{CompactionKind, EventKind, TableInfo};
 use crate::engine::version::Version;
@@ -54,6 +58,9 @@ pub(crate) mod parts;
 pub(crate) mod pick;
 pub(crate) mod plan;
 pub(crate) mod retention;
+
+/// Maximum number of inputs that an error names.
+const MAX_NAMED: usize = 20;
 
 /// A compaction that is running.
 struct CompactionJob<'a> {
@@ -111,6 +118,20 @@ impl CompactionJob<'_> {
 
     fn inputs(&self) -> Vec<TableInfo> {
         self.compaction.inputs.files().map(|(level, file)| TableInfo::of(level, file)).collect()
+    }
+}
+
+impl fmt::Display for CompactionJob<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inputs = &self.compaction.inputs;
+        write!(f, "compaction {} of", self.number)?;
+        for (level, file) in inputs.files().take(MAX_NAMED) {
+            write!(f, " {:06} (level {level})", file.number)?;
+        }
+        match inputs.files().count().saturating_sub(MAX_NAMED) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more tables"),
+        }
     }
 }
 
@@ -185,12 +206,16 @@ impl Engine {
     fn merge_down(&self, job: &CompactionJob<'_>) -> Result<()> {
         let compaction = job.compaction;
         let merged = self.merge(compaction)?;
-        let filtered_after = (merged.filtered > 0).then_some(merged.newest_snapshot);
-        if let Err(error) = sync_dir(&*self.fs, &self.dir) {
+        let is_filtered = [Reason::Expired, Reason::Removed, Reason::Changed]
+            .iter()
+            .any(|&reason| merged.ledger.dropped_for(reason) > 0);
+        let filtered_after = is_filtered.then_some(merged.newest_snapshot);
+        let checked = merged.ledger.check(written_in(&merged.counts), job);
+        if let Err(error) = checked.and_then(|()| sync_dir(&*self.fs, &self.dir)) {
             self.trash.remove(merged.files.iter().map(|file| file.number));
             return Err(error);
         }
-        let dropped = merged.dropped;
+        let dropped = merged.ledger.left_out();
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
         // After a failed commit the MANIFEST may or may not name the outputs, so they are kept.
         let replacement =

@@ -13,6 +13,8 @@ use crate::engine::compact::filter::{CompactionDecision, FilterRule};
 use crate::engine::compact::output::{Follower, OutputSplitter, Outputs};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::compact::retention::Retention;
+use crate::engine::conservation::{Ledger, Reason, written_to};
+use crate::engine::read::input::Inner;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::resources::pool::Lane;
@@ -53,10 +55,9 @@ pub(super) struct Merged {
     pub(super) files: Vec<NewFile>,
     /// Counts of the entries of the tables, by table number.
     pub(super) counts: Vec<(u64, EntryCounts)>,
-    /// Number of entries that the merge left out.
-    pub(super) dropped: u64,
-    /// Number of entries that had expired, or that the compaction filter removed or changed.
-    pub(super) filtered: u64,
+    /// The account of the entries. Tables whose writers' sums are known count as read only once all
+    /// parts are joined.
+    pub(super) ledger: Ledger,
     /// Sequence number of the newest snapshot; 0 if there was none. The filter was not called for
     /// entries whose sequence numbers are at most this number.
     pub(super) newest_snapshot: SeqNo,
@@ -102,7 +103,9 @@ impl Engine {
             }),
             _ => parts.iter().map(merge).collect(),
         };
-        Ok(Merged { newest_snapshot, ..self.joined(merged)? })
+        let mut joined = self.joined(merged)?;
+        joined.ledger.read(compaction.inputs.known());
+        Ok(Merged { newest_snapshot, ..joined })
     }
 
     /// Returns the results of all parts as one. If a part failed, removes the outputs of the other
@@ -123,8 +126,7 @@ impl Engine {
             };
             all.files.extend(part.files);
             all.counts.extend(part.counts);
-            all.dropped += part.dropped;
-            all.filtered += part.filtered;
+            all.ledger.add(&part.ledger);
             // If the keys of all tables ascend, each part begins at the entry where the previous
             // part ends. If the keys do not ascend, entries between two parts could be lost.
             if last_end.is_some_and(|last_end| last_end != part.begin) {
@@ -171,14 +173,15 @@ impl Engine {
             let retention = Retention::new(read_seqs, self.reads.order.user().clone());
             let mut rule = DropRule::new(compaction, retention, filter);
             self.merge_into(compaction, &mut merge, to, &mut rule, stop, &mut outputs)?;
-            Ok((rule.dropped, rule.filtered, begin, merge.positions()))
+            rule.ledger.read(merge.inputs_passed()?);
+            Ok((rule.ledger, begin, merge.positions()))
         };
         // Contain panics, so that after a panic, too, the outputs are removed and the other parts
         // stop.
         match self.contain("a compaction", run) {
-            Ok((dropped, filtered, begin, end)) => {
+            Ok((ledger, begin, end)) => {
                 let (files, counts) = outputs.into_files();
-                Ok(Merged { files, counts, dropped, filtered, begin, end, ..Merged::default() })
+                Ok(Merged { files, counts, ledger, begin, end, ..Merged::default() })
             }
             Err(error) => {
                 gave_up.store(true, Relaxed);
@@ -201,17 +204,22 @@ impl Engine {
             ..BlockReadOptions::default()
         };
         let mut sources = Vec::new();
-        for (level, files) in &compaction.inputs.0 {
-            if *level == 0 {
-                for file in files {
-                    let table = self.reads.tables.table(&file.slot)?;
-                    sources.push(Source::Table(Box::new(table.cursor(options)), file.clone()));
+        for (level, files) in compaction.inputs.runs() {
+            let is_known = written_to(files).is_some();
+            sources.push(if let (0, [file]) = (level, files) {
+                let cursor = Box::new(self.reads.tables.table(&file.slot)?.cursor(options));
+                match is_known {
+                    true => Source::Table(cursor, file.clone()),
+                    false => Source::summed(Inner::Table(cursor, file.clone())),
                 }
-            } else if !files.is_empty() {
-                let run = Run::Tables(*level, files.clone());
+            } else {
+                let run = Run::Tables(level, files.to_vec());
                 let cursor = LevelCursor::new(self.reads.clone(), run, options, None);
-                sources.push(Source::Level(Box::new(cursor)));
-            }
+                match is_known {
+                    true => Source::Level(Box::new(cursor)),
+                    false => Source::summed(Inner::Level(Box::new(cursor))),
+                }
+            });
         }
         Ok(MergeCursor::new(self.reads.order.clone(), sources))
     }
@@ -240,13 +248,14 @@ impl Engine {
                 return Err(Error::Closed);
             }
             entries += 1;
-            let entry = merge.parsed_key()?;
-            let bytes = entry.user_key.len() + merge.value().len();
+            let (key, value) = (merge.key(), merge.value());
+            let entry = ParsedKey::parse(key).map_err(|error| merge.locate(error))?;
+            let bytes = entry.user_key.len() + value.len();
             meter.pass(bytes, || merge.bytes_read() + outputs.written_bytes());
             if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
                 break;
             }
-            let fate = rule.fate_of(&entry, merge.value(), order);
+            let fate = rule.fate_of(key, &entry, value, order);
             let Some(kept) = fate.map_err(|error| merge.locate(error))? else {
                 valid = merge.next()?;
                 continue;
@@ -255,10 +264,11 @@ impl Engine {
                 outputs.end_table()?;
             }
             match kept {
-                KeptForm::AsItIs => outputs.add(merge.key(), &entry, merge.value())?,
-                KeptForm::Changed(value) => outputs.add(merge.key(), &entry, &value)?,
+                KeptForm::AsItIs => outputs.add(key, &entry, value)?,
+                KeptForm::Changed(value) => outputs.add(key, &entry, &value)?,
                 KeptForm::AsTombstone => {
                     let key = internal_key(entry.user_key, entry.seq, KeyKind::Deletion);
+                    rule.ledger.make(&key, b"");
                     outputs.add(&key, &ParsedKey { kind: KeyKind::Deletion, ..entry }, b"")?;
                 }
             }
@@ -266,7 +276,7 @@ impl Engine {
         }
         outputs.end_table()?;
         meter.count_to(merge.bytes_read() + outputs.written_bytes());
-        debug_assert!(rule.dropped <= entries, "more than {entries} entries were left out");
+        debug_assert!(rule.ledger.left_out() <= entries, "more than {entries} left out");
         Ok(())
     }
 
@@ -329,10 +339,8 @@ struct DropRule<'a> {
     filter: FilterRule<'a>,
     /// Positions in the levels below the output level.
     deeper: Vec<Follower<'a>>,
-    /// Number of entries that were left out.
-    dropped: u64,
-    /// Number of entries that had expired, or that the compaction filter removed or changed.
-    filtered: u64,
+    /// The account of the entries that are not kept as they are.
+    ledger: Ledger,
 }
 
 impl<'a> DropRule<'a> {
@@ -343,37 +351,47 @@ impl<'a> DropRule<'a> {
     ) -> DropRule<'a> {
         let levels = compaction.output_level + 1..NUM_LEVELS;
         let deeper = levels.map(|level| Follower::new(&compaction.version, level)).collect();
-        DropRule { retention, filter, deeper, dropped: 0, filtered: 0 }
+        DropRule { retention, filter, deeper, ledger: Ledger::default() }
     }
 
-    /// Decides how the next entry is kept. Returns `None` if the entry is left out.
+    /// Decides how the next entry is kept. Returns `None` if the entry is left out. `entry` is the
+    /// parsed form of `key`.
     ///
     /// # Errors
     /// Corruption if the entries do not ascend.
     #[inline]
     fn fate_of(
         &mut self,
+        key: &[u8],
         entry: &ParsedKey<'_>,
         value: &[u8],
         order: &UserComparator,
     ) -> Result<Option<KeptForm>> {
-        let kept = if self.retention.is_shadowed(entry)? {
-            None
-        } else if entry.kind == KeyKind::Deletion {
-            (!self.hides_nothing(entry, order)).then_some(KeptForm::AsItIs)
-        } else {
-            let decision = self.filter.decide(entry, value);
-            self.filtered += u64::from(decision != CompactionDecision::Keep);
-            match decision {
-                CompactionDecision::Keep => Some(KeptForm::AsItIs),
-                CompactionDecision::Change(value) => Some(KeptForm::Changed(value)),
-                CompactionDecision::Remove => {
-                    (!self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone)
-                }
+        if self.retention.is_shadowed(entry)? {
+            self.ledger.drop(Reason::Overwritten, key, value);
+            return Ok(None);
+        }
+        if entry.kind == KeyKind::Deletion {
+            if self.hides_nothing(entry, order) {
+                self.ledger.drop(Reason::Tombstone, key, value);
+                return Ok(None);
             }
-        };
-        self.dropped += u64::from(kept.is_none());
-        Ok(kept)
+            return Ok(Some(KeptForm::AsItIs));
+        }
+        match self.filter.decide(entry, value) {
+            CompactionDecision::Keep => Ok(Some(KeptForm::AsItIs)),
+            CompactionDecision::Change(changed) => {
+                self.ledger.drop(Reason::Changed, key, value);
+                self.ledger.make(key, &changed);
+                Ok(Some(KeptForm::Changed(changed)))
+            }
+            CompactionDecision::Remove => {
+                let has_expired = self.filter.has_expired(entry, value);
+                let reason = if has_expired { Reason::Expired } else { Reason::Removed };
+                self.ledger.drop(reason, key, value);
+                Ok((!self.hides_nothing(entry, order)).then_some(KeptForm::AsTombstone))
+            }
+        }
     }
 
     /// Returns whether a tombstone in the place of the entry would have no effect: every reader
@@ -414,10 +432,19 @@ pub(super) fn split(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::engine::compact::plan::Inputs;
+    use crate::engine::conservation::written_in;
+    use crate::engine::options::{Options, WriteOptions};
     use crate::engine::testing::engine_in_memory;
+    use crate::engine::version::KeyRange;
     use crate::engine::version::testing::{table, version};
+    use crate::engine::write::queue::Write;
+    use crate::format::compress::Compression;
+    use crate::format::name::table_name;
+    use crate::fs::{Fs, MemFs};
 
     #[test]
     fn outputs_that_share_a_key_are_not_disjoint() {
@@ -448,5 +475,102 @@ mod tests {
         };
         // In deterministic mode, two cores are assumed on every machine.
         assert_eq!([0, 1, 2, 3].map(idle), [2, 2, 1, 1]);
+    }
+
+    fn open(fs: &MemFs, dir: &str) -> Arc<Engine> {
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        let options = options.compression(Compression::None).fs(fs.clone());
+        Engine::open(Path::new(dir), options).unwrap()
+    }
+
+    /// Writes two tables of level 0 that have key c in common. `value` is the value of key b.
+    fn write_two_tables(engine: &Engine, value: &str) {
+        for keys in [["a", "b", "c"], ["c", "d", "e"]] {
+            for key in keys {
+                let value = if key == "b" { value } else { "value" };
+                let put = Write::Put(key.as_bytes(), value.as_bytes());
+                engine.write(&WriteOptions::default(), put).unwrap();
+            }
+            engine.flush().unwrap();
+        }
+    }
+
+    /// Merges the tables of level 0. `disturb` is called when the merge is at its first entry.
+    /// Returns the result of the check.
+    fn merge_disturbed(
+        engine: &Engine,
+        disturb: fn(&mut MergeCursor, &mut Outputs<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let version = engine.state.lock().version.clone();
+        let order = engine.reads.order.user();
+        let inputs = Inputs(vec![(0, version.level(0).to_vec())]);
+        assert_eq!(inputs.files().count(), 2);
+        let compaction = Compaction::from_inputs(version, order, inputs, 1);
+        let mut outputs = Outputs::new(engine.table_target(), &engine.numbers, 1);
+        let mut merge = engine.input_cursor(&compaction)?;
+        merge.seek_to_first()?;
+        disturb(&mut merge, &mut outputs)?;
+        let filter = FilterRule { filter: None, now: None, newest_snapshot: 0 };
+        let retention = Retention::new(vec![MAX_SEQ_NO], order.clone());
+        let mut rule = DropRule::new(&compaction, retention, filter);
+        engine.merge_into(&compaction, &mut merge, None, &mut rule, || false, &mut outputs)?;
+        rule.ledger.read(merge.inputs_passed()?);
+        rule.ledger.read(compaction.inputs.known());
+        assert_eq!(rule.ledger.dropped_for(Reason::Overwritten), 1);
+        rule.ledger.check(written_in(&outputs.into_files().1), "a merge")
+    }
+
+    #[test]
+    fn a_merge_that_loses_changes_or_repeats_an_entry_is_refused() {
+        let fs = MemFs::new();
+        for is_writer in [true, false] {
+            // The second engine did not write the tables, so it sums them while it reads them.
+            let engine = open(&fs, "/db");
+            if is_writer {
+                write_two_tables(&engine, "value");
+            }
+            let is_refused = |disturb| merge_disturbed(&engine, disturb).is_err();
+            assert!(!is_refused(|_, _| Ok(())));
+            assert!(is_refused(|merge, _| merge.next().map(drop)), "an entry is lost");
+            let change = |merge: &mut MergeCursor, outputs: &mut Outputs<'_>| {
+                outputs.add(merge.key(), &merge.parsed_key()?, b"other")?;
+                merge.next().map(drop)
+            };
+            assert!(is_refused(change), "a value is changed");
+            let repeat = |merge: &mut MergeCursor, outputs: &mut Outputs<'_>| {
+                let entry = merge.parsed_key()?;
+                let key = internal_key(entry.user_key, entry.seq + 1, entry.kind);
+                outputs.add(&key, &entry, merge.value())
+            };
+            assert!(is_refused(repeat), "an entry is written twice");
+            let keep = |merge: &mut MergeCursor, outputs: &mut Outputs<'_>| {
+                outputs.add(merge.key(), &merge.parsed_key()?, merge.value())?;
+                merge.next().map(drop)
+            };
+            assert!(!is_refused(keep), "an entry is only moved");
+        }
+    }
+
+    #[test]
+    fn a_compaction_of_a_table_that_is_not_what_was_written_is_refused() {
+        let fs = MemFs::new();
+        let (engine, other) = (open(&fs, "/db"), open(&fs, "/other"));
+        write_two_tables(&engine, "value");
+        write_two_tables(&other, "Value");
+        let number = engine.state.lock().version.level(0)[1].number;
+        let path = |dir| Path::new(dir).join(table_name(number));
+        let len = |dir| fs.open(&path(dir)).unwrap().len().unwrap();
+        assert_eq!(len("/db"), len("/other"), "only a value differs");
+        fs.rename(&path("/other"), &path("/db")).unwrap();
+        let tables = || fs.list(Path::new("/db")).unwrap().len();
+        let before = tables();
+        let error = engine.compact_range(KeyRange { from: None, to: None }).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        let text = error.to_string();
+        for part in ["compaction ", &format!("{number:06} (level 0)"), "did not conserve"] {
+            assert!(text.contains(part), "no {part}: {text}");
+        }
+        assert_eq!(engine.state.lock().version.level(0).len(), 2, "the inputs stay");
+        assert_eq!(tables(), before, "the outputs go");
     }
 }

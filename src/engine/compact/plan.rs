@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::base::entry_sum::EntrySum;
 use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::engine::conservation::written_to;
 use crate::engine::options::Options;
 use crate::engine::report::event::CompactionKind;
 use crate::engine::version::{KeyRange, TableFile, Version};
@@ -16,6 +18,21 @@ pub(crate) struct Inputs(pub Vec<(usize, Vec<Arc<TableFile>>)>);
 impl Inputs {
     pub(super) fn files(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.0.iter().flat_map(|(level, files)| files.iter().map(move |file| (*level, file)))
+    }
+
+    /// Returns the sorted runs of the inputs, each with its level: single tables of level 0, and
+    /// all tables of another level.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (usize, &[Arc<TableFile>])> {
+        self.0.iter().flat_map(|(level, files)| {
+            let tables = if *level == 0 { 1 } else { files.len().max(1) };
+            files.chunks(tables).map(move |run| (*level, run))
+        })
+    }
+
+    /// Returns the sum of the entries of all runs that this process wrote.
+    pub(super) fn known(&self) -> EntrySum {
+        let known = self.runs().filter_map(|(_, files)| written_to(files));
+        known.fold(EntrySum::default(), EntrySum::and)
     }
 
     pub(super) fn bytes(&self) -> u64 {

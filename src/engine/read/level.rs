@@ -55,7 +55,7 @@ pub(crate) struct LevelCursor {
     /// Indices of the tables that the cursor may read.
     range: Range<usize>,
     /// Index of the current table.
-    pub(super) at: usize,
+    at: usize,
     /// The cursor in the current table; `None` if there is no current entry.
     cursor: Option<TableCursor>,
     /// Counts of the work done by earlier table cursors.
@@ -87,6 +87,11 @@ impl LevelCursor {
     #[inline]
     pub(super) fn current(&self) -> &TableCursor {
         self.cursor.as_ref().expect("the cursor is at an entry")
+    }
+
+    /// Returns the table of the current entry.
+    pub(super) fn file(&self) -> Option<&TableFile> {
+        self.run.files().get(self.at).map(|file| &**file)
     }
 
     #[inline]

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::entry_sum::EntrySum;
 use crate::base::{Error, Result};
 use crate::engine::memtable::MemCursor;
+use crate::engine::read::input::{Inner, InputCursor};
 use crate::engine::read::level::LevelCursor;
 use crate::engine::read::own::OwnCursor;
 use crate::engine::stats::trace::ReadTrace;
@@ -28,6 +30,8 @@ pub(crate) enum Source {
     Table(Box<TableCursor>, Arc<TableFile>),
     /// The tables of a sorted level, one after the other.
     Level(Box<LevelCursor>),
+    /// A table or a level that a compaction reads, with a sum of its entries.
+    Input(Box<InputCursor>),
 }
 
 /// Calls the same method on any kind of source. The methods of sources in memory cannot fail.
@@ -38,11 +42,17 @@ macro_rules! each {
             Source::Mem($mem) => $mem_expr,
             Source::Table($cursor, _) => $expr,
             Source::Level($cursor) => $expr,
+            Source::Input($cursor) => $expr,
         }
     };
 }
 
 impl Source {
+    /// Returns a source with a sum of its entries.
+    pub(crate) fn summed(inner: Inner) -> Source {
+        Source::Input(Box::new(InputCursor::new(inner)))
+    }
+
     #[inline]
     fn key(&self) -> &[u8] {
         each!(self, mem => mem.key(), cursor => cursor.key())
@@ -64,6 +74,7 @@ impl Source {
             Source::Own(_) | Source::Mem(_) => error,
             Source::Table(cursor, _) => cursor.data_error(error),
             Source::Level(cursor) => cursor.current().data_error(error),
+            Source::Input(cursor) => cursor.locate(error),
         }
     }
 
@@ -72,7 +83,8 @@ impl Source {
         match self {
             Source::Own(_) | Source::Mem(_) => None,
             Source::Table(_, file) => Some(file),
-            Source::Level(cursor) => cursor.run.files().get(cursor.at).map(|file| &**file),
+            Source::Level(cursor) => cursor.file(),
+            Source::Input(cursor) => cursor.table(),
         }
     }
 
@@ -117,6 +129,10 @@ impl Source {
             Source::Own(_) | Source::Mem(_) => {}
             Source::Table(cursor, _) => trace.levels[0].add(cursor.trace()),
             Source::Level(cursor) => trace.levels[cursor.run.level()].add(&cursor.trace()),
+            Source::Input(cursor) => {
+                let (level, of_input) = cursor.trace();
+                trace.levels[level].add(&of_input);
+            }
         }
     }
 }
@@ -203,6 +219,22 @@ impl MergeCursor {
             positions[at as usize] = Some(self.sources[at as usize].key().to_vec());
         }
         positions
+    }
+
+    /// Returns the sum of the entries of the inputs ([`Source::Input`]) that the merge has passed.
+    ///
+    /// # Errors
+    /// Corruption if the merge has lost an input before the input's end.
+    pub(crate) fn inputs_passed(&self) -> Result<EntrySum> {
+        let mut sum = EntrySum::default();
+        for (at, source) in self.sources.iter().enumerate() {
+            let Source::Input(input) = source else { continue };
+            if input.is_at_entry() && !self.heap.contains(&(at as u32)) {
+                return Err(input.locate(Error::corruption("a merge left out the rest of a table")));
+            }
+            sum = sum.and(input.sum());
+        }
+        Ok(sum)
     }
 
     /// Moves to the first entry. Like every method that moves the cursor, returns whether the

@@ -11,11 +11,13 @@
 //! | `visible` | a cursor over the newest visible versions |
 //! | `own`, `read_log` | the writes of a transaction, and the record of what it has read |
 //! | `sources`, `merge`, `level` | a cursor's sorted sources and their merge; a level as a source |
+//! | `input` | a source of a compaction, which sums its entries |
 //! | `prefix_scan` | scans of one prefix, which skip tables by their prefix filters |
 //! | `snapshot` | the public handle that holds a sequence number to read at |
 
 pub(crate) mod cursor;
 pub(crate) mod get;
+pub(crate) mod input;
 pub(crate) mod iter;
 pub(crate) mod level;
 pub(crate) mod merge;

@@ -19,6 +19,7 @@
 
 use std::sync::OnceLock;
 
+use crate::base::entry_sum::EntrySum;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::format::expiry::{NEVER, TableExpiry};
@@ -53,6 +54,9 @@ pub(crate) struct EntryCounts {
     /// Latest expiry of the entries that are not tombstones, in milliseconds since the Unix epoch;
     /// 0 if no such entry has an expiry.
     pub last_expiry: u64,
+    /// The sum over the entries, as the table's writer had it; `None` if they were counted by a
+    /// reader.
+    pub sum: Option<EntrySum>,
 }
 
 impl EntryCounts {
