@@ -206,7 +206,8 @@ impl Options {
 
     /// Size in bytes at which a memtable is frozen and flushed to a table. With a larger size,
     /// there are larger tables and fewer compactions, and the replay at open takes longer. While
-    /// flushes lag behind, up to three memtables are in memory. Default: 4 MiB.
+    /// flushes lag behind, writes wait before the memtables take more than twice this size.
+    /// Default: 4 MiB.
     #[must_use]
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Options {
         self.write_buffer_bytes = bytes;

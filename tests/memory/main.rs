@@ -1,5 +1,8 @@
 //! Checks the memory used for hostile files: at most 128 MiB for a database of up to 1 MiB,
-//! whatever lengths the files claim. The allocator of this binary measures the memory.
+//! whatever lengths the files claim. `fill` checks the memory of a fill. The allocator of this
+//! binary measures the memory, so only one test runs at a time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use minikv::files::{KeyKind, NewFile, VersionEdit};
 use minikv::fs::MemFs;
@@ -10,8 +13,16 @@ use minikv::{Db, Options, Readable, RepairOptions};
 use minikv_support::forge::*;
 use peak_alloc::PeakAlloc;
 
+mod fill;
+
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Waits until no other test measures memory. The returned guard keeps other tests out.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const LIMIT_BYTES: usize = 128 << 20;
 const INPUT_BYTES: usize = 1 << 20;
@@ -169,6 +180,7 @@ fn use_it(fs: &MemFs) -> [bool; 4] {
 
 #[test]
 fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
+    let _alone = alone();
     let mut worst = (0, "");
     for (what, files) in cases() {
         let bytes: usize = files.values().map(Vec::len).sum();

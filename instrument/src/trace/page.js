@@ -262,7 +262,7 @@
   }
 
   function stallReason(why) {
-    if (why === 'flush') return 'Two frozen memtables wait for their flush.';
+    if (why === 'flush') return 'Frozen memtables wait for their flush.';
     if (why === 'level0') return 'Level 0 is full.';
     return 'It is slowed down a little, so that it need not stop later.';
   }

@@ -146,9 +146,9 @@ impl Leaf {
             ([first, .., last], None) => common_prefix(key(*first), key(*last)),
             _ => 0,
         };
-        let with_head = |&index| SortKey { head: head_after(key(index), shared), index };
+        let with_head = |&index| SortKey::new(head_after(key(index), shared), index);
         let keys: Box<[SortKey]> = numbers.iter().map(with_head).collect();
-        debug_assert!(order.is_some() || keys.is_sorted_by_key(|key| key.head), "heads descend");
+        debug_assert!(order.is_some() || keys.is_sorted_by_key(SortKey::head), "heads descend");
         Leaf { shared, keys, end }
     }
 
@@ -171,14 +171,14 @@ impl Leaf {
             keys.extend_from_slice(before);
             let head = head_after(entry.user_key(), self.shared);
             let is_replaced = after.first().is_some_and(|old| {
-                (order.is_some() || old.head == head)
+                (order.is_some() || old.head() == head)
                     && compare_entries(entries, old.index, index, order).is_eq()
             });
             old = &after[usize::from(is_replaced)..];
-            keys.push(SortKey { head, index });
+            keys.push(SortKey::new(head, index));
         }
         keys.extend_from_slice(old);
-        debug_assert!(order.is_some() || keys.is_sorted_by_key(|key| key.head), "heads descend");
+        debug_assert!(order.is_some() || keys.is_sorted_by_key(SortKey::head), "heads descend");
         Some(Leaf { shared: self.shared, keys: keys.into(), end: self.end.clone() })
     }
 
@@ -214,8 +214,8 @@ impl Leaf {
         match user_key.get(..self.shared) {
             Some(start) if start == shared => {
                 let target = head_after(user_key, self.shared);
-                let from = self.keys.partition_point(|key| key.head < target);
-                let equal = self.keys[from..].partition_point(|key| key.head == target);
+                let from = self.keys.partition_point(|key| key.head() < target);
+                let equal = self.keys[from..].partition_point(|key| key.head() == target);
                 from + self.keys[from..from + equal].partition_point(below)
             }
             Some(start) if start > shared => self.keys.len(),
@@ -421,7 +421,7 @@ impl Ordered {
             }
             for key in leaf.keys.iter().filter(|_| order.is_none()) {
                 let user_key = entries.get(key.index).expect("an entry").user_key();
-                assert_eq!(key.head, head_after(user_key, leaf.shared), "another key's head");
+                assert_eq!(key.head(), head_after(user_key, leaf.shared), "another key's head");
             }
             ordered += leaf.len();
             next = Some(found.key().clone());

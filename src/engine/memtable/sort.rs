@@ -11,13 +11,27 @@ use super::entries::Entries;
 use crate::base::Comparator;
 use crate::base::prefix::head;
 
-/// The number of an entry, and the part of its key that the sort compares.
+/// The number of an entry, and the part of its key that the sort compares. Takes 12 bytes; with the
+/// head as a `u64`, it would take 16.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SortKey {
-    /// Eight bytes of the user key, big-endian, padded with zeros.
-    pub head: u64,
+    /// The lower and the upper half of the head.
+    head: [u32; 2],
     /// The entry's number.
     pub index: u32,
+}
+
+impl SortKey {
+    #[inline]
+    pub(super) fn new(head: u64, index: u32) -> SortKey {
+        SortKey { head: [head as u32, (head >> 32) as u32], index }
+    }
+
+    /// Returns eight bytes of the user key, big-endian, padded with zeros.
+    #[inline]
+    pub(super) fn head(&self) -> u64 {
+        u64::from(self.head[1]) << 32 | u64::from(self.head[0])
+    }
 }
 
 /// Largest number of keys in a group that is sorted by comparing whole keys. A higher number means
@@ -46,15 +60,17 @@ pub(super) fn sorted(
     range: Range<u32>,
     order: Option<&dyn Comparator>,
 ) -> Vec<u32> {
-    let mut keys: Vec<_> = range.map(|index| SortKey { head: 0, index }).collect();
+    let mut keys: Vec<_> = range.map(|index| SortKey::new(0, index)).collect();
     match order {
         Some(_) => sort_whole(&mut keys, entries, order),
         None => sort_bytes(&mut keys, entries),
     }
+    // The numbers take the place of the keys, which have the same alignment.
     let mut numbers: Vec<_> = keys.into_iter().map(|key| key.index).collect();
     numbers.dedup_by(|later, first| {
         compare_entries(entries, *first, *later, order) == Ordering::Equal
     });
+    numbers.shrink_to_fit();
     numbers
 }
 
@@ -89,11 +105,11 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
         }
         let user_key = |key: &SortKey| entries.get(key.index).map_or(&[][..], |e| e.user_key());
         for key in &mut *keys {
-            key.head = head(user_key(key).get(depth..).unwrap_or_default());
+            *key = SortKey::new(head(user_key(key).get(depth..).unwrap_or_default()), key.index);
         }
-        keys.sort_unstable_by_key(|key| key.head);
+        keys.sort_unstable_by_key(SortKey::head);
         let mut done = 0;
-        for group in keys.chunk_by_mut(|a, b| a.head == b.head) {
+        for group in keys.chunk_by_mut(|a, b| a.head() == b.head()) {
             let at = start + done;
             done += group.len();
             if group.len() == 1 {

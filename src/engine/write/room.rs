@@ -4,9 +4,10 @@
 //! and often, so that no single write waits long:
 //! 1. each time the memtable has grown by [`STEP_BYTES`], a writer waits for as long as the flush
 //!    needs to catch up, at most [`MAX_WAIT`] (`keep_pace`);
-//! 2. a full memtable is frozen only while fewer than [`MAX_FROZEN`] frozen memtables wait for
-//!    their flush and level 0 has fewer than [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables
-//!    (`wait_for_room`).
+//! 2. a full memtable is frozen only once [`State::may_freeze`] and level 0 has fewer than
+//!    [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables (`wait_for_room`).
+//!
+//! So the memtables of a database take at most twice the size of a write buffer.
 //!
 //! With a memory budget ([`memory`](crate::engine::resources::memory)), each of these steps also
 //! checks the total size of the memtables of all databases: the largest memtable that can be
@@ -30,8 +31,8 @@ use crate::engine::{Engine, State};
 /// waits rarer and longer.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Number of frozen memtables at which writes wait instead of freezing another memtable. A limit
-/// higher by one makes writes wait later and takes the memory of one more write buffer.
+/// Number of frozen memtables at which writes wait instead of freezing another memtable. A higher
+/// limit makes writes wait later if memtables are frozen while they are small.
 const MAX_FROZEN: usize = 2;
 
 /// Longest wait at one step. A longer wait lets flushes and compactions catch up sooner, but
@@ -42,6 +43,17 @@ const MAX_WAIT: Duration = Duration::from_micros(2500);
 /// for shorter times; a later step waits longer instead. A higher value makes waits rarer and
 /// longer.
 const MIN_WAIT: Duration = Duration::from_micros(200);
+
+impl State {
+    /// Returns whether the memtable may be frozen now: the frozen memtables then have to fit into
+    /// one write buffer, or into a step. The only frozen memtable may have any size.
+    fn may_freeze(&self, write_buffer_bytes: usize) -> bool {
+        let frozen: usize = self.frozen.iter().map(|frozen| frozen.mem.bytes()).sum();
+        let together = frozen.saturating_add(self.mem.bytes());
+        let is_small = together <= write_buffer_bytes.max(STEP_BYTES);
+        self.frozen.is_empty() || (is_small && self.frozen.len() < MAX_FROZEN)
+    }
+}
 
 impl Engine {
     /// Makes room for another group in the memtable: makes the writer wait briefly, or freezes a
@@ -112,7 +124,7 @@ impl Engine {
                 break Err(error);
             }
             let level0 = state.version.level(0).len();
-            if state.frozen.len() >= MAX_FROZEN {
+            if !state.may_freeze(self.options.write_buffer_bytes) {
                 cause = Some(StallCause::Flush);
                 self.begin_stall(&mut state, StallCause::Flush);
                 self.wait_for_change(&mut state);
@@ -227,13 +239,22 @@ mod tests {
     use crate::fs::MemFs;
 
     #[test]
-    fn two_memtables_may_wait_for_their_flush() {
-        let engine = engine_in_memory();
-        for frozen in [1, 2, 2, 2] {
-            engine.write(&WriteOptions::default(), Write::Put(b"key", b"")).unwrap();
-            engine.make_room(&mut engine.commit.lock(), true).unwrap();
-            assert_eq!(engine.state.lock().frozen.len(), frozen);
-        }
+    fn two_small_memtables_or_a_large_one_may_wait_for_their_flush() {
+        let buffer = engine_in_memory().options.write_buffer_bytes;
+        let frozen = |value_bytes: usize| {
+            let engine = engine_in_memory();
+            let freeze = |_| {
+                let value = vec![b'v'; value_bytes];
+                engine.write(&WriteOptions::default(), Write::Put(b"key", &value)).unwrap();
+                engine.make_room(&mut engine.commit.lock(), true).unwrap();
+                engine.state.lock().frozen.len()
+            };
+            [(); 4].map(freeze)
+        };
+        assert_eq!(frozen(0), [1, 2, 2, 2]);
+        assert_eq!(frozen(buffer / 4), [1, 2, 2, 2]);
+        assert_eq!(frozen(buffer / 2), [1, 1, 1, 1]);
+        assert_eq!(frozen(2 * buffer), [1, 1, 1, 1]);
     }
 
     #[test]
