@@ -20,6 +20,7 @@ pub const PACKAGES: &[&str] = &[
     "instrument/src",
     "tests/interop/src",
     "tests/mutation/src",
+    "tests/protocol/src",
     "tests/support/src",
 ];
 

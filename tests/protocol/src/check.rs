@@ -63,8 +63,13 @@ pub fn check_promise(rules: &Rules, state: &State) -> Result<(), Refusal> {
             return refuse(format!("a write is promised, and the name of {log:?} is not durable"));
         }
         let mut records = state.disk.file(log).into_iter().flatten();
+        let is_settled = |status: &Status| match status {
+            Status::Dirty => false,
+            Status::Lost => rules.lack(Mutant::FailedSyncRetried),
+            Status::Durable => true,
+        };
         let is_synced = records.any(|(record, status)| {
-            matches!(record, Record::Write(id, ..) if *id == write.id) && *status == Status::Durable
+            matches!(record, Record::Write(id, ..) if *id == write.id) && is_settled(status)
         });
         let rule = match process.log == Some(write.log) {
             true => Mutant::LogUnsynced,
@@ -148,7 +153,7 @@ pub fn check_removal(rules: &Rules, state: &State, name: Name) -> Result<(), Ref
     let shown = &process.shown;
     // The version that reads of the MANIFEST find, durable or not.
     let target = state.disk.targets().last().copied().flatten();
-    let latest = target.and_then(|target| read_manifest(&state.disk, target).ok());
+    let latest = target.and_then(|target| read_manifest(&state.disk, target, rules).ok());
     let is_excused = match name {
         Name::Log(number) => {
             let is_freed = latest.is_some_and(|version| version.log > number);

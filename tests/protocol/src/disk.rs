@@ -195,7 +195,10 @@ impl Disk {
 
     /// Returns the names that exist now.
     pub fn list(&self) -> impl Iterator<Item = Name> {
-        self.names.iter().filter(|(_, values)| matches!(values.last(), Some(Some(_)))).map(|(n, _)| *n)
+        self.names
+            .iter()
+            .filter(|(_, values)| matches!(values.last(), Some(Some(_))))
+            .map(|(n, _)| *n)
     }
 
     /// Returns whether the name exists, and survives a loss of power.

@@ -221,14 +221,13 @@ fn goals() -> Vec<Property<Protocol>> {
             runs(state) && state.process.as_ref().is_ok_and(|process| process.left_out)
         }),
         Property::sometimes(RESUMES, |_, state: &State| {
-            let is_resumed = runs(state) && state.spent.faults > 0 && state.spent.logs > 1;
+            let is_resumed = runs(state) && state.spent.faults > 0 && state.spent.logs > 0;
             // In the first process, and the log that failed is gone.
             is_resumed && state.spent.kills + state.spent.losses == 0 && state.spent.writes > 1
         }),
         Property::sometimes(FREES, |_, state: &State| {
-            let has_old_log = |first| {
-                state.disk.list().any(|name| matches!(name, Name::Log(log) if log < first))
-            };
+            let has_old_log =
+                |first| state.disk.list().any(|name| matches!(name, Name::Log(log) if log < first));
             runs(state)
                 && state.process.as_ref().is_ok_and(|process| {
                     !process.shown.tables.is_empty() && !has_old_log(process.shown.log)

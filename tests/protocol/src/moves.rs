@@ -98,7 +98,8 @@ impl Moves<'_> {
         let disk = &self.state.disk;
         let can_fail = self.state.spent.faults < self.most.faults;
         for name in disk.list() {
-            if disk.has(name, Status::Dirty) && !matches!(name, Name::Temp(_)) {
+            let again = self.rules.lack(Mutant::FailedSyncRetried) && disk.has(name, Status::Lost);
+            if again || disk.has(name, Status::Dirty) && !matches!(name, Name::Temp(_)) {
                 self.moves.push(vec![Action::Sync(name)]);
                 if can_fail {
                     self.moves.push(vec![Action::SyncFails(name)]);
@@ -114,7 +115,7 @@ impl Moves<'_> {
     fn add_edits(&mut self) {
         let targets = self.state.disk.targets();
         let Some(Some(target)) = targets.last() else { return };
-        let Ok(base) = read_manifest(&self.state.disk, *target) else { return };
+        let Ok(base) = read_manifest(&self.state.disk, *target, self.rules) else { return };
         let manifest = Name::Manifest(*target);
         for edit in self.edits(&base) {
             self.add([Action::Append(manifest, Record::Edit(edit))]);
@@ -126,7 +127,7 @@ impl Moves<'_> {
         let targets = self.state.disk.targets();
         let base = match targets.last().copied().flatten() {
             None => Some(Version { next: 2, ..Version::default() }),
-            Some(target) => read_manifest(&self.state.disk, target).ok(),
+            Some(target) => read_manifest(&self.state.disk, target, self.rules).ok(),
         };
         let is_new = |name: &Name| match name {
             Name::Manifest(number) => {
@@ -274,6 +275,11 @@ pub fn creation() -> Vec<Action> {
     steps.extend(switch(1, edit(0, 2)));
     steps.extend([Action::Show, Action::Create(log), Action::Append(log, Record::Begin(1))]);
     steps.extend(switch(3, edit(2, 4)));
-    steps.extend([Action::Show, Action::Opened, Action::Remove(Name::Manifest(1)), Action::SyncDir]);
+    steps.extend([
+        Action::Show,
+        Action::Opened,
+        Action::Remove(Name::Manifest(1)),
+        Action::SyncDir,
+    ]);
     steps
 }

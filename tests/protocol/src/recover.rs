@@ -76,15 +76,16 @@ pub fn version_of<'a>(edits: impl Iterator<Item = &'a Edit>) -> Result<Version, 
 /// Returns the edits of a MANIFEST, up to its end or to damage at its end.
 ///
 /// # Errors
-/// A refusal, if a record follows the damage.
-fn edits(file: &File) -> Result<Vec<&Edit>, Refusal> {
-    let mut edits = Vec::new();
+/// A refusal, if a record follows the damage. The mark of a failed sync does not count: the edit
+/// before it may be what that sync has lost.
+fn edits<'a>(file: &'a File, rules: &Rules) -> Result<Vec<&'a Edit>, Refusal> {
+    let (mut edits, mut is_damaged) = (Vec::new(), false);
     for (record, _) in file {
         match record {
-            Record::Edit(edit) => edits.push(edit),
-            Record::FailedEdit => {}
-            Record::Hole => return refuse("a record follows damage in the MANIFEST"),
-            other => return refuse(format!("a MANIFEST has {other:?}")),
+            Record::Edit(edit) if !is_damaged => edits.push(edit),
+            Record::Hole => is_damaged = true,
+            Record::FailedEdit if !is_damaged || !rules.lack(Mutant::MarkCountsAsEdit) => {}
+            _ => return refuse("a record follows damage in the MANIFEST"),
         }
     }
     Ok(edits)
@@ -94,11 +95,11 @@ fn edits(file: &File) -> Result<Vec<&Edit>, Refusal> {
 ///
 /// # Errors
 /// A refusal, if the MANIFEST is missing or damaged.
-pub fn read_manifest(disk: &Disk, number: Number) -> Result<Version, Refusal> {
+pub fn read_manifest(disk: &Disk, number: Number, rules: &Rules) -> Result<Version, Refusal> {
     let Some(file) = disk.file(Name::Manifest(number)) else {
         return refuse("CURRENT names a MANIFEST that does not exist");
     };
-    version_of(edits(file)?.into_iter())
+    version_of(edits(file, rules)?.into_iter())
 }
 
 /// Returns all versions that an open may find after a loss of power or a kill.
@@ -158,15 +159,10 @@ pub fn recover(disk: &Disk, rules: &Rules) -> Result<Option<Recovered>, Refusal>
             Some(part) => refuse(format!("there is no CURRENT, but {part:?}")),
         };
     };
-    let version = read_manifest(disk, target)?;
+    let version = read_manifest(disk, target, rules)?;
     let in_tables = read_tables(disk, &version.tables)?;
-    let mut recovered = Recovered {
-        last: version.last,
-        version,
-        in_tables,
-        replayed: Vec::new(),
-        left_out: false,
-    };
+    let mut recovered =
+        Recovered { last: version.last, version, in_tables, replayed: Vec::new(), left_out: false };
     for name in disk.list() {
         let Name::Log(number) = name else { continue };
         if number < recovered.version.log {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::disk::{Disk, Id, Name, Number, Record};
 use crate::recover::read_manifest;
+use crate::rules::Rules;
 use crate::state::State;
 
 /// Removes the files that no open reads: it would only remove them. Then numbers the files, the
@@ -13,7 +14,9 @@ use crate::state::State;
 /// The state must be one right after a loss of power.
 pub fn simplify(state: &mut State) {
     let target = state.disk.targets().last().copied().flatten();
-    if let Some(version) = target.and_then(|target| read_manifest(&state.disk, target).ok()) {
+    if let Some(version) =
+        target.and_then(|target| read_manifest(&state.disk, target, &Rules::default()).ok())
+    {
         let unread = |name: &Name| match name {
             Name::Log(number) => *number < version.log,
             Name::Table(number) => !version.tables.contains(number),

@@ -31,8 +31,8 @@ pub enum Mutant {
     LastSeqTooHigh,
     /// An edit is appended after another one that is not synced.
     EditAfterUnsyncedEdit,
-    /// The mark of a failed sync is appended to a MANIFEST whose failed edit may be lost.
-    MarkAfterLostEdit,
+    /// An open takes the mark of a failed sync, after the edit that the sync has lost, for an edit.
+    MarkCountsAsEdit,
     /// `CURRENT` is renamed before its MANIFEST is synced.
     ManifestUnsynced,
     /// `CURRENT` is renamed before the name of its MANIFEST is durable.

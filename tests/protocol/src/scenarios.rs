@@ -51,13 +51,12 @@ fn scenario(name: &'static str, most: Spent, sometimes: &[&'static str]) -> Scen
     (name, protocol)
 }
 
-/// Returns the explorations. The long ones have larger bounds.
+/// Returns the explorations. The long ones have larger bounds, and there are more of them.
 pub fn scenarios(long: bool) -> Vec<Scenario> {
     let more = u8::from(long);
     let flush = Spent { writes: 2, logs: 1, tables: 1, losses: 2, ..NONE };
     let rotation = Spent { writes: 2 + more, logs: 2, losses: 1, tables: more, ..NONE };
-    let switch =
-        Spent { writes: 1, logs: 1, tables: more, manifests: 1, losses: 1 + more, ..NONE };
+    let switch = Spent { writes: 1, logs: 1, tables: more, manifests: 1, losses: 1 + more, ..NONE };
     let failure = Spent { writes: 2, logs: 1, tables: 1, faults: 1, losses: 1, ..NONE };
     let failed_log = Spent { writes: 1, faults: 1, kills: 1, losses: 1, logs: more, ..NONE };
     let merge = Spent { writes: 2, logs: 2, tables: 3, pins: 1, losses: 1, ..NONE };
@@ -73,6 +72,12 @@ pub fn scenarios(long: bool) -> Vec<Scenario> {
         scenario("creation", create, &[LOSES]),
         scenario("lazy removal", lazy, &[FREES]),
     ];
+    if long {
+        let three = Spent { writes: 3, logs: 2, tables: 1, losses: 1, ..NONE };
+        all.push(scenario("three logs", three, &[LOSES, FREES]));
+        let both = Spent { writes: 2, logs: 1, tables: 1, manifests: 1, losses: 1, ..NONE };
+        all.push(scenario("switch and flush", both, &[LOSES, FREES]));
+    }
     for (name, protocol) in &mut all {
         protocol.eager = *name != "lazy removal";
         if *name == "creation" {

@@ -20,7 +20,7 @@ pub enum Phase {
     Opening,
     /// Writes are accepted.
     Running,
-    /// A log or the MANIFEST failed. Reads go on, and writes are refused until a `resume`.
+    /// A log failed. Reads go on, and writes are refused until a `resume`.
     ReadOnly,
 }
 

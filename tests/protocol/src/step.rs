@@ -152,7 +152,7 @@ fn check_opened(rules: &Rules, state: &State) -> Result<(), Refusal> {
     if process.phase != Phase::Opening {
         return refuse("the database is open already");
     }
-    let version = read_manifest(&state.disk, own_manifest(state)?)?;
+    let version = read_manifest(&state.disk, own_manifest(state)?, rules)?;
     if version != process.shown {
         return refuse("an open returns before its edit is durable");
     }
@@ -175,7 +175,7 @@ fn show(rules: &Rules, state: &mut State) -> Result<(), Refusal> {
     if is_unsynced && !rules.lack(Mutant::ShownBeforeSync) {
         return refuse("a version is shown before its edit is durable");
     }
-    let version = read_manifest(&state.disk, target)?;
+    let version = read_manifest(&state.disk, target, rules)?;
     let in_tables = read_tables(&state.disk, &version.tables)?;
     let process = state.process_mut()?;
     if process.shown == version {
@@ -195,16 +195,15 @@ fn change_disk(rules: &Rules, state: &mut State, action: &Action) -> Result<(), 
             check_sync(rules, state, *name)?;
             if matches!(action, Action::Sync(_)) {
                 state.disk.sync(*name);
-                // The mutant lets a later sync hide that an earlier one failed.
+                // A later sync hides that an earlier one failed.
+                if rules.lack(Mutant::FailedSyncRetried) && before.phase == Phase::ReadOnly {
+                    state.process_mut()?.phase = Phase::Running;
+                }
                 return Ok(());
             }
             state.disk.fail_sync(*name);
-            let is_vital = match name {
-                Name::Log(_) => true,
-                Name::Manifest(number) => state.disk.targets().contains(&Some(*number)),
-                _ => false,
-            };
-            if is_vital && before.phase == Phase::Running {
+            // While the MANIFEST has failed, it takes no edits, and logs keep the writes.
+            if matches!(name, Name::Log(_)) && before.phase == Phase::Running {
                 state.process_mut()?.phase = Phase::ReadOnly;
             }
         }
@@ -213,6 +212,8 @@ fn change_disk(rules: &Rules, state: &mut State, action: &Action) -> Result<(), 
             check_rename(rules, state, *number)?;
             state.disk.rename(*number);
         }
+        // Temporary files are left out of what a crash leaves.
+        Action::Remove(Name::Temp(number)) => state.disk.remove(Name::Temp(*number)),
         Action::Remove(name) => {
             if state.disk.file(*name).is_none() {
                 return refuse(format!("{name:?} does not exist"));
@@ -251,7 +252,9 @@ fn is_new(state: &State) -> bool {
 }
 
 fn check_sync(rules: &Rules, state: &State, name: Name) -> Result<(), Refusal> {
-    let is_own = name.number().is_some_and(|number| state.process().is_ok_and(|process| process.used.contains(&number)));
+    let is_own = name
+        .number()
+        .is_some_and(|number| state.process().is_ok_and(|process| process.used.contains(&number)));
     if state.disk.file(name).is_none() || !is_own {
         return refuse(format!("{name:?} is not a file of this process"));
     }
@@ -261,12 +264,7 @@ fn check_sync(rules: &Rules, state: &State, name: Name) -> Result<(), Refusal> {
     }
 }
 
-fn append(
-    rules: &Rules,
-    state: &mut State,
-    name: Name,
-    record: &Record,
-) -> Result<(), Refusal> {
+fn append(rules: &Rules, state: &mut State, name: Name, record: &Record) -> Result<(), Refusal> {
     let Some(file) = state.disk.file(name) else {
         return refuse(format!("{name:?} does not exist"));
     };
@@ -367,5 +365,5 @@ fn check_rename(rules: &Rules, state: &State, number: Number) -> Result<(), Refu
     if state.disk.targets().iter().flatten().any(|target| *target >= number) {
         return refuse("CURRENT goes back to an earlier MANIFEST");
     }
-    check_version(rules, state, &read_manifest(&state.disk, number)?)
+    check_version(rules, state, &read_manifest(&state.disk, number, rules)?)
 }

@@ -125,7 +125,9 @@ pub fn parse_edit(payload: &[u8]) -> Option<Record> {
             2 => edit.log = Some(fields.varint()?),
             3 => edit.next = Some(fields.varint()?),
             4 => edit.last = Some(fields.varint()?),
-            5 => drop((fields.varint()?, fields.slice()?)),
+            5 => {
+                (fields.varint()?, fields.slice()?);
+            }
             6 => {
                 fields.varint()?;
                 edit.drops.push(fields.varint()?);
@@ -133,7 +135,7 @@ pub fn parse_edit(payload: &[u8]) -> Option<Record> {
             7 => {
                 fields.varint()?;
                 edit.adds.push(fields.varint()?);
-                drop((fields.varint()?, fields.slice()?, fields.slice()?));
+                (fields.varint()?, fields.slice()?, fields.slice()?);
             }
             9 => drop(fields.varint()?),
             _ => return None,

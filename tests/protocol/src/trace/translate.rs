@@ -8,9 +8,7 @@ use minikv::fs::sim::SimFs;
 
 use crate::disk::{Name, Number, Record};
 use crate::state::Action;
-use crate::trace::decode::{
-    marks, parse_batch, parse_current, parse_edit, parse_name, payloads,
-};
+use crate::trace::decode::{marks, parse_batch, parse_current, parse_edit, parse_name, payloads};
 use crate::trace::record::{Event, FileOp};
 
 /// A step of a trace.
@@ -22,11 +20,7 @@ pub enum Step {
     WriteFailed,
     /// Power was lost, and these names and records survived. A record is named by its file and its
     /// index there.
-    PowerLoss {
-        names: BTreeSet<Name>,
-        target: Option<Number>,
-        records: BTreeSet<(Name, usize)>,
-    },
+    PowerLoss { names: BTreeSet<Name>, target: Option<Number>, records: BTreeSet<(Name, usize)> },
 }
 
 /// The files of a database, as far as they were written while events were recorded.
