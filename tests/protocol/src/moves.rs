@@ -55,7 +55,10 @@ impl Moves<'_> {
         if state.pending.is_some() {
             self.add([Action::Acknowledge { sync: false }]);
             self.add([Action::Acknowledge { sync: true }]);
-            self.add([Action::Refuse]);
+            // A write may fail for other reasons as well, which are left out.
+            if process.phase == Phase::ReadOnly {
+                self.add([Action::Refuse]);
+            }
         }
         if process.phase == Phase::ReadOnly {
             self.add([Action::Resumed]);

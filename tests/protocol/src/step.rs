@@ -34,10 +34,11 @@ pub fn step(rules: &Rules, before: &State, action: &Action) -> Result<State, Ref
             state.promised = state.applied.len();
         }
         Action::Refuse => {
-            if state.process()?.phase == Phase::Running || state.pending.is_none() {
-                return refuse("nothing has failed");
+            if state.pending.is_none() {
+                return refuse("no write is in the log");
             }
             state.refused = state.pending.take();
+            state.process_mut()?.phase = Phase::ReadOnly;
         }
         Action::Read(ids) => {
             check_shown(&state)?;
