@@ -56,8 +56,14 @@ MINIKV_KILLED_ROUNDS=$((300 / scale)) row continued 'killed logs continued' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test killed -- --nocapture
 MINIKV_CRASH_STRIDE=$scale row others 'finds a prefix' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test crashes -- --nocapture
-MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'test result' \
+MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'losses of power at' \
   cargo test -q --manifest-path tests/kernel/Cargo.toml -- --nocapture
+MINIKV_FLIPS=$((10000 / scale)) row flips '^compact' \
+  cargo test -q --manifest-path tests/flips/Cargo.toml -- --nocapture
+MINIKV_PROTOCOL_LONG=$((scale == 1)) row protocol 'states explored' \
+  cargo test -q --manifest-path tests/protocol/Cargo.toml --test exploration -- --nocapture every_order
+MINIKV_TRACES=$((4000 / scale)) row traces 'are allowed' \
+  cargo test -q --manifest-path tests/protocol/Cargo.toml --test traces -- --nocapture every_trace
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
 MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte

@@ -22,6 +22,7 @@ pub const PACKAGES: &[&str] = &[
     "tests/interop/src",
     "tests/kernel/src",
     "tests/mutation/src",
+    "tests/protocol/src",
     "tests/support/src",
 ];
 

@@ -168,13 +168,15 @@ pub(crate) fn read_manifest(
 }
 
 /// Returns `error` as the error if a record follows the damage that `error` reports, or if the
-/// bytes after the damage cannot be read.
+/// bytes after the damage cannot be read. A mark of a failed sync does not count as a record: the
+/// edit before it may be what that sync has lost.
 fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
+    reader.skip_damage();
     loop {
-        reader.skip_damage();
         match reader.next() {
             Ok(None) => return Ok(()),
-            Err(next) if next.is_corruption() => {}
+            Ok(Some(FAILED_MARK)) => {}
+            Err(next) if next.is_corruption() => reader.skip_damage(),
             _ => return Err(error.clone()),
         }
     }
@@ -330,6 +332,23 @@ mod tests {
             let error = reader.next().unwrap_err();
             let end = check_nothing_follows(&mut reader, &error);
             assert_eq!(end.is_ok(), is_end, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_of_a_failed_sync_does_not_make_a_lost_edit_one_in_the_middle() {
+        use crate::format::record::{BLOCK_BYTES, HEADER_BYTES};
+        let fs = SimFs::new(1);
+        let path = Path::new("/log");
+        for (after, is_end) in [(FAILED_MARK, true), (b"edit", false)] {
+            // The lost edit fills a block, so the mark begins the next one.
+            let mut log = LogWriter::new(fs.create(path).unwrap(), 0);
+            log.add_record(&[7; BLOCK_BYTES - HEADER_BYTES]).unwrap();
+            log.add_record(after).unwrap();
+            fs.damage(path, 100, 1).unwrap();
+            let mut reader = LogReader::new(fs.open(path).unwrap(), path).unwrap();
+            let error = reader.next().unwrap_err();
+            assert_eq!(check_nothing_follows(&mut reader, &error).is_ok(), is_end, "{after:?}");
         }
     }
 
