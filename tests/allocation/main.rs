@@ -64,7 +64,7 @@ fn run_child(dir: &Path, at: u64, mistake: Mistake) -> Result<Told, String> {
         (None, None, false) if output.status.code() != Some(101) => End::Aborted,
         _ => return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))),
     };
-    Ok(Told { end, acked: numbers("acked ").last().unwrap_or(0), allocations })
+    Ok(Told { end, acked: numbers("acked ").max().unwrap_or(0), allocations })
 }
 
 /// Fails allocation number `at` of the workload and checks the directory.
