@@ -59,7 +59,7 @@ pub fn scenarios(long: bool) -> Vec<Scenario> {
     let switch = Spent { writes: 1, logs: 1, tables: more, manifests: 1, losses: 1 + more, ..NONE };
     let failure = Spent { writes: 2, logs: 1, tables: 1, faults: 1, losses: 1, ..NONE };
     let failed_log = Spent { writes: 1, faults: 1, kills: 1, losses: 1, logs: more, ..NONE };
-    let merge = Spent { writes: 2, logs: 2, tables: 3, pins: 1, losses: 1, ..NONE };
+    let merge = Spent { writes: 2, logs: 2, tables: 3, pins: 1, losses: more, ..NONE };
     let create = Spent { writes: 1, logs: 1, manifests: 1 + more, losses: 2, ..NONE };
     let lazy = Spent { writes: 1, logs: 1, tables: 1, losses: 1 + more, ..NONE };
     let mut all = vec![
@@ -68,9 +68,9 @@ pub fn scenarios(long: bool) -> Vec<Scenario> {
         scenario("switch", switch, &[LOSES]),
         scenario("failure", failure, &[LOSES, RESUMES, FREES]),
         scenario("failed log", failed_log, &[LOSES]),
-        scenario("merge", merge, &[FREES, MERGES, HOLDS]),
         scenario("creation", create, &[LOSES]),
         scenario("lazy removal", lazy, &[FREES]),
+        scenario("merge", merge, &[FREES, MERGES, HOLDS]),
     ];
     if long {
         let three = Spent { writes: 3, logs: 2, tables: 1, losses: 1, ..NONE };
