@@ -235,7 +235,7 @@ fn goals() -> Vec<Property<Protocol>> {
         }),
         Property::sometimes(MERGES, |_, state: &State| {
             let tables = state.disk.list().filter(|name| matches!(name, Name::Table(_)));
-            runs(state) && state.spent.tables == 3 && tables.count() == 1
+            runs(state) && state.spent.tables == 1 && tables.count() == 1
         }),
         Property::sometimes(REOPENS, |_, state: &State| {
             runs(state) && state.spent.losses == 1 && state.applied.len() > 2
