@@ -91,7 +91,7 @@ pub fn scenarios(long: bool) -> Vec<Scenario> {
     let switch = Spent { writes: 1, logs: 1, tables: more, manifests: 1, losses: 1 + more, ..NONE };
     let failure = Spent { writes: 2, logs: 1, tables: 1, faults: 1, losses: 1, ..NONE };
     let failed_log = Spent { writes: 1, faults: 1, kills: 1, losses: 1, logs: more, ..NONE };
-    let merge = Spent { writes: 1, logs: more, tables: 1, pins: 1, losses: 1 + more, ..NONE };
+    let merge = Spent { writes: more, tables: 1, pins: 1, losses: 1, ..NONE };
     let create = Spent { writes: 1, logs: 1, manifests: 1 + more, losses: 2, ..NONE };
     let lazy = Spent { writes: 1, logs: 1, tables: 1, losses: 1 + more, ..NONE };
     let mut all = vec![
