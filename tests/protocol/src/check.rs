@@ -89,7 +89,8 @@ pub fn check_promise(rules: &Rules, state: &State) -> Result<(), Refusal> {
 pub fn check_resume(rules: &Rules, state: &State) -> Result<(), Refusal> {
     let process = state.process()?;
     let failed = |log| state.disk.has(Name::Log(log), Status::Lost);
-    let mut logs = process.memory.iter().map(|write| write.log).chain(process.log);
+    let own = process.memory.iter().filter(|write| !write.replayed);
+    let mut logs = own.map(|write| write.log).chain(process.log);
     if logs.any(failed) && !rules.lack(Mutant::ResumeOnFailedLog) {
         return refuse("writes are accepted again while a failed log is needed");
     }

@@ -125,13 +125,13 @@ impl Disk {
     }
 
     fn set(&mut self, name: Name, value: Option<Name>) {
+        let before = self.names.remove(&name);
         // Nothing reads temporary files after a crash, so the durability of their names is left
         // out.
-        let before = match name {
+        let mut values = match name {
             Name::Temp(_) => Vec::new(),
-            _ => self.names.remove(&name).unwrap_or_else(|| vec![None]),
+            _ => before.unwrap_or_else(|| vec![None]),
         };
-        let mut values = before;
         values.push(value);
         if values != [None] {
             self.names.insert(name, values);

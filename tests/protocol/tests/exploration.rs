@@ -47,7 +47,7 @@ const MUTANTS: [(Mutant, &str, &str); 29] = [
     (Mutant::ResumeWithFailedWrite, "failure", PREFIX),
     (Mutant::TableUnsynced, "flush", OPENS),
     (Mutant::TableNameUnsynced, "flush", OPENS),
-    (Mutant::FlushOutOfOrder, "merge", PREFIX),
+    (Mutant::FlushOutOfOrder, "three logs", PREFIX),
     (Mutant::LogFreedEarly, "flush", ACKNOWLEDGED),
     (Mutant::LastSeqTooHigh, "three logs", PREFIX),
     (Mutant::EditAfterUnsyncedEdit, "rotation", OPENS),

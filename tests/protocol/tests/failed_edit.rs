@@ -29,7 +29,7 @@ fn errors(key_bytes: usize, seeds: u64) -> Vec<String> {
 }
 
 /// Checks edits of several lengths. Those of two keys of 16,336 to 16,338 bytes end at the end of a
-/// block, so that the mark of the failed sync, which follows, can be read although the edit is lost.
+/// block. So the mark of the failed sync, which follows, can be read although the edit is lost.
 #[test]
 fn a_database_opens_although_a_failed_sync_lost_the_last_edit() {
     for key_bytes in [10, 3000, 16_336, 16_337, 16_338, 40_000] {

@@ -279,8 +279,8 @@ fn action(trace: &[Step], at: usize) -> Option<&Action> {
     }
 }
 
-/// Returns whether the step appends an edit that does more than move tables to other levels. Nothing
-/// depends on an edit that only moves tables.
+/// Returns whether the step appends an edit that does more than move tables to other levels.
+/// Nothing depends on an edit that only moves tables.
 fn is_edit(step: Option<&Action>) -> bool {
     match step {
         Some(Action::Append(Name::Manifest(_), Record::Edit(edit))) => {

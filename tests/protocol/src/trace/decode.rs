@@ -126,7 +126,8 @@ pub fn parse_edit(payload: &[u8]) -> Option<Record> {
             3 => edit.next = Some(fields.varint()?),
             4 => edit.last = Some(fields.varint()?),
             5 => {
-                (fields.varint()?, fields.slice()?);
+                fields.varint()?;
+                fields.slice()?;
             }
             6 => {
                 fields.varint()?;
@@ -135,7 +136,9 @@ pub fn parse_edit(payload: &[u8]) -> Option<Record> {
             7 => {
                 fields.varint()?;
                 edit.adds.push(fields.varint()?);
-                (fields.varint()?, fields.slice()?, fields.slice()?);
+                fields.varint()?;
+                fields.slice()?;
+                fields.slice()?;
             }
             9 => drop(fields.varint()?),
             _ => return None,

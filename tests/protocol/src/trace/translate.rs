@@ -26,8 +26,8 @@ pub enum Step {
 /// The files of a database, as far as they were written while events were recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Translator {
-    /// The bytes of each record of each file, in order; `None` for a record that was lost.
-    records: BTreeMap<Name, Vec<Option<Vec<u8>>>>,
+    /// The bytes of each record of each file, in order, and whether the record is not lost.
+    records: BTreeMap<Name, Vec<(Vec<u8>, bool)>>,
     /// The bytes of tables that are not synced yet.
     tables: BTreeMap<Name, Vec<u8>>,
 }
@@ -100,7 +100,7 @@ impl Translator {
     fn finish_table(&mut self, table: Name) -> Option<Action> {
         let bytes = self.tables.remove(&table)?;
         let entries = Record::Entries(marks(&bytes));
-        self.records.entry(table).or_default().push(Some(bytes));
+        self.records.entry(table).or_default().push((bytes, true));
         Some(Action::Append(table, entries))
     }
 
@@ -113,11 +113,10 @@ impl Translator {
             return Ok(Vec::new());
         }
         let records = self.records.entry(name).or_default();
-        let known = records.iter().flatten();
-        let offset = known.map(Vec::len).sum();
+        let offset = records.iter().map(|(bytes, _)| bytes.len()).sum();
         let parse = match name {
             Name::Temp(_) => {
-                records.push(Some(bytes.to_vec()));
+                records.push((bytes.to_vec(), true));
                 let target = parse_current(bytes).ok_or("CURRENT names no MANIFEST")?;
                 return Ok(vec![Action::Append(name, Record::Target(target))]);
             }
@@ -127,7 +126,7 @@ impl Translator {
         let payloads = payloads(bytes, offset).ok_or_else(|| format!("{name:?} has no record"))?;
         let [payload] = &payloads[..] else { return Err(format!("{name:?}: not one record")) };
         let record = parse(payload).ok_or_else(|| format!("{name:?} has an unknown record"))?;
-        records.push(Some(bytes.to_vec()));
+        records.push((bytes.to_vec(), true));
         Ok(vec![Action::Append(name, record)])
     }
 
@@ -156,17 +155,15 @@ impl Translator {
             let Some(name) = parse_name(file) else { continue };
             let Some(records) = self.records.get_mut(&name) else { continue };
             let (bytes, mut offset) = (read(file)?, 0);
-            for (index, record) in records.iter_mut().enumerate() {
-                let Some(written) = record else {
+            for (index, (written, is_there)) in records.iter_mut().enumerate() {
+                let range = offset..offset + written.len();
+                offset = range.end;
+                // What an earlier loss of power has taken is a durable hole.
+                let is_hole = !*is_there;
+                *is_there &= bytes.get(range) == Some(&written[..]);
+                if *is_there || is_hole {
                     survivors.insert((name, index));
-                    continue;
-                };
-                let end = offset + written.len();
-                match bytes.get(offset..end) == Some(&written[..]) {
-                    true => drop(survivors.insert((name, index))),
-                    false => *record = None,
                 }
-                offset = end;
             }
         }
         self.records.retain(|name, _| names.contains(name));
