@@ -44,7 +44,7 @@ pub struct Process {
     pub pinned: Option<BTreeSet<Number>>,
 }
 
-/// What happened that should never happen. Rules prevent it; the mutants lack rules.
+/// Events that the rules prevent; the mutants lack rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Misdeeds {
     /// A write was acknowledged although a log that has it, or an earlier one, had failed.

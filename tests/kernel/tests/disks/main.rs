@@ -1,6 +1,6 @@
-//! Runs the crash harness's workloads on ext4, XFS and btrfs, on a disk that records what the kernel
-//! asks it to do, and fails on demand. The kernel mounts what is left of the disk, and minikv opens
-//! it.
+//! Runs the crash harness's workloads on ext4, XFS and btrfs, on a disk that records what the
+//! kernel asks it to do, and fails on demand. The kernel mounts what is left of the disk, and
+//! minikv opens it.
 //!
 //! | file | contents |
 //! | --- | --- |

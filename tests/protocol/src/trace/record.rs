@@ -11,7 +11,7 @@ use minikv::fs::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 use crate::disk::Id;
 
-/// What was recorded.
+/// A recorded step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An operation on the filesystem, and whether it succeeded.

@@ -335,8 +335,8 @@ pub const LONG_LOGS: Kind = Kind {
 };
 
 impl Kind {
-    /// Returns the options of this kind of workload for `disk`, with a clock that shows [`END`]. The
-    /// seed determines the order of background work.
+    /// Returns the options of this kind of workload for `disk`, with a clock that shows [`END`].
+    /// The seed determines the order of background work.
     pub fn options(&self, disk: &impl Disk, seed: u64) -> Options {
         let options = options(disk, seed)
             .write_buffer_bytes(self.write_buffer_bytes)
