@@ -77,7 +77,7 @@ impl TableWriter {
         create_dir(fs, &dir)?;
         Ok(TableWriter {
             order: InternalComparator::new(options.comparator.clone()),
-            run: TableRun::new(INGEST_LEVEL, options.max_file_bytes),
+            run: TableRun::without_sums(INGEST_LEVEL, options.max_file_bytes),
             options,
             dir,
             was_there,

@@ -9,7 +9,7 @@
 //! - *What goes in.* For a table that this process wrote, the sum that its writer had. So the table
 //!   must also be read as it was written. For any other table, the sum of the entries as they come
 //!   out of their blocks, before they are merged ([`read::input`](crate::engine::read::input)). For
-//!   a memtable, the sum of its entries in the order of their insertion, before they are sorted.
+//!   a memtable, the number of its entries, and the sum of what its order for the flush showed.
 //! - *What is left out or made*, by the rules of the job.
 //! - *What comes out.* The sum of the entries as they are in the buffer of their block
 //!   ([`TableBuilder::sum`](crate::table::builder::TableBuilder)).
@@ -61,11 +61,6 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Returns the account of a job that has read `read` so far.
-    pub(crate) fn of(read: EntrySum) -> Ledger {
-        Ledger { read, ..Ledger::default() }
-    }
-
     /// Counts what was read.
     pub(crate) fn read(&mut self, read: EntrySum) {
         self.read = self.read.and(read);
@@ -156,7 +151,8 @@ mod tests {
     /// Returns the error of a job that leaves out key-2, changes the value of key-3, and writes
     /// `written`.
     fn error(written: &[(&str, &str)]) -> Option<String> {
-        let mut ledger = Ledger::of(sum(ALL));
+        let mut ledger = Ledger::default();
+        ledger.read(sum(ALL));
         ledger.drop(Reason::Overwritten, b"key-2", b"two");
         ledger.drop(Reason::Changed, b"key-3", b"three");
         ledger.make(b"key-3", b"III");
@@ -180,9 +176,11 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_job_are_added_up() {
-        let mut left = Ledger::of(sum(&ALL[..1]));
+        let mut left = Ledger::default();
+        left.read(sum(&ALL[..1]));
         left.drop(Reason::Tombstone, b"key-1", b"one");
-        let mut right = Ledger::of(sum(&ALL[1..]));
+        let mut right = Ledger::default();
+        right.read(sum(&ALL[1..]));
         right.drop(Reason::Expired, b"key-2", b"two");
         left.add(&right);
         assert_eq!([Reason::Tombstone, Reason::Expired].map(|r| left.dropped_for(r)), [1, 1]);

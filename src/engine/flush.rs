@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::base::clock::whole_micros;
+use crate::base::entry_sum::EntrySum;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
@@ -54,7 +55,7 @@ pub(crate) fn write_table(
     number: u64,
     mut written: impl FnMut(u64, u64),
 ) -> Result<(NewFile, EntryCounts)> {
-    let mut ledger = Ledger::of(mem.sum());
+    let (mut read, mut ledger) = (EntrySum::default(), Ledger::default());
     let mut table = TableOutput::create(target, 0, number)?;
     let fill = || {
         let mut retention = Retention::new(read_seqs, target.order.user().clone());
@@ -64,6 +65,7 @@ pub(crate) fn write_table(
             if entries % REPORT_ENTRIES == 0 {
                 written(REPORT_ENTRIES, table.file_bytes());
             }
+            read.add(key, value);
             let parsed = ParsedKey::parse(key)?;
             if retention.is_shadowed(&parsed)? {
                 ledger.drop(Reason::Overwritten, key, value);
@@ -75,6 +77,7 @@ pub(crate) fn write_table(
     let finished = fill().and_then(|()| table.finish());
     let checked = finished.and_then(|table| {
         let (entries, last_seq) = (mem.len(), mem.last_seq());
+        ledger.read(read.with_entries(entries as u64));
         let job =
             format!("the flush of {entries} entries up to number {last_seq} into {number:06}");
         ledger.check(table.1.sum.unwrap_or_default(), job)?;

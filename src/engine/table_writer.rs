@@ -75,6 +75,11 @@ impl TableOutput {
         Ok(TableOutput { builder, file, counts: EntryCounts::default(), has_keyspaces })
     }
 
+    /// Writes a table that nobody compares with what went in.
+    fn without_sum(self) -> TableOutput {
+        TableOutput { builder: self.builder.without_sum(), ..self }
+    }
+
     /// Adds an entry. `entry` is the parsed form of `key`.
     ///
     /// # Errors
@@ -109,7 +114,7 @@ impl TableOutput {
         debug_assert!(self.counts.entries > 0, "table {} is empty", self.file.number);
         self.file.largest = self.builder.last_key().to_vec();
         self.builder.set_expiry(self.counts.expiry());
-        self.counts.sum = Some(self.builder.sum());
+        self.counts.sum = self.builder.sum();
         self.file.file_bytes = self.builder.finish()?.file_bytes;
         Ok((self.file, self.counts))
     }
@@ -121,6 +126,8 @@ impl TableOutput {
 pub(crate) struct TableRun {
     level: usize,
     max_bytes: u64,
+    /// Whether the tables are compared with what went in.
+    is_summed: bool,
     open: Option<TableOutput>,
     /// The finished tables, with the counts of their entries.
     pub done: Vec<(NewFile, EntryCounts)>,
@@ -129,7 +136,12 @@ pub(crate) struct TableRun {
 impl TableRun {
     /// Creates an empty run of tables of `level`.
     pub(crate) fn new(level: usize, max_bytes: u64) -> TableRun {
-        TableRun { level, max_bytes, open: None, done: Vec::new() }
+        TableRun { level, max_bytes, is_summed: true, open: None, done: Vec::new() }
+    }
+
+    /// Creates an empty run of tables that nobody compares with what went in.
+    pub(crate) fn without_sums(level: usize, max_bytes: u64) -> TableRun {
+        TableRun { is_summed: false, ..TableRun::new(level, max_bytes) }
     }
 
     /// Adds an entry. Any entry may begin a new table, which gets the number returned by `number`.
@@ -166,7 +178,10 @@ impl TableRun {
     ) -> Result<()> {
         let table = match &mut self.open {
             Some(table) => table,
-            None => self.open.insert(TableOutput::create(target, self.level, number())?),
+            None => {
+                let table = TableOutput::create(target, self.level, number())?;
+                self.open.insert(if self.is_summed { table } else { table.without_sum() })
+            }
         };
         let last_key = match (table.last_key(), self.done.last()) {
             ([], Some((done, _))) => &done.largest,

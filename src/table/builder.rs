@@ -98,8 +98,10 @@ pub struct TableBuilder {
     /// is known, so that the separator can be short.
     pending: Option<BlockHandle>,
     separator: Vec<u8>,
-    /// The sum over the entries, as they are in the data blocks.
+    /// The sum over the entries, as they are in the data blocks; if not `is_summed`, their number
+    /// only.
     sum: EntrySum,
+    is_summed: bool,
     data_blocks: u64,
 }
 
@@ -123,6 +125,7 @@ impl TableBuilder {
             pending: None,
             separator: Vec::new(),
             sum: EntrySum::default(),
+            is_summed: true,
             data_blocks: 0,
             options,
         }
@@ -144,8 +147,12 @@ impl TableBuilder {
         }
         self.add_to_filters(key);
         self.data.add(key, value);
-        let (key, value) = self.data.last_entry(value.len());
-        self.sum.add(key, value);
+        if self.is_summed {
+            let (key, value) = self.data.last_entry(value.len());
+            self.sum.add(key, value);
+        } else {
+            self.sum.entries += 1;
+        }
         if self.data.estimated_bytes() >= self.options.block_bytes {
             self.end_data_block()?;
         }
@@ -157,9 +164,15 @@ impl TableBuilder {
         self.expiry = expiry;
     }
 
+    /// Lets the builder count entries without a sum, which takes time.
+    pub(crate) fn without_sum(mut self) -> TableBuilder {
+        self.is_summed = false;
+        self
+    }
+
     /// Returns the sum over the entries added.
-    pub(crate) fn sum(&self) -> EntrySum {
-        self.sum
+    pub(crate) fn sum(&self) -> Option<EntrySum> {
+        self.is_summed.then_some(self.sum)
     }
 
     /// Returns the last key added; empty if none was added.

@@ -171,7 +171,7 @@ fn keys_out_of_order_are_refused_and_the_rest_goes_on() {
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     }
     builder.add(b"c", b"3").unwrap();
-    assert_eq!(builder.sum().entries, 2);
+    assert_eq!(builder.sum().unwrap().entries, 2);
     builder.finish().unwrap();
     let bytes = sink.bytes.lock().clone();
     let table = open(bytes, &context_of(&options)).unwrap();

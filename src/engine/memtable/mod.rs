@@ -18,7 +18,6 @@ use bytes::Bytes;
 pub use cursor::MemCursor;
 pub use entries::Arena;
 
-use crate::base::entry_sum::EntrySum;
 use crate::base::hash::key_hash;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -213,15 +212,6 @@ impl Memtable {
     /// Returns a cursor over the versions, which is not positioned yet.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())
-    }
-
-    /// Returns the sum over all entries, read in the order of their insertion.
-    pub(crate) fn sum(&self) -> EntrySum {
-        let mut sum = EntrySum::default();
-        for entry in (0..self.entries.len()).filter_map(|number| self.entries.get(number)) {
-            sum.add(entry.internal_key(), entry.value());
-        }
-        sum
     }
 
     /// Calls `each` with the internal key and the value of every entry, in key order, for a flush.

@@ -4,7 +4,7 @@ use minikv_support::rng::Rng;
 
 use crate::device::{Op, Pages, SECTOR};
 
-/// What is left of the writes after the last flush.
+/// The part of the writes after the last flush that is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// None of them.
@@ -26,7 +26,7 @@ pub const LEFT: [Left; 5] =
 /// A disk at growing numbers of operations.
 pub struct Past {
     log: Vec<Op>,
-    /// What is durable after `done` operations.
+    /// The durable bytes after `done` operations.
     durable: Pages,
     done: usize,
     /// Number of flushes that the disk only says to have done.

@@ -56,7 +56,7 @@ impl Pages {
     }
 }
 
-/// What the kernel asked a disk to do.
+/// A request of the kernel.
 #[derive(Clone, Debug)]
 pub enum Op {
     Write {
@@ -69,7 +69,7 @@ pub enum Op {
     FailedFlush,
 }
 
-/// What fails.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The next flush, once.

@@ -40,9 +40,9 @@ pub struct Protocol {
     pub eager: bool,
     /// The state in which each history begins.
     pub start: State,
-    /// What must always hold.
+    /// Names of properties that must always hold.
     pub always: Vec<&'static str>,
-    /// What the exploration must reach.
+    /// Names of states that the exploration must reach.
     pub sometimes: Vec<&'static str>,
 }
 

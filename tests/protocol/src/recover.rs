@@ -29,7 +29,7 @@ pub struct Logged {
     pub replayed: bool,
 }
 
-/// What an open finds.
+/// The result of an open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     pub version: Version,

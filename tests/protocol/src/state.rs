@@ -73,7 +73,7 @@ pub struct Spent {
     pub next_id: Id,
 }
 
-/// What ended the last process.
+/// The end of the last process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// The process was killed, or closed the database. All that was written is there.
