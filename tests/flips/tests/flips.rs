@@ -26,7 +26,7 @@ use nix::sys::ptrace::regset::NT_PRFPREG;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// How long a phase may take before it counts as one without an end.
+/// Time that a phase may take before it counts as one without an end.
 const MAX_PHASE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

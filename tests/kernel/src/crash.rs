@@ -1,4 +1,4 @@
-//! What a loss of power leaves of a disk.
+//! Losses of power: the bytes that are left of a disk.
 
 use minikv_support::rng::Rng;
 

@@ -34,7 +34,7 @@ pub const XFS: Kind =
 pub const BTRFS: Kind =
     Kind { name: "btrfs", mib: 128, mkfs: &["mkfs.btrfs", "-q", "-f"], options: "loop,nodiscard" };
 
-/// Where disks are served and mounted. All mounts end with the process.
+/// Disks that are served and mounted. All mounts end with the process.
 pub struct Mounts {
     server: Arc<Server>,
     home: tempfile::TempDir,

@@ -17,7 +17,7 @@ use fuser::{
 
 use crate::device::Device;
 
-/// How long the kernel may believe what it was told.
+/// Time for which the kernel may believe what it was told.
 const TTL: Duration = Duration::from_secs(3600);
 
 type Devices = Arc<Mutex<BTreeMap<u64, Arc<Device>>>>;

@@ -15,7 +15,7 @@ use crate::{mounts, recover, setting};
 /// Number of operations of a disk within which the fault comes: fewer than most workloads have.
 const WITHIN: usize = 300;
 
-/// What goes wrong.
+/// A kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     Fails(Fault),

@@ -34,7 +34,7 @@ const SHORT_LIVED: &str = "zzz";
 
 pub const DIR: &str = "/db";
 
-/// What a workload writes to.
+/// A place that a workload writes to.
 pub trait Disk: Clone {
     /// Returns the filesystem of the database.
     fn fs(&self) -> impl Fs;
