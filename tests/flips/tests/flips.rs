@@ -15,7 +15,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -164,11 +163,8 @@ fn try_flip(phase: Phase, dir: &Path, within: Duration, rng: &mut Rng) -> Option
         (_, Ok(Err(_))) => Outcome::Told,
         (Some(status), _) if status.success() => Outcome::None,
         (Some(status), _) if status.code() == Some(3) => Outcome::Told,
-        (Some(status), _) if status.signal().is_some() || status.code() == Some(101) => {
-            Outcome::Crash
-        }
-        (None, _) => Outcome::Crash,
-        (Some(status), _) => panic!("{status}"),
+        // A signal, a panic, no end, or whatever a changed register made the exit code.
+        _ => Outcome::Crash,
     })
 }
 
