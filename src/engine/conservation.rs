@@ -6,10 +6,11 @@
 //! Each side is a sum over entries that does not depend on their order
 //! ([`EntrySum`](crate::base::entry_sum::EntrySum)):
 //!
-//! - *What goes in.* For a table that this process wrote, the sum that its writer had. So the table
-//!   must also be read as it was written. For any other table, the sum of the entries as they come
-//!   out of their blocks, before they are merged ([`read::input`](crate::engine::read::input)). For
-//!   a memtable, the number of its entries, and the sum of what its order for the flush showed.
+//! - *What goes in.* For a table that this process wrote, but not for a bulk load, the sum that its
+//!   writer had. So the table must also be read as it was written. For any other table, the sum of
+//!   the entries as they come out of their blocks, before they are merged
+//!   ([`read::input`](crate::engine::read::input)). For a memtable, the number of its entries, and
+//!   the sum of what its order for the flush showed.
 //! - *What is left out or made*, by the rules of the job.
 //! - *What comes out.* The sum of the entries as they are in the buffer of their block
 //!   ([`TableBuilder::sum`](crate::table::builder::TableBuilder)).

@@ -8,9 +8,10 @@
 //! | told | an error, in the phase or when the database is read |
 //! | silent | other entries than were put, and no error |
 //!
-//! After a crash the database must still have what it should have, or tell. Of the flips in flushes
-//! and compactions, one in a hundred may be silent: a bit of a block that changes between its
-//! buffer and its checksum is not noticed. `MINIKV_FLIPS` is the number of flips in each phase
+//! After a crash the database must still have what it should have, or tell; after a crash among
+//! puts, which leaves some of them, it is not read. Of the flips in flushes and compactions, one in
+//! a hundred may be silent: a bit of a block that changes between its buffer and its checksum is
+//! not noticed. `MINIKV_FLIPS` is the number of flips in each phase
 //! (default 100), `MINIKV_SEED` seeds their places.
 
 use std::collections::BTreeMap;
