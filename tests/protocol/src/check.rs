@@ -126,7 +126,7 @@ pub fn check_shown(state: &State) -> Result<(), Refusal> {
 pub fn is_needed(state: &State, process: &Process, name: Name) -> bool {
     let versions = || possible_versions(&state.disk).into_iter();
     match name {
-        Name::Log(number) => has_writes(state, name) && versions().any(|v| v.log <= number),
+        Name::Log(number) => decides(state, name) && versions().any(|v| v.log <= number),
         Name::Table(number) => {
             let is_pinned = process.pinned.as_ref().is_some_and(|held| held.contains(&number));
             let is_shown = process.shown.tables.contains(&number);
@@ -138,10 +138,11 @@ pub fn is_needed(state: &State, process: &Process, name: Name) -> bool {
     }
 }
 
-/// Returns whether the log has writes.
-fn has_writes(state: &State, log: Name) -> bool {
+/// Returns whether an open finds something else without the log: it has writes, or a hole, after
+/// which nothing of later logs is replayed.
+fn decides(state: &State, log: Name) -> bool {
     let mut records = state.disk.file(log).into_iter().flatten();
-    records.any(|(record, _)| matches!(record, Record::Write(..)))
+    records.any(|(record, _)| matches!(record, Record::Write(..) | Record::Hole))
 }
 
 /// Checks that a file may be removed.

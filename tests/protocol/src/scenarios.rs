@@ -105,7 +105,7 @@ pub fn scenarios(long: bool) -> Vec<Scenario> {
         scenario("merge", merge, &[FREES, MERGES, HOLDS]),
     ];
     if long {
-        let three = Spent { writes: 3, logs: 2, tables: 1, losses: 1, ..NONE };
+        let three = Spent { writes: 3, logs: 3, tables: 1, losses: 1, ..NONE };
         all.push(scenario("three logs", three, &[LOSES, FREES]));
         let both = Spent { writes: 2, logs: 1, tables: 1, manifests: 1, losses: 1, ..NONE };
         all.push(scenario("switch and flush", both, &[LOSES, FREES]));

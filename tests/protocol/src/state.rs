@@ -90,7 +90,8 @@ pub struct State {
     pub applied: Vec<Applied>,
     /// The write that is in the log but not yet applied.
     pub pending: Option<Logged>,
-    /// The write that returned an error. It may be there after a crash, until a `resume`.
+    /// The write that returned an error. It may be there after a crash, until a `resume` or the
+    /// next open returns.
     pub refused: Option<Logged>,
     /// The number of writes, from the first on, that survive a loss of power.
     pub promised: usize,

@@ -85,7 +85,10 @@ fn open(rules: &Rules, state: &mut State) -> Result<(), Refusal> {
     let mut history = state.history();
     history.retain(|write| ids.contains(&write.id));
     state.applied = history;
-    (state.pending, state.refused) = (None, None);
+    // An edit that a kill has left unsynced may free its log. Until the open has made that durable,
+    // a loss of power brings the write back.
+    let last = state.pending.take().or(state.refused);
+    state.refused = last.filter(|write| !ids.contains(&write.id));
     state.process = Ok(Process {
         phase: Phase::Opening,
         floor,
@@ -127,6 +130,7 @@ fn change_process(rules: &Rules, state: &mut State, action: &Action) -> Result<(
         Action::Opened => {
             check_opened(rules, state)?;
             state.process_mut()?.phase = Phase::Running;
+            state.refused = None;
         }
         Action::Show => show(rules, state)?,
         _ if phase == Phase::Opening => return refuse("the database is not open yet"),
