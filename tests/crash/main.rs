@@ -21,6 +21,7 @@
 //! replays it.
 
 mod check;
+mod creation;
 mod disk;
 mod faults;
 mod health;

@@ -115,7 +115,13 @@ impl Engine {
         let found = find_database(&*fs, dir)?;
         options.allows(dir, found.is_some())?;
         let entries = match found {
-            Some(entries) => entries,
+            Some(entries) => {
+                // A process that was killed while it made the database may have left the name of
+                // CURRENT unsynced. If a loss of power took that name, but not the names of the
+                // files that this open makes, they would look like what is left of a database.
+                sync_dir(&*fs, dir)?;
+                entries
+            }
             None => {
                 manifest::create(&*fs, dir, options.comparator.name())?;
                 entries(&*fs, dir)?
