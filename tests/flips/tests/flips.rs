@@ -27,8 +27,8 @@ use nix::sys::ptrace::regset::NT_PRFPREG;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// Time that a phase may take before it counts as one without an end.
-const MAX_PHASE: Duration = Duration::from_secs(20);
+/// Time that a phase of a few milliseconds may take before it counts as one without an end.
+const MAX_PHASE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
