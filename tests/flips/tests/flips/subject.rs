@@ -115,10 +115,10 @@ impl Subject {
             let used = self.used();
             if used >= moment {
                 let working = threads_at_work(self.pid());
-                if let Some(&thread) = working.get(rng.below(working.len().max(1))) {
-                    if let Some(flip) = flip(thread, rng) {
-                        return Some(flip);
-                    }
+                if let Some(&thread) = working.get(rng.below(working.len().max(1)))
+                    && let Some(flip) = flip(thread, rng)
+                {
+                    return Some(flip);
                 }
             }
             let rest = moment.saturating_sub(used);
