@@ -49,8 +49,11 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-fn is_chosen(setting: &str, name: &str) -> bool {
-    std::env::var(setting).map_or(true, |names| names.split(',').any(|chosen| chosen == name))
+/// Returns the names that a setting chooses, all of `known` without it.
+fn chosen(setting: &str, known: &[&'static str]) -> Vec<&'static str> {
+    let Ok(names) = std::env::var(setting) else { return known.to_vec() };
+    let find = |name: &str| known.iter().find(|&&known| known == name).copied();
+    names.split(',').map(|name| find(name).unwrap_or_else(|| panic!("{setting}: {name}"))).collect()
 }
 
 /// Copies the files of a database.
@@ -177,10 +180,8 @@ fn flip_many(trial: &Trial, flips: u64, home: &Path) -> BTreeMap<Outcome, u64> {
 /// Flips bits of all phases of a database. Returns how many in flushes and compactions were silent.
 fn flip_phases(kind: Kind, flips: u64, home: &Path) -> u64 {
     let mut silent = 0;
-    for phase in PHASES {
-        if !is_chosen("MINIKV_FLIPS_PHASES", phase.name()) {
-            continue;
-        }
+    let phases = chosen("MINIKV_FLIPS_PHASES", &PHASES.map(Phase::name));
+    for phase in PHASES.into_iter().filter(|phase| phases.contains(&phase.name())) {
         let trial = Trial::prepare(kind, phase, home);
         let outcomes = flip_many(&trial, flips, home);
         let of = |outcome| outcomes.get(&outcome).copied().unwrap_or(0);
@@ -206,16 +207,14 @@ fn flip_phases(kind: Kind, flips: u64, home: &Path) -> u64 {
 fn flipped_bits_in_flushes_and_compactions_are_hardly_ever_silent() {
     let home = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "." });
     let (home, long) = (home.unwrap(), setting("MINIKV_FLIPS"));
-    for kind in ENGINES {
+    let engines = chosen("MINIKV_FLIPS_ENGINES", &ENGINES.map(Kind::name));
+    for kind in ENGINES.into_iter().filter(|kind| engines.contains(&kind.name())) {
         let flips = match (kind, long) {
             (_, Some(flips)) => flips,
             (Kind::Minikv, None) => 100,
             (Kind::LevelDb, None) => 30,
             (Kind::RocksDb, None) => continue,
         };
-        if !is_chosen("MINIKV_FLIPS_ENGINES", kind.name()) {
-            continue;
-        }
         if !kind.installed() {
             println!("{}: left out, for its library is not installed", kind.name());
             continue;
