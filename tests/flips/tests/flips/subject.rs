@@ -145,7 +145,10 @@ fn flip(thread: Pid, rng: &mut Rng) -> Option<Flip> {
     if !matches!(waitpid(thread, Some(WaitPidFlag::__WALL)), Ok(WaitStatus::Stopped(..))) {
         return None;
     }
-    let before = ptrace::getregs(thread).ok()?;
+    let Ok(before) = ptrace::getregs(thread) else {
+        let _ = ptrace::detach(thread, None);
+        return None;
+    };
     let place = Place::of(thread, before.rip, before.rsp, Path::new(PROGRAM));
     let bit = rng.below(64);
     let (register, bit, flipped) = match rng.below(27) {
@@ -157,7 +160,7 @@ fn flip(thread: Pid, rng: &mut Rng) -> Option<Flip> {
             (format!("xmm{register}"), bit, flip_vector(thread, register, bit))
         }
     };
-    // A thread that is not let go would never end.
+    // A thread that is not let go would never end, also above.
     let flipped = flipped.is_ok() & ptrace::detach(thread, None).is_ok();
     flipped.then_some(Flip { register, bit, place })
 }
