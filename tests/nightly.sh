@@ -77,6 +77,7 @@ MINIKV_EXHAUSTIVE=$((scale == 1)) row exhaustive 'test result' \
   cargo test -q -p minikv --test exhaustive -- --nocapture
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
+MINIKV_MIRI_SEEDS=$((64 / scale > 0 ? 64 / scale : 1)) row miri 'under Miri|skipped' tests/miri.sh
 MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages
 flips=$((2000 / scale > 60 ? 2000 / scale : 60))
 MINIKV_RAFT_LINKS=1 MINIKV_RAFT_FLIPS=$flips \

@@ -49,10 +49,10 @@ use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};
 
 /// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`] entries. With larger
 /// leaves, bringing the key order up to date copies more entries, and searches of the skip list are
-/// shorter. The values for shuttle are small because the shuttle tests insert few entries and must
-/// still split leaves.
-const SPLIT_ABOVE: usize = if cfg!(shuttle) { 4 } else { 128 };
-const SPLIT_INTO: usize = if cfg!(shuttle) { 2 } else { 64 };
+/// shorter. The values for shuttle and Miri are small because their tests insert few entries and
+/// must still split leaves.
+const SPLIT_ABOVE: usize = if cfg!(any(shuttle, miri)) { 4 } else { 128 };
+const SPLIT_INTO: usize = if cfg!(any(shuttle, miri)) { 2 } else { 64 };
 
 /// Memory per entry in a leaf, in bytes, including a share of the leaf's own memory.
 pub(super) const ORDERED_ENTRY_BYTES: usize = size_of::<SortKey>() + 4;
