@@ -69,6 +69,10 @@ impl Store {
         };
         let state = Arc::new(State::open(&home, number, false)?);
         let log = Log::of(log.as_ref().unwrap_or(state.db()))?;
+        // A killed process may have left names and writes that a loss of power would undo. openraft
+        // answers other nodes by what it reads, and the leftovers may be needed without `LIVE`.
+        files::sync_dir(&*home.fs, &home.dir)?;
+        log.db.sync()?;
         remove_leftovers(&home, number)?;
         let newest = snapshot::clean(&home)?;
         let current = Arc::new(RwLock::new(Current { state, log }));
@@ -78,6 +82,7 @@ impl Store {
             current,
             snapshot: Mutex::new(newest.clone()),
             incoming: Mutex::new(None),
+            received: Mutex::default(),
         };
         let installed = newest.as_ref().map(snapshot::read_last_log_id).transpose()?.flatten();
         if let Some(newest) = newest

@@ -104,6 +104,17 @@ impl SnapshotDir {
         SnapshotDir(None)
     }
 
+    /// Returns whether nobody has another clone of this snapshot.
+    pub(crate) fn is_only_clone(&self) -> bool {
+        self.0.as_ref().is_none_or(|dir| Arc::strong_count(dir) == 1)
+    }
+
+    /// Returns the id of the snapshot, which is the name of its directory.
+    pub(crate) fn id(&self) -> Result<&str> {
+        let name = self.dir()?.path.file_name().and_then(|name| name.to_str());
+        name.ok_or_else(|| Error::Refused("a snapshot without a name".into()))
+    }
+
     fn dir(&self) -> Result<&Dir> {
         self.0.as_deref().ok_or_else(|| Error::Refused("a snapshot without files".into()))
     }
@@ -219,6 +230,8 @@ pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotF
 pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     let dir = home.snapshots();
     files::create_dir(&*home.fs, &dir)?;
+    // A killed process may have moved a snapshot here, and the state that comes from it needs it.
+    files::sync_dir(&*home.fs, &dir)?;
     let mut newest: Option<(Option<LogId<u64>>, SnapshotDir)> = None;
     for name in files::list(&*home.fs, &dir)? {
         let snapshot = SnapshotDir::new(&home.fs, dir.join(&name));

@@ -5,5 +5,6 @@ mod common;
 mod contradictions;
 mod crash;
 mod damage;
+mod interrupted;
 mod restored;
 mod suite;

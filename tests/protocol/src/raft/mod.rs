@@ -13,6 +13,7 @@ pub mod files;
 pub mod found;
 pub mod laws;
 pub mod machine;
+pub mod replay;
 pub mod replica;
 pub mod snapshots;
 pub mod take;
