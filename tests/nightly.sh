@@ -61,7 +61,8 @@ MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'losses of power at' \
 MINIKV_FLIPS=$((10000 / scale)) row flips '^compact' \
   cargo test -q --manifest-path tests/flips/Cargo.toml -- --nocapture
 MINIKV_PROTOCOL_LONG=$((scale == 1)) row protocol 'states explored' \
-  cargo test -q --manifest-path tests/protocol/Cargo.toml --test exploration -- --nocapture every_order
+  cargo test -q --manifest-path tests/protocol/Cargo.toml --test exploration --test raft -- \
+  --nocapture every_order
 MINIKV_TRACES=$((4000 / scale)) row traces 'are allowed' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test traces -- --nocapture every_trace
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full

@@ -230,8 +230,6 @@ pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotF
 pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     let dir = home.snapshots();
     files::create_dir(&*home.fs, &dir)?;
-    // A killed process may have moved a snapshot here, and the state that comes from it needs it.
-    files::sync_dir(&*home.fs, &dir)?;
     let mut newest: Option<(Option<LogId<u64>>, SnapshotDir)> = None;
     for name in files::list(&*home.fs, &dir)? {
         let snapshot = SnapshotDir::new(&home.fs, dir.join(&name));

@@ -27,6 +27,7 @@ struct Start {
     /// The terms of the entries, by index.
     log: BTreeMap<u64, u64>,
     purged: Option<u64>,
+    snapshot: Option<u64>,
 }
 
 /// Returns a node with some entries, and another one with a snapshot that is further.
@@ -69,7 +70,9 @@ async fn start(fs: &SimFs, layout: Layout) -> Result<(Start, Opened), String> {
     let entries = log.get_log_entries(..).await.map_err(|e| e.to_string())?;
     let terms = entries.iter().map(|e| (e.log_id.index, e.log_id.leader_id.term)).collect();
     let purged = state.last_purged_log_id.map(|id| id.index);
-    Ok((Start { vote, log: terms, purged }, (store, log, machine)))
+    let snapshot = machine.get_current_snapshot().await.map_err(|e| e.to_string())?;
+    let snapshot = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map(|id| id.index);
+    Ok((Start { vote, log: terms, purged, snapshot }, (store, log, machine)))
 }
 
 /// openraft 0.9 asks for the installation of a snapshot and for the purge of the log at once, and

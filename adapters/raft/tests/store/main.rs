@@ -6,5 +6,7 @@ mod contradictions;
 mod crash;
 mod damage;
 mod interrupted;
+mod observed;
 mod restored;
 mod suite;
+mod traces;
