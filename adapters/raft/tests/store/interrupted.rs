@@ -1,6 +1,6 @@
 //! Tests orders of steps that the model of the store (`tests/protocol/src/raft`) has shown to need
-//! care: openraft purges the log while a snapshot is being installed, a killed process leaves writes
-//! and names that are not durable, and a leader offers a snapshot while another one waits.
+//! care: openraft purges the log while a snapshot is being installed, a killed process leaves
+//! writes and names that are not durable, and a leader offers a snapshot while another one waits.
 
 use std::collections::BTreeMap;
 use std::path::Path;

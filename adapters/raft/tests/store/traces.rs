@@ -252,9 +252,9 @@ impl Session {
         leader.apply(chosen).await.unwrap();
         let snapshot = leader.build_snapshot().await.unwrap();
         let (name, files) = (&snapshot.meta.snapshot_id, snapshot.snapshot.files().unwrap());
+        let fate = self.random.below(6);
         self.note(Note::Now(Move::Offer(end as u8)));
         let mut at = opened.0.offer_snapshot(name, files.clone()).unwrap();
-        let fate = self.random.below(6);
         while let Some(file) = files.get(at.file) {
             let mut chunk = vec![0; (file.bytes - at.offset) as usize];
             snapshot.snapshot.read_at(&file.name, &mut chunk, at.offset).unwrap();
@@ -267,12 +267,9 @@ impl Session {
         if fate == 1 {
             return;
         }
-        self.truncate_contradictions(&mut opened.1).await;
-        opened.0.log_durable().await.unwrap();
-        self.note(Note::Now(Move::Install));
+        self.prepare(opened).await;
         let last = id(self.chosen[end as usize - 1], end - 1);
-        let received = Box::new(received);
-        let (log, machine) = (&mut opened.1, &mut opened.2);
+        let (received, log, machine) = (Box::new(received), &mut opened.1, &mut opened.2);
         self.note(Note::Call(Move::Purge(model_index(end - 1))));
         match fate {
             2 => {
@@ -291,6 +288,13 @@ impl Session {
         }
         self.log.drain(..self.log.len().min((end - self.first) as usize));
         (self.first, self.applied, self.snapshot) = (end, end, end);
+    }
+
+    /// Takes the steps before openraft asks for an installation.
+    async fn prepare(&mut self, opened: &mut Opened) {
+        self.truncate_contradictions(&mut opened.1).await;
+        opened.0.log_durable().await.unwrap();
+        self.note(Note::Now(Move::Install));
     }
 
     async fn step(&mut self, opened: &mut Opened) {

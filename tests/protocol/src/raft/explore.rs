@@ -254,45 +254,47 @@ const NONE: Budget = Budget {
     losses: 0,
 };
 
-/// Returns the explorations. The long ones have larger bounds, and there are more of them.
+/// Returns the explorations. The long ones have larger bounds.
 pub fn cases(is_long: bool) -> Vec<Case> {
-    let more = u8::from(is_long);
     let mut all = Vec::new();
     for (has_two, is_ahead) in [(false, false), (true, true)] {
         let laws = Laws { has_two, is_ahead, breach: None };
-        let mut add = |one, two, term, index, spent, sometimes: &[&'static str]| {
-            let most = Bounds { spent, term, index };
+        for (names, most, sometimes) in bounds(u8::from(is_long)) {
             let (always, sometimes) = (ALWAYS.to_vec(), sometimes.to_vec());
             let exploration = Exploration { laws, most, always, sometimes };
-            all.push((if has_two { two } else { one }, exploration));
-        };
-        let log = Budget { appends: 3, truncations: 1 + more, losses: 2, kills: 1, ..NONE };
-        add("log, one database", "log, two databases", 2 + more, 3, log, &[TAKES, CHANGES]);
-        let trim = Budget {
-            appends: 2,
-            truncations: 1,
-            applies: 2,
-            builds: 2,
-            purges: 1 + more,
-            losses: 1,
-            kills: 1,
-            ..NONE
-        };
-        add("trim, one database", "trim, two databases", 1, 2 + more, trim, &[TRIMS]);
-        let install = Budget {
-            appends: 2,
-            truncations: 1,
-            applies: 1,
-            offers: 1,
-            losses: 1,
-            kills: 1,
-            ..NONE
-        };
-        let goals = &[REPLACES, RESUMED];
-        add("install, one database", "install, two databases", 2, 3, install, goals);
-        let both =
-            Budget { appends: 1, applies: 1, builds: 1, offers: 2, losses: 1, kills: more, ..NONE };
-        add("snapshots, one database", "snapshots, two databases", 1, 2, both, &[REPLACES]);
+            all.push((names[usize::from(has_two)], exploration));
+        }
     }
     all
+}
+
+/// Returns the bounds of each exploration, with its name for one database and for two, and what it
+/// reaches.
+fn bounds(more: u8) -> [([&'static str; 2], Bounds, &'static [&'static str]); 4] {
+    let log = Budget { appends: 3, truncations: 1 + more, losses: 2, kills: 1, ..NONE };
+    let trim = Budget {
+        appends: 2,
+        truncations: 1,
+        applies: 2,
+        builds: 2,
+        purges: 1 + more,
+        losses: 1,
+        kills: 1,
+        ..NONE
+    };
+    let install =
+        Budget { appends: 2, truncations: 1, applies: 1, offers: 1, losses: 1, kills: 1, ..NONE };
+    let both =
+        Budget { appends: 1, applies: 1, builds: 1, offers: 2, losses: 1, kills: more, ..NONE };
+    let of = |spent, term, index| Bounds { spent, term, index };
+    [
+        (["log, one database", "log, two databases"], of(log, 2 + more, 3), &[TAKES, CHANGES]),
+        (["trim, one database", "trim, two databases"], of(trim, 1, 2 + more), &[TRIMS]),
+        (
+            ["install, one database", "install, two databases"],
+            of(install, 2, 3),
+            &[REPLACES, RESUMED],
+        ),
+        (["snapshots, one database", "snapshots, two databases"], of(both, 1, 2), &[REPLACES]),
+    ]
 }

@@ -93,15 +93,20 @@ pub fn install(laws: &Laws, node: &mut Replica, step: &Move) -> Result<(), Refus
         | (Move::Installed, Installing::Live) => true,
         _ => false,
     };
-    if !is_next {
-        return refuse(format!("{step:?} after {done:?}"));
+    match is_next {
+        true => proceed(laws, node, step, id),
+        false => refuse(format!("{step:?} after {done:?}")),
     }
+}
+
+/// Takes a step of the installation of the snapshot `id`.
+fn proceed(laws: &Laws, node: &mut Replica, step: &Move, id: u8) -> Result<(), Refusal> {
     let next = match step {
+        Move::MoveIn if !node.files.has(Place::Received(id)) => {
+            node.promised.has_lost_received = true;
+            return Ok(());
+        }
         Move::MoveIn => {
-            if !node.files.has(Place::Received(id)) {
-                node.promised.has_lost_received = true;
-                return Ok(());
-            }
             node.files.set(Place::Received(id), false);
             node.files.set(Place::Kept(id), true);
             Installing::Moved
