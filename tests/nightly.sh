@@ -62,6 +62,8 @@ MINIKV_FLIPS=$((10000 / scale)) row flips '^compact' \
   cargo test -q --manifest-path tests/flips/Cargo.toml -- --nocapture
 MINIKV_PROTOCOL_LONG=$((scale == 1)) row protocol 'states explored' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test exploration -- --nocapture every_order
+MINIKV_PROTOCOL_LONG=$((scale == 1)) row node 'states explored' \
+  cargo test -q --manifest-path tests/protocol/Cargo.toml --test raft -- --nocapture every_order
 MINIKV_TRACES=$((4000 / scale)) row traces 'are allowed' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test traces -- --nocapture every_trace
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
@@ -80,7 +82,7 @@ RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'sch
 MINIKV_MIRI_SEEDS=$((64 / scale > 0 ? 64 / scale : 1)) row miri 'under Miri|skipped' tests/miri.sh
 MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages
 flips=$((2000 / scale > 60 ? 2000 / scale : 60))
-MINIKV_RAFT_LINKS=1 MINIKV_RAFT_FLIPS=$flips \
+MINIKV_RAFT_LINKS=1 MINIKV_RAFT_FLIPS=$flips MINIKV_RAFT_TRACES=$((400 / scale)) \
   MINIKV_RAFT_SECONDS=7200 MINIKV_RAFT_SEEDS=0..$((100 / scale > 0 ? 100 / scale : 1)) row replication 'tests of replication' \
   adapters/raft/test
 mutants=''

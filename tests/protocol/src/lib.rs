@@ -10,6 +10,7 @@ pub mod check;
 pub mod disk;
 pub mod model;
 pub mod moves;
+pub mod raft;
 pub mod recover;
 pub mod relabel;
 pub mod rules;

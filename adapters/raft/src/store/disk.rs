@@ -29,6 +29,8 @@ pub struct Store {
     pub(super) snapshot: Mutex<Option<SnapshotDir>>,
     /// The snapshot transfer that is being received. Lock order: before `snapshot`.
     pub(crate) incoming: Mutex<Option<Incoming>>,
+    /// The complete snapshots in `incoming/` that wait to be installed. Lock order: last.
+    pub(super) received: Mutex<Vec<SnapshotDir>>,
 }
 
 impl Store {
@@ -106,6 +108,10 @@ impl Store {
 
     pub(crate) fn snapshot(&self) -> MutexGuard<'_, Option<SnapshotDir>> {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn received(&self) -> MutexGuard<'_, Vec<SnapshotDir>> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn open_state(&self, number: u64) -> Result<State> {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minikv::{Readable, WriteBatch, WriteOptions};
-use openraft::{Node, SnapshotMeta};
+use openraft::{LogId, Node, SnapshotMeta};
 
 use crate::store::disk::Store;
 use crate::store::error::{Error, Result};
@@ -37,17 +37,12 @@ pub(crate) fn install<N: Node>(
         return Err(Error::Refused(format!("`{id}` is not the id of a snapshot")));
     }
     let path = home.snapshots().join(id);
-    let fs = &*home.fs;
     if received.path()? != path {
         let waiting = match received.path()?.starts_with(home.incoming()) {
             true => received.path()?.to_path_buf(),
             false => copy(store, received, meta)?,
         };
-        if fs.exists(&path).map_err(Error::file("query", &path))? {
-            files::remove_tree(fs, &waiting)?;
-        } else {
-            files::move_to(fs, &waiting, &path)?;
-        }
+        keep(store, &waiting, &path)?;
     }
     let snapshot = SnapshotDir::new(&home.fs, path);
     replace_state(store, &snapshot)?;
@@ -55,6 +50,38 @@ pub(crate) fn install<N: Node>(
         && older.path()? != snapshot.path()?
     {
         older.make_obsolete();
+    }
+    Ok(())
+}
+
+/// Moves the complete snapshot `waiting` to `path` in `snapshots/`.
+fn keep(store: &Store, waiting: &Path, path: &Path) -> Result<()> {
+    let fs = &*store.home.fs;
+    if fs.exists(path).map_err(Error::file("query", path))? {
+        files::remove_tree(fs, waiting)?;
+    } else {
+        files::move_to(fs, waiting, path)?;
+    }
+    store.received().retain(|other| other.path().is_ok_and(|other| other != waiting));
+    Ok(())
+}
+
+/// Performs step 1 of the list at the beginning of this file, if the state does not contain the
+/// entry `id` and a received snapshot does. openraft 0.9 asks for the installation of a snapshot
+/// and for the purge of the log at once, and a purged log needs a snapshot that a crash cannot
+/// undo.
+pub(crate) fn keep_received(store: &Store, id: LogId<u64>) -> Result<()> {
+    if store.state().applied()? >= Some(id) {
+        return Ok(());
+    }
+    // Until here, an installation may have been under way.
+    let _current = store.snapshot();
+    let received = store.received().clone();
+    for received in received {
+        if snapshot::read_last_log_id(&received)? >= Some(id) {
+            let path = store.home.snapshots().join(received.id()?);
+            return keep(store, received.path()?, &path);
+        }
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ use crate::store::machine::blocking;
 use crate::store::recent::Recent;
 use crate::store::sizes::Sizes;
 use crate::store::writer::{Job, committed_meta};
-use crate::store::{StoreConfig, keys};
+use crate::store::{StoreConfig, install, keys};
 
 /// Total size of entries, in bytes, at which a read stops. The limit keeps messages small.
 const READ_BYTES: usize = 4 << 20;
@@ -383,6 +383,7 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     async fn purge(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {
+            install::keep_received(&log.store, id)?;
             log.put_meta(keys::PURGED, &keys::encode_log_id(&id))?;
             log.shared().recent.purge(id.index);
             log.shared().sizes.purge(id.index);

@@ -69,6 +69,7 @@ impl Store {
         };
         let state = Arc::new(State::open(&home, number, false)?);
         let log = Log::of(log.as_ref().unwrap_or(state.db()))?;
+        settle(&home, &log)?;
         remove_leftovers(&home, number)?;
         let newest = snapshot::clean(&home)?;
         let current = Arc::new(RwLock::new(Current { state, log }));
@@ -78,6 +79,7 @@ impl Store {
             current,
             snapshot: Mutex::new(newest.clone()),
             incoming: Mutex::new(None),
+            received: Mutex::default(),
         };
         let installed = newest.as_ref().map(snapshot::read_last_log_id).transpose()?.flatten();
         if let Some(newest) = newest
@@ -158,6 +160,18 @@ fn create(home: &Home) -> Result<u64> {
     files::sync_dir(fs, &home.dir)?;
     home.set_live(1)?;
     Ok(1)
+}
+
+/// Makes durable what a killed process has left: names and writes that a loss of power would undo.
+/// openraft answers other nodes by what it reads, and without the names, leftovers are needed. A
+/// snapshot that was moved has its new place only when both directories are synced.
+fn settle(home: &Home, log: &Log) -> Result<()> {
+    for dir in [home.dir.clone(), home.snapshots(), home.incoming()] {
+        if home.fs.exists(&dir).map_err(Error::file("query", &dir))? {
+            files::sync_dir(&*home.fs, &dir)?;
+        }
+    }
+    Ok(log.db.sync()?)
 }
 
 /// Removes files left behind by an interrupted creation of the store, or by an interrupted transfer

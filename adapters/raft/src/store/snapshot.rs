@@ -104,6 +104,17 @@ impl SnapshotDir {
         SnapshotDir(None)
     }
 
+    /// Returns whether nobody has another clone of this snapshot.
+    pub(crate) fn is_only_clone(&self) -> bool {
+        self.0.as_ref().is_none_or(|dir| Arc::strong_count(dir) == 1)
+    }
+
+    /// Returns the id of the snapshot, which is the name of its directory.
+    pub(crate) fn id(&self) -> Result<&str> {
+        let name = self.dir()?.path.file_name().and_then(|name| name.to_str());
+        name.ok_or_else(|| Error::Refused("a snapshot without a name".into()))
+    }
+
     fn dir(&self) -> Result<&Dir> {
         self.0.as_deref().ok_or_else(|| Error::Refused("a snapshot without files".into()))
     }

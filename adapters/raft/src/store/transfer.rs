@@ -28,6 +28,9 @@ impl Store {
         {
             return Ok(known.at);
         }
+        if self.waiting(id).is_some() {
+            return Ok(Position { file: files.len(), offset: 0 });
+        }
         if !snapshot::is_good_id(id) || files.len() > MAX_FILES {
             return Err(Error::Refused(format!("the snapshot `{id}` has a strange id or size")));
         }
@@ -37,7 +40,11 @@ impl Store {
         self.check_home()?;
         *incoming = None;
         let fs = &*self.home.fs;
-        files::remove_tree(fs, &self.home.incoming())?;
+        for name in files::list(fs, &self.home.incoming())? {
+            if self.waiting(&name).is_none() {
+                files::remove_tree(fs, &self.home.incoming().join(name))?;
+            }
+        }
         files::create_dir(fs, &self.home.incoming())?;
         files::create_dir(fs, &self.home.incoming().join(id))?;
         files::create_dir(fs, &self.home.incoming().join(id).join(DB))?;
@@ -131,13 +138,25 @@ impl Store {
                 files::sync_dir(fs, &dir.join(DB))?;
                 snapshot::write_head(fs, &dir, &snapshot::new_head(meta.clone(), done.files))?;
                 files::sync_dir(fs, &self.home.incoming())?;
-                Ok(SnapshotDir::new(&self.home.fs, dir))
+                let received = SnapshotDir::new(&self.home.fs, dir);
+                self.received().push(received.clone());
+                Ok(received)
             }
             other => {
                 *guard = other;
+                if let Some(waiting) = self.waiting(id) {
+                    return Ok(waiting);
+                }
                 Err(Error::Refused(format!("the transfer of the snapshot `{id}` is not complete")))
             }
         }
+    }
+
+    /// Returns the complete snapshot `id`, if openraft has it and has not installed it yet.
+    fn waiting(&self, id: &str) -> Option<SnapshotDir> {
+        let mut received = self.received();
+        received.retain(|received| !received.is_only_clone());
+        received.iter().find(|received| received.id().is_ok_and(|known| known == id)).cloned()
     }
 
     fn lock_incoming(&self) -> std::sync::MutexGuard<'_, Option<Incoming>> {

@@ -5,5 +5,8 @@ mod common;
 mod contradictions;
 mod crash;
 mod damage;
+mod interrupted;
+mod observed;
 mod restored;
 mod suite;
+mod traces;

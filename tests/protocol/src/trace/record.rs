@@ -30,6 +30,8 @@ pub enum Event {
     Holds(bool),
     /// A reader has found these writes.
     Read(Vec<Id>),
+    /// A note of the workload, by its number.
+    Note(usize),
     /// The database was closed or killed.
     Stop,
 }

@@ -50,6 +50,7 @@ impl Translator {
             Event::Holds(true) => Action::Pin,
             Event::Holds(false) => Action::Unpin,
             Event::Read(ids) => Action::Read(ids.clone()),
+            Event::Note(_) => return Ok(Vec::new()),
         };
         Ok(vec![Step::Do(step)])
     }
