@@ -1,9 +1,13 @@
-//! Disks of sparse pages in memory, which record every write and every flush, and fail on demand.
+//! Disks of sparse pages in memory, which record every write and every flush, and fail or answer
+//! late on demand.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use minikv_support::rng::Rng;
 
 /// Size of a page in bytes.
 const PAGE: usize = 4096;
@@ -56,15 +60,19 @@ impl Pages {
     }
 }
 
-/// A request of the kernel.
+/// A request of the kernel that is done. `begun` is the number of operations that were done when
+/// the kernel asked for it.
 #[derive(Clone, Debug)]
 pub enum Op {
     Write {
         offset: u64,
         data: Arc<[u8]>,
+        begun: usize,
     },
-    /// Everything written before is durable.
-    Flush,
+    /// The writes that were done when it began are durable.
+    Flush {
+        begun: usize,
+    },
     /// A flush that failed: what was written since the last one may be lost for good.
     FailedFlush,
 }
@@ -96,7 +104,15 @@ struct State {
     fault: Option<(usize, Fault)>,
     /// Number of operations that failed.
     failed: u64,
+    /// Draws the delays of answers; if it is `None`, each answer comes at once.
+    delays: Option<Rng>,
 }
+
+/// One of as many answers is late by [`LATE_MILLIS`] at least.
+const LATE_ONE_IN: usize = 12;
+
+/// Least and greatest delay of a late answer, in milliseconds.
+pub const LATE_MILLIS: (u64, u64) = (20, 200);
 
 impl State {
     /// Returns whether the operation that comes now fails.
@@ -148,24 +164,47 @@ impl Device {
         self.state().pages.read(offset, buf);
     }
 
+    /// Lets the disk answer late from now on, by delays that `seed` determines, or at once.
+    pub fn answer_late(&self, seed: Option<u64>) {
+        self.state().delays = seed.map(Rng::new);
+    }
+
+    /// Begins an operation. Returns the number of operations that are done, and the delay after
+    /// which the new one is to be done.
+    pub fn begin(&self) -> (usize, Duration) {
+        let mut state = self.state();
+        let begun = state.log.len();
+        let Some(rng) = &mut state.delays else { return (begun, Duration::ZERO) };
+        let (least, most) = LATE_MILLIS;
+        let micros = match rng.one_in(LATE_ONE_IN) {
+            true => 1000 * (least + rng.below((most - least + 1) as usize) as u64),
+            false => rng.below(2000) as u64,
+        };
+        (begun, Duration::from_micros(micros))
+    }
+
+    /// Does a write for which [`Device::begin`] returned `begun`.
+    ///
     /// # Errors
     /// The fault that was asked for.
-    pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    pub fn write(&self, begun: usize, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         if state.fails(false) {
             return Err(failure());
         }
         state.pages.write(offset, data);
-        state.log.push(Op::Write { offset, data: data.into() });
+        state.log.push(Op::Write { offset, data: data.into(), begun });
         Ok(())
     }
 
+    /// Does a flush for which [`Device::begin`] returned `begun`.
+    ///
     /// # Errors
     /// The fault that was asked for.
-    pub fn flush(&self) -> io::Result<()> {
+    pub fn flush(&self, begun: usize) -> io::Result<()> {
         let mut state = self.state();
         let fails = state.fails(true);
-        state.log.push(if fails { Op::FailedFlush } else { Op::Flush });
+        state.log.push(if fails { Op::FailedFlush } else { Op::Flush { begun } });
         if fails { Err(failure()) } else { Ok(()) }
     }
 }

@@ -2,7 +2,9 @@
 //! the kernel itself reads it when it mounts them again. Nothing here shares an assumption with
 //! [`minikv::fs::SimFs`] about what filesystems do.
 
+pub mod clients;
 pub mod crash;
 pub mod device;
+pub mod late;
 pub mod mounts;
 pub mod server;

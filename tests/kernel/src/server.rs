@@ -16,6 +16,7 @@ use fuser::{
 };
 
 use crate::device::Device;
+use crate::late::Late;
 
 /// Time for which the kernel may believe what it was told.
 const TTL: Duration = Duration::from_secs(3600);
@@ -36,7 +37,11 @@ impl Server {
         let devices = Devices::default();
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("disks".to_owned())];
-        let session = fuser::spawn_mount(Disks(devices.clone()), dir, &config)?;
+        let session = fuser::spawn_mount(
+            Disks { devices: devices.clone(), late: Late::default() },
+            dir,
+            &config,
+        )?;
         let next = AtomicU64::new(2);
         Ok(Server { devices, next, dir: dir.to_owned(), _session: session })
     }
@@ -68,11 +73,14 @@ impl Drop for Served {
     }
 }
 
-struct Disks(Devices);
+struct Disks {
+    devices: Devices,
+    late: Late,
+}
 
 impl Disks {
     fn device(&self, INodeNo(number): INodeNo) -> Result<Arc<Device>, Errno> {
-        self.0.lock().expect("no panic before").get(&number).cloned().ok_or(Errno::ENOENT)
+        self.devices.lock().expect("no panic before").get(&number).cloned().ok_or(Errno::ENOENT)
     }
 
     fn attributes(&self, ino: INodeNo) -> Result<FileAttr, Errno> {
@@ -152,19 +160,28 @@ impl Filesystem for Disks {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let device = self.device(ino);
-        match device.and_then(|device| device.write(offset, data).map_err(|_| Errno::EIO)) {
+        let device = match self.device(ino) {
+            Ok(device) => device,
+            Err(error) => return reply.error(error),
+        };
+        let (begun, delay) = device.begin();
+        let data = data.to_vec();
+        self.late.do_after(delay, move || match device.write(begun, offset, &data) {
             Ok(()) => reply.written(data.len() as u32),
-            Err(error) => reply.error(error),
-        }
+            Err(_) => reply.error(Errno::EIO),
+        });
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let device = self.device(ino);
-        match device.and_then(|device| device.flush().map_err(|_| Errno::EIO)) {
+        let device = match self.device(ino) {
+            Ok(device) => device,
+            Err(error) => return reply.error(error),
+        };
+        let (begun, delay) = device.begin();
+        self.late.do_after(delay, move || match device.flush(begun) {
             Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+            Err(_) => reply.error(Errno::EIO),
+        });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
