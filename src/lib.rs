@@ -90,7 +90,7 @@
 //! | [`files`] | the files of a database one by one, for tools |
 
 // Only items that users, tests or the command can reach are `pub`.
-#![cfg_attr(all(feature = "internals", not(shuttle)), deny(unreachable_pub))]
+#![cfg_attr(all(feature = "internals", not(any(shuttle, minikv_loom))), deny(unreachable_pub))]
 
 pub mod backup;
 pub mod bulk;

@@ -5,7 +5,9 @@
 //! taken in the order of their [`LockRank`]. With `RUSTFLAGS="--cfg shuttle"`, the module contains
 //! stand-ins with the same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that
 //! decides at each call which thread continues. `tests/shuttle` runs the engine with these
-//! stand-ins, under many schedules.
+//! stand-ins, under many schedules. With `RUSTFLAGS="--cfg minikv_loom"`, [`lock_free`] contains
+//! stand-ins built on [loom](https://docs.rs/loom), whose loads also return the old values that
+//! memory orderings allow; `engine/memtable/weak_orders.rs` explores them.
 //!
 //! `tests/layers` lists the uses of locks, atomics, threads and time that bypass this module, and
 //! gives the reasons. `Arc` also bypasses it, because the schedule already decides which thread
@@ -37,6 +39,17 @@ mod real {
         }
     }
 }
+
+/// What the lock-free parts are made of, whose memory orderings matter.
+#[cfg(not(minikv_loom))]
+pub(crate) mod lock_free {
+    pub(crate) use std::sync::OnceLock;
+
+    pub(crate) use super::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+}
+
+#[cfg(minikv_loom)]
+pub(crate) mod lock_free;
 
 mod rank;
 

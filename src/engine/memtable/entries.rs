@@ -1,10 +1,8 @@
 //! The versions of keys in a memtable, in insertion order.
 
-use std::sync::OnceLock;
-
 use bytes::{Bytes, BytesMut};
 
-use crate::base::sync::atomic::{AtomicU32, Ordering};
+use crate::base::sync::lock_free::{AtomicU32, OnceLock, Ordering};
 use crate::format::key::{KeyKind, SeqNo, TRAILER_BYTES};
 
 /// A version of a key.
@@ -118,15 +116,16 @@ impl Arena {
     }
 }
 
-const CHUNK_LG: u32 = 9;
+/// Binary logarithm of the elements in a chunk. Models with loom need several chunks of a few.
+const CHUNK_LG: u32 = if cfg!(minikv_loom) { 1 } else { 9 };
 const CHUNK_SLOTS: usize = 1 << CHUNK_LG;
 
 /// Number of chunks in the first directory. Each further directory has twice as many chunks as the
 /// previous one. A higher number uses more memory while the memtable is small.
-const FIRST_DIRECTORY: u32 = 16;
+const FIRST_DIRECTORY: u32 = if cfg!(minikv_loom) { 1 } else { 16 };
 
 /// Number of directories, which is enough for any `u32` index.
-const DIRECTORIES: usize = 20;
+const DIRECTORIES: usize = if cfg!(minikv_loom) { 4 } else { 20 };
 
 type Chunk<T> = Box<[OnceLock<T>]>;
 type Directory<T> = OnceLock<Box<[OnceLock<Chunk<T>>]>>;
@@ -150,7 +149,8 @@ pub(super) struct Appended<T> {
 impl<T> Appended<T> {
     /// Creates an empty array.
     pub(super) fn new() -> Appended<T> {
-        Appended { directories: [const { OnceLock::new() }; DIRECTORIES], len: AtomicU32::new(0) }
+        let directories = std::array::from_fn(|_| OnceLock::new());
+        Appended { directories, len: AtomicU32::new(0) }
     }
 
     /// Returns the number of elements.

@@ -43,16 +43,17 @@
 //! sequence numbers are higher than the one at which the reader reads, because sequence numbers are
 //! published after the insert.
 
-use std::sync::OnceLock;
-
 use super::entries::{Appended, Entries, MemEntry};
-use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::base::sync::lock_free::{AtomicU32, AtomicUsize, OnceLock, Ordering};
 
 /// Binary logarithm of the ratio between the sizes of successive arrays. With a higher ratio,
 /// lookups search fewer arrays, but more buckets are empty.
 const GROWTH_LG: u32 = 2;
-const MAX_ARRAYS: usize = 12;
+const MAX_ARRAYS: usize = if cfg!(minikv_loom) { 3 } else { 12 };
 const MAX_BUCKETS_LG: u32 = 28;
+
+/// Number of buckets in the first array of a small index. Models with loom need few.
+const MIN_BUCKETS: usize = if cfg!(minikv_loom) { 1 } else { 64 };
 
 /// The position that ends a chain. The position of an entry is its number plus one.
 const END: u32 = 0;
@@ -71,7 +72,7 @@ pub(super) const MAX_INDEXED: u32 = POSITION_MASK - 1;
 /// Number of entries that are inserted in front of a tidy chain before the next tidy chain is made.
 /// A higher number makes chains longer and inserts cheaper. The number must fit in the high bits of
 /// a bucket.
-const MAX_UNTIDY: u32 = (1 << (32 - POSITION_BITS)) - 1;
+const MAX_UNTIDY: u32 = if cfg!(minikv_loom) { 1 } else { (1 << (32 - POSITION_BITS)) - 1 };
 
 /// Number of entries that a lookup examines before it gives up. Tidying also stops after this
 /// number of entries and leaves the rest of the chain as it is. With a higher number, lookups of
@@ -99,10 +100,10 @@ pub(super) struct HashIndex {
 impl HashIndex {
     /// Creates an index that grows only when it has more than about `entries` entries.
     pub(super) fn new(entries: usize) -> HashIndex {
-        let first_lg = entries.max(64).next_power_of_two().ilog2().min(MAX_BUCKETS_LG);
+        let first_lg = entries.max(MIN_BUCKETS).next_power_of_two().ilog2().min(MAX_BUCKETS_LG);
         let index = HashIndex {
             links: Appended::new(),
-            arrays: [const { OnceLock::new() }; MAX_ARRAYS],
+            arrays: std::array::from_fn(|_| OnceLock::new()),
             newest: AtomicUsize::new(0),
             first_lg,
             enough_for: AtomicUsize::new(1 << first_lg),

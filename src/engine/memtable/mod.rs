@@ -20,7 +20,8 @@ pub use entries::Arena;
 
 use crate::base::hash::key_hash;
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use crate::base::sync::atomic::{AtomicU64, AtomicUsize};
+use crate::base::sync::lock_free::AtomicBool;
 use crate::base::{Comparator, Error, Result};
 use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, MemEntry};
 use crate::engine::memtable::hash_index::{HashIndex, MAX_INDEXED};
@@ -263,3 +264,5 @@ impl Memtable {
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, minikv_loom))]
+mod weak_orders;

@@ -28,7 +28,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::base::clock::Clock;
-use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::lock_free::{AtomicU64, Ordering};
 use crate::base::sync::{ArcSwap, Guard, LockRank, Mutex};
 use crate::engine::memtable::Memtable;
 use crate::engine::resources::signal::WorkSignal;
@@ -95,8 +95,9 @@ impl VisibleSeq {
         self.seq.store(seq, Ordering::Release);
     }
 
+    /// Returns the sequence number of the last visible write.
     #[inline]
-    fn get(&self) -> SeqNo {
+    pub(crate) fn get(&self) -> SeqNo {
         self.seq.load(Ordering::Acquire)
     }
 }
