@@ -58,7 +58,7 @@ MINIKV_CRASH_STRIDE=$scale row others 'finds a prefix' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test crashes -- --nocapture
 MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'losses of power at' \
   cargo test -q --manifest-path tests/kernel/Cargo.toml -- --nocapture
-MINIKV_FLIPS=$((10000 / scale)) row flips '^compact' \
+MINIKV_FLIPS=$((10000 / scale)) row flips '^minikv compact' \
   cargo test -q --manifest-path tests/flips/Cargo.toml -- --nocapture
 MINIKV_PROTOCOL_LONG=$((scale == 1)) row protocol 'states explored' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test exploration -- --nocapture every_order
@@ -79,7 +79,9 @@ MINIKV_EXHAUSTIVE=$((scale == 1)) row exhaustive 'test result' \
   cargo test -q -p minikv --test exhaustive -- --nocapture
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
-MINIKV_MIRI_SEEDS=$((64 / scale > 0 ? 64 / scale : 1)) row miri 'under Miri|skipped' tests/miri.sh
+RUSTFLAGS="--cfg minikv_loom" LOOM_MAX_PREEMPTIONS=$((scale == 1 ? 3 : 2)) row loom 'tidy.*executions' \
+  cargo test -q -p minikv --lib --target-dir target/loom -- --nocapture weak_orders
+MINIKV_MIRI_SEEDS=$((8 / scale > 0 ? 8 / scale : 1)) row miri 'under Miri|skipped' tests/miri.sh
 MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages
 flips=$((2000 / scale > 60 ? 2000 / scale : 60))
 MINIKV_RAFT_LINKS=1 MINIKV_RAFT_FLIPS=$flips MINIKV_RAFT_TRACES=$((400 / scale)) \
