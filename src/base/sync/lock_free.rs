@@ -1,4 +1,4 @@
-//! Stand-ins for builds with `--cfg minikv_loom`: a load returns any value that its ordering allows.
+//! Stand-ins for `--cfg minikv_loom`: a load returns any value that its ordering allows.
 
 use std::sync::Mutex;
 
@@ -8,9 +8,9 @@ use loom::thread::{self, ThreadId};
 
 /// An atomic that one thread stores to: the one that has made it.
 ///
-/// Loads of that thread can return one value only, so loom is not asked. Besides, loom tries another
-/// order only of the last access before a store: asked for the writer's own loads, it would leave
-/// out those of readers.
+/// Loads of that thread can return one value only, so loom is not asked. Besides, loom tries
+/// another order only of the last access before a store: asked for the writer's own loads, it would
+/// leave out those of readers.
 #[derive(Debug)]
 struct Written<T> {
     shared: Shared,

@@ -40,7 +40,7 @@ mod real {
     }
 }
 
-/// What the lock-free parts are made of, whose memory orderings matter.
+/// The primitives of the lock-free parts, whose memory orderings matter.
 #[cfg(not(minikv_loom))]
 pub(crate) mod lock_free {
     pub(crate) use std::sync::OnceLock;

@@ -16,7 +16,7 @@ use crate::put_again;
 /// An object of the library.
 type Object = *mut c_void;
 
-/// Where the library puts a message, which the caller frees.
+/// The place for a message of the library, which the caller frees.
 type Message = *mut *mut c_char;
 
 /// `snappy` in both.

@@ -1,10 +1,6 @@
-//! The databases that are compared, behind one trait.
+//! The databases that are compared, behind one trait; minikv's.
 
-use std::path::Path;
-
-use minikv::{Compression, Db, Filters, Options};
-
-use crate::c_api::{CDb, Library};
+use minikv::Db;
 
 /// A database that is open. Errors are what it says.
 pub trait Engine {
@@ -27,52 +23,7 @@ pub trait Engine {
     fn close(self: Box<Self>) -> Result<(), String>;
 }
 
-/// Which database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Minikv,
-    LevelDb,
-    RocksDb,
-}
-
-pub const ENGINES: [Kind; 3] = [Kind::Minikv, Kind::LevelDb, Kind::RocksDb];
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Minikv => "minikv",
-            Kind::LevelDb => "leveldb",
-            Kind::RocksDb => "rocksdb",
-        }
-    }
-
-    /// Returns whether the library can be used here.
-    pub fn installed(self) -> bool {
-        self == Kind::Minikv || Library::load(self.name()).is_some()
-    }
-
-    /// Opens a database, and makes it if it is missing. With `paranoid`, everything that is read is
-    /// checked; else the options are those that are given without a word, but for filters.
-    pub fn open(self, dir: &Path, paranoid: bool) -> Result<Box<dyn Engine>, String> {
-        if self == Kind::Minikv {
-            let db = Db::open(dir, options().paranoid_checks(paranoid)).map_err(told)?;
-            return Ok(Box::new(db));
-        }
-        let library = Library::load(self.name()).ok_or("the library is not installed")?;
-        Ok(Box::new(CDb::open(library, dir, paranoid)?))
-    }
-}
-
-/// Returns options with which all work is done by the thread that asks for it.
-fn options() -> Options {
-    Options::default()
-        .create_if_missing(true)
-        .filters(Filters::Block(10))
-        .compression(Compression::Snappy)
-        .inline_background(Some(1))
-}
-
-fn told(error: minikv::Error) -> String {
+pub(crate) fn told(error: minikv::Error) -> String {
     error.to_string()
 }
 

@@ -2,6 +2,7 @@
 
 mod c_api;
 mod engine;
+mod kind;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +10,8 @@ use std::sync::LazyLock;
 
 use minikv_support::rng::Rng;
 
-pub use engine::{ENGINES, Engine, Kind};
+pub use engine::Engine;
+pub use kind::{ENGINES, Kind};
 
 /// Number of entries of a database.
 const ENTRIES: u64 = 4000;
@@ -18,11 +20,11 @@ const ENTRIES: u64 = 4000;
 /// to compact four tables.
 const TABLE_ENTRIES: u64 = ENTRIES / 3 + 1;
 
-/// What is put, in this order. A phase finds it made, so that flips hit the database.
+/// The entries that are put, in this order. A phase finds it made, so that flips hit the database.
 static PUTS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> =
     LazyLock::new(|| (0..ENTRIES).map(entry).collect());
 
-/// What a database has after every put.
+/// The entries that a database has after every put.
 static EXPECTED: LazyLock<BTreeMap<&[u8], &[u8]>> =
     LazyLock::new(|| PUTS.iter().map(|(key, value)| (&key[..], &value[..])).collect());
 

@@ -20,7 +20,7 @@ use crate::common::{LAYOUTS, Opened, entry, id, open};
 
 const NODE: &str = "/node";
 
-/// What a node tells openraft when it starts.
+/// The state that a node tells openraft when it starts.
 #[derive(Debug, PartialEq)]
 struct Start {
     vote: Option<Vote<u64>>,
@@ -108,7 +108,7 @@ async fn a_crash_after_the_purge_and_before_the_installation_keeps_the_node() {
 
 /// openraft answers with the vote and the entries that it has read, without another write.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_open_finds_after_a_kill_survives_a_loss_of_power() {
+async fn a_loss_of_power_takes_nothing_that_an_open_has_found_after_a_kill() {
     for layout in LAYOUTS {
         let fs = SimFs::new(22);
         let (mut node, other) = two_nodes(&fs, layout).await;

@@ -1,4 +1,4 @@
-//! Where in its code a process was stopped.
+//! The place in its code where a process was stopped.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

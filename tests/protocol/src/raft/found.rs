@@ -1,4 +1,4 @@
-//! What an open finds after a crash.
+//! An open after a crash, and what it finds.
 
 use std::collections::BTreeMap;
 

@@ -98,7 +98,7 @@ impl Life {
     }
 }
 
-/// What callers rely on.
+/// The answers that callers rely on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Promise {
     pub vote: Term,
