@@ -1,12 +1,32 @@
 //! The phases in whose middle bits are flipped, and the databases that they work on.
 
-use std::path::Path;
+mod c_api;
+mod engine;
+mod kind;
 
-use minikv::{Compression, Db, Filters, Options, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
 use minikv_support::rng::Rng;
+
+pub use engine::Engine;
+pub use kind::{ENGINES, Kind};
 
 /// Number of entries of a database.
 const ENTRIES: u64 = 4000;
+
+/// Number of entries in each table that a phase begins with. LevelDB and RocksDB begin on their own
+/// to compact four tables.
+const TABLE_ENTRIES: u64 = ENTRIES / 3 + 1;
+
+/// The entries that are put, in this order. A phase finds it made, so that flips hit the database.
+static PUTS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> =
+    LazyLock::new(|| (0..ENTRIES).map(entry).collect());
+
+/// The entries that a database has after every put.
+static EXPECTED: LazyLock<BTreeMap<&[u8], &[u8]>> =
+    LazyLock::new(|| PUTS.iter().map(|(key, value)| (&key[..], &value[..])).collect());
 
 /// Work that a process does while one of its registers is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,30 +49,43 @@ impl Phase {
         }
     }
 
-    /// Makes the database that the phase begins with.
-    pub fn prepare(self, dir: &Path) -> Result<()> {
-        let db = Db::open(dir, options())?;
-        let first = if self == Phase::Put { ENTRIES } else { 0 };
-        for number in first..ENTRIES {
-            put(&db, number)?;
-            // Several tables, which overlap.
-            if self != Phase::Flush && number % 500 == 499 {
-                db.flush()?;
+    /// Makes the files of the database that the phase begins with. They are the same for each flip.
+    pub fn prepare(self, kind: Kind, dir: &Path) -> Result<(), String> {
+        let mut db = kind.open(dir, false)?;
+        if matches!(self, Phase::Compact | Phase::Get) {
+            for (number, (key, value)) in (0..).zip(&*PUTS) {
+                db.put(key, value)?;
+                // Several tables, which overlap.
+                if number % TABLE_ENTRIES == TABLE_ENTRIES - 1 || number == ENTRIES - 1 {
+                    db.settle()?;
+                    db.close()?;
+                    db = kind.open(dir, false)?;
+                }
             }
         }
         db.close()
     }
 
-    /// Does the work. Returns an error where the database gives one, or where it gives another
-    /// value than was put.
-    pub fn work(self, db: &Db) -> Result<std::result::Result<(), String>> {
+    /// Does what comes before the phase in the same process.
+    pub fn begin(self, db: &dyn Engine) -> Result<(), String> {
+        LazyLock::force(&PUTS);
         match self {
-            Phase::Put => (0..ENTRIES).try_for_each(|number| put(db, number))?,
+            // LevelDB and RocksDB make a table of a log when they open it.
+            Phase::Flush => put_all(db),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does the work. Returns an error where the database gives one (`Err`), or where it gives
+    /// another value than was put (`Ok(Err)`).
+    pub fn work(self, db: &dyn Engine) -> Result<Result<(), String>, String> {
+        match self {
+            Phase::Put => put_all(db)?,
             Phase::Flush => db.flush()?,
-            Phase::Compact => db.compact_range(..)?,
+            Phase::Compact => db.compact()?,
             Phase::Get => {
-                for (key, value) in (ENTRIES / 2..ENTRIES).map(entry) {
-                    if db.get(&key)?.as_deref() != Some(&value[..]) {
+                for (key, value) in PUTS.iter().skip(PUTS.len() / 2) {
+                    if db.get(key)?.as_deref() != Some(&value[..]) {
                         return Ok(Err(format!("another value of {}", key.escape_ascii())));
                     }
                 }
@@ -62,17 +95,8 @@ impl Phase {
     }
 }
 
-/// Returns options with which all work is done by the thread that asks for it.
-pub fn options() -> Options {
-    Options::default()
-        .create_if_missing(true)
-        .filters(Filters::Block(10))
-        .compression(Compression::Snappy)
-        .inline_background(Some(1))
-}
-
 /// Returns an entry. Every key is put twice, the second time with another value.
-pub fn entry(number: u64) -> (Vec<u8>, Vec<u8>) {
+fn entry(number: u64) -> (Vec<u8>, Vec<u8>) {
     let mut rng = Rng::new(number);
     let key = format!("{:016}", number % (ENTRIES / 2) * 7919 % 1_000_003).into_bytes();
     let mut value = rng.bytes(50);
@@ -80,34 +104,38 @@ pub fn entry(number: u64) -> (Vec<u8>, Vec<u8>) {
     (key, value)
 }
 
-fn put(db: &Db, number: u64) -> Result<()> {
-    let (key, value) = entry(number);
-    db.put(key, value)
+fn put_all(db: &dyn Engine) -> Result<(), String> {
+    PUTS.iter().try_for_each(|(key, value)| db.put(key, value))
 }
 
-/// Checks that a database has exactly the entries of [`Phase::prepare`], or of [`Phase::work`].
+/// Puts the last entry once more, which changes nothing. A database that keeps an error of its
+/// background for the next write tells it.
+pub(crate) fn put_again(db: &dyn Engine) -> Result<(), String> {
+    PUTS.last().map_or(Ok(()), |(key, value)| db.put(key, value))
+}
+
+/// Checks that a database has exactly the entries that were put.
 ///
 /// # Errors
 /// What the database says of damage (`Ok(Err)`), or what is wrong although it says nothing.
-pub fn check(dir: &Path) -> std::result::Result<std::result::Result<(), String>, String> {
-    let told = |error: minikv::Error| error.to_string();
-    let db = match Db::open(dir, options().paranoid_checks(true)) {
+pub fn check(kind: Kind, dir: &Path) -> Result<Result<(), String>, String> {
+    let db = match kind.open(dir, true) {
         Ok(db) => db,
-        Err(error) => return Ok(Err(told(error))),
+        Err(told) => return Ok(Err(told)),
     };
-    let expected: std::collections::BTreeMap<_, _> = (0..ENTRIES).map(entry).collect();
-    let mut expected = expected.into_iter();
-    for found in db.iter() {
-        let (key, value) = match found {
-            Ok(found) => found,
-            Err(error) => return Ok(Err(told(error))),
-        };
-        if expected.next() != Some((key.to_vec(), value.to_vec())) {
-            return Err(format!("another entry at {}", key.escape_ascii()));
+    let mut expected = EXPECTED.iter();
+    let mut wrong = None;
+    let told = db.each(&mut |key, value| {
+        if expected.next() == Some((&key, &value)) {
+            return true;
         }
-    }
-    match expected.next() {
-        Some((key, _)) => Err(format!("{} is missing", key.escape_ascii())),
-        None => Ok(Ok(())),
+        wrong = Some(format!("another entry at {}", key.escape_ascii()));
+        false
+    });
+    match (wrong, told, expected.next()) {
+        (Some(wrong), ..) => Err(wrong),
+        (None, Err(told), _) => Ok(Err(told)),
+        (None, Ok(()), Some((key, _))) => Err(format!("{} is missing", key.escape_ascii())),
+        (None, Ok(()), None) => Ok(Ok(())),
     }
 }
