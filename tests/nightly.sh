@@ -58,7 +58,7 @@ MINIKV_CRASH_STRIDE=$scale row others 'finds a prefix' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test crashes -- --nocapture
 MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'losses of power at' \
   cargo test -q --manifest-path tests/kernel/Cargo.toml -- --nocapture
-MINIKV_FLIPS=$((10000 / scale)) row flips '^minikv compact' \
+MINIKV_FLIPS=$((10000 / scale)) MINIKV_FLIPS_ENGINES=minikv,leveldb row flips '^minikv compact' \
   cargo test -q --manifest-path tests/flips/Cargo.toml -- --nocapture
 MINIKV_PROTOCOL_LONG=$((scale == 1)) row protocol 'states explored' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test exploration -- --nocapture every_order

@@ -152,7 +152,7 @@ fn flip(process: Pid, thread: Pid, rng: &mut Rng) -> Option<Flip> {
         return None;
     }
     let flip = flip_stopped(thread, rng);
-    // A thread that is not let go would never end. If it has ended meanwhile, it must be waited for,
+    // A thread that is not let go would never end. One that has ended meanwhile must be waited for,
     // or its process would never end.
     if ptrace::detach(thread, None).is_err() && thread != process {
         let _ = waitpid(thread, Some(WaitPidFlag::__WALL));
