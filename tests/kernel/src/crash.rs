@@ -156,9 +156,9 @@ mod tests {
     fn a_write_that_is_not_done_may_be_left_once_it_has_begun() {
         let mut left = [[0; 3]; 4];
         for seed in 0..40 {
-            for number in 0..4 {
+            for (number, left) in left.iter_mut().enumerate() {
                 let pages = past().crash(number, Left::Everything, &mut Rng::new(seed));
-                for (count, byte) in left[number].iter_mut().zip(bytes(&pages)) {
+                for (count, byte) in left.iter_mut().zip(bytes(&pages)) {
                     *count += i32::from(byte != 0);
                 }
             }
