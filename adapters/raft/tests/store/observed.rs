@@ -195,10 +195,10 @@ impl Observer {
                 return is_ready.then_some(Move::TakeOver).into_iter().collect();
             }
             // The model's snapshots have two files.
-            _ if path.starts_with(self.dir.join("incoming")) => {
-                if name == "CURRENT" || name.starts_with("MANIFEST") {
-                    return vec![Move::Receive];
-                }
+            _ if path.starts_with(self.dir.join("incoming"))
+                && (name == "CURRENT" || name.starts_with("MANIFEST")) =>
+            {
+                return vec![Move::Receive];
             }
             _ => {}
         }
