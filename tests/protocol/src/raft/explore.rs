@@ -37,8 +37,10 @@ pub const CLEAN: &str = "an open removes what a crash has left behind";
 pub const INSTALLS: &str = "a snapshot stays until it is installed";
 
 /// The names of everything that must always hold.
-pub const ALWAYS: [&str; 11] =
-    [VOTE, FLUSHED, HOLES, TRUNCATED, PURGED, MACHINE, SNAPSHOT, REAPPLY, STARTS, CLEAN, INSTALLS];
+pub const ALWAYS: [&str; 12] = [
+    VOTE, FLUSHED, HOLES, ORDER, TRUNCATED, PURGED, MACHINE, SNAPSHOT, REAPPLY, STARTS, CLEAN,
+    INSTALLS,
+];
 
 /// A loss of power takes entries.
 pub const TAKES: &str = "a loss of power takes entries that were not durable";
