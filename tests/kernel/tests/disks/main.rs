@@ -5,12 +5,14 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `crashes` | losses of power after any operation of the disk |
+//! | `delays` | the same on a disk that answers late, under several clients |
 //! | `faults` | writes and flushes that fail, and a disk that is full |
 //!
-//! `MINIKV_KERNEL_IMAGES` is the number of losses of power, and a quarter of it that of faults, on
-//! each filesystem (default 60); `MINIKV_SEED` is the first workload.
+//! `MINIKV_KERNEL_IMAGES` is the number of losses of power, and a quarter of it that of faults, and
+//! of losses on a late disk, on each filesystem (default 60); `MINIKV_SEED` is the first workload.
 
 mod crashes;
+mod delays;
 mod faults;
 
 use minikv::{Db, verify};
