@@ -77,6 +77,17 @@ pub enum Op {
     FailedFlush,
 }
 
+/// Returns the number of requests that were done after one for which the kernel asked later.
+pub fn overtaken(log: &[Op]) -> usize {
+    let (mut latest, mut overtaken) = (0, 0);
+    for op in log {
+        let (Op::Write { begun, .. } | Op::Flush { begun }) = op else { continue };
+        overtaken += usize::from(*begun < latest);
+        latest = latest.max(*begun);
+    }
+    overtaken
+}
+
 /// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {

@@ -27,12 +27,16 @@ pub struct Kind {
     options: &'static str,
 }
 
-pub const EXT4: Kind =
-    Kind { name: "ext4", mib: 64, mkfs: &["mkfs.ext4", "-q", "-F"], options: "loop,noinit_itable" };
+pub const EXT4: Kind = Kind {
+    name: "ext4",
+    mib: 64,
+    mkfs: &["mkfs.ext4", "-q", "-F"],
+    options: "noinit_itable,errors=remount-ro",
+};
 pub const XFS: Kind =
-    Kind { name: "xfs", mib: 300, mkfs: &["mkfs.xfs", "-q", "-f"], options: "loop" };
+    Kind { name: "xfs", mib: 300, mkfs: &["mkfs.xfs", "-q", "-f"], options: "defaults" };
 pub const BTRFS: Kind =
-    Kind { name: "btrfs", mib: 128, mkfs: &["mkfs.btrfs", "-q", "-f"], options: "loop,nodiscard" };
+    Kind { name: "btrfs", mib: 128, mkfs: &["mkfs.btrfs", "-q", "-f"], options: "nodiscard" };
 
 /// Disks that are served and mounted. All mounts end with the process.
 pub struct Mounts {
@@ -40,10 +44,11 @@ pub struct Mounts {
     home: tempfile::TempDir,
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+/// Returns what `command` prints.
+fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
-        true => Ok(()),
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
         false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
@@ -84,10 +89,17 @@ impl Mounts {
         let served = self.server.serve(Device::new(kind.mib << 20, pages));
         let dir = self.home.path().join(served.number.to_string());
         std::fs::create_dir(&dir).map_err(|error| error.to_string())?;
-        let mut command = Command::new("mount");
-        command.args(["-t", kind.name, "-o", kind.options]).arg(served.path()).arg(&dir);
-        run(&mut command)?;
-        Ok(Mounted { dir, served })
+        // Without direct I/O, the kernel waits for each answer before it asks for more.
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", "--direct-io=on"]).arg(served.path());
+        let block_device = run(&mut losetup)?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", kind.name, "-o", kind.options, &block_device]).arg(&dir);
+        let mounted = run(&mut mount);
+        // The kernel keeps the block device while it is mounted.
+        run(Command::new("losetup").args(["-d", &block_device]))?;
+        mounted?;
+        Ok(Mounted { dir, served, block_device })
     }
 }
 
@@ -95,6 +107,7 @@ impl Mounts {
 pub struct Mounted {
     dir: PathBuf,
     served: Served,
+    block_device: String,
 }
 
 impl Mounted {
@@ -109,6 +122,12 @@ impl Mounted {
 
     pub fn path(&self) -> &Path {
         &self.dir
+    }
+
+    /// Lets ext4 find an error, after which the kernel accepts no more writes.
+    pub fn turn_read_only(&self) -> io::Result<()> {
+        let device = self.block_device.trim_start_matches("/dev/");
+        std::fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "the test wants it")
     }
 
     /// Lets the kernel write the pages of the database's chosen files, and not their metadata, as
@@ -131,7 +150,7 @@ impl Drop for Mounted {
         // A process that another thread just started may still have files open.
         for _ in 0..100 {
             match run(Command::new("umount").arg(&self.dir)) {
-                Ok(()) => break,
+                Ok(_) => break,
                 Err(error) if error.contains("busy") => sleep(Duration::from_millis(20)),
                 Err(error) => panic!("{error}"),
             }

@@ -10,7 +10,7 @@ use minikv_support::crash::model::{Entries, hash_of};
 use minikv_support::crash::workload::{Disk, KINDS, LONG_LOGS, Run};
 use minikv_support::rng::Rng;
 
-use crate::{mounts, recover, setting};
+use crate::{maps_a_log, mounts, recover, setting};
 
 /// Number of crash images of a workload.
 const IMAGES: usize = 20;
@@ -30,13 +30,6 @@ fn by_leveldb(disk: &MountedDisk) -> Result<Entries, String> {
     let settings = Settings { paranoid_checks: false, ..Settings::default() };
     let db = LevelDb::open(&disk.dir(), &settings).map_err(|error| format!("LevelDB: {error}"))?;
     Ok(db.entries(false).map_err(|error| format!("LevelDB: {error}"))?.into_iter().collect())
-}
-
-/// Returns whether this process maps a log in `disk`.
-fn maps_a_log(disk: &MountedDisk) -> bool {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let dir = disk.dir().display().to_string();
-    maps.lines().any(|map| map.contains(&dir) && map.ends_with(".log"))
 }
 
 /// Runs a workload on a filesystem of its own. Now and then, the kernel writes what nobody synced.

@@ -3,14 +3,12 @@
 
 use std::io::Write;
 
-use minikv_kernel::crash::{LEFT, Past};
 use minikv_kernel::device::Fault;
 use minikv_kernel::mounts::{BTRFS, EXT4, Kind, Mounted, MountedDisk, XFS};
-use minikv_support::crash::model::hash_of;
 use minikv_support::crash::workload::Run;
 use minikv_support::rng::Rng;
 
-use crate::{mounts, recover, setting};
+use crate::{check_losses, mounts, setting};
 
 /// Number of operations of a disk within which the fault comes: fewer than most workloads have.
 const WITHIN: usize = 300;
@@ -74,7 +72,7 @@ fn faults(kind: Kind) {
     let Some(mounts) = mounts() else { return };
     let before = mounts.make(kind).unwrap();
     let (number, first) = (setting("MINIKV_KERNEL_IMAGES", 60) / 4, setting("MINIKV_SEED", 1));
-    let (mut images, mut errors) = (0, 0);
+    let mut errors = 0;
     for seed in first..first + number {
         let mut rng = Rng::new(seed);
         let trouble = Trouble::draw(&mut rng);
@@ -83,29 +81,17 @@ fn faults(kind: Kind) {
         trouble.begin(&mounted, &mut rng);
         let failed = run_until_it_fails(&mut run);
         errors += u64::from(failed.is_some());
-        let log = run.fs.log();
         drop(mounted);
-        let mut past = Past::new(before.clone(), log.clone());
-        for left in [*rng.pick(&LEFT), *rng.pick(&LEFT)] {
-            let pages = past.crash(log.len(), left, &mut rng);
-            let checked = mounts.mount(kind, pages).and_then(|mounted| {
-                // A recovery needs a little space.
-                let _ = std::fs::remove_file(mounted.path().join("filler"));
-                let entries = recover(&run, &mounted.disk())?;
-                run.check_after_fault(hash_of(&entries), true)
-            });
-            images += 1;
-            checked.unwrap_or_else(|error| {
-                let what = run.describe();
-                panic!("{}, {what}, {trouble:?}, {failed:?}, {left:?}: {error}", kind.name)
-            });
-        }
+        check_losses((&mounts, kind), &run, &before, &mut rng).unwrap_or_else(|error| {
+            panic!("{}, {}, {trouble:?}, {failed:?}, {error}", kind.name, run.describe())
+        });
     }
     assert!(errors > number / 3, "{errors} of {number} were seen as errors");
     println!(
-        "{}: {number} disks that failed or were full ({errors} seen as errors), {images} losses \
-         of power after it: 0 violations",
-        kind.name
+        "{}: {number} disks that failed or were full ({errors} seen as errors), {} losses of \
+         power after it: 0 violations",
+        kind.name,
+        2 * number,
     );
 }
 

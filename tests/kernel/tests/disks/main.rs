@@ -7,6 +7,7 @@
 //! | `crashes` | losses of power after any operation of the disk |
 //! | `delays` | the same on a disk that answers late, under several clients |
 //! | `faults` | writes and flushes that fail, and a disk that is full |
+//! | `read_only` | a filesystem that becomes read-only while a database is written |
 //!
 //! `MINIKV_KERNEL_IMAGES` is the number of losses of power, and a quarter of it that of faults, and
 //! of losses on a late disk, on each filesystem (default 60); `MINIKV_SEED` is the first workload.
@@ -14,20 +15,22 @@
 mod crashes;
 mod delays;
 mod faults;
+mod read_only;
 
-use minikv::{Db, verify};
-use minikv_kernel::mounts::{MountedDisk, Mounts};
-use minikv_support::crash::model::Entries;
+use minikv::{Db, Readable, verify};
+use minikv_kernel::crash::{LEFT, Past};
+use minikv_kernel::device::Pages;
+use minikv_kernel::mounts::{Kind, MountedDisk, Mounts};
+use minikv_support::crash::model::{Entries, hash_of};
 use minikv_support::crash::workload::{Disk, Run};
+use minikv_support::rng::Rng;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Returns the entries of the database in `disk`, after its recovery and a check of all its files.
-fn recover(run: &Run<MountedDisk>, disk: &MountedDisk) -> Result<Entries, String> {
-    let options = run.kind.options(disk, run.seed);
-    let db = Db::open(disk.dir(), options).map_err(|error| format!("open: {error}"))?;
+/// Returns all entries, each read twice.
+fn entries_of(db: &impl Readable) -> Result<Entries, String> {
     let mut entries = Entries::new();
     for entry in db.iter() {
         let (key, value) = entry.map_err(|error| format!("iterating: {error}"))?;
@@ -37,12 +40,48 @@ fn recover(run: &Run<MountedDisk>, disk: &MountedDisk) -> Result<Entries, String
         }
         entries.insert(key.to_vec(), value.to_vec());
     }
+    Ok(entries)
+}
+
+/// Returns the entries of the database in `disk`, after its recovery and a check of all its files.
+fn recover(run: &Run<MountedDisk>, disk: &MountedDisk) -> Result<Entries, String> {
+    let options = run.kind.options(disk, run.seed);
+    let db = Db::open(disk.dir(), options).map_err(|error| format!("open: {error}"))?;
+    let entries = entries_of(&db)?;
     drop(db);
     match verify(disk.dir(), &run.kind.options(disk, run.seed)) {
         Ok(report) if report.is_sound() => Ok(entries),
         Ok(report) => Err(format!("verify: {:?}", report.faults)),
         Err(error) => Err(format!("verify: {error}")),
     }
+}
+
+/// Lets the power fail twice after the end of `run`, which began with the disk `before`, and checks
+/// what is there. Nothing that was synced may be missing.
+fn check_losses(
+    (mounts, kind): (&Mounts, Kind),
+    run: &Run<MountedDisk>,
+    before: &Pages,
+    rng: &mut Rng,
+) -> Result<(), String> {
+    let log = run.fs.log();
+    let mut past = Past::new(before.clone(), log.clone());
+    for left in [*rng.pick(&LEFT), *rng.pick(&LEFT)] {
+        let mounted = mounts.mount(kind, past.crash(log.len(), left, rng))?;
+        // A recovery needs a little space.
+        let _ = std::fs::remove_file(mounted.path().join("filler"));
+        recover(run, &mounted.disk())
+            .and_then(|entries| run.check_after_fault(hash_of(&entries), true))
+            .map_err(|error| format!("{left:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Returns whether this process maps a log in `disk`.
+fn maps_a_log(disk: &MountedDisk) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let dir = disk.dir().display().to_string();
+    maps.lines().any(|map| map.contains(&dir) && map.ends_with(".log"))
 }
 
 /// Returns where to run, or prints why there is no such place.

@@ -334,6 +334,14 @@ pub const LONG_LOGS: Kind = Kind {
     keep_logs_bytes: 0,
 };
 
+/// A kind of workload whose logs are written through a mapping soon, because nothing is synced.
+pub const MAPPED_LOGS: Kind = Kind {
+    name: "mapped logs",
+    weights: &[(Step::Put, 60), (Step::Delete, 6), (Step::Batch, 6)],
+    sync_one_in: 0,
+    ..LONG_LOGS
+};
+
 impl Kind {
     /// Returns the options of this kind of workload for `disk`, with a clock that shows [`END`].
     /// The seed determines the order of background work.
