@@ -437,7 +437,7 @@ pub const FOUND: &[Mutant] = &[
         "largest.signal.give();",
         "if !ON { largest.signal.give(); }",
     )
-    .caught_in(ENGINE, "resources::a_budget_covers"),
+    .caught_in(Build::Lib, "memory::tests::a_database_hears_once"),
     mutant(
         "the block cache has the whole budget of memory",
         "table/block_cache.rs lend",

@@ -267,6 +267,25 @@ mod tests {
     }
 
     #[test]
+    fn a_database_hears_once_that_its_memtable_is_asked_for() {
+        let memory = Arc::new(Memory::new(8 << 20));
+        let [a, b] = [memory.join(), memory.join()];
+        let heard = Arc::new(AtomicU64::new(0));
+        let count = heard.clone();
+        a.signal.connect(move || {
+            count.fetch_add(1, Relaxed);
+        });
+        a.grown_to(2 << 20);
+        assert_eq!(heard.load(Relaxed), 0, "it can freeze its memtable itself");
+        b.grown_to(1);
+        b.grown_to(2);
+        assert_eq!(heard.load(Relaxed), 1);
+        assert!(a.take_request());
+        b.grown_to(3);
+        assert_eq!(heard.load(Relaxed), 2);
+    }
+
+    #[test]
     fn the_next_memtable_is_asked_for_if_the_largest_cannot_be_flushed() {
         let memory = Arc::new(Memory::new(8 << 20));
         let [a, b, c] = [memory.join(), memory.join(), memory.join()];
