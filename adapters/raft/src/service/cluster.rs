@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Hello, lost};
+use crate::service::leading::is_forgotten;
 use crate::service::node::Node;
 use crate::service::peers;
 use crate::service::query::json;
@@ -290,7 +291,16 @@ async fn leave(
 /// cluster should not stay between them.
 async fn change_members(node: &Arc<Node>, change: ChangeMembers<u64, BasicNode>) -> ApiResult<()> {
     let raft = node.raft.clone();
-    let changed = tokio::spawn(async move { raft.change_membership(change, false).await });
+    let changed = tokio::spawn(async move {
+        let is_forgotten = is_forgotten(&raft);
+        tokio::select! {
+            changed = raft.change_membership(change, false) => changed.map_err(ApiError::from),
+            () = is_forgotten => {
+                let what = "this node stopped leading: the members may still change";
+                Err(ApiError::Unknown(what.into()))
+            }
+        }
+    });
     changed.await.map_err(ApiError::internal)??;
     Ok(())
 }

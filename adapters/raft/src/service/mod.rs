@@ -8,6 +8,7 @@
 //! | `routes` | the router, and checks that apply to all routes |
 //! | `query` | the parameters and bodies of requests |
 //! | `writes` | write requests of many clients, combined into entries of the log |
+//! | `leading` | calls of Raft that are answered only while the node leads |
 //! | `reads` | linearizable reads, reads by lease, and stale reads |
 //! | `rounds` | linearizable reads, combined into rounds |
 //! | `lease` | the period during which no other node can be leader |
@@ -56,6 +57,7 @@ mod http;
 mod identity;
 mod kept;
 mod lane;
+mod leading;
 mod lease;
 mod network;
 mod node;

@@ -9,6 +9,7 @@
 //! again and again.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::command::{Command, Outcome, Request};
 use crate::kv::TypeConfig;
 use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::leading::lead_ends;
 
 /// Maximum number of entries in flight. While one entry is being replicated, the next one is being
 /// written.
@@ -157,14 +159,28 @@ async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<SharedRequests>) {
         }
         let bytes: usize = taken.iter().map(|waiting| waiting.bytes).sum();
         let split = |waiting: Waiting| (waiting.request, waiting.reply);
-        let (requests, replies): (Vec<Request>, Vec<Reply>) = taken.into_iter().map(split).unzip();
+        let (requests, mut replies): (Vec<Request>, Vec<Reply>) =
+            taken.into_iter().map(split).unzip();
         let (raft, shared) = (raft.clone(), shared.clone());
         tokio::spawn(async move {
             let encoded = Requests::new(&requests);
             drop(requests);
-            let result = raft.client_write(encoded).await;
+            let lead_ends = lead_ends(&raft);
+            let mut write = pin!(raft.client_write(encoded));
+            let answered = tokio::select! {
+                result = &mut write => Some(result),
+                () = lead_ends => None,
+            };
             shared.lock().bytes -= bytes;
             drop(permit);
+            let result = match answered {
+                Some(result) => result,
+                // The next lead does not wait for an answer that may never come; the clients do.
+                None => tokio::select! {
+                    result = write => result,
+                    () = all_closed(&mut replies) => return,
+                },
+            };
             match result {
                 Ok(done) => {
                     let index = done.log_id.index;
@@ -180,6 +196,13 @@ async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<SharedRequests>) {
                 }
             }
         });
+    }
+}
+
+/// Waits until nobody waits for any of the replies.
+async fn all_closed(replies: &mut [Reply]) {
+    for reply in replies {
+        reply.closed().await;
     }
 }
 

@@ -286,6 +286,62 @@ async fn histories_beside_losses_of_power_are_linearizable() {
     }
 }
 
+/// A leader that is cut off has writes in flight. They are lost when it follows the next leader by a
+/// snapshot, and must not stand in the way of its next lead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_behind_by_a_snapshot_takes_writes_when_it_leads_again() {
+    let site = Site::start(3, "two", &mut Rng(4)).await;
+    let client = site.client(20);
+    client.put("before", "1").await.unwrap();
+    let leader = || async { client.status().await.ok()?.leader };
+    let old = wait_for(leader).await.unwrap();
+    let cut_off = |id: u64, yes: bool| {
+        let others = (1..=3).filter(|other| yes && *other != id).collect();
+        site.ignore(id as usize - 1, others);
+    };
+    let address = site.machines[old as usize - 1].address();
+    let status = || async {
+        client_of(std::slice::from_ref(&address), Duration::from_secs(5)).status().await.ok()
+    };
+
+    cut_off(old, true);
+    let in_flight: Vec<_> = ["a", "b", "c"]
+        .map(|key| {
+            let client = client_of(std::slice::from_ref(&address), Duration::from_secs(5));
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                client.put(key, "lost").await
+            })
+        })
+        .into();
+    for lost in in_flight {
+        assert!(lost.await.unwrap().is_err(), "a write without a majority");
+    }
+    let others = site.addresses().into_iter().filter(|other| *other != address);
+    let rest = client_of(&others.collect::<Vec<_>>(), Duration::from_secs(20));
+    for n in 0..200 {
+        rest.put(format!("key/{n}"), "1").await.unwrap();
+    }
+    cut_off(old, false);
+    let caught_up = || async { status().await.filter(|status| status.snapshot > Some(100)) };
+    wait_for(caught_up).await.expect("a snapshot for the old leader");
+
+    // Whoever else leads is cut off, until the old leader leads again.
+    let leads = || async { status().await?.leader.filter(|leader| *leader == old) };
+    let mut rounds = 0;
+    while leads().await.is_none() {
+        rounds += 1;
+        assert!(rounds < 30, "the old leader does not lead again");
+        let Some(other) = wait_for(leader).await.filter(|other| *other != old) else { continue };
+        cut_off(other, true);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        cut_off(other, false);
+    }
+    let kv = client_of(std::slice::from_ref(&address), Duration::from_secs(5));
+    kv.put("after", "1").await.expect("a write in the second lead");
+    site.compare().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_disk_hangs_says_so_and_is_replaced() {
     let site = Site::start(3, "two", &mut Rng(1)).await;
