@@ -244,8 +244,8 @@ export class Keyspace<KDefault = string, VDefault = string> extends Store<KDefau
   /** The name that {@link MinikvLevel.keyspace} was given. */
   get name (): string | Uint8Array
 
-  /** Whether entries may expire. */
-  get expiring (): boolean
+  /** Whether entries may expire; `undefined` as long as the database is not open. */
+  get expiring (): boolean | undefined
 
   /**
    * Returns when the entry of `key` expires: `null`, if it never does; `undefined`, if there is no
@@ -375,10 +375,8 @@ export interface KeyspaceName {
 /** Options of {@link MinikvLevel.keyspace}. */
 export interface KeyspaceOptions<K, V> extends AbstractDatabaseOptions<K, V> {
   /**
-   * Opens the keyspace whose entries may expire, which is another one than the ordinary keyspace of
-   * that name.
-   *
-   * @defaultValue `false`
+   * Whether entries may expire. With `true`, the keyspace does not open if an ordinary one of that
+   * name has entries. By default, the one that has entries, otherwise an ordinary one.
    */
   expiring?: boolean | undefined
 }

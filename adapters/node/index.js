@@ -25,7 +25,7 @@ class MinikvLevel extends Store {
     if (typeof options === 'object' && options !== null) openOptions(options)
 
     const writer = new Writer()
-    super(new binding.NativeDatabase(), writer, false, {
+    super(new binding.NativeDatabase(), writer, {
       createIfMissing: true,
       errorIfExists: true,
       additionalMethods: {
@@ -115,7 +115,8 @@ class MinikvLevel extends Store {
     return JSON.parse(await this._whenOpen('filterAdvice', () => this[kNative].filterAdvice()))
   }
 
-  // Returns the keyspace `name`, a database of its own within this one.
+  // Returns the keyspace `name`, a database of its own within this one: the one that has entries,
+  // unless the option `expiring` says which.
   keyspace (name, options) {
     const isText = typeof name === 'string'
     const bytes = isText ? Buffer.from(name) : name
@@ -123,7 +124,7 @@ class MinikvLevel extends Store {
       throw new TypeError("The first argument 'name' must have 1 to 255 bytes")
     }
     const { expiring, ...forward } = options ?? {}
-    const isExpiring = boolean({ expiring }, 'expiring', false)
+    const isExpiring = boolean({ expiring }, 'expiring', undefined)
     return new Keyspace(this, this.#writer, isText ? name : bytes.slice(), isExpiring, forward)
   }
 

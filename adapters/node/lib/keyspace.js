@@ -9,9 +9,10 @@ class Keyspace extends Store {
   #name
   #isExpiring
 
+  // If `isExpiring` is undefined, this is the keyspace `name` that has entries, or an ordinary one.
   constructor (db, writer, name, isExpiring, options) {
     const native = db[kNative].keyspace(Buffer.from(name), isExpiring)
-    super(native, writer, isExpiring, { additionalMethods: { expiry: true } }, options)
+    super(native, writer, { additionalMethods: { expiry: true } }, options)
     this.#db = db
     this.#name = name
     this.#isExpiring = isExpiring
@@ -25,13 +26,23 @@ class Keyspace extends Store {
     return this.#name
   }
 
+  // `undefined` while it is not known, because the database is not open yet.
   get expiring () {
+    if (this.#isExpiring === undefined && this.#db.status === 'open') {
+      this.#isExpiring = this[kNative].isExpiring()
+    }
     return this.#isExpiring
   }
 
   async _open (options) {
     await this.#db.open({ passive: true })
     this.#db.attachResource(this)
+    try {
+      this.#isExpiring = await this[kNative].find()
+    } catch (error) {
+      this.#db.detachResource(this)
+      throw error
+    }
   }
 
   async _close () {

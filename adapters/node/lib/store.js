@@ -18,13 +18,12 @@ class Store extends AbstractLevel {
   #native
   #writer
   #reader
-  #isExpiring
   // The number of running calls, and the function to call when no call is left.
   #calls = 0
   #whenIdle = null
 
   // `writer` orders the writes of a database, including those to its keyspaces.
-  constructor (native, writer, isExpiring, { additionalMethods, ...manifest }, options) {
+  constructor (native, writer, { additionalMethods, ...manifest }, options) {
     super({
       ...manifest,
       encodings: { buffer: true, utf8: true, view: true },
@@ -40,11 +39,15 @@ class Store extends AbstractLevel {
     this.#native = native
     this.#writer = writer
     this.#reader = new Reader(native)
-    this.#isExpiring = isExpiring
   }
 
   get [kNative] () {
     return this.#native
+  }
+
+  // Whether entries may expire.
+  get expiring () {
+    return false
   }
 
   async _close () {
@@ -106,7 +109,7 @@ class Store extends AbstractLevel {
   }
 
   _put (key, value, options) {
-    const expiry = expiryOf(options, this.#isExpiring)
+    const expiry = expiryOf(options, this.expiring)
     return this.#write((frames) => frames.put(key, value, expiry), options)
   }
 
@@ -118,7 +121,7 @@ class Store extends AbstractLevel {
     return this.#write((frames) => {
       for (const operation of operations) {
         if (operation.type === 'put') {
-          const expiry = expiryOf(operation, this.#isExpiring)
+          const expiry = expiryOf(operation, this.expiring)
           frames.put(operation.key, operation.value, expiry)
         } else {
           frames.del(operation.key)
@@ -128,7 +131,7 @@ class Store extends AbstractLevel {
   }
 
   _chainedBatch () {
-    return new ChainedBatch(this, this.#isExpiring, (frames, options) => {
+    return new ChainedBatch(this, this.expiring, (frames, options) => {
       const sync = boolean(options, 'sync', false)
       return this._during(this.#writer.call(() => this.#native.write(frames, sync)))
     })

@@ -74,7 +74,7 @@ class Transaction {
     store._assertValidValue(value)
     const encodedKey = store.keyEncoding(options?.keyEncoding).encode(key)
     const encodedValue = store.valueEncoding(options?.valueEncoding).encode(value)
-    const expiry = expiryOf(options ?? {}, store.expiring === true)
+    const expiry = expiryOf(options ?? {}, store.expiring)
     this.#framesFor(store).put(encodedKey, encodedValue, expiry)
   }
 

@@ -17,7 +17,7 @@ use crate::iterator::NativeIterator;
 use crate::job::{Job, Reply, at_once, guarded, start};
 use crate::options::OpenOptions;
 use crate::slot::{Handle, Opening, Slot, either};
-use crate::space::{SpaceName, Spaces, Target, names_of};
+use crate::space::{Space, SpaceName, Spaces, Target, names_of};
 use crate::tools;
 use crate::view::{Range, View};
 use crate::walk::{Plan, Source, Walk};
@@ -91,7 +91,7 @@ impl NativeSnapshot {
 pub struct NativeDatabase {
     slot: Arc<Slot>,
     /// The keyspace that calls read and write; `None` for the database itself.
-    space: Option<SpaceName>,
+    space: Option<Arc<Space>>,
     /// Hook that closes the database when its Node.js environment ends.
     hook: Option<CleanupEnvHook<Weak<Slot>>>,
 }
@@ -106,13 +106,16 @@ impl NativeDatabase {
     }
 
     /// Returns the keyspace that calls read and write.
-    pub fn space(&self) -> Option<SpaceName> {
-        self.space.clone()
+    ///
+    /// # Errors
+    /// Those of [`Space::find`].
+    pub fn space(&self) -> Result<Option<SpaceName>, Fault> {
+        self.space.as_ref().map(|space| space.find(|| self.slot.get())).transpose()
     }
 
     /// Returns what a call reads at `snapshot` or, if there is none, now.
     fn view(&self, snapshot: Option<&NativeSnapshot>) -> Result<View, Fault> {
-        Ok(View::new(self.moment(snapshot)?, self.space.as_ref())?)
+        Ok(View::new(self.moment(snapshot)?, self.space()?.as_ref())?)
     }
 
     /// Returns the state of the database that a call reads: `snapshot` or, if there is none, the
@@ -229,8 +232,8 @@ impl NativeDatabase {
             |this| {
                 let handle = this.slot.get()?;
                 let mut batch = WriteBatch::with_capacity(frames.len());
-                let space = this.space.as_ref();
-                let space = space.map(|space| handle.writer()?.space(space).map_err(Fault::from));
+                let space = this.space()?;
+                let space = space.map(|space| handle.writer()?.space(&space).map_err(Fault::from));
                 batch.fill(frames, space.transpose()?.as_ref())?;
                 Ok((handle, batch))
             },
@@ -320,7 +323,7 @@ impl NativeDatabase {
             |this| {
                 // Without a snapshot, deletes the keys that are present when the deletion begins.
                 let moment = snapshot.map(|_| this.moment(snapshot)).transpose()?;
-                Ok((this.slot.get()?, range_of(bounds, flags)?, moment, this.space.clone()))
+                Ok((this.slot.get()?, range_of(bounds, flags)?, moment, this.space()?))
             },
             move |(handle, range, moment, space)| {
                 let db = handle.writer()?;
@@ -386,7 +389,7 @@ impl NativeDatabase {
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.slot.get()?, range_of(bounds, flags)?, this.space.clone())),
+            |this| Ok((this.slot.get()?, range_of(bounds, flags)?, this.space()?)),
             |(handle, range, space)| {
                 let bytes = either!(&*handle, db => match space {
                     Some(space) => db.space(&space)?.approximate_size(range),
@@ -407,7 +410,7 @@ impl NativeDatabase {
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
-            |this| Ok((this.slot.get()?, range_of(bounds, flags)?, this.space.clone())),
+            |this| Ok((this.slot.get()?, range_of(bounds, flags)?, this.space()?)),
             |(handle, range, space)| {
                 let db = handle.writer()?;
                 match space {
@@ -504,11 +507,33 @@ impl NativeDatabase {
         })
     }
 
-    /// Returns the keyspace `name` of this database, which must be open when the keyspace is used.
+    /// Returns the keyspace `name` of this database, which must be open when the keyspace is used:
+    /// the one that has entries, unless `is_expiring` says which.
     #[napi(catch_unwind)]
-    pub fn keyspace(&self, name: &[u8], is_expiring: bool) -> NativeDatabase {
-        let space = Some(SpaceName { name: name.to_vec(), is_expiring });
+    pub fn keyspace(&self, name: &[u8], is_expiring: Option<bool>) -> NativeDatabase {
+        let space = Some(Arc::new(Space::new(name, is_expiring)));
         NativeDatabase { slot: self.slot.clone(), space, hook: None }
+    }
+
+    /// Finds the keyspace in the database. Returns a promise of whether it is an expiring one.
+    #[napi(catch_unwind)]
+    pub fn find(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.slot.clone(), this.space.clone())),
+            |(slot, space)| {
+                let space = space.map(|space| space.find(|| slot.get())).transpose()?;
+                Ok(Reply::Flag(space.is_some_and(|space| space.is_expiring)))
+            },
+        )
+    }
+
+    /// Returns whether this is an expiring keyspace. Reads from the database, if nothing has found
+    /// the keyspace before.
+    #[napi(catch_unwind)]
+    pub fn is_expiring(&self, env: Env) -> napi::Result<bool> {
+        let space = guarded(|| self.space()).map_err(|fault| fault.into_error(env))?;
+        Ok(space.is_some_and(|space| space.is_expiring))
     }
 
     /// Returns a promise of the names of the keyspaces that have entries, encoded as frames: of the

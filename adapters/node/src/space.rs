@@ -1,5 +1,6 @@
 //! Keyspaces: how calls name them, and writes into them.
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use minikv::{
@@ -8,6 +9,7 @@ use minikv::{
 
 use crate::error::Fault;
 use crate::frames;
+use crate::slot::{Handle, either};
 
 /// The expiry of an entry that never expires, as `lib/frames.js` writes it.
 const NEVER: u64 = u64::MAX;
@@ -19,6 +21,41 @@ pub struct SpaceName {
     pub is_expiring: bool,
 }
 
+/// A keyspace whose kind may not be known yet.
+pub struct Space {
+    name: Vec<u8>,
+    /// The kind that was asked for: whether entries may expire. `None` stands for the kind that has
+    /// entries.
+    asked: Option<bool>,
+    /// The kind, once it was found.
+    found: OnceLock<bool>,
+}
+
+impl Space {
+    pub fn new(name: &[u8], asked: Option<bool>) -> Space {
+        Space { name: name.to_vec(), asked, found: OnceLock::new() }
+    }
+
+    /// Returns name and kind. The first call finds the kind in the database that `open` returns,
+    /// with one or two seeks.
+    ///
+    /// # Errors
+    /// Those of `open` and of [`Spaces::find`].
+    pub fn find(
+        &self,
+        open: impl FnOnce() -> Result<Arc<Handle>, Fault>,
+    ) -> Result<SpaceName, Fault> {
+        let is_expiring = match self.found.get() {
+            Some(&found) => found,
+            None => {
+                let found = either!(&*open()?, db => db.find(&self.name, self.asked)?);
+                *self.found.get_or_init(|| found)
+            }
+        };
+        Ok(SpaceName { name: self.name.clone(), is_expiring })
+    }
+}
+
 /// Opens keyspaces from one of the library's handles.
 pub trait Spaces: Sized {
     /// Returns the keyspace `name`.
@@ -26,6 +63,14 @@ pub trait Spaces: Sized {
     /// # Errors
     /// [`minikv::Error::InvalidArgument`] for a name of 0 bytes or of more than 255.
     fn space(&self, name: &SpaceName) -> Result<Keyspace<Self>>;
+
+    /// Returns whether the keyspace `name` is an expiring one: the one that has entries if `asked`
+    /// is `None`, otherwise the one that is asked for.
+    ///
+    /// # Errors
+    /// Those of [`Self::space`] and of reads; [`minikv::Error::InvalidArgument`] if an expiring one
+    /// is asked for and an ordinary one has entries, or if both have entries.
+    fn find(&self, name: &[u8], asked: Option<bool>) -> Result<bool>;
 }
 
 macro_rules! spaces_of {
@@ -37,6 +82,14 @@ macro_rules! spaces_of {
                     false => KeyspaceKind::Ordinary,
                 };
                 self.keyspace_of(kind, &name.name)
+            }
+
+            fn find(&self, name: &[u8], asked: Option<bool>) -> Result<bool> {
+                match asked {
+                    None => Ok(self.keyspace(name)?.is_expiring()),
+                    Some(true) => Ok(self.expiring_keyspace(name)?.is_expiring()),
+                    Some(false) => Ok(false),
+                }
             }
         })*
     };

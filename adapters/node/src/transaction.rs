@@ -41,7 +41,7 @@ impl NativeTransaction {
         let (shared, frames, space) = (self.shared.clone(), frames.to_vec(), of.space());
         start(move || {
             shared.with(|transaction| {
-                let space = space.map(|space| transaction.snapshot().space(&space)).transpose()?;
+                let space = space?.map(|space| transaction.snapshot().space(&space)).transpose()?;
                 transaction.fill(&frames, space.as_ref())
             })?;
             Ok(Reply::Nothing)
@@ -56,8 +56,9 @@ impl NativeTransaction {
         keys: &[u8],
         of: &NativeDatabase,
     ) -> napi::Result<AsyncTask<Job>> {
-        let (shared, space) = (self.shared.clone(), of.space());
-        let keys = guarded(|| frames::keys(keys)).map_err(|fault| fault.into_error(env))?;
+        let shared = self.shared.clone();
+        let prepared = guarded(|| Ok((frames::keys(keys)?, of.space()?)));
+        let (keys, space) = prepared.map_err(|fault| fault.into_error(env))?;
         Ok(start(move || {
             let values = shared.with(|transaction| match space {
                 Some(space) => {
@@ -79,8 +80,9 @@ impl NativeTransaction {
         flags: u32,
         of: &NativeDatabase,
     ) -> napi::Result<NativeIterator> {
-        let plan = guarded(|| plan_of(bounds, flags)).map_err(|fault| fault.into_error(env))?;
-        let source = Source::Transaction(self.shared.clone(), of.space());
+        let prepared = guarded(|| Ok((plan_of(bounds, flags)?, of.space()?)));
+        let (plan, space) = prepared.map_err(|fault| fault.into_error(env))?;
+        let source = Source::Transaction(self.shared.clone(), space);
         Ok(NativeIterator::new(Walk::new(source, plan)))
     }
 

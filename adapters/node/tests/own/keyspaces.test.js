@@ -150,7 +150,40 @@ test('entries of expiring keyspaces expire', async (t) => {
   assert.deepStrictEqual(await sessions.keys().all(), all.slice(0, -1))
   assert.deepStrictEqual(await db.keyspaces(), [{ name: 'sessions', expiring: true }])
   // An ordinary keyspace of the same name is another one.
-  assert.strictEqual(await db.keyspace('sessions').get('hour'), undefined)
+  assert.strictEqual(await db.keyspace('sessions', { expiring: false }).get('hour'), undefined)
+})
+
+test('a keyspace is found as it was made', async (t) => {
+  const location = place(t)
+  const db = new MinikvLevel(location)
+  await db.keyspace('sessions', { expiring: true }).put('s1', 'ann', { ttl: 3_600_000 })
+  await db.keyspace('users').put('ann', 'Ann')
+  await db.close()
+
+  const again = new MinikvLevel(location)
+  const early = again.keyspace('sessions')
+  assert.strictEqual(early.expiring, undefined)
+  await early.put('s2', 'bob', { ttl: 3_600_000 })
+  assert.deepStrictEqual(await early.keys().all(), ['s1', 's2'])
+  assert.strictEqual(early.expiring, true)
+  // A keyspace that is not open yet is found by the transaction that uses it.
+  const options = { keyspace: again.keyspace('sessions'), ttl: 3_600_000 }
+  await again.transact(async (transaction) => {
+    transaction.put('s3', 'cat', options)
+    assert.strictEqual(await transaction.get('s1', options), 'ann')
+  })
+  assert.deepStrictEqual(await early.keys().all(), ['s1', 's2', 's3'])
+  assert.strictEqual(again.keyspace('users').expiring, false)
+  assert.strictEqual(again.keyspace('new').expiring, false)
+
+  const wrong = again.keyspace('users', { expiring: true })
+  await assert.rejects(wrong.open(), (error) => /users/.test(error.cause?.message))
+  const other = again.keyspace('sessions', { expiring: false })
+  await other.put('s1', 'an ordinary entry')
+  await assert.rejects(again.keyspace('sessions').open(), { code: 'LEVEL_DATABASE_NOT_OPEN' })
+  assert.strictEqual(await other.get('s1'), 'an ordinary entry')
+  assert.strictEqual(await early.get('s1'), 'ann')
+  await again.close()
 })
 
 test('wrong expiries are errors', async (t) => {
