@@ -124,7 +124,7 @@ class MinikvLevel extends Store {
       throw new TypeError("The first argument 'name' must have 1 to 255 bytes")
     }
     const { expiring, ...forward } = options ?? {}
-    const isExpiring = boolean({ expiring }, 'expiring', undefined)
+    const isExpiring = expiring == null ? undefined : boolean({ expiring }, 'expiring', false)
     return new Keyspace(this, this.#writer, isText ? name : bytes.slice(), isExpiring, forward)
   }
 

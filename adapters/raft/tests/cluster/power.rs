@@ -286,8 +286,8 @@ async fn histories_beside_losses_of_power_are_linearizable() {
     }
 }
 
-/// A leader that is cut off has writes in flight. They are lost when it follows the next leader by a
-/// snapshot, and must not stand in the way of its next lead.
+/// A leader that is cut off has writes in flight. They are lost when it follows the next leader by
+/// a snapshot, and must not stand in the way of its next lead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_was_behind_by_a_snapshot_takes_writes_when_it_leads_again() {
     let site = Site::start(3, "two", &mut Rng(4)).await;

@@ -1,5 +1,5 @@
-//! A filesystem that becomes read-only while a database is written, as ext4 does after an error. The
-//! open database answers from what it has, and refuses writes with the system's error; its
+//! A filesystem that becomes read-only while a database is written, as ext4 does after an error.
+//! The open database answers from what it has, and refuses writes with the system's error; its
 //! directory can be read; and after a loss of power, no synced commit is missing.
 
 use minikv::Db;
