@@ -8,7 +8,7 @@ use std::time::Duration;
 use openraft::{ChangeMembers, ServerState};
 
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::leading::is_forgotten;
+use crate::service::leading::forgets;
 use crate::service::node::Node;
 use crate::service::peers;
 
@@ -35,10 +35,10 @@ pub(crate) async fn run(node: Weak<Node>) {
             // openraft refuses this while the joint configuration is not committed. The change of
             // no node at all leads from the joint configuration to the new one.
             let none = ChangeMembers::AddVoterIds([].into());
-            let is_forgotten = is_forgotten(&node.raft);
+            let forgets = forgets(&node.raft);
             tokio::select! {
                 _ = node.raft.change_membership(none, false) => {}
-                () = is_forgotten => {}
+                () = forgets => {}
             }
             joint_intervals = 0;
         }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Hello, lost};
-use crate::service::leading::is_forgotten;
+use crate::service::leading::forgets;
 use crate::service::node::Node;
 use crate::service::peers;
 use crate::service::query::json;
@@ -292,10 +292,10 @@ async fn leave(
 async fn change_members(node: &Arc<Node>, change: ChangeMembers<u64, BasicNode>) -> ApiResult<()> {
     let raft = node.raft.clone();
     let changed = tokio::spawn(async move {
-        let is_forgotten = is_forgotten(&raft);
+        let forgets = forgets(&raft);
         tokio::select! {
             changed = raft.change_membership(change, false) => changed.map_err(ApiError::from),
-            () = is_forgotten => {
+            () = forgets => {
                 let what = "this node stopped leading: the members may still change";
                 Err(ApiError::Unknown(what.into()))
             }

@@ -15,7 +15,8 @@ use crate::kv::TypeConfig;
 /// metrics would slow down every write.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Time for an answer of openraft after the end of a lead.
+/// Time after the end of a lead within which openraft may still answer: a leader that removes
+/// itself stops leading first.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Waits until the node of `raft` does not lead in its present term any more.
@@ -34,7 +35,7 @@ pub(crate) fn lead_ends(raft: &Raft<TypeConfig>) -> impl Future<Output = ()> + S
 }
 
 /// Waits until openraft has forgotten a call that begins now.
-pub(crate) fn is_forgotten(raft: &Raft<TypeConfig>) -> impl Future<Output = ()> + Send + use<> {
+pub(crate) fn forgets(raft: &Raft<TypeConfig>) -> impl Future<Output = ()> + Send + use<> {
     let lead_ends = lead_ends(raft);
     async move {
         lead_ends.await;

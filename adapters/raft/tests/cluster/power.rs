@@ -300,22 +300,19 @@ async fn a_leader_that_was_behind_by_a_snapshot_takes_writes_when_it_leads_again
         site.ignore(id as usize - 1, others);
     };
     let address = site.machines[old as usize - 1].address();
-    let status = || async {
-        client_of(std::slice::from_ref(&address), Duration::from_secs(5)).status().await.ok()
-    };
+    let at_old = || client_of(std::slice::from_ref(&address), Duration::from_secs(5));
+    let status = || async { at_old().status().await.ok() };
 
     cut_off(old, true);
-    let in_flight: Vec<_> = ["a", "b", "c"]
-        .map(|key| {
-            let client = client_of(std::slice::from_ref(&address), Duration::from_secs(5));
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(30)).await;
-                client.put(key, "lost").await
-            })
-        })
-        .into();
-    for lost in in_flight {
-        assert!(lost.await.unwrap().is_err(), "a write without a majority");
+    // One after the other, so that each is an entry of its own.
+    let mut lost = Vec::new();
+    for key in ["a", "b", "c"] {
+        let client = at_old();
+        lost.push(tokio::spawn(async move { client.put(key, "lost").await }));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    for write in lost {
+        assert!(write.await.unwrap().is_err(), "a write without a majority");
     }
     let others = site.addresses().into_iter().filter(|other| *other != address);
     let rest = client_of(&others.collect::<Vec<_>>(), Duration::from_secs(20));
@@ -340,8 +337,7 @@ async fn a_leader_that_was_behind_by_a_snapshot_takes_writes_when_it_leads_again
             None => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
-    let kv = client_of(std::slice::from_ref(&address), Duration::from_secs(5));
-    kv.put("after", "1").await.expect("a write in the second lead");
+    at_old().put("after", "1").await.expect("a write in the second lead");
     site.compare().await;
 }
 
