@@ -24,7 +24,7 @@ search() {
   local name="$1" pattern="$2" began=$SECONDS line=
   shift 2
   if "$@" >"$out/$name.txt" 2>&1 </dev/null; then
-    line=$(grep -aE "$pattern" "$out/$name.txt" | tail -n 1 | sed -E -e 's/;? ?(from )?seed [0-9]+//' \
+    line=$(grep -aE "$pattern" "$out/$name.txt" | tail -n 1 | sed -E -e 's/[;,]? ?(from )?seed [0-9]+//' \
       -e 's/, MINIKV_SEED=[0-9]+//' -e 's/; 0 failed.*//' -e 's/^\.*(test result: )?//')
   fi
   printf '%-16s %6s s  %s\n' "$name" "$((SECONDS - began))" \
