@@ -20,6 +20,13 @@ const PROGRAMS: &[&str] = &[
     "--test=transactions",
 ];
 
+/// Files of `src/` that only have tests.
+const NO_CODE: &[&str] = &["transcripts.rs", "weak_orders.rs"];
+
+/// The packages of the workspace, which are copied.
+const COPIED: &[&str] =
+    &["Cargo.toml", "Cargo.lock", "src", "tests", "instrument", "bin", "benches", "examples"];
+
 /// Settings that make the test programs build faster.
 const PROFILE: &[(&str, &str)] = &[("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "0")];
 
@@ -54,7 +61,9 @@ impl Copy {
         }
         let is_code = |file: &String| {
             let name = file.rsplit('/').next().expect("a name");
-            name.ends_with(".rs") && !name.contains("test") && name != "transcripts.rs"
+            // Tests have such names, or are in these files.
+            let is_test = name.contains("test") || NO_CODE.contains(&name);
+            name.ends_with(".rs") && !is_test
         };
         let mut next_id = 0;
         let mut all = Vec::new();
@@ -87,7 +96,7 @@ impl Copy {
         let wanted: BTreeSet<u32> = mutants.iter().map(|mutant| mutant.id).collect();
         let with_mutants: Vec<_> = self.rewritten(&wanted);
         let mut files = Vec::new();
-        for name in ["Cargo.toml", "Cargo.lock", "src", "tests", "bin", "benches", "examples"] {
+        for name in COPIED {
             add_files(&self.from, name, &mut files);
         }
         for file in files {
@@ -192,4 +201,23 @@ fn write_if_changed(path: &Path, bytes: &[u8]) {
     }
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder for the copy");
     fs::write(path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_has_all_packages_of_the_workspace() {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = package.ancestors().nth(2).expect("tests/mutation is in the repository");
+        let copy = Copy::new(root, &package.join("target/copied"));
+        copy.write(&[]);
+        let loaded = Command::new("cargo")
+            .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+            .current_dir(copy.root())
+            .output()
+            .expect("cargo runs");
+        assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    }
 }
