@@ -43,7 +43,7 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<CopySour
     }
     let lock = NewLock::take(fs, dir, options.allow_no_lock)?;
     let trash = Trash::new(options.fs.clone(), dir).guarded_by(lock.guard());
-    let recovered = manifest::recover(fs, dir, options.comparator.name())?;
+    let recovered = manifest::recover_manifest(fs, dir, options.comparator.name())?;
     let entries = entries::entries(fs, dir)?;
     directory::check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
     let files = entries.files;

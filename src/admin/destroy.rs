@@ -22,21 +22,21 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
     let exists = fs.exists(dir).map_err(|error| Error::io("look for", dir, error))?;
-    if !exists || entries::list(fs, dir)?.is_empty() {
+    if !exists || entries::list_files(fs, dir)?.is_empty() {
         return Ok(());
     }
     refuse_unsupported(fs, dir, options)?;
     let lock = NewLock::take(fs, dir, options.allow_no_lock)?;
     let remove = |path: &Path| fs.remove(path).map_err(|error| Error::io("remove", path, error));
     if let Some(lost) = directory::find_lost(fs, dir)? {
-        for (file, _) in entries::list(fs, &lost)? {
+        for (file, _) in entries::list_files(fs, &lost)? {
             remove(&lost.join(file))?;
         }
         remove_if_empty(fs, &lost)?;
     }
     // CURRENT is removed first: after a crash, an open then fails instead of finding a smaller
     // database. LOCK is removed last, because its lock is still held.
-    let mut files = entries::list(fs, dir)?;
+    let mut files = entries::list_files(fs, dir)?;
     files.sort_by_key(|(_, name)| match name {
         FileName::Current => 0,
         FileName::Lock => 2,

@@ -1,6 +1,7 @@
 //! Reads a whole table that may be damaged, and finds its faults and its undamaged blocks.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -423,18 +424,18 @@ impl TableCheck<'_, '_> {
 /// number of such keys.
 #[derive(Default)]
 struct Doubts {
-    kinds: [Option<(Vec<u8>, u64, &'static str)>; 5],
+    kinds: BTreeMap<usize, (Vec<u8>, u64, &'static str)>,
 }
 
 impl Doubts {
     fn note(&mut self, kind: usize, is_so: bool, key: &[u8], what: &'static str) {
         if is_so {
-            self.kinds[kind].get_or_insert_with(|| (key.to_vec(), 0, what)).1 += 1;
+            self.kinds.entry(kind).or_insert_with(|| (key.to_vec(), 0, what)).1 += 1;
         }
     }
 
     fn into_faults(self) -> Vec<Error> {
-        let faults = self.kinds.into_iter().flatten().map(|(key, count, what)| {
+        let faults = self.kinds.into_values().map(|(key, count, what)| {
             let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
             Error::corruption(format!("key \"{}\"{more} {what}", key.escape_ascii()))
         });

@@ -57,8 +57,8 @@ pub use live::{LiveTable, LiveTables};
 pub use table::{BlockEntries, TableBlock, TableReader};
 
 pub use crate::engine::open::directory::{check_files, has_database, live_logs};
-pub use crate::engine::open::entries::list as list_files;
-pub use crate::engine::version::manifest::{Recovered, read_current, recover as recover_manifest};
+pub use crate::engine::open::entries::list_files;
+pub use crate::engine::version::manifest::{Recovered, read_current, recover_manifest};
 pub use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 pub use crate::format::handle::{BlockHandle, TABLE_MAGIC};
 pub use crate::format::key::{KeyKind, MAX_SEQ_NO, ParsedKey, SeqNo, user_key};

@@ -125,7 +125,7 @@ pub fn repair_with(
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
     // The directory of another engine is refused before a lock file is made in it.
-    entries::list(&*fs, dir)?;
+    entries::list_files(&*fs, dir)?;
     let lock_path = dir.join(name::LOCK);
     let had_lock = exists(&lock_path)?;
     let lock = directory::lock(&*fs, dir, options.allow_no_lock)?;

@@ -45,7 +45,7 @@ fn survey(fs: &MemFs) -> String {
     let mut no_progress = |_| {};
     let mut findings = Findings::new(&mut no_progress);
     let mut survey =
-        Survey { files: entries::list(fs, dir).expect("the files"), ..Survey::default() };
+        Survey { files: entries::list_files(fs, dir).expect("the files"), ..Survey::default() };
     survey.files.sort_by(|a, b| a.0.cmp(&b.0));
     let comparator = order().user().get().name().to_owned();
     survey.choose_manifest(fs, dir, &comparator, &mut findings).expect("a choice");

@@ -225,7 +225,7 @@ impl Changes {
     /// writer has removed one of the logs in the meantime.
     fn with_logs<T>(&self, look: impl Fn(&[u64]) -> Result<T>) -> Result<T> {
         loop {
-            let files = entries::list(&*self.fs, &self.dir)?;
+            let files = entries::list_files(&*self.fs, &self.dir)?;
             let log = |(_, name): &(String, FileName)| match name {
                 FileName::Log(number) => Some(*number),
                 _ => None,

@@ -158,11 +158,11 @@ impl Followed {
         let version = self.state.view_owned().version.clone();
         let (mut edit, mut held) = (VersionEdit::default(), Files::new());
         for _ in 0..MAX_TRIES {
-            let mut files = entries::list(fs, &self.dir)?;
+            let mut files = entries::list_files(fs, &self.dir)?;
             match place.edits.read_on(fs, &self.dir, comparator, &mut edit)? {
                 None => return Ok(None),
                 Some(false) => {}
-                Some(true) => files.extend(entries::list(fs, &self.dir)?),
+                Some(true) => files.extend(entries::list_files(fs, &self.dir)?),
             }
             let read = hold_tables(fs, &self.dir, &added(&version, &edit), &mut held)
                 .and_then(|()| place.logs.read_on(&source, &files, &place.edits.numbers));

@@ -35,14 +35,14 @@ pub(crate) struct DirListing {
 /// # Errors
 /// [`Error::Unsupported`] if a file shows that the directory belongs to RocksDB or Pebble. An I/O
 /// error, which also reports a link or a special file in place of a database's file.
-pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
+pub fn list_files(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
     Ok(entries(fs, dir)?.files)
 }
 
 /// Returns the entries of `dir` that have names of a database's files.
 ///
 /// # Errors
-/// As [`list`].
+/// As [`list_files`].
 pub(crate) fn entries(fs: &dyn Fs, dir: &Path) -> Result<DirListing> {
     let mut found = DirListing::default();
     let entries = fs.entries(dir).map_err(|error| Error::io("list", dir, error))?;
@@ -128,7 +128,7 @@ mod tests {
         for (name, contents) in files {
             fs.create(&dir.join(name)).unwrap().write(contents.as_bytes()).unwrap();
         }
-        let mut names: Vec<_> = list(&fs, dir)?.into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<_> = list_files(&fs, dir)?.into_iter().map(|(name, _)| name).collect();
         names.sort();
         Ok(names)
     }

@@ -176,7 +176,7 @@ impl Opening {
     /// Reads the MANIFEST. `entries` are the entries of `dir`, listed with the lock held.
     fn new(dir: &Path, mut options: Options, entries: DirListing) -> Result<Opening> {
         let fs = options.fs.clone();
-        let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
+        let recovered = manifest::recover_manifest(&*fs, dir, options.comparator.name())?;
         check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
         let DirListing { files, directories } = entries;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must

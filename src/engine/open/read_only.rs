@@ -149,7 +149,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
     // The files are listed again, because a log whose writes are older than the tables may have
     // been created after the first listing.
-    files.extend(entries::list(fs, dir)?);
+    files.extend(entries::list_files(fs, dir)?);
     Ok(ReadOnlyFiles { files, manifest_name, manifest, recovered })
 }
 

@@ -84,15 +84,16 @@ pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn 
 /// # Errors
 /// Corruption of `CURRENT` or the MANIFEST, with the offset; an error that names the database's
 /// comparator if it is not `comparator`; I/O errors.
-pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
+pub fn recover_manifest(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     let (manifest, file) = open_manifest(fs, dir)?;
     read_manifest(&manifest, file, dir, comparator, false)
 }
 
-/// Returns the contents of the MANIFEST, like [`recover`], while another process may be writing.
+/// Returns the contents of the MANIFEST, like [`recover_manifest`], while another process may be
+/// writing.
 ///
 /// # Errors
-/// As [`recover`].
+/// As [`recover_manifest`].
 pub(crate) fn recover_beside_writer(
     fs: &dyn Fs,
     dir: &Path,
@@ -105,7 +106,7 @@ pub(crate) fn recover_beside_writer(
 /// Returns the contents of `file`, the MANIFEST `manifest_name` in `dir`.
 ///
 /// # Errors
-/// As [`recover`].
+/// As [`recover_manifest`].
 pub(crate) fn read_manifest(
     manifest_name: &str,
     file: Arc<dyn ReadFile>,
