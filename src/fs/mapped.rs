@@ -1,6 +1,6 @@
 //! A log on the disk that is written through a memory mapping of its end, without a system call for
-//! each record. This file has the only unsafe code of the library; `docs/history/performance.md`
-//! says how much time the mapping saves.
+//! each record. This file and its call `forbid` have the only unsafe code of the library;
+//! `docs/history/performance.md` says how much time the mapping saves.
 //!
 //! When a process is killed, the system keeps the bytes that the process stored in a shared
 //! mapping, just like written bytes, and `fdatasync` makes both kinds of bytes durable. After the
@@ -41,7 +41,9 @@ use memmap2::{MmapMut, MmapOptions};
 use super::WriteFile;
 use super::ordered::{DeferredParts, is_in_one_page};
 use super::retry::write_fully_at;
-use super::system::{file_size_limit, filesystem_kind, make_writable, reserve_space, write_at};
+use super::system::{
+    file_size_limit, filesystem_kind, forbid, make_writable, page_bytes, reserve_space, write_at,
+};
 use crate::format::record::{BLOCK_BYTES, SEAL, header_offsets};
 
 /// Largest write, in bytes, that is stored in a mapping; larger writes use a system call. A larger
@@ -63,6 +65,9 @@ const MAX_WINDOW_BYTES: u64 = 1 << 20;
 /// fewer logs are mapped.
 const OFTEN_BYTES: u64 = 64 << 10;
 
+/// Alignment of the ends of windows, in bytes, a multiple of the size of a block.
+const WINDOW_ALIGN: u64 = 64 << 10;
+
 /// Minimum mean size, in bytes, of records that count as large. With a larger minimum, more logs
 /// are mapped. The value was measured by filling databases with values of 1 to 4 KiB
 /// (`docs/history/performance.md`).
@@ -76,9 +81,6 @@ const AHEAD_BYTES: u64 = 1 << 20;
 /// Number of bytes that are made writable at a time. With a larger number, fewer writes have to
 /// make bytes writable (now one write in a few thousand), but each of these writes takes longer.
 const POPULATE_BYTES: usize = 512 << 10;
-
-/// Alignment of windows in the file, in bytes: a multiple of every page size in use.
-const WINDOW_ALIGN: u64 = 64 << 10;
 
 const EXT4: u32 = 0xef53;
 const TMPFS: u32 = 0x0102_1994;
@@ -139,13 +141,15 @@ struct RecordSizes {
     records: u64,
 }
 
-/// A mapped part of the file.
+/// A mapped part of the file. Its first page is a guard that nobody may touch: code that writes
+/// past the end of its own memory then ends the process before it overwrites records. In the middle
+/// of a log, zeros look like its end. Only a window at the start of the file has no guard.
 #[derive(Debug)]
 struct Window {
     /// Offset in the file, in bytes.
     start: u64,
     map: MmapMut,
-    /// Number of writable bytes at the start of the window. A store to these bytes cannot fail.
+    /// Number of bytes up to which the window is writable. A store to these bytes cannot fail.
     populated: usize,
 }
 
@@ -283,7 +287,8 @@ impl MappedLog {
         let block = BLOCK_BYTES as u64;
         assert!(self.reserved.is_multiple_of(block), "{} is within a block", self.reserved);
         if let Mode::Mapped(window) = &self.mode {
-            assert!(window.start.is_multiple_of(WINDOW_ALIGN), "a window starts within a page");
+            let page = page_bytes();
+            assert!(window.start.is_multiple_of(page), "a window starts within a page");
             assert!(window.start <= self.position, "the window is past the position");
             assert!(window.end() <= self.reserved, "the window is larger than the file");
         }
@@ -310,30 +315,35 @@ impl MappedLog {
     /// Maps the next part of the file. There must be no window yet.
     fn open_window(&mut self) -> io::Result<()> {
         debug_assert!(!matches!(self.mode, Mode::Mapped(_)), "two windows");
-        let start = self.position - self.position % WINDOW_ALIGN;
-        let bytes = self.next_window_bytes;
-        let map = self.map(start, bytes).inspect_err(|_| {
+        let end = self.position - self.position % WINDOW_ALIGN + self.next_window_bytes;
+        let start = self.position - self.position % page_bytes();
+        let guard = page_bytes().min(start);
+        let map = self.map(start - guard, end, guard).inspect_err(|_| {
             // The failed `map` may have made the file longer.
             let _ = self.file.set_len(self.reserved.max(self.position));
         })?;
-        self.reserved = self.reserved.max(start + bytes);
-        self.next_window_bytes = (2 * bytes).min(MAX_WINDOW_BYTES);
-        let mut window = Window { start, map, populated: 0 };
+        self.reserved = self.reserved.max(end);
+        self.next_window_bytes = (2 * self.next_window_bytes).min(MAX_WINDOW_BYTES);
+        let mut window = Window { start: start - guard, map, populated: guard as usize };
         let populated = window.populate(self.position);
         self.mode = Mode::Mapped(window);
         populated
     }
 
     #[expect(unsafe_code, reason = "a system call for each record takes most of a put's time")]
-    fn map(&self, start: u64, bytes: u64) -> io::Result<MmapMut> {
-        if start + bytes > file_size_limit() {
+    fn map(&self, start: u64, end: u64, guard: u64) -> io::Result<MmapMut> {
+        if end > file_size_limit() {
             // Growing a file past the limit raises a signal that ends the process.
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        uninterrupted(|| reserve_space(&self.file, start, bytes))?;
+        uninterrupted(|| reserve_space(&self.file, start, end - start))?;
         // SAFETY: the file belongs to this log alone and is not truncated while the window is open;
         // the range is inside the file. See the head of this module.
-        unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file) }
+        let mut map = unsafe {
+            MmapOptions::new().offset(start).len((end - start) as usize).map_mut(&self.file)?
+        };
+        forbid(&mut map, guard as usize)?;
+        Ok(map)
     }
 }
 

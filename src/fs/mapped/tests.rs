@@ -56,6 +56,38 @@ fn zeros_behind(path: &Path, written: &[u8]) -> usize {
     zeros
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stray_write_that_runs_up_to_a_window_ends_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = log(dir.path());
+    let mut len = 0;
+    let mut windows = std::collections::BTreeSet::new();
+    while len < 3 << 20 {
+        let bytes = record(len, 200, len as usize);
+        log.write(&bytes).unwrap();
+        len += bytes.len() as u64;
+        let Mode::Mapped(window) = &log.mode else { continue };
+        if windows.insert(window.start) {
+            // Lines of the form `7f0000000000-7f0000100000 ---s ...`.
+            let maps = fs::read_to_string("/proc/self/maps").unwrap();
+            let start = window.map.as_ptr() as usize;
+            let rights = |at: usize| {
+                maps.lines().find_map(|line| {
+                    let (addresses, rest) = line.split_once(' ')?;
+                    let (from, to) = addresses.split_once('-')?;
+                    let [from, to] = [from, to].map(|at| usize::from_str_radix(at, 16).unwrap());
+                    (from..to).contains(&at).then(|| rest[..4].to_string())
+                })
+            };
+            let page = page_bytes() as usize;
+            assert_eq!(rights(start).as_deref(), Some("---s"), "{maps}");
+            assert_eq!(rights(start + page).as_deref(), Some("rw-s"), "{maps}");
+        }
+    }
+    assert!(log.is_unmappable() || windows.len() >= 4, "{windows:?}");
+}
+
 /// Checks that the file holds all records, followed only by zeros until the log is dropped. Writes
 /// many small records, which are stored in a window, and in between some large records, which are
 /// not. Some records cross windows or are larger than a window.

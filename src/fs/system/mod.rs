@@ -10,6 +10,7 @@
 //! | `rename`, `remove` | one system call | retried while another process has the file open |
 //! | `sync_dir` | `fsync` of the directory | a check only: there is no such call |
 //! | `reserve_space`, `make_writable` | of Linux; else refused | refused, so no log is mapped |
+//! | `forbid` | `mprotect` | refused |
 
 #[cfg(unix)]
 mod unix;

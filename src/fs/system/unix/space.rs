@@ -5,6 +5,7 @@ use std::io;
 
 use memmap2::MmapMut;
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::mm::{MprotectFlags, mprotect};
 use rustix::process::{Resource, getrlimit};
 
 /// Reserves blocks of the disk for `bytes` bytes from `start` on. Makes the file longer if it ends
@@ -30,6 +31,20 @@ pub(in crate::fs) fn make_writable(map: &MmapMut, from: usize, bytes: usize) -> 
 #[cfg(not(target_os = "linux"))]
 pub(in crate::fs) fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Returns the size of a page of memory, in bytes.
+pub(in crate::fs) fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Makes the first `bytes` bytes of a mapping inaccessible: a load or store there ends the process.
+#[expect(unsafe_code, reason = "records are protected from stray writes by the program")]
+pub(in crate::fs) fn forbid(map: &mut MmapMut, bytes: usize) -> io::Result<()> {
+    assert!(bytes <= map.len(), "{bytes} bytes of a mapping of {}", map.len());
+    // SAFETY: these pages belong to the mapping. Its owner borrows no byte of them from now on.
+    unsafe { mprotect(map.as_mut_ptr().cast(), bytes, MprotectFlags::empty()) }?;
+    Ok(())
 }
 
 /// Returns the type of the filesystem of `file`, as `fstatfs` numbers it; 0 if unknown.

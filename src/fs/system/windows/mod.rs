@@ -13,7 +13,9 @@ pub(in crate::fs) use files::{
     read_at, remove, rename, skip_hole, sync_dir, write_at,
 };
 pub(in crate::fs) use lock::{lock_is_replaced, open_lock, release_lock, take_lock};
-pub(in crate::fs) use space::{file_size_limit, filesystem_kind, make_writable, reserve_space};
+pub(in crate::fs) use space::{
+    file_size_limit, filesystem_kind, forbid, make_writable, page_bytes, reserve_space,
+};
 
 /// An error number of the system, by the name of its counterpart on Unix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

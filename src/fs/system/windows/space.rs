@@ -20,6 +20,16 @@ pub(in crate::fs) fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Resul
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Returns the size of a page of memory, in bytes.
+pub(in crate::fs) fn page_bytes() -> u64 {
+    4 << 10
+}
+
+/// Always fails: no log is mapped.
+pub(in crate::fs) fn forbid(_: &mut MmapMut, _: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Returns 0, which stands for a filesystem of an unknown type.
 pub(in crate::fs) fn filesystem_kind(_: &File) -> u32 {
     0
