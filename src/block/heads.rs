@@ -79,6 +79,21 @@ impl Block {
     }
 }
 
+#[cfg(test)]
+impl Block {
+    /// Returns the block with heads that belong to none of its keys.
+    pub(crate) fn with_wrong_heads(self) -> Block {
+        let mut shared = self.into_shared();
+        shared.with_arc_mut(|block| {
+            let block = triomphe::Arc::get_mut(block).expect("nobody shares the block");
+            let bytes = block.header().heads.count * HEAD_BYTES;
+            assert!(bytes > 0, "the block has no heads");
+            block.slice_mut()[..bytes].fill(0xff);
+        });
+        Block::from_shared(shared)
+    }
+}
+
 /// Appends the heads and offsets of a block's entries to `out`. Returns `None` if the block cannot
 /// have heads or if they are not worth their memory; `out` may then contain some heads.
 fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Heads> {

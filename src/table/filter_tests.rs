@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::base::hash::key_hash;
+use crate::block::Block;
 use crate::filter::prefix::{DelimitedPrefix, FixedPrefix};
 use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::format::handle::{BlockHandle, block_trailer};
 use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key};
+use crate::table::block_cache::BlockCache;
 use crate::table::builder::TableOptions;
 use crate::table::counts::{AllFilters, LevelTrace};
 use crate::table::testing::*;
@@ -75,6 +77,43 @@ fn the_whole_table_filter_is_asked_before_the_index() {
         let (found, trace) = get(&table, &lookup_key(1), false);
         assert_eq!((found, AllFilters::of(&trace).checks, trace.data_blocks()), (None, 0, 1));
     }
+}
+
+/// Returns a table of the model's keys with values so long that blocks have heads, and a block
+/// cache.
+fn cached_table(options: &TableOptions) -> Table {
+    let options = &TableOptions { block_bytes: 2048, ..options.clone() };
+    let model = model().into_iter().map(|(key, _)| (key, vec![7; 100])).collect();
+    let block_cache = Some(Arc::new(BlockCache::new(1 << 20)));
+    let context = TableContext { block_cache, ..context(options) };
+    Arc::into_inner(open(build(options, &model).0, &context).unwrap()).unwrap()
+}
+
+/// Checks that a get of the model's first key says that memory may be damaged, and that an absent
+/// key is absent.
+fn assert_told(table: &Table) {
+    let told = table.get(&lookup_key(0), &BlockReadOptions::default(), &mut LevelTrace::default());
+    let told = told.unwrap_err();
+    assert!(told.is_corruption() && told.to_string().contains("memory may be damaged"), "{told}");
+    assert_eq!(get(table, &lookup_key(499), true).0, None);
+}
+
+#[test]
+fn a_key_that_a_filter_promised_is_not_lost_to_wrong_heads() {
+    for options in [small_blocks(internal_order()), with_table_filter(false)] {
+        let table = cached_table(&options);
+        let (_, block) = table.read_block(table.blocks().unwrap()[0].handle, true).unwrap();
+        let block = Block::with_heads(block, &options.order, &mut Vec::new(), |_| None).unwrap();
+        table.blocks.as_ref().unwrap().insert(0, block.with_wrong_heads());
+        assert_told(&table);
+    }
+}
+
+#[test]
+fn a_key_that_a_filter_promised_is_not_lost_to_a_wrong_location() {
+    let mut table = cached_table(&with_table_filter(false));
+    table.index.swap_ends();
+    assert_told(&table);
 }
 
 #[test]

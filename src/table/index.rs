@@ -61,6 +61,13 @@ impl Index {
         Index { file_bytes, handles, fences, block }
     }
 
+    /// Swaps the locations of the first and the last data block.
+    #[cfg(test)]
+    pub(crate) fn swap_ends(&mut self) {
+        let handles = self.handles.as_mut().expect("the index has locations");
+        handles.swap(0, handles.len() - 1);
+    }
+
     /// Returns the index block.
     pub(crate) fn block(&self) -> &Block {
         &self.block
@@ -103,7 +110,7 @@ impl Index {
 
     /// Does the same as [`Index::seek`], but searches the index block itself.
     #[cold]
-    fn seek_plain(&self, order: &KeyOrder, target: &[u8]) -> Result<Option<IndexSpot>> {
+    pub(crate) fn seek_plain(&self, order: &KeyOrder, target: &[u8]) -> Result<Option<IndexSpot>> {
         let mut cursor = self.block.cursor();
         if !cursor.seek(order, target)? {
             return Ok(None);

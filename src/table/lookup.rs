@@ -6,6 +6,8 @@
 //! 4. The block is taken from the cache, or read from the file and offered to the cache
 //!    (`Table::search_block`, `Table::find_in_file`).
 //! 5. The block's entry heads, or a plain search, lead to the entry (`Table::find_in`).
+//! 6. If a filter promised the key and there is no entry, plain searches of the index and the block
+//!    must find none, either (`Table::check_absence`).
 //!
 //! Every step is reported to a [`TableSink`].
 
@@ -47,6 +49,15 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     scratch.shrink_to(KEEP_SCRATCH_BYTES);
     let _dropped_if_gone = SCRATCH.try_with(|kept| kept.set(scratch));
     result
+}
+
+/// A key that is looked up in a data block.
+struct Sought<'k> {
+    key: &'k [u8],
+    user_key: &'k [u8],
+    spot: IndexSpot,
+    /// Whether a filter answered "maybe".
+    is_promised: bool,
 }
 
 impl Table {
@@ -118,33 +129,34 @@ impl Table {
             }
         }
         let cached = fetched.unwrap_or_else(|| self.cached(spot));
-        let found = self.search_block(cached, spot, key, options, sink)?;
+        let is_promised = filter.is_some() || (options.use_filter && !ask_block_filter);
+        let sought = Sought { key, user_key: self.order.user_key(key), spot, is_promised };
+        let found = self.search_block(cached, &sought, options, sink)?;
         if filter.is_some() {
             sink.block_filter_outcome(found.is_some());
         }
         Ok(found)
     }
 
-    /// Looks up `key` in the data block `cached`. If `cached` is `None`, the block is read from the
+    /// Looks up a key in the data block `cached`. If `cached` is `None`, the block is read from the
     /// file.
     #[inline]
     fn search_block<S: TableSink>(
         &self,
         cached: Option<CachedBlock>,
-        spot: IndexSpot,
-        key: &[u8],
+        sought: &Sought<'_>,
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Option<Found>> {
+        let handle = sought.spot.handle;
         let found = match cached.as_ref().and_then(|block| Some((block, block.view()?))) {
             Some((block, view)) => {
-                sink.data_block(spot.handle, BlockSource::Cache);
-                let user_key = self.order.user_key(key);
-                self.find_in(view, key, user_key, || block.to_block())
+                sink.data_block(handle, BlockSource::Cache);
+                self.find_in(view, sought, || block.to_block())
             }
-            None => self.find_in_file(spot, key, options, sink),
+            None => self.find_in_file(sought, options, sink),
         };
-        let found = found.map_err(|error| error.at(spot.handle.offset).in_file(&self.path))?;
+        let found = found.map_err(|error| error.at(handle.offset).in_file(&self.path))?;
         sink.block_searched(found.as_ref());
         Ok(found)
     }
@@ -157,8 +169,9 @@ impl Table {
         let Some(spot) = self.index_seek(key, &mut NoSink)? else { return Ok(false) };
         let handle = spot.handle;
         let (_, block) = self.read_block(handle, true)?;
+        let user_key = self.order.user_key(key);
         let found = self
-            .find_in(block.view(), key, self.order.user_key(key), || Some(block.clone()))
+            .find_in(block.view(), &Sought { key, user_key, spot, is_promised: false }, || None)
             .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
         Ok(found.is_some())
     }
@@ -193,17 +206,19 @@ impl Table {
     fn find_in(
         &self,
         block: BlockView<'_>,
-        key: &[u8],
-        user_key: &[u8],
+        sought: &Sought<'_>,
         owned: impl FnOnce() -> Option<Block>,
     ) -> Result<Option<Found>> {
-        let (trailer, value) = match block.find_by_heads(user_key, trailer(key)) {
-            ByHeads::Found(trailer, value) => (trailer, value),
-            ByHeads::Absent => return Ok(None),
-            ByHeads::Unknown => match self.find_plain(block, key, user_key)? {
-                Some(found) => found,
-                None => return Ok(None),
-            },
+        let found = match block.find_by_heads(sought.user_key, trailer(sought.key)) {
+            ByHeads::Found(trailer, value) => Some((trailer, value)),
+            ByHeads::Absent => None,
+            ByHeads::Unknown => self.find_plain(block, sought)?,
+        };
+        let Some((trailer, value)) = found else {
+            if sought.is_promised {
+                self.check_absence(block, sought)?;
+            }
+            return Ok(None);
         };
         let kind = match KeyKind::from_u8(trailer as u8) {
             Some(kind) => kind,
@@ -223,11 +238,12 @@ impl Table {
     fn find_plain<'a>(
         &self,
         block: BlockView<'a>,
-        key: &[u8],
-        user_key: &[u8],
+        sought: &Sought<'_>,
     ) -> Result<Option<(u64, &'a [u8])>> {
         with_scratch(|scratch| {
-            let Some(entry) = block.get_ge(&self.order, key, scratch)? else { return Ok(None) };
+            let Some(entry) = block.get_ge(&self.order, sought.key, scratch)? else {
+                return Ok(None);
+            };
             let (found_key, trailer) = match &self.order {
                 KeyOrder::Internal(_) => {
                     let parsed = ParsedKey::parse(entry.key)?;
@@ -235,9 +251,25 @@ impl Table {
                 }
                 KeyOrder::User(_) => (entry.key, pack_trailer(0, KeyKind::Value)),
             };
-            let same = self.order.user().compare(found_key, user_key) == Ordering::Equal;
+            let same = self.order.user().compare(found_key, sought.user_key) == Ordering::Equal;
             Ok(same.then_some((trailer, entry.value)))
         })
+    }
+
+    /// Searches the index and the block once more, without fences and heads. A filter rarely says
+    /// "maybe" to an absent key, so an absence after it may come from a processor that erred, or
+    /// from heads that changed in memory.
+    ///
+    /// # Errors
+    /// Corruption, if the key is there.
+    #[cold]
+    fn check_absence(&self, block: BlockView<'_>, sought: &Sought<'_>) -> Result<()> {
+        let spot = self.index.seek_plain(&self.order, sought.key)?;
+        let is_same = spot.is_some_and(|spot| spot.handle == sought.spot.handle);
+        if is_same && self.find_plain(block, sought)?.is_none() {
+            return Ok(());
+        }
+        Err(Error::corruption("a search missed an entry that is there: memory may be damaged"))
     }
 
     /// Returns a data block, if the block is cached.
@@ -262,7 +294,7 @@ impl Table {
 
     /// Reads a data block from the file, offers it to the cache, and returns it.
     #[inline(never)]
-    fn read_data_block<S: TableSink>(
+    pub(crate) fn read_data_block<S: TableSink>(
         &self,
         spot: IndexSpot,
         options: &BlockReadOptions,
@@ -284,22 +316,21 @@ impl Table {
     #[inline(never)]
     fn find_in_file<S: TableSink>(
         &self,
-        spot: IndexSpot,
-        key: &[u8],
+        sought: &Sought<'_>,
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Option<Found>> {
-        let (verify, user_key) = (options.verify_checksums, self.order.user_key(key));
+        let (verify, spot) = (options.verify_checksums, sought.spot);
         sink.data_block(spot.handle, BlockSource::File);
         read_stored(&*self.file, &self.path, spot.handle, verify, sink, |stored| {
             match self.keeper(spot, options, stored.contents.len()) {
                 Some(keeper) => {
                     let block = self.keep(keeper, stored)?;
-                    self.find_in(block.view(), key, user_key, || Some(block.clone()))
+                    self.find_in(block.view(), sought, || Some(block.clone()))
                 }
                 None => {
                     let block = LooseBlock::new(stored.contents)?;
-                    self.find_in(block.view(), key, user_key, || None)
+                    self.find_in(block.view(), sought, || None)
                 }
             }
         })
