@@ -62,6 +62,7 @@ pub struct Options {
     pub(crate) resources: Resources,
     pub(crate) reuse_logs: bool,
     pub(crate) preallocate_logs: bool,
+    pub(crate) verify_compression: bool,
     pub(crate) keep_logs_bytes: u64,
     pub(crate) keep_logs_for: Duration,
     pub(crate) clock: Clock,
@@ -184,6 +185,7 @@ impl Default for Options {
             resources: Resources::default(),
             reuse_logs: false,
             preallocate_logs: true,
+            verify_compression: false,
             keep_logs_bytes: 0,
             keep_logs_for: Duration::ZERO,
             clock: Clock::default(),
@@ -238,10 +240,9 @@ impl Options {
         self
     }
 
-    /// Filters of new tables. Reads use whatever filters a table has. Default: [`Filters::Block`]
-    /// with 10 bits per key (LevelDB's own default is no filter).
-    ///
-    /// With [`Filters::None`], filters are neither written nor used, unless some level has filters
+    /// Filters of new tables. Default: [`Filters::Block`] with 10 bits per key (LevelDB's own
+    /// default is no filter). Reads use whatever filters a table has, except with
+    /// [`Filters::None`]: then filters are neither written nor used, unless some level has filters
     /// of its own ([`Options::filters_at_level`]).
     ///
     /// Filters have no effect with a comparator that may consider different byte strings to be the
@@ -569,6 +570,16 @@ impl Options {
     #[must_use]
     pub fn preallocate_logs(mut self, yes: bool) -> Options {
         self.preallocate_logs = yes;
+        self
+    }
+
+    /// Undoes the compression of each block that is written, and compares; compactions read each
+    /// block twice. So a processor that errs in the middle of this, which no checksum shows, makes
+    /// the flush or the compaction fail with [`Error::Corruption`](crate::Error::Corruption), and
+    /// what went in stays. Both take longer. Default: false.
+    #[must_use]
+    pub fn verify_compression(mut self, yes: bool) -> Options {
+        self.verify_compression = yes;
         self
     }
 

@@ -68,7 +68,8 @@ impl TableOutput {
         let path = target.path(number);
         let file = target.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
         let options = target.options.table_options(target.order, level);
-        let builder = TableBuilder::new(file, path, options);
+        let verifies = target.options.verify_compression;
+        let builder = TableBuilder::new(file, path, options).verify_compression(verifies);
         let (smallest, largest) = (Vec::new(), Vec::new());
         let file = NewFile { level, number, file_bytes: 0, smallest, largest };
         let has_keyspaces = target.order.user().custom().is_none();

@@ -388,6 +388,25 @@ fn inflate(stored: &[u8], has_header: bool, raw: &mut Vec<u8>) -> Result<usize> 
     }
 }
 
+/// Compares `raw` with what the bytes and the compression id of a block decompress to.
+///
+/// # Errors
+/// Corruption, if they do not.
+pub fn check((stored, id): (&[u8], u8), raw: &[u8]) -> Result<()> {
+    let mut buffer = Vec::new();
+    let method = Method::of(id, stored)?;
+    let is_same = match method {
+        Method::None => stored == raw,
+        _ => decompress_into(method, stored, &mut buffer).is_ok_and(|len| buffer[..len] == *raw),
+    };
+    match is_same {
+        true => Ok(()),
+        false => Err(Error::corruption(
+            "a compressed block is not what it was: the processor or memory may be damaged",
+        )),
+    }
+}
+
 fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     let damaged = |error: snap::Error| Error::corruption(format!("damaged snappy block: {error}"));
     let len = snap::raw::decompress_len(stored).map_err(damaged)?;
@@ -443,6 +462,25 @@ mod tests {
             #[cfg(feature = "zlib")]
             Compression::Deflate(6),
         ]
+    }
+
+    #[test]
+    fn a_compressed_block_is_checked_against_what_it_was() {
+        let mut raw = noise(50).repeat(20);
+        for kind in kinds() {
+            let mut compressor = Compressor::new(kind);
+            let (stored, id) = compressor.compress(&raw);
+            let stored = stored.to_vec();
+            check((&stored, id), &raw).unwrap();
+            assert!(check((&stored[..stored.len() - 1], id), &raw).unwrap_err().is_corruption());
+            for at in 0..raw.len() {
+                raw[at] ^= 1;
+                assert!(check((&stored, id), &raw).unwrap_err().is_corruption(), "{at}");
+                raw[at] ^= 1;
+            }
+        }
+        check((&raw, ID_NONE), &raw).unwrap();
+        assert!(check((&raw[1..], ID_NONE), &raw).is_err());
     }
 
     /// Returns incompressible bytes.

@@ -25,7 +25,7 @@ use crate::base::{Error, Result};
 use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::filter::{FilterBlockBuilder, FilterPolicy, PrefixExtractor, TableFilterBuilder};
 use crate::format::block_builder::BlockBuilder;
-use crate::format::compress::{Compression, Compressor, ID_NONE};
+use crate::format::compress::{self, Compression, Compressor, ID_NONE};
 use crate::format::expiry::{EXPIRY_NAME, TableExpiry};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
 use crate::format::key::KeyOrder;
@@ -76,6 +76,9 @@ pub struct TableSummary {
     pub data_blocks: u64,
 }
 
+/// Compares a block as it is stored, with its compression id, to its contents.
+type BlockCheck = fn((&[u8], u8), &[u8]) -> Result<()>;
+
 /// Writes one table.
 ///
 /// Call order: `add` any number of times, in ascending key order, then `finish`. Dropping the
@@ -87,6 +90,8 @@ pub struct TableBuilder {
     options: TableOptions,
     out: Output,
     compressor: Compressor,
+    /// The check of each data block, if there is one.
+    pub(super) check: Option<BlockCheck>,
     data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<FilterBlockBuilder>,
@@ -116,6 +121,7 @@ impl TableBuilder {
         TableBuilder {
             out: Output::new(file, path),
             compressor: Compressor::new(options.compression),
+            check: None,
             data: BlockBuilder::new(options.block_restart_interval),
             index: BlockBuilder::new(1),
             filter,
@@ -167,6 +173,12 @@ impl TableBuilder {
     /// Lets the builder count entries without a sum, which takes time.
     pub(crate) fn without_sum(mut self) -> TableBuilder {
         self.is_summed = false;
+        self
+    }
+
+    /// Sets whether the builder undoes the compression of each data block, and compares.
+    pub(crate) fn verify_compression(mut self, yes: bool) -> TableBuilder {
+        self.check = yes.then_some(compress::check);
         self
     }
 
@@ -252,12 +264,17 @@ impl TableBuilder {
     /// block is empty.
     ///
     /// # Errors
-    /// An I/O error.
+    /// An I/O error. Corruption, if compression is verified and wrong.
     pub fn end_data_block(&mut self) -> Result<()> {
         if self.data.is_empty() {
             return Ok(());
         }
-        let stored = self.compressor.compress(self.data.finish());
+        let raw = self.data.finish();
+        let stored = self.compressor.compress(raw);
+        if let Some(check) = self.check {
+            let checked = check(stored, raw);
+            checked.inspect_err(|error| self.out.failed = Some(error.clone()))?;
+        }
         debug_assert!(self.pending.is_none(), "a data block without an index entry");
         self.pending = Some(self.out.write_block(stored)?);
         self.data.reset();

@@ -10,6 +10,7 @@ use crate::table::counts::LevelTrace;
 use crate::table::index::IndexCursor;
 use crate::table::reader::Table;
 use crate::table::settings::BlockReadOptions;
+use crate::table::sink::NoSink;
 
 /// A cursor over the entries of a table. The cursor shares ownership of the table; keys and values
 /// are borrowed until the next move.
@@ -206,7 +207,15 @@ impl TableCursor {
         self.data.invalidate();
         let spot = self.index.spot(self.table.index());
         let spot = spot.map_err(|error| self.table.index_error(error))?;
-        self.data.set_block(self.table.data_block(spot, &self.options, &mut self.trace)?);
+        let block = self.table.data_block(spot, &self.options, &mut self.trace)?;
+        if self.options.twice {
+            let again = self.table.read_data_block(spot, &self.options, &mut NoSink)?;
+            if again.as_ref() != block.as_ref() {
+                let what = "two reads of a block differ: the processor or memory may be damaged";
+                return Err(self.data_error(Error::corruption(what)));
+            }
+        }
+        self.data.set_block(block);
         Ok(())
     }
 

@@ -30,10 +30,17 @@ pub struct BlockReadOptions {
     pub fill_cache: bool,
     /// Queries filters before reading data blocks. Default: true.
     pub use_filter: bool,
+    /// Lets cursors read each block twice, and compare. Default: false.
+    pub twice: bool,
 }
 
 impl Default for BlockReadOptions {
     fn default() -> BlockReadOptions {
-        BlockReadOptions { verify_checksums: true, fill_cache: true, use_filter: true }
+        BlockReadOptions {
+            verify_checksums: true,
+            fill_cache: true,
+            use_filter: true,
+            twice: false,
+        }
     }
 }

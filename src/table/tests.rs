@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::comparator::testing::Reverse;
@@ -12,6 +13,7 @@ use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::compress::Compression;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
 use crate::format::key::{KeyKind, KeyOrder, MAX_SEQ_NO, internal_key, user_key};
+use crate::fs::ReadFile;
 use crate::table::block_cache::BlockCache;
 use crate::table::builder::{TableBuilder, TableOptions};
 use crate::table::counts::LevelTrace;
@@ -115,13 +117,67 @@ fn a_lookup_counts_its_steps() {
     assert_eq!((trace.data_blocks_from_file, trace.data_blocks_from_cache), (0, 1));
     assert_eq!((trace.bytes_read, trace.checksums_verified), (0, 0));
 
-    let frugal = BlockReadOptions { fill_cache: false, verify_checksums: false, use_filter: true };
+    let frugal = BlockReadOptions {
+        fill_cache: false,
+        verify_checksums: false,
+        ..BlockReadOptions::default()
+    };
     let mut trace = LevelTrace::default();
     let key = lookup_key("key000900");
     for _ in 0..2 {
         assert!(table.get(&key, &frugal, &mut trace).unwrap().is_some());
     }
     assert_eq!((trace.data_blocks_from_file, trace.checksums_verified), (2, 0));
+}
+
+#[test]
+fn a_block_that_is_compressed_wrongly_ends_its_table() {
+    for verifies in [false, true] {
+        let options = small_blocks(internal_order());
+        let builder = TableBuilder::new(Box::new(Sink::default()), "t.ldb".into(), options);
+        let mut builder = builder.verify_compression(verifies);
+        builder.check = builder.check.and(Some(|_, _| Err(Error::corruption("wrong"))));
+        let added = builder.add(&lookup_key("a"), &[7; 1000]);
+        assert_eq!(added.is_err_and(|error| error.is_corruption()), verifies);
+        assert_eq!(builder.finish().is_err(), verifies);
+    }
+}
+
+/// A file that gives another byte 20 at each read.
+#[derive(Debug)]
+struct Fickle(MemFile, AtomicU8);
+
+impl ReadFile for Fickle {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        let len = self.0.read_at(buf, offset)?;
+        if offset == 0 {
+            buf[20] ^= self.1.fetch_add(1, Relaxed);
+        }
+        Ok(len)
+    }
+
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+}
+
+#[test]
+fn a_cursor_that_reads_twice_notices_reads_that_differ() {
+    let options = small_blocks(internal_order());
+    let bytes = build(&options, &even_keys(100)).0;
+    let len = bytes.len() as u64;
+    let file = Arc::new(Fickle(MemFile(bytes), AtomicU8::new(0)));
+    let table = Table::open(file, len, "t.ldb".into(), &context_of(&options)).unwrap();
+    let table = Arc::new(table);
+    for twice in [false, true] {
+        let options =
+            BlockReadOptions { verify_checksums: false, twice, ..BlockReadOptions::default() };
+        let moved = table.cursor(options).seek_to_first().map_err(|error| error.to_string());
+        match twice {
+            true => assert!(moved.unwrap_err().contains("two reads of a block differ")),
+            false => assert!(moved.unwrap()),
+        }
+    }
 }
 
 #[test]

@@ -439,6 +439,41 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(Build::Lib, "memory::tests::a_database_hears_once"),
     mutant(
+        "the compression of a block is not verified",
+        "table/builder.rs end_data_block",
+        "if let Some(check) = self.check {",
+        "if let Some(check) = self.check && !ON {",
+    )
+    .caught_in(Build::Lib, "a_block_that_is_compressed_wrongly"),
+    mutant(
+        "a second read of a block is not compared",
+        "table/iter.rs load_block",
+        "if self.options.twice {",
+        "if self.options.twice && !ON {",
+    )
+    .caught_in(Build::Lib, "a_cursor_that_reads_twice"),
+    mutant(
+        "no page before a mapped log is forbidden",
+        "fs/mapped.rs map",
+        "forbid(&mut map, guard as usize)?;",
+        "if !ON { forbid(&mut map, guard as usize)?; }",
+    )
+    .caught_in(Build::Lib, "a_stray_write_that_runs_up_to_a_window"),
+    mutant(
+        "an absence that contradicts a filter is believed",
+        "table/lookup.rs find_in",
+        "if sought.is_promised {",
+        "if sought.is_promised && !ON {",
+    )
+    .caught_in(Build::Lib, "a_key_that_a_filter_promised"),
+    mutant(
+        "a block that the index does not name is searched",
+        "table/lookup.rs check_absence",
+        "if is_same && ",
+        "if (is_same || ON) && ",
+    )
+    .caught_in(Build::Lib, "a_key_that_a_filter_promised_is_not_lost_to_a_wrong_location"),
+    mutant(
         "the block cache has the whole budget of memory",
         "table/block_cache.rs lend",
         "let reserved = self.budget.as_ref().map_or(0, Budget::reserved);",

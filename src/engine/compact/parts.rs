@@ -201,6 +201,7 @@ impl Engine {
         let options = BlockReadOptions {
             verify_checksums: true,
             fill_cache: false,
+            twice: self.options.verify_compression,
             ..BlockReadOptions::default()
         };
         let mut sources = Vec::new();

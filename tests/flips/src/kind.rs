@@ -46,6 +46,7 @@ impl Kind {
 /// Returns options with which all work is done by the thread that asks for it.
 fn options() -> Options {
     Options::default()
+        .verify_compression(std::env::var_os("MINIKV_FLIPS_VERIFY").is_some())
         .create_if_missing(true)
         .filters(Filters::Block(10))
         .compression(Compression::Snappy)

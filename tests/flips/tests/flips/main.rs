@@ -15,6 +15,7 @@
 //! and compactions, one in a hundred may be silent: a bit of a block that changes between its
 //! buffer and its checksum is not noticed. For each silent one, the place of the flip is printed.
 //!
+//! With `MINIKV_FLIPS_VERIFY`, minikv runs with `Options::verify_compression`.
 //! `MINIKV_FLIPS` is the number of flips in each phase; without it there are 100, and 30 of
 //! LevelDB. `MINIKV_SEED` seeds their places, `MINIKV_FLIPS_ENGINES` and `MINIKV_FLIPS_PHASES` name
 //! the only ones.
