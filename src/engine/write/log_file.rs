@@ -34,7 +34,8 @@ pub(crate) struct SpareLog {
 }
 
 impl SpareLog {
-    /// Creates the empty log `number` in `dir`. If `plain` is true, the log is not preallocated.
+    /// Creates the empty log `number` in `dir`. If `plain` is true, the log is neither
+    /// preallocated nor mapped.
     ///
     /// # Errors
     /// I/O errors of the creation.

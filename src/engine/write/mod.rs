@@ -14,8 +14,7 @@
 //!
 //! A group is one record, so each batch of the group survives a crash completely or not at all. If
 //! step 4 fails, part of the record may be in the file. No record may follow a partial one, so
-//! writes stop until [`Engine::resume`]. A lone writer takes two uncontended locks and allocates
-//! nothing.
+//! writes stop until [`Engine::resume`]. A lone writer waits for no lock and allocates nothing.
 //!
 //! Every log begins with an empty batch that carries the next sequence number. The batch has no
 //! effect when LevelDB or goleveldb replays it; recovery uses it to tell whether the previous log
