@@ -208,6 +208,8 @@ fn a_policy_that_panics_in_a_compaction_fails_all_waiting_writers_and_loses_noth
     assert_filled(&db, 0..done);
     let closer = db.clone();
     assert_panicked(in_time(move || closer.close()), "a compaction");
+    // The threads have ended: nothing is said of the inputs any more.
+    assert!(db.health().damaged_tables.is_empty());
     drop(db);
     let db = open(crate::small().fs(fs.clone()));
     assert_filled(&db, 0..done);

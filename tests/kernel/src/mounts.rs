@@ -130,6 +130,12 @@ impl Mounted {
         std::fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "the test wants it")
     }
 
+    /// Returns whether the kernel accepts no writes.
+    pub fn is_read_only(&self) -> bool {
+        let written = std::fs::write(self.dir.join("probe"), "");
+        written.is_err_and(|error| error.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    }
+
     /// Lets the kernel write the pages of the database's chosen files, and not their metadata, as
     /// it does when it needs memory. It does not wait until they are written.
     pub fn write_back(&self, mut chosen: impl FnMut() -> bool) -> io::Result<()> {

@@ -14,7 +14,8 @@ use minikv_raft::store::Layout;
 pub enum Note {
     /// The store is about to be opened.
     Opening,
-    Opened(Sight),
+    /// It is open, and this is the number of its live state.
+    Opened(Sight, u64),
     /// A job is about to be queued. A batch that has the job contains these bytes.
     Queue(Move, Vec<u8>),
     /// A call is about to be made. Its first write to a write-ahead log is the step.
@@ -103,9 +104,9 @@ impl Observer {
                 self.is_opening = true;
                 Vec::new()
             }
-            Note::Opened(sight) => {
+            Note::Opened(sight, live) => {
                 self.done.clear();
-                self.is_opening = false;
+                (self.is_opening, self.live) = (false, live);
                 vec![Seen::Opened(sight)]
             }
             Note::Queue(step, mark) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minikv::Readable;
-use minikv::fs::SimFs;
+use minikv::fs::{Fs, ReadFile, SimFs};
 use minikv::fs::sim::CrashPlan;
 use minikv_protocol::raft::files::Entry as ModelEntry;
 use minikv_protocol::raft::laws::Laws;
@@ -146,7 +146,7 @@ impl Session {
             applied: self.applied as u8,
             snapshot: self.snapshot as u8,
         };
-        self.note(Note::Opened(sight));
+        self.note(Note::Opened(sight, self.live_state()));
         let last =
             self.log.last().map_or(state.last_purged_log_id, |t| Some(id(*t, self.next() - 1)));
         if last < applied {
@@ -157,6 +157,17 @@ impl Session {
             helper.get_initial_state().await.unwrap();
         }
         (store, log, machine)
+    }
+
+    /// Returns the number of the live state on the disk. A loss of power may have taken back the
+    /// change of it, and the open may have made it again.
+    fn live_state(&self) -> u64 {
+        let file = self.sim.open(&Path::new(NODE).join("LIVE")).unwrap();
+        let mut content = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut content, 0).unwrap();
+        let content = String::from_utf8_lossy(&content).into_owned();
+        let (_, number) = content.split_once("state-").expect("the name of a state");
+        number[..6].parse().expect("a number")
     }
 
     async fn save_vote(&mut self, log: &mut LogStore<TypeConfig>) {
