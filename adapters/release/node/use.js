@@ -5,12 +5,14 @@
 
 const assert = require('assert')
 const fs = require('fs')
+const path = require('path')
 const { MinikvLevel } = require('minikv')
 
 const [expected, theirs] = process.argv.slice(2)
+const own = path.join(path.dirname(theirs), 'own')
 
 async function main () {
-  let db = new MinikvLevel('own')
+  let db = new MinikvLevel(own)
   await db.put('apple', 'red')
   await db.batch([
     { type: 'put', key: 'banana', value: 'yellow' },
@@ -19,12 +21,12 @@ async function main () {
   await db.del('apple')
   await db.close()
 
-  db = new MinikvLevel('own', { createIfMissing: false })
+  db = new MinikvLevel(own, { createIfMissing: false })
   assert.strictEqual(await db.get('apple'), undefined)
   assert.strictEqual(await db.get('banana'), 'yellow')
   assert.deepStrictEqual(await db.iterator({ reverse: true }).all(),
     [['cherry', 'dark red'], ['banana', 'yellow']])
-  await assert.rejects(new MinikvLevel('own').open({ passive: false }))
+  await assert.rejects(new MinikvLevel(own).open({ passive: false }))
   await db.close()
 
   const encoding = { keyEncoding: 'hex', valueEncoding: 'hex', createIfMissing: false }
