@@ -9,7 +9,10 @@ const path = require('path')
 const { spawnSync } = require('child_process')
 
 const MODULE = path.join(__dirname, 'minikv.node')
-const LIBRARY = 'libminikv_node.so'
+const LIBRARY = {
+  darwin: 'libminikv_node.dylib',
+  win32: 'minikv_node.dll'
+}[process.platform] ?? 'libminikv_node.so'
 
 function fail (text) {
   console.error(`minikv: ${text}`)

@@ -12,6 +12,7 @@ use minikv::{
     Result, Snapshot,
 };
 use pyo3::prelude::*;
+#[cfg(unix)]
 use rustix::fs::Access;
 
 use crate::call;
@@ -157,12 +158,14 @@ fn check_parent(path: &Path) -> Result<()> {
 /// the error of creating the lock file instead. LevelDB returns that error, too, because it creates
 /// the lock file first.
 fn missing(path: PathBuf) -> Error {
-    match rustix::fs::access(&path, Access::WRITE_OK) {
-        Err(error) if path.is_dir() => {
-            Error::Io { op: "create", path: path.join("LOCK"), source: Arc::new(error.into()) }
-        }
-        _ => Error::DatabaseMissing { path },
+    // Windows has no such question: only a write tells.
+    #[cfg(unix)]
+    if let Err(error) = rustix::fs::access(&path, Access::WRITE_OK)
+        && path.is_dir()
+    {
+        return Error::Io { op: "create", path: path.join("LOCK"), source: Arc::new(error.into()) };
     }
+    Error::DatabaseMissing { path }
 }
 
 /// Returns `options` with a sample of reads, which `DB.filter_advice` replays.
