@@ -56,8 +56,13 @@ fn recover(run: &Run<MountedDisk>, disk: &MountedDisk) -> Result<Entries, String
     }
 }
 
-/// Returns the entries of the database in `disk`, without a change of its files.
+/// Returns the entries of the database in `disk`, without a change of its files. There are none
+/// where a recovery would have made a new database.
 fn read(run: &Run<MountedDisk>, disk: &MountedDisk) -> Result<Entries, String> {
+    let current = disk.dir().join("CURRENT");
+    if !current.try_exists().map_err(|error| format!("{}: {error}", current.display()))? {
+        return Ok(Entries::new());
+    }
     let options = run.kind.options(disk, run.seed);
     let db = Db::open_read_only(disk.dir(), options).map_err(|error| format!("open: {error}"))?;
     entries_of(&db)
@@ -66,8 +71,9 @@ fn read(run: &Run<MountedDisk>, disk: &MountedDisk) -> Result<Entries, String> {
 /// Lets the power fail twice after the end of `run`, which began with the disk `before`, and checks
 /// what is there. Nothing that was synced may be missing.
 ///
-/// A failed flush can leave ext4 with metadata that the kernel mounts, finds wrong at the next
-/// write, and makes read-only. What was synced must be read then, too. Returns how often that was.
+/// A failed flush can leave ext4 with metadata that the kernel refuses to mount, or finds wrong at
+/// the next write and makes read-only; what can be read then must have what was synced. Returns the
+/// number of both.
 fn check_losses(
     (mounts, kind): (&Mounts, Kind),
     run: &Run<MountedDisk>,
@@ -76,23 +82,31 @@ fn check_losses(
 ) -> Result<u64, String> {
     let log = run.fs.log();
     let mut past = Past::new(before.clone(), log.clone());
-    let mut read_only = 0;
+    let mut spoilt = 0;
     for left in [*rng.pick(&LEFT), *rng.pick(&LEFT)] {
-        let mounted = mounts.mount(kind, past.crash(log.len(), left, rng))?;
+        let mounted = match mounts.mount(kind, past.crash(log.len(), left, rng)) {
+            Err(error) if error.starts_with("\"mount\"") => {
+                spoilt += 1;
+                continue;
+            }
+            mounted => mounted?,
+        };
         // A recovery needs a little space.
         let _ = std::fs::remove_file(mounted.path().join("filler"));
-        let recovered = recover(run, &mounted.disk()).or_else(|error| {
-            if !mounted.is_read_only() {
-                return Err(error);
+        let entries = match recover(run, &mounted.disk()) {
+            Ok(entries) => entries,
+            Err(_) if mounted.is_read_only() => {
+                spoilt += 1;
+                // The kernel may refuse reads, too.
+                let Ok(entries) = read(run, &mounted.disk()) else { continue };
+                entries
             }
-            read_only += 1;
-            read(run, &mounted.disk())
-        });
-        recovered
-            .and_then(|entries| run.check_after_fault(hash_of(&entries), true))
+            Err(error) => return Err(format!("{left:?}: {error}")),
+        };
+        run.check_after_fault(hash_of(&entries), true)
             .map_err(|error| format!("{left:?}: {error}"))?;
     }
-    Ok(read_only)
+    Ok(spoilt)
 }
 
 /// Returns whether this process maps a log in `disk`.

@@ -74,7 +74,10 @@ fn check(mounts: &Mounts, seed: u64, before: &Pages) -> Option<Ended> {
     let Ended { run, error, .. } = &ended;
     checked
         .and_then(|()| match error.to_string().contains("Read-only file system") {
-            true => check_losses((mounts, EXT4), run, before, &mut rng).map(drop),
+            true => match check_losses((mounts, EXT4), run, before, &mut rng)? {
+                0 => Ok(()),
+                _ => Err("the kernel gave the filesystem up".to_owned()),
+            },
             false => Err("another error".to_owned()),
         })
         .unwrap_or_else(|wrong| panic!("{}, after {error}: {wrong}", run.describe()));
