@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minikv::Readable;
-use minikv::fs::{Fs, ReadFile, SimFs};
 use minikv::fs::sim::CrashPlan;
+use minikv::fs::{Fs, SimFs};
 use minikv_protocol::raft::files::Entry as ModelEntry;
 use minikv_protocol::raft::laws::Laws;
 use minikv_protocol::raft::replay::{Seen, Sight, replay_node};
