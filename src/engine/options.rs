@@ -573,10 +573,11 @@ impl Options {
         self
     }
 
-    /// Undoes the compression of each block that is written, and compares; compactions read each
-    /// block twice. So a processor that errs in the middle of this, which no checksum shows, makes
-    /// the flush or the compaction fail with [`Error::Corruption`](crate::Error::Corruption), and
-    /// what went in stays. Both take longer. Default: false.
+    /// Undoes the compression of each block that the database writes, and compares; compactions
+    /// read each block twice. So most errors of a processor in the middle of this, which no
+    /// checksum shows, make the flush or the compaction fail with
+    /// [`Error::Corruption`](crate::Error::Corruption), and what went in stays. Both take longer.
+    /// Default: false.
     #[must_use]
     pub fn verify_compression(mut self, yes: bool) -> Options {
         self.verify_compression = yes;

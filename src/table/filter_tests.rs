@@ -11,6 +11,7 @@ use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key};
 use crate::table::block_cache::BlockCache;
 use crate::table::builder::TableOptions;
 use crate::table::counts::{AllFilters, LevelTrace};
+use crate::table::index::IndexSpot;
 use crate::table::testing::*;
 use crate::table::*;
 
@@ -114,6 +115,26 @@ fn a_key_that_a_filter_promised_is_not_lost_to_a_wrong_location() {
     let mut table = cached_table(&with_table_filter(false));
     table.index.swap_ends();
     assert_told(&table);
+}
+
+#[test]
+fn the_index_confirms_the_block_that_it_names_and_no_other() {
+    let table = cached_table(&with_table_filter(false));
+    let count = table.index.blocks().unwrap();
+    let spots: Vec<_> = (0..1000).map(|i| table.index.seek(&table.order, &lookup_key(i))).collect();
+    let spots: Vec<_> = spots.into_iter().map(|spot| spot.unwrap().unwrap()).collect();
+    assert_eq!((spots[0].at, spots[999].at), (Some(0), Some(count - 1)));
+    for (i, spot) in spots.iter().enumerate() {
+        let key = lookup_key(i);
+        let confirms = |spot| table.index.confirms(&table.order, &key, spot).unwrap();
+        for other in &spots {
+            assert_eq!(confirms(*other), other.at == spot.at, "{i}: {other:?} for {spot:?}");
+            let misplaced = IndexSpot { at: other.at, handle: spot.handle };
+            assert_eq!(confirms(misplaced), other.at == spot.at, "{i}: {misplaced:?}");
+            let nowhere = IndexSpot { at: None, handle: other.handle };
+            assert_eq!(confirms(nowhere), other.at == spot.at, "{i}: {nowhere:?}");
+        }
+    }
 }
 
 #[test]

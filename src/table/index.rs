@@ -110,12 +110,33 @@ impl Index {
 
     /// Does the same as [`Index::seek`], but searches the index block itself.
     #[cold]
-    pub(crate) fn seek_plain(&self, order: &KeyOrder, target: &[u8]) -> Result<Option<IndexSpot>> {
+    fn seek_plain(&self, order: &KeyOrder, target: &[u8]) -> Result<Option<IndexSpot>> {
         let mut cursor = self.block.cursor();
         if !cursor.seek(order, target)? {
             return Ok(None);
         }
         Ok(Some(IndexSpot { at: None, handle: decode(cursor.value(), self.file_bytes)? }))
+    }
+
+    /// Returns whether `spot` is the data block for `target` by the index block alone: the
+    /// separator before it is less than `target`, its own is not, and the locations are the same.
+    ///
+    /// # Errors
+    /// The same as for [`Index::seek`].
+    #[cold]
+    pub(crate) fn confirms(
+        &self,
+        order: &KeyOrder,
+        target: &[u8],
+        spot: IndexSpot,
+    ) -> Result<bool> {
+        let Some(at) = spot.at else {
+            let plain = self.seek_plain(order, target)?;
+            return Ok(plain.is_some_and(|plain| plain.handle == spot.handle));
+        };
+        let view = self.block.view();
+        let is_place = view.restarts_below(order, target, at.saturating_sub(1), at + 1)? == at;
+        Ok(is_place && self.handle(view.entry_at_restart(at)?.value)? == spot.handle)
     }
 
     /// Returns the separator of the data block that [`Index::seek`] finds for `target`; empty if no

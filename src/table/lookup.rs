@@ -6,8 +6,9 @@
 //! 4. The block is taken from the cache, or read from the file and offered to the cache
 //!    (`Table::search_block`, `Table::find_in_file`).
 //! 5. The block's entry heads, or a plain search, lead to the entry (`Table::find_in`).
-//! 6. If a filter promised the key and there is no entry, plain searches of the index and the block
-//!    must find none, either (`Table::check_absence`).
+//! 6. If a filter promised the key and there is no entry, a plain search of the block must find
+//!    none, either, and the index must name this block (`Table::check_absence`,
+//!    `Table::check_spot`).
 //!
 //! Every step is reported to a [`TableSink`].
 
@@ -132,6 +133,9 @@ impl Table {
         let is_promised = filter.is_some() || (options.use_filter && !ask_block_filter);
         let sought = Sought { key, user_key: self.order.user_key(key), spot, is_promised };
         let found = self.search_block(cached, &sought, options, sink)?;
+        if found.is_none() && is_promised {
+            self.check_spot(&sought)?;
+        }
         if filter.is_some() {
             sink.block_filter_outcome(found.is_some());
         }
@@ -256,20 +260,32 @@ impl Table {
         })
     }
 
-    /// Searches the index and the block once more, without fences and heads. A filter rarely says
-    /// "maybe" to an absent key, so an absence after it may come from a processor that erred, or
-    /// from heads that changed in memory.
+    /// Searches the block once more, without heads. A filter rarely says "maybe" to an absent key,
+    /// so an absence after it may come from a processor that erred, or from heads that changed in
+    /// memory.
     ///
     /// # Errors
     /// Corruption, if the key is there.
     #[cold]
     fn check_absence(&self, block: BlockView<'_>, sought: &Sought<'_>) -> Result<()> {
-        let spot = self.index.seek_plain(&self.order, sought.key)?;
-        let is_same = spot.is_some_and(|spot| spot.handle == sought.spot.handle);
-        if is_same && self.find_plain(block, sought)?.is_none() {
-            return Ok(());
+        match self.find_plain(block, sought)? {
+            None => Ok(()),
+            Some(_) => Err(Error::corruption("a search missed an entry: memory may be damaged")),
         }
-        Err(Error::corruption("a search missed an entry that is there: memory may be damaged"))
+    }
+
+    /// Checks for the same reason that the block is the one that the index names.
+    ///
+    /// # Errors
+    /// Corruption, if the key belongs to another block than the one that was searched.
+    #[cold]
+    fn check_spot(&self, sought: &Sought<'_>) -> Result<()> {
+        let confirmed = self.index.confirms(&self.order, sought.key, sought.spot);
+        match confirmed.map_err(|error| self.index_error(error))? {
+            true => Ok(()),
+            false => Err(self
+                .index_error(Error::corruption("a search missed a block: memory may be damaged"))),
+        }
     }
 
     /// Returns a data block, if the block is cached.

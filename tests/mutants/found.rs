@@ -468,9 +468,9 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_key_that_a_filter_promised"),
     mutant(
         "a block that the index does not name is searched",
-        "table/lookup.rs check_absence",
-        "if is_same && ",
-        "if (is_same || ON) && ",
+        "table/lookup.rs check_spot",
+        "match confirmed.map_err(|error| self.index_error(error))? {",
+        "match ON || confirmed.map_err(|error| self.index_error(error))? {",
     )
     .caught_in(Build::Lib, "a_key_that_a_filter_promised_is_not_lost_to_a_wrong_location"),
     mutant(

@@ -87,7 +87,9 @@ fn faults(kind: Kind) {
         });
     }
     assert!(errors > number / 3, "{errors} of {number} were seen as errors");
-    assert!(spoilt <= 1 + number / 10, "the kernel gave {spoilt} filesystems up");
+    // The kernel gave up 4 of 2,500 with ext4, and none of the others.
+    let most = if kind.name == EXT4.name { 1 + number / 200 } else { 0 };
+    assert!(spoilt <= most, "the kernel gave {spoilt} filesystems up");
     println!(
         "{}: {number} disks that failed or were full ({errors} seen as errors), {} losses of \
          power after it: 0 violations; {spoilt} not mounted by the kernel, or only to be read",
