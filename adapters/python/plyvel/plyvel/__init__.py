@@ -1,0 +1,3 @@
+"""minikv under the name plyvel, for programs that import plyvel."""
+
+from minikv import *  # noqa: F403
