@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use minikv::bulk::TableWriter;
 use minikv::fs::{Fs, MemFs};
 use minikv::repair::TableOutcome;
 use minikv::{Compression, Db, RepairOptions, RepairReport};
@@ -328,4 +329,56 @@ fn an_old_log_is_not_replayed_over_newer_tables() {
     assert_eq!(read_all_keys(&db), ["key=new", "other=1"]);
     let aside: BTreeSet<_> = report.quarantined.iter().map(|q| q.path.clone()).collect();
     assert!(aside.contains(Path::new(&path(&old_log))), "{report:#?}");
+}
+
+/// Takes away the MANIFEST, puts `table` beside the other files, and checks that a repair finds at
+/// least the `expected` entries.
+fn assert_found(files: &Files, table: (String, Vec<u8>), expected: &[String]) {
+    let mut files = files.without(&files.named("MANIFEST").remove(0));
+    files.0.insert(table.0, table.1);
+    let fs = files.load();
+    let report = repair(&fs, "a table of something unfinished");
+    let found = read_all_keys(&Db::open(DIR, crate::database::options(&fs)).unwrap());
+    let lost: Vec<_> = expected.iter().filter(|entry| !found.contains(entry)).collect();
+    assert!(lost.is_empty(), "{} of {} lost: {report:#?}", lost.len(), expected.len());
+}
+
+/// A flush writes keys in their order, so the last write may be in its first block.
+#[test]
+fn a_log_is_not_given_up_for_a_table_that_a_flush_has_not_finished() {
+    let fs = MemFs::new();
+    let options = options(&fs).create_if_missing(true).write_buffer_bytes(1 << 20);
+    let db = Db::open(DIR, options).unwrap();
+    for number in 0..500 {
+        db.put(format!("b{number:04}"), "value ".repeat(20)).unwrap();
+    }
+    db.put("a", "last").unwrap();
+    let expected = read_all_keys(&db);
+    let files = Files::of(&fs);
+    db.flush().unwrap();
+    let table = Files::of(&fs).named(".ldb").remove(0);
+    let bytes = Files::of(&fs).0[&table].clone();
+    for part in [2, 3, 10] {
+        let begun = bytes[..bytes.len() - bytes.len() / part].to_vec();
+        assert_found(&files, (table.clone(), begun), &expected);
+    }
+}
+
+/// The numbers of a bulk load come from the clock, and are far above those of all writes.
+#[test]
+fn a_log_is_not_given_up_for_a_table_of_an_ingest_that_was_not_committed() {
+    for entries in [1, 100] {
+        let fs = MemFs::new();
+        let options = options(&fs).create_if_missing(true).write_buffer_bytes(1 << 20);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        (0..100).for_each(|number| db.put(format!("b{number:04}"), "value").unwrap());
+        db.flush().unwrap();
+        (0..100).for_each(|number| db.put(format!("c{number:04}"), "value").unwrap());
+        let expected = read_all_keys(&db);
+        let mut writer = TableWriter::create("/tables", &options).unwrap();
+        (0..entries).for_each(|number| writer.put(format!("z{number:04}"), "new").unwrap());
+        let table = writer.finish().unwrap().remove(0);
+        let bytes = crate::database::read(&fs, table.path());
+        assert_found(&Files::of(&fs), ("000099.ldb".to_owned(), bytes), &expected);
+    }
 }

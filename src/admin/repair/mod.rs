@@ -423,7 +423,7 @@ impl<'a> Repair<'a> {
         };
         let mut live: Vec<&LogFacts> = self.survey.logs.iter().collect();
         if self.survey.distrust.is_some() {
-            live = self.live_by_seq(in_tables);
+            live = self.live_by_seq(self.written_to_tables());
             edit.log_number = live.first().map(|log| log.number);
             edit.prev_log_number = Some(0);
             let first_is = live.first().and_then(|log| log.begins_at).unwrap_or(0);
@@ -450,6 +450,22 @@ impl<'a> Repair<'a> {
             edit.last_seq = edit.last_seq.map(seq_after_repair);
         }
         Ok(edit)
+    }
+
+    /// Returns the sequence number up to which the tables have all writes.
+    ///
+    /// A table that is not whole shows no number: a flush that was interrupted has written the
+    /// smallest keys, whatever their numbers. Nor does a table whose entries all have the same
+    /// number, ahead of every log: an ingest links it before it is committed.
+    fn written_to_tables(&self) -> SeqNo {
+        let reached =
+            |log: &LogFacts| log.max_seq.max(log.begins_at.unwrap_or(0).saturating_sub(1));
+        let logged = self.survey.logs.iter().map(reached).max().unwrap_or(0);
+        let has_number = |table: &&TableFacts| {
+            let is_ingested = table.min_seq == table.max_seq && table.max_seq > logged;
+            table.lost.is_empty() && !is_ingested
+        };
+        self.survey.tables.values().filter(has_number).map(|table| table.max_seq).max().unwrap_or(0)
     }
 
     /// Returns the logs that contain, or may have contained, writes that are not in tables. Marks
