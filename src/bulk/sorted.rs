@@ -68,6 +68,7 @@ impl SortedTable {
                 oldest: facts.min_seq,
                 counts,
                 method,
+                is_synced: false,
             },
         })
     }

@@ -140,6 +140,7 @@ impl TableWriter {
                 oldest: self.seq,
                 counts,
                 method,
+                is_synced: true,
             },
         });
         Ok(tables.collect())

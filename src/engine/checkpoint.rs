@@ -317,13 +317,34 @@ impl Copy<'_> {
 pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     let linked = fs.hard_link(from, to);
     match linked {
-        Err(error) if cannot_link(error.kind()) => {
-            let file = fs.open(from).map_err(|error| Error::io("open", from, error))?;
-            let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
-            copy_file(fs, &*file, bytes, to).map(|_| ())
-        }
+        Err(error) if cannot_link(error.kind()) => copy(fs, from, to),
         linked => linked.map_err(|error| Error::io("link", from, error)),
     }
+}
+
+/// Does the same as [`link_or_copy`] for a file whose contents may not be durable yet: they are
+/// when this function returns.
+///
+/// # Errors
+/// I/O errors.
+pub(crate) fn sync_and_link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    let synced = fs.append(from).and_then(|mut file| file.sync());
+    match synced {
+        Ok(()) => link_or_copy(fs, from, to),
+        // Only a file that is open for writing can be synced; a copy is.
+        Err(error) if cannot_write(error.kind()) => copy(fs, from, to),
+        Err(error) => Err(Error::io("sync", from, error)),
+    }
+}
+
+fn cannot_write(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+}
+
+fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    let file = fs.open(from).map_err(|error| Error::io("open", from, error))?;
+    let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
+    copy_file(fs, &*file, bytes, to).map(|_| ())
 }
 
 /// Returns whether a link was refused because of the filesystem or the file, so that a copy may

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use crate::base::entry_sum::EntrySum;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::checkpoint::link_or_copy;
+use crate::engine::checkpoint::{link_or_copy, sync_and_link};
 use crate::engine::conservation::{Ledger, Reason};
 use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
@@ -95,6 +95,8 @@ pub(crate) struct Incoming {
     /// Method of the compressed blocks; `None` if there are none, or if the caller chose the method
     /// for the programs that will read the database.
     pub method: Option<Method>,
+    /// Whether the contents of the file are known to be durable.
+    pub is_synced: bool,
 }
 
 impl Incoming {
@@ -204,7 +206,11 @@ impl Engine {
     fn stage_link<'a>(&self, from: &'a Incoming, staged: &mut Vec<Staged<'a>>) -> Result<()> {
         let number = self.numbers.take();
         self.stage(from, number, staged);
-        link_or_copy(&*self.fs, &from.path, &self.dir.join(name::table_name(number)))
+        let to = self.dir.join(name::table_name(number));
+        match from.is_synced {
+            true => link_or_copy(&*self.fs, &from.path, &to),
+            false => sync_and_link(&*self.fs, &from.path, &to),
+        }
     }
 
     /// Rewrites tables into the directory, under new file numbers. All their entries get the same

@@ -200,6 +200,29 @@ fn wrong_tables_are_refused_by_name_and_change_nothing() {
     assert!(SortedTable::open("/nothing", &options).unwrap_err().io_kind().is_some());
 }
 
+/// Another program may have written the table, and need not have synced it.
+#[test]
+fn a_table_that_was_opened_is_durable_once_it_is_ingested() {
+    let fs = SimFs::new(3);
+    let written = tables("/tables", &on(&fs), 0..50, "new ");
+    let file = fs.open(written[0].path()).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    fs.create_dir(Path::new("/other")).unwrap();
+    fs.create(Path::new("/other/table")).unwrap().write(&bytes).unwrap();
+    let found = SortedTable::open("/other/table", &on(&fs)).unwrap();
+    let db = Db::open("/db", on(&fs)).unwrap();
+    fs.record_history();
+    assert_eq!(db.ingest(&[found]).unwrap().rewritten_tables, 0);
+    let created = fs.journal().iter().filter(|entry| entry.kind == OpKind::Create).count();
+    assert_eq!(created, 0, "the table is linked");
+    let done = fs.op_count();
+    let image = fs.crash_image(&CrashPlan::strict().at_op(done));
+    let mut model = Contents::new();
+    add(&mut model, 0..50, "new ");
+    assert_eq!(contents(&Db::open("/db", on(&image)).unwrap()), model);
+}
+
 #[test]
 fn a_writer_that_is_dropped_or_fails_leaves_nothing() {
     let fs = SimFs::new(6);
