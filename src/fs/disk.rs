@@ -84,22 +84,15 @@ impl Fs for DiskFs {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(path)? {
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        fs::read_dir(path)?.map(|entry| Ok(name_of(&entry?))).collect()
     }
 
     fn entries(&self, path: &Path) -> io::Result<Vec<(String, EntryKind)>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
             match entry.file_type() {
-                Ok(kind) => entries.push((name, kind_of(kind))),
+                Ok(kind) => entries.push((name_of(&entry), kind_of(kind))),
                 // The file was removed after it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -139,6 +132,10 @@ impl Fs for DiskFs {
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         Ok(lock::lock(path)?.map(|guard| Box::new(guard) as Box<dyn FileLock>))
     }
+}
+
+fn name_of(entry: &fs::DirEntry) -> String {
+    entry.file_name().to_string_lossy().into_owned()
 }
 
 fn kind_of(kind: fs::FileType) -> EntryKind {

@@ -104,8 +104,8 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Returns the names in a directory, in no particular order. Names that are not UTF-8 are left
-    /// out: the engine never writes any.
+    /// Returns the names in a directory, in no particular order. In names that are not UTF-8, which
+    /// the engine never writes, U+FFFD takes the place of what is not: they are there, too.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
     /// Returns the names in a directory, as [`Fs::list`] does, each with what it names.

@@ -390,6 +390,34 @@ fn files_of_others_in_an_interrupted_backup_stay_and_block_no_later_one() {
 }
 
 /// Returns the paths of the files in a directory that have this ending.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_with_a_file_whose_name_is_not_utf_8_is_not_empty() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"theirs\xff");
+    let at = |place: &str| dir.path().join(place);
+    for place in ["copy", "folder"] {
+        std::fs::create_dir(at(place)).unwrap();
+        std::fs::write(at(place).join(name), "").unwrap();
+    }
+    let db = Db::open(at("db"), small()).unwrap();
+    put(&db, 0..100, "value ");
+    db.checkpoint(at("copy")).unwrap_err();
+    db.backup(at("folder")).unwrap_err();
+    db.backup(at("backups")).unwrap();
+    std::fs::write(at("backups/000001").join(name), "").unwrap();
+    db.backup(at("backups")).unwrap();
+    Backups::open(at("backups"), &small()).unwrap().keep(1).unwrap();
+    db.close().unwrap();
+    std::fs::write(at("db").join(name), "").unwrap();
+    minikv::destroy(at("db"), &small()).unwrap();
+    for place in ["copy", "folder", "backups/000001", "db"] {
+        let names: Vec<_> = at(place).read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, [name], "{place}");
+    }
+}
+
 fn files_ending_in(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
