@@ -428,9 +428,12 @@ pub(crate) fn read_pieces(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
     use crate::engine::options::{Options, WriteOptions};
     use crate::engine::write::queue::Write;
+    use crate::fs::bytes_file::BytesFile;
     use crate::fs::sim::{Fault, OpKind, SimFs};
 
     const EIO: i32 = 5;
@@ -453,6 +456,47 @@ mod tests {
         let journal = fs.journal();
         let entries = journal.iter().filter(|entry| entry.kind == kind);
         entries.filter(|entry| is_it(entry.to.as_deref().unwrap_or(&entry.path))).count()
+    }
+
+    /// A file whose pages of zeros are holes.
+    #[derive(Debug)]
+    struct Sparse(BytesFile);
+
+    impl ReadFile for Sparse {
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+            self.0.read_at(buf, offset)
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn skip_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+            let data = self.0.0.iter().skip(offset as usize).position(|&byte| byte != 0);
+            Ok(data.map(|at| offset + at as u64))
+        }
+    }
+
+    #[test]
+    fn holes_are_not_read_and_yet_in_the_checksum() {
+        let mut bytes = vec![0; 5 * COPY_BYTES as usize];
+        (bytes[0], bytes[3 * COPY_BYTES as usize]) = (1, 2);
+        let (mut copy, mut holes) = (Vec::new(), 0);
+        let mut take = |piece: Piece<'_>| {
+            match piece {
+                Piece::Bytes(bytes) => copy.extend_from_slice(bytes),
+                Piece::Hole(count) => {
+                    holes += count;
+                    copy.resize(copy.len() + count as usize, 0);
+                }
+            }
+            Ok(())
+        };
+        let (file, len) = (Sparse(BytesFile(bytes.clone())), bytes.len() as u64);
+        let checksum = read_pieces(&file, len, Path::new("sparse"), &mut take).unwrap();
+        assert!(copy == bytes, "the copy differs");
+        assert_eq!(checksum, crc::value(&bytes));
+        assert!(holes > 3 * COPY_BYTES, "{holes} bytes were not read");
     }
 
     #[test]

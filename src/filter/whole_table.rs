@@ -380,6 +380,17 @@ mod tests {
     }
 
     #[test]
+    fn the_size_of_a_filter_is_known_before_it_is_built() {
+        for keys in [0, 1, 100, 5000] {
+            for bits_per_key in [1, 10, 64] {
+                let filter = filter(bits_per_key, 0, keys);
+                let size = (filter.memory_bytes() as u64, filter.fingerprint_bits());
+                assert_eq!(filter_size(keys, bits_per_key), size);
+            }
+        }
+    }
+
+    #[test]
     fn versions_of_a_key_count_once() {
         let twice = (0..100).flat_map(|i| [key(0, i), key(0, i)]);
         assert_eq!(build(10, twice), build(10, (0..100).map(|i| key(0, i))));

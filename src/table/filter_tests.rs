@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use crate::base::hash::key_hash;
 use crate::block::Block;
+use crate::filter::BloomFilterPolicy;
+use crate::filter::block::FilterBlockBuilder;
 use crate::filter::prefix::{DelimitedPrefix, FixedPrefix};
-use crate::filter::whole_table::TABLE_FILTER_NAME;
+use crate::filter::whole_table::{TABLE_FILTER_NAME, TableFilterBuilder};
 use crate::format::handle::{BlockHandle, block_trailer};
-use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key};
+use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key, user_key};
 use crate::table::block_cache::BlockCache;
 use crate::table::builder::TableOptions;
 use crate::table::counts::{AllFilters, LevelTrace};
@@ -77,6 +79,39 @@ fn the_whole_table_filter_is_asked_before_the_index() {
 
         let (found, trace) = get(&table, &lookup_key(1), false);
         assert_eq!((found, AllFilters::of(&trace).checks, trace.data_blocks()), (None, 0, 1));
+    }
+}
+
+#[test]
+fn a_table_with_other_filters_is_read_by_them() {
+    let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
+    let (bytes, _) = build(&options, &model());
+    let plain = open(bytes.clone(), &context(&options)).unwrap();
+    let mut of_blocks = FilterBlockBuilder::new(&BloomFilterPolicy::new(10));
+    let mut of_table = TableFilterBuilder::new(10);
+    for (key, _) in model() {
+        of_blocks.start_block(plain.approximate_offset_of(&key).unwrap());
+        of_blocks.add_key(user_key(&key));
+        of_table.add_key(user_key(&key));
+    }
+    let (of_blocks, of_table) = (of_blocks.finish(), of_table.finish());
+    let block = Some(("leveldb.BuiltinBloomFilter2", &of_blocks[..]));
+    for (block, table) in [(block, None), (None, Some(&of_table[..])), (block, Some(&of_table))] {
+        let tail = plain.with_filters(block, table).unwrap();
+        let changed = [&bytes[..tail.offset as usize], &tail.bytes].concat();
+        let changed = open(changed, &context(&options)).unwrap();
+        assert!(changed.filter_error().is_none(), "{:?}", changed.filter_error());
+        assert_eq!(changed.filter_block().is_some(), block.is_some());
+        assert_eq!(changed.table_filter().is_some(), table.is_some());
+        let (mut negatives, mut sum) = (0, LevelTrace::default());
+        for i in 0..1000 {
+            let (found, trace) = get(&changed, &lookup_key(i), true);
+            assert_eq!(found.is_some(), i % 2 == 0, "{i}");
+            negatives += AllFilters::of(&trace).negatives;
+            sum.add(&trace);
+        }
+        // Of 500: LevelDB's hash does not spread these keys well.
+        assert!(negatives > 400, "{sum:?}");
     }
 }
 

@@ -353,6 +353,23 @@ fn a_damaged_table_within_the_range_is_dropped_and_across_its_end_it_is_an_error
 }
 
 #[test]
+fn a_few_keys_in_a_damaged_table_are_dropped_with_it() {
+    let fs = SimFs::new(8);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    fill(&db, 0..20, "value");
+    db.compact_range(..).unwrap();
+    drop(db);
+    let tables =
+        fs.list(Path::new("/db")).unwrap().into_iter().filter(|name| name.ends_with("ldb"));
+    tables.for_each(|name| fs.damage(&Path::new("/db").join(name), 100, 0xff).unwrap());
+    let db = Db::open("/db", on(&fs)).unwrap();
+    db.get(key(10)).unwrap_err();
+    let done = db.delete_range(..).unwrap();
+    assert_eq!((done.tables, done.keys), (1, 0));
+    assert!(db.is_empty().unwrap());
+}
+
+#[test]
 fn empty_ranges_and_empty_databases_change_nothing() {
     let fs = SimFs::new(9);
     let db = Db::open("/db", on(&fs)).unwrap();

@@ -489,6 +489,14 @@ mod tests {
     }
 
     #[test]
+    fn a_leaf_takes_new_keys_that_have_its_common_prefix() {
+        let entries = entries(&["prefix/a", "prefix/c", "prefix/b", "prefix/d", "pre"]);
+        let leaf = Leaf::new(&entries, &[0, 1], None, None);
+        let with = |new: &[u32]| leaf.with(&entries, new, None).map(|leaf| leaf.len());
+        assert_eq!((with(&[2, 3]), with(&[4])), (Some(4), None));
+    }
+
+    #[test]
     fn a_leaf_is_split_once_it_is_too_long() {
         let keys: Vec<String> = (0..=SPLIT_ABOVE).map(|at| format!("{at:05}")).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();

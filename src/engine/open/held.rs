@@ -305,6 +305,38 @@ mod tests {
         }
     }
 
+    /// A sparse file: data in the bytes 40 to 60 of 100.
+    #[derive(Debug)]
+    struct Sparse;
+
+    impl ReadFile for Sparse {
+        fn read_at(&self, buf: &mut [u8], _: u64) -> io::Result<usize> {
+            buf.fill(0);
+            Ok(buf.len())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(100)
+        }
+
+        fn skip_hole(&self, offset: u64) -> io::Result<Option<u64>> {
+            Ok((offset < 60).then_some(offset.max(40)))
+        }
+    }
+
+    #[test]
+    fn a_held_file_has_the_length_and_the_holes_that_it_had() {
+        let (inner, held, other) = (MemFs::new(), Path::new("/held"), Path::new("/other"));
+        inner.create(other).unwrap().write(b"seven b").unwrap();
+        let file = Arc::new(Beginning { file: Arc::new(Sparse), bytes: 50 });
+        let files = Files::from([(held.to_path_buf(), file as Arc<dyn ReadFile>)]);
+        let fs = HeldFs::new(Arc::new(inner), files);
+        assert_eq!([held, other].map(|path| fs.len(path).unwrap()), [50, 7]);
+        let file = fs.open_table(held).unwrap();
+        assert_eq!([10, 45].map(|at| file.skip_hole(at).unwrap()), [Some(40), Some(45)]);
+        assert_eq!((file.len().unwrap(), file.read_at(&mut [1; 20], 45).unwrap()), (50, 5));
+    }
+
     #[test]
     fn the_names_are_fixed_in_the_directory_of_the_database_only() {
         let inner = MemFs::new();

@@ -233,10 +233,10 @@ mod tests {
         assert!((kept / 16).abs_diff(early) < 120, "{early} of {kept} in the first sixteenth");
         (1 << 20..8 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
         // Now the sample covers the last 8192 * 256 gets.
-        assert_eq!(
-            (sample.keys().len(), 1 << sample.0.keys.0.lock().doublings),
-            (MAX_KEYS, MAX_GAP)
-        );
+        let kept = sample.0.keys.0.lock();
+        assert_eq!((kept.keys.len(), 1 << kept.doublings), (MAX_KEYS, MAX_GAP));
+        assert_eq!(kept.bytes, MAX_KEYS * size_of::<u32>());
+        drop(kept);
         let since = (8 << 20) - oldest_of();
         assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
     }

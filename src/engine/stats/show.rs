@@ -47,10 +47,12 @@ impl fmt::Display for Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::report::stats::{StallSum, Stalls};
 
     #[test]
-    fn levels_without_tables_are_left_out() {
+    fn levels_without_tables_are_left_out_and_stalls_of_all_causes_are_added_up() {
         let level = |files, bytes| LevelStats { files, bytes, ..LevelStats::default() };
+        let stalls = |count| StallSum { count, ..StallSum::default() };
         let stats = Stats {
             levels: vec![level(0, 0), level(3, 2048), level(12, 1 << 20)],
             gets: 7,
@@ -60,6 +62,7 @@ mod tests {
             commit_groups: 4,
             flushes: 1,
             flush_bytes: 1024,
+            stalls: Stalls { flush: stalls(4), level0: stalls(20), slowdown: stalls(100) },
             ..Stats::default()
         };
         let expected = "\
@@ -69,7 +72,7 @@ L2          12      1.0 MiB
 all         15      1.0 MiB
 reads: 7 gets, 5 found; data blocks: 0 from the cache, 0 from files
 writes: 10 operations of 300 B in 4 log records; 0 syncs
-background: 1 flushes of 1.0 KiB, 0 compactions of 0 B; stalls: 0";
+background: 1 flushes of 1.0 KiB, 0 compactions of 0 B; stalls: 124";
         assert_eq!(stats.to_string(), expected);
     }
 }

@@ -404,6 +404,19 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
+    /// The zeros are never touched, so they take no memory.
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn a_write_with_a_key_or_value_that_is_too_long_is_refused() {
+        let zeros = vec![0; MAX_KEY_OR_VALUE_BYTES + 1];
+        let check = |bytes: &[u8]| {
+            [Write::Put(bytes, b""), Write::Put(b"", bytes), Write::Delete(bytes)]
+                .map(|write| matches!(write.check(), Err(Error::InvalidArgument { .. })))
+        };
+        assert_eq!(check(&zeros), [true; 3]);
+        assert_eq!(check(&zeros[1..]), [false; 3]);
+    }
+
     #[test]
     fn a_leader_waits_for_as_many_writers_as_before() {
         let queue = WriteQueue::default();

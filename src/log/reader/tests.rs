@@ -342,13 +342,16 @@ fn a_length_past_the_block_is_an_error_in_the_last_block_too() {
 #[test]
 fn an_error_says_how_many_bytes_were_left_in_the_block() {
     for first in [5, 100, BLOCK_BYTES - 3 * HEADER_BYTES] {
-        let mut bytes = written(&[payload(1, first), payload(2, 6)]);
-        let at = HEADER_BYTES + first;
-        bytes[at + 4..at + 6].copy_from_slice(&[0xff, 0xff]);
-        let room = BLOCK_BYTES - at - HEADER_BYTES;
-        assert_damage(&bytes, 1, at as u64, "longer than its block");
-        let expected = format!("at most {room} bytes");
-        assert_eq!(corruption(&read(&bytes)).expected, Some(expected));
+        // The second is the right length, with one bit changed.
+        for length in [0xffff, 0x8006u16] {
+            let mut bytes = written(&[payload(1, first), payload(2, 6)]);
+            let at = HEADER_BYTES + first;
+            bytes[at + 4..at + 6].copy_from_slice(&length.to_le_bytes());
+            let room = BLOCK_BYTES - at - HEADER_BYTES;
+            assert_damage(&bytes, 1, at as u64, "longer than its block");
+            let expected = format!("at most {room} bytes");
+            assert_eq!(corruption(&read(&bytes)).expected, Some(expected));
+        }
     }
 }
 
