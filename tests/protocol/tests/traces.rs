@@ -109,6 +109,11 @@ impl Session {
         let mut held = None;
         for step in 0..steps {
             if step == steps / 4 && self.rng.one_in(2) {
+                // Otherwise a version that a thread is about to show may be durable already: the
+                // trace does not tell which of the two the reader holds.
+                if self.threads {
+                    db.wait_idle().expect("no failures");
+                }
                 held = Some(db.iter());
                 self.recorder.add(Event::Holds(true));
             }
