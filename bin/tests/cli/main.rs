@@ -16,6 +16,7 @@ use crate::system::{Interrupt, Terminal, interrupt, make_pipe, symlink};
 mod browser;
 mod closed_pipe;
 mod commands;
+mod continued_log;
 mod entries;
 mod indexed_db;
 mod minecraft;
