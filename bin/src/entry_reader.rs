@@ -1,6 +1,8 @@
 //! Entries read from a file or from stdin, in any format.
 
-use std::io::Read;
+use std::io::{
+    Chain, Read, {self},
+};
 use std::path::PathBuf;
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
@@ -62,7 +64,11 @@ impl EntryReader {
     pub fn bytes_read(&self) -> u64 {
         match self {
             EntryReader::Lines(lines, _) => lines.bytes_read(),
-            EntryReader::Csv(records) => records.reader.position().byte(),
+            EntryReader::Csv(records) => {
+                let read = records.reader.position().byte();
+                // The line end that is added does not count.
+                records.total_bytes.map_or(read, |total| read.min(total))
+            }
         }
     }
 
@@ -77,7 +83,7 @@ impl EntryReader {
 
 /// Reads records of CSV, whose first record names the columns.
 pub struct CsvReader {
-    reader: Reader<Box<dyn Read>>,
+    reader: Reader<CsvInput>,
     name: String,
     total_bytes: Option<u64>,
     record: ByteRecord,
@@ -91,6 +97,7 @@ impl CsvReader {
     pub fn new(lines: Lines, columns: &[&str]) -> Result<CsvReader> {
         let (input, name, total_bytes) = lines.into_parts()?;
         let mut builder = ReaderBuilder::new();
+        let input = CsvInput::new(input);
         let reader = builder.has_headers(false).flexible(true).from_reader(input);
         let record = ByteRecord::new();
         let mut records = CsvReader { reader, name, total_bytes, record, positions: Vec::new() };
@@ -125,10 +132,21 @@ impl CsvReader {
     }
 
     fn read(&mut self) -> Result<bool> {
-        self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
+        let read = self.reader.read_byte_record(&mut self.record);
+        let is_record = read.map_err(|error| match error.into_kind() {
             ErrorKind::Io(source) => CliError::Io { op: "read", name: self.name.clone(), source },
             kind => CliError::Usage(format!("{}: {kind:?}", self.name)),
-        })
+        })?;
+        if is_record && self.is_unclosed() {
+            return Err(self.refuse("a quote is not closed"));
+        }
+        Ok(is_record)
+    }
+
+    /// Returns whether the end of the input ended the last record. Only a record with a quote that
+    /// is not closed goes on after the line end that [`CsvInput`] adds.
+    fn is_unclosed(&self) -> bool {
+        self.reader.get_ref().is_at_end
     }
 
     /// Returns an error about the last record read.
@@ -138,8 +156,50 @@ impl CsvReader {
 
     /// Returns the place of the last record in the input.
     pub fn place(&self) -> String {
-        let line = self.record.position().map_or(1, csv::Position::line);
+        // The position of a record is that of the end of the record before it. Empty lines may be
+        // between the two, and so may the second half of CR LF.
+        let end = self.reader.position();
+        let within = self.record.as_slice().iter().filter(|&&byte| byte == b'\n').count();
+        let is_behind_line_end =
+            !self.is_unclosed() && self.reader.get_ref().byte_before(end.byte()) == Some(b'\n');
+        let line = end.line().saturating_sub(within as u64 + u64::from(is_behind_line_end));
         format!("{} line {line}", self.name)
+    }
+}
+
+/// The input of a [`CsvReader`], with a line end added.
+struct CsvInput {
+    input: Chain<Box<dyn Read>, &'static [u8]>,
+    /// The bytes of the last read that returned any.
+    last: Vec<u8>,
+    /// Total number of bytes read.
+    bytes: u64,
+    is_at_end: bool,
+}
+
+impl CsvInput {
+    fn new(input: Box<dyn Read>) -> CsvInput {
+        CsvInput { input: input.chain(&b"\n"[..]), last: Vec::new(), bytes: 0, is_at_end: false }
+    }
+
+    /// Returns the byte before `offset`, if the last read returned it.
+    fn byte_before(&self, offset: u64) -> Option<u8> {
+        let back = self.bytes.checked_sub(offset)?;
+        let at = self.last.len().checked_sub(usize::try_from(back).ok()? + 1)?;
+        self.last.get(at).copied()
+    }
+}
+
+impl Read for CsvInput {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buf)?;
+        self.is_at_end = read == 0;
+        if read > 0 {
+            self.last.clear();
+            self.last.extend_from_slice(&buf[..read]);
+            self.bytes += read as u64;
+        }
+        Ok(read)
     }
 }
 
@@ -205,5 +265,62 @@ mod tests {
         let header = CsvReader::new(Lines::of(b"id,value\n1,2\n", "text"), &["key", "value"]);
         let header = header.err().unwrap().message().unwrap();
         assert_eq!(header, "text line 1: the header is not key,value");
+    }
+
+    /// Returns the message about the first record of `text` that is refused, or `none`.
+    fn first_refusal(text: String) -> String {
+        let lines = Lines::of(text.leak().as_bytes(), "text");
+        let mut records = match CsvReader::new(lines, &["key", "value"]) {
+            Ok(records) => records,
+            Err(error) => return error.message().unwrap(),
+        };
+        loop {
+            match records.next() {
+                Ok(Some(fields)) if fields.iter().all(Option::is_some) => {}
+                Ok(Some(_)) => return records.refuse("a field is missing").message().unwrap(),
+                Ok(None) => return "none".to_string(),
+                Err(error) => return error.message().unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_is_refused_with_the_line_where_its_record_begins() {
+        let begins = [
+            ("", 1, "\"key,value"),
+            ("key,value\n", 2, "a,\"1"),
+            ("key,value\na,\"1\n2\"\n", 4, "b,\""),
+            ("key,value\n\n\na,b\n", 5, "\"c"),
+            ("key,value\r\na,\"b\r\n\"\r\n\r\n", 5, "c,\"d\"\""),
+            ("key,value\ra,b\r", 1, "c,\"d"),
+        ];
+        let commas = ",".repeat(9000);
+        let rests = ["", "\n", "\r\n", "\nb,2\nc,3\n", "\r\nb,2\r\n\r\n", "\n\"\"", &commas];
+        for (before, line, begin) in begins {
+            for rest in rests {
+                let refused = first_refusal(format!("{before}{begin}{rest}"));
+                let expected = format!("text line {line}: a quote is not closed");
+                assert_eq!(refused, expected, "{begin:?} and {rest:?}");
+            }
+        }
+        for sound in ["\"1\"", "\"1\"\r", "\"1\"\"\"", "\"\"", "b\"c", "\"b\"c\"", "b\"\n\n"] {
+            assert_eq!(first_refusal(format!("key,value\na,{sound}")), "none", "{sound:?}");
+        }
+    }
+
+    #[test]
+    fn the_line_of_a_record_counts_every_line_end_before_it() {
+        // With these lengths, records end at every place of a part of the input.
+        for padding in 0..20 {
+            for end in ["\n", "\r\n", "\n\r\n\n"] {
+                let records = format!("a,\"\n\"{end}").repeat(3000);
+                let before = format!("key,value{end}{},b{end}{records}", "x".repeat(padding));
+                let line = 1 + before.matches('\n').count();
+                for last in ["c", "c\r", "c\n", "c\r\nd,e"] {
+                    let expected = format!("text line {line}: a field is missing");
+                    assert_eq!(first_refusal(format!("{before}{last}")), expected);
+                }
+            }
+        }
     }
 }

@@ -69,7 +69,8 @@ pub enum CliError {
         /// The error.
         error: Box<CliError>,
     },
-    /// Stdout is a pipe that was closed. The command ends without a message.
+    /// Stdout is a pipe that was closed, and only output is left. The command ends without a
+    /// message.
     ClosedPipe,
 }
 

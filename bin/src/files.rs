@@ -200,33 +200,51 @@ fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {
 
 impl LogFile {
     fn read(path: PathBuf) -> Result<LogFile> {
-        let (mut reader, bytes) = open_log(&path)?;
-        let mut log = LogFile { path, bytes, batches: 0, damage: None };
-        loop {
-            match reader.next() {
-                Ok(None) => return Ok(log),
-                Ok(Some(record)) => match BatchRecord::parse(record) {
-                    Ok(batch) => log.batches += u64::from(batch.count > 0),
-                    Err(error) => {
-                        let error = error.at(reader.record_offset()).in_file(&log.path);
-                        log.damage = Some(error);
-                        return Ok(log);
-                    }
-                },
-                Err(error) if error.is_corruption() => {
-                    log.damage = Some(error);
-                    return Ok(log);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let (reader, bytes) = open_log(&path)?;
+        let mut batches = 0;
+        let damage = each_batch(reader, &path, |batch| {
+            batches += u64::from(batch.count > 0);
+            Ok(true)
+        })?;
+        Ok(LogFile { path, bytes, batches, damage })
     }
 }
 
 fn open_log(path: &Path) -> Result<(LogReader, u64)> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let bytes = file.len().map_err(|error| CliError::io("read", path, error))?;
-    Ok((LogReader::new(file, path)?, bytes))
+    Ok((LogReader::of_batches(file, path)?, bytes))
+}
+
+/// Visits the batches of the log `path` until `visit` returns false. Ends at damage, which it
+/// returns. As when a database is opened, a batch with a malformed operation is damaged as a whole.
+fn each_batch(
+    mut reader: LogReader,
+    path: &Path,
+    mut visit: impl FnMut(&BatchRecord<'_>) -> Result<bool>,
+) -> Result<Option<Error>> {
+    loop {
+        let checked = match reader.next() {
+            Ok(None) => return Ok(None),
+            Ok(Some(record)) => checked_batch(record),
+            Err(error) if error.is_corruption() => return Ok(Some(error)),
+            Err(error) => return Err(error.into()),
+        };
+        match checked {
+            Ok(batch) if visit(&batch)? => {}
+            Ok(_) => return Ok(None),
+            Err(error) => {
+                let error = error.at(reader.record_offset()).in_file(path);
+                return if error.is_corruption() { Ok(Some(error)) } else { Err(error.into()) };
+            }
+        }
+    }
+}
+
+fn checked_batch(record: &[u8]) -> Result<BatchRecord<'_>, Error> {
+    let batch = BatchRecord::parse(record)?;
+    batch.operations().try_for_each(|operation| operation.map(drop))?;
+    Ok(batch)
 }
 
 fn each_in_table(
@@ -251,25 +269,21 @@ fn each_in_log(
     path: &Path,
     visit: &mut impl FnMut(&[u8], u64, Option<&[u8]>) -> Result<bool>,
 ) -> Result<bool> {
-    let (mut reader, _) = open_log(path)?;
-    loop {
-        let record = match reader.next() {
-            Ok(Some(record)) => record,
-            Ok(None) => return Ok(true),
-            Err(error) if error.is_corruption() => return Ok(true),
-            Err(error) => return Err(error.into()),
-        };
-        let batch = BatchRecord::parse(record)?;
+    let mut goes_on = true;
+    // The survey has found the damage, too.
+    each_batch(open_log(path)?.0, path, |batch| {
         for (seq, operation) in (batch.sequence..).zip(batch.operations()) {
-            let go_on = match operation? {
+            goes_on = match operation? {
                 BatchOp::Put { key, value } => visit(key, seq, Some(value))?,
                 BatchOp::Delete { key } => visit(key, seq, None)?,
             };
-            if !go_on {
-                return Ok(false);
+            if !goes_on {
+                break;
             }
         }
-    }
+        Ok(goes_on)
+    })?;
+    Ok(goes_on)
 }
 
 /// Returns whether `dir` has files for `destroy` to remove: a database, or the remains of a

@@ -52,18 +52,34 @@ pub fn page(page: &clap::Error) -> Result<()> {
 
 /// Buffered stdout. [`Stdout::finish`] reports errors; dropping does not.
 pub struct Stdout {
-    writer: BufWriter<RawStdout>,
+    /// `None` once a pipe was closed and the command goes on.
+    writer: Option<BufWriter<RawStdout>>,
+    goes_on: bool,
 }
 
 impl Stdout {
+    /// Opens stdout for a command that only prints. A closed pipe ends the command with
+    /// [`CliError::ClosedPipe`].
     pub fn open() -> Result<Stdout> {
         // Output bypasses `std::io::Stdout`, which searches all data for line ends.
         let stdout = system::stdout().map_err(stdout_error)?;
-        Ok(Stdout { writer: BufWriter::with_capacity(BUFFER_BYTES, stdout) })
+        let writer = Some(BufWriter::with_capacity(BUFFER_BYTES, stdout));
+        Ok(Stdout { writer, goes_on: false })
+    }
+
+    /// Opens stdout for a command that does more than to print: its exit code has a meaning of its
+    /// own, or work follows. Once a pipe was closed, further output is dropped.
+    pub fn open_to_go_on() -> Result<Stdout> {
+        Ok(Stdout { goes_on: true, ..Stdout::open()? })
+    }
+
+    /// Returns whether the command goes on although a pipe was closed.
+    pub fn is_closed(&self) -> bool {
+        self.writer.is_none()
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write_all(bytes).map_err(stdout_error)
+        self.attempt(|writer| writer.write_all(bytes))
     }
 
     pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
@@ -78,15 +94,29 @@ impl Stdout {
     }
 
     pub fn flush(&mut self) -> Result<()> {
-        self.writer.flush().map_err(stdout_error)
+        self.attempt(BufWriter::flush)
     }
 
     pub fn finish(mut self) -> Result<()> {
         self.flush()
     }
+
+    fn attempt(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<RawStdout>) -> io::Result<()>,
+    ) -> Result<()> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        match write(writer).map_err(stdout_error) {
+            Err(CliError::ClosedPipe) if self.goes_on => {
+                self.writer = None;
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
 }
 
-/// Returns the error of a failed write to stdout. A closed pipe ends the command quietly.
+/// Returns the error of a failed write to stdout.
 pub fn stdout_error(source: io::Error) -> CliError {
     if source.kind() == io::ErrorKind::BrokenPipe {
         return CliError::ClosedPipe;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minikv::{Db, ReadOnlyDb, Snapshot, Stats};
+use minikv::{Db, HealthState, ReadOnlyDb, Snapshot, Stats};
 
 use crate::error::Result;
 use crate::writer;
@@ -23,10 +23,17 @@ struct OpenHandles {
 }
 
 impl SharedDb {
-    /// Returns the database for writing. If it is not open, opens it with `open`.
+    /// Returns the database for writing. If it is not open, opens it with `open`. If a failed write
+    /// has stopped writes, resumes them.
+    ///
+    /// # Errors
+    /// The error of `open`, or the error that still prevents writes.
     pub fn writer(&self, dir: &Path, open: impl FnOnce() -> Result<Db>) -> Result<Db> {
         let mut state = self.state();
         if let Some(db) = &state.writer {
+            if db.health().state == HealthState::ReadOnly {
+                db.resume()?;
+            }
             return Ok(db.clone());
         }
         let db = open()?;

@@ -41,7 +41,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     drop(bar);
     let made = made?;
     if args.json {
-        let mut stdout = Stdout::open()?;
+        let mut stdout = Stdout::open_to_go_on()?;
         stdout.json(&made)?;
         stdout.finish()?;
     } else {

@@ -43,7 +43,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Err(_) if !faults.is_empty() => Vec::new(),
         list => list?,
     };
-    let mut stdout = Stdout::open()?;
+    let mut stdout = Stdout::open_to_go_on()?;
     match args.json {
         true if args.verify => stdout.json(&json!({"backups": list, "faults": faults}))?,
         true => stdout.json(&json!({"backups": list}))?,

@@ -49,7 +49,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         options: WriteOptions::default().sync(args.sync),
         batch: WriteBatch::new(),
         batches: 0,
-        stdout: Some(Stdout::open()?),
+        stdout: Stdout::open_to_go_on()?,
     };
     match committer.read(&mut operations) {
         Ok(()) => db.close(),
@@ -168,8 +168,7 @@ struct Committer<'a> {
     batch: WriteBatch,
     /// Number of batches applied.
     batches: u64,
-    /// Stdout, or `None` after it was closed.
-    stdout: Option<Stdout>,
+    stdout: Stdout,
 }
 
 impl Committer<'_> {
@@ -192,18 +191,8 @@ impl Committer<'_> {
         let operations = batch.len();
         self.db.writing(self.options).write(batch)?;
         self.batches += 1;
-        self.acknowledge(operations)
-    }
-
-    fn acknowledge(&mut self, operations: usize) -> Result<()> {
-        let Some(stdout) = &mut self.stdout else { return Ok(()) };
-        match stdout.line(format!("committed {operations}")).and_then(|()| stdout.flush()) {
-            Err(CliError::ClosedPipe) => {
-                self.stdout = None;
-                Ok(())
-            }
-            outcome => outcome,
-        }
+        self.stdout.line(format!("committed {operations}"))?;
+        self.stdout.flush()
     }
 }
 

@@ -61,7 +61,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let data = words::bundled()?;
     let recorder = args.html.as_ref().map(|_| Recorder::new(0));
     args.html.as_deref().map_or(Ok(()), check_file)?;
-    let mut tour = Tour { stdout: Stdout::open()?, dir, recorder };
+    let stdout = match args.html.is_some() || global.db.is_some() {
+        true => Stdout::open_to_go_on()?,
+        false => Stdout::open()?,
+    };
+    let mut tour = Tour { stdout, dir, recorder };
     let shown = match args.html.is_some() {
         true => Shape {
             write_buffer: Some(global.shape.write_buffer.unwrap_or(PAGE_WRITE_BUFFER_BYTES)),

@@ -78,6 +78,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             right = b.next(&*order)?;
         }
         report.add(from_a, from_b)?;
+        // Only differences are printed, so one was found, and nobody wants to know the others.
+        if report.stdout.is_closed() {
+            break;
+        }
     }
     report.finish(&args)
 }
@@ -169,7 +173,7 @@ impl Differences {
             _ if args.json || style.format == Format::Json => Form::Json,
             _ => Form::Lines,
         };
-        let mut stdout = Stdout::open()?;
+        let mut stdout = Stdout::open_to_go_on()?;
         match (form, style.format) {
             (Form::Lines, Format::Csv) => stdout.line("change,key,a,b")?,
             (Form::Batch, Format::Csv) => stdout.line("operation,key,value")?,

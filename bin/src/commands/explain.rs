@@ -29,7 +29,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = global.key(&args.key)?;
     let name = args.keyspace.name(global)?;
     let explanation = name.of_reader(super::open_for_reads(global)?)?.explain(&key)?;
-    let mut stdout = Stdout::open()?;
+    let mut stdout = Stdout::open_to_go_on()?;
     if args.json {
         stdout.json(&explanation)?;
     } else {

@@ -38,7 +38,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let name = args.keyspace.name(global)?;
     let snapshot = super::open_for_reads(global)?;
     let db = name.of_reader(snapshot.clone())?;
-    let mut stdout = Stdout::open()?;
+    let mut stdout = Stdout::open_to_go_on()?;
     let shape = PrintedPart::of(global, keys.len());
     let style = Style::of_stdout(global);
     let mut missing = false;

@@ -31,7 +31,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
     let writer = Writer::of(&dir);
     let report = check(global, &dir)?;
-    let mut stdout = Stdout::open()?;
+    let mut stdout = Stdout::open_to_go_on()?;
     match args.json {
         true => stdout.json(&VerifyDocument { sound: report.is_sound(), report: &report })?,
         false => print(&report, &mut stdout)?,

@@ -311,6 +311,28 @@ fn batch_takes_csv() {
 }
 
 #[test]
+fn a_csv_file_with_a_quote_that_is_not_closed_is_not_swallowed() {
+    let place = Place::new();
+    let unclosed = "stdin line 3: a quote is not closed";
+    let text = b"key,value\nx,0\na,\"1\nb,2\nc,3\n";
+    for (option, kept) in [
+        (&["--sorted"][..], "nothing was loaded"),
+        (&["--sort"], "nothing was loaded"),
+        (&[], "kept 1 entry before it"),
+    ] {
+        let args = [&["load", "--format", "csv"], option].concat();
+        place.feed(&args, text).fails(2, &[unclosed, kept]);
+    }
+    assert_eq!(place.text(&["scan"]), "x\t0\n");
+    let text = b"operation,key,value\nput,d,4\nput,e,\"5\ncommit\nput,f,6\n";
+    place.feed(&["batch", "--format", "csv"], text).fails(2, &[unclosed, "kept 0 batches"]);
+    let db = place.db().display().to_string();
+    let ran = place.feed(&["diff", "--format", "csv", &db, "-"], b"key,value\nx,0\na,\"1\n");
+    ran.fails(2, &[unclosed]);
+    assert_eq!(place.text(&["scan"]), "x\t0\n");
+}
+
+#[test]
 fn any_json_is_a_value() {
     let place = Place::new();
     let lines = "{\"key\":\"a\",\"value\":5}\n{\"key\":\"b\",\"value\":{\"x\": [1, null]}}\n\

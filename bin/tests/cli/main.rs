@@ -14,7 +14,9 @@ use tempfile::TempDir;
 use crate::system::{Interrupt, Terminal, interrupt, make_pipe, symlink};
 
 mod browser;
+mod closed_pipe;
 mod commands;
+mod continued_log;
 mod entries;
 mod indexed_db;
 mod minecraft;
@@ -63,9 +65,14 @@ fn minikv() -> Command {
 }
 
 fn run(command: &mut Command, stdin: &[u8]) -> Ran {
+    run_to(command, stdin, Stdio::piped())
+}
+
+/// Runs a command with this stdout. Returns its output if that is a new pipe.
+fn run_to(command: &mut Command, stdin: &[u8], stdout: Stdio) -> Ran {
     let mut child = command
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdout(stdout)
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");

@@ -188,6 +188,34 @@ fn a_terminal_edits_completes_and_keeps_lines() {
     assert_eq!(place.text(&["scan", "--count"]), "3\n");
 }
 
+#[test]
+fn a_terminal_writes_again_after_a_failed_write() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    fs::write(place.path("big"), vec![b'x'; 16 << 20]).unwrap();
+    // A write past the limit is an error only if the signal is ignored. The unit of the limit is
+    // 512 bytes in some shells and 1 KiB in others.
+    let limited = "trap '' XFSZ; ulimit -f 4096; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_minikv")]);
+    command.args(["--db", "db", "shell"]).current_dir(place.dir.path());
+    command.env_remove("MINIKV_DB").env("NO_COLOR", "1").env("TERM", "xterm");
+    let (code, shown) = converse(
+        command.env("MINIKV_HISTORY", ""),
+        &[
+            ("put b @big\r", "File too large"),
+            ("put c 3\r", "put c 3"),
+            ("put d @big\r", "File too large"),
+            ("delete a\r", "delete a"),
+            ("get c\r", "3"),
+            ("exit\r", ""),
+        ],
+    );
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!shown.contains("run the command again"), "{shown}");
+    assert_eq!(place.text(&["scan"]), "c\t3\n");
+}
+
 /// Runs a command on a terminal. Types the first element of each step, and waits until the command
 /// has shown the second element and then, on a later line, its prompt.
 fn converse(command: &mut Command, steps: &[(&str, &str)]) -> (Option<i32>, String) {

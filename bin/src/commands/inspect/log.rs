@@ -1,10 +1,11 @@
 //! Inspection of a write-ahead log: its batches, and the state of its end.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use minikv::BatchOp;
 use minikv::files::{BatchRecord, LogReader, Tail};
-use minikv::fs::{DiskFs, Fs};
+use minikv::fs::{DiskFs, Fs, ReadFile};
 use serde_json::{Value, json};
 
 use super::Report;
@@ -39,11 +40,14 @@ impl LogTotals {
 
 pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     let mut totals = LogTotals::default();
-    let bytes = open(path)?.1;
+    let (reader, bytes) = open(path, LogReader::of_batches)?;
     report.set("type", json!("log"));
+    report.set("bytes", json!(bytes));
     report.line(format!("{}: log, {} bytes", path.display(), thousands(bytes)))?;
     report.line(format!("\n{:>12} {:>9} {:>15}  operations", "offset", "bytes", "sequence"))?;
-    each_record(path, report, |offset, record, report| batch(offset, record, &mut totals, report))?;
+    each_record(reader, report, |offset, record, report| {
+        batch(offset, record, &mut totals, report)
+    })?;
     report.line(format!(
         "{}: {}, {}{}",
         count(totals.batches, "batch", "batches"),
@@ -60,21 +64,24 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn open(path: &Path) -> Result<(LogReader, u64)> {
+/// Opens a log or MANIFEST with one of the constructors of its reader. Returns the reader, and the
+/// length of the file in bytes.
+pub fn open(
+    path: &Path,
+    reader: fn(Arc<dyn ReadFile>, &Path) -> minikv::Result<LogReader>,
+) -> Result<(LogReader, u64)> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let bytes = file.len().map_err(|error| CliError::io("read", path, error))?;
-    Ok((LogReader::new(file, path)?, bytes))
+    Ok((reader(file, path)?, bytes))
 }
 
 /// Visits the records of a log or MANIFEST, skips and reports damage, and reports how the file
 /// ends.
 pub fn each_record(
-    path: &Path,
+    mut reader: LogReader,
     report: &mut Report,
     mut visit: impl FnMut(u64, &[u8], &mut Report) -> Result<()>,
 ) -> Result<()> {
-    let (mut reader, bytes) = open(path)?;
-    report.set("bytes", json!(bytes));
     loop {
         match reader.next() {
             Ok(None) => break,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use minikv::files::{NewFile, VersionEdit};
+use minikv::files::{LogReader, NewFile, VersionEdit};
 use serde_json::{Value, json};
 
 use super::Report;
-use super::log::each_record;
+use super::log::{each_record, open};
 use super::report::json_internal_key;
 use crate::commands::{count, size, thousands};
 use crate::damage::Damage;
@@ -20,7 +20,9 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     report.set("type", json!("manifest"));
     report.line(format!("{}: MANIFEST\n", path.display()))?;
     let mut live = Live::new();
-    each_record(path, report, |offset, record, report| match VersionEdit::decode(record) {
+    let (reader, bytes) = open(path, LogReader::new)?;
+    report.set("bytes", json!(bytes));
+    each_record(reader, report, |offset, record, report| match VersionEdit::decode(record) {
         Ok(edit) => {
             apply(&edit, &mut live);
             report.push("edits", json_edit(offset, &edit));

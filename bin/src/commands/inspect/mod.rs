@@ -41,14 +41,12 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let mut first_code = None;
     for (i, path) in args.files.iter().enumerate() {
         if i > 0 && !args.json {
-            let mut stdout = Stdout::open()?;
+            let mut stdout = Stdout::open_to_go_on()?;
             stdout.line("")?;
             stdout.finish()?;
         }
         match inspect(global, &args, path) {
-            Err(error) if args.files.len() == 1 || matches!(error, CliError::ClosedPipe) => {
-                return Err(error);
-            }
+            Err(error) if args.files.len() == 1 => return Err(error),
             Err(error) => {
                 let message = error.message().unwrap_or_default();
                 output::say(format!("minikv: {message}"));

@@ -28,7 +28,7 @@ impl Report {
     pub fn new(path: &Path, format: Format, entries: bool, as_json: bool) -> Result<Report> {
         Ok(Report {
             path: path.to_path_buf(),
-            stdout: Stdout::open()?,
+            stdout: Stdout::open_to_go_on()?,
             document: as_json.then(Map::new),
             format,
             entries,

@@ -38,7 +38,7 @@ const PROMPT: &str = "minikv> ";
 /// none.
 ///
 /// If stdin is a file or a pipe, the shell stops at the first command that fails, reports its line,
-/// and ends with its exit code.
+/// and ends with its exit code. If stdout is closed, all lines are still run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -81,9 +81,9 @@ impl Shell {
             }
             line += 1;
             match self.run_line(input::line_of(&text, true, line)) {
-                Ok(Next::Line) => {}
+                // Nobody reads the output of the line, but later lines may do more than to print.
+                Ok(Next::Line) | Err(CliError::ClosedPipe) => {}
                 Ok(Next::End) => return Ok(()),
-                Err(CliError::ClosedPipe) => return Err(CliError::ClosedPipe),
                 Err(error) => return Err(CliError::InLine { line, error: Box::new(error) }),
             }
         }
