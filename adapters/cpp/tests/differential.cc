@@ -97,6 +97,30 @@ class OwnEnv final : public leveldb::EnvWrapper {
   explicit OwnEnv(leveldb::Env* base) : EnvWrapper(base) {}
 };
 
+// An Env that can open no table and does not say why, once it is broken.
+class BrokenEnv final : public leveldb::EnvWrapper {
+ public:
+  explicit BrokenEnv(leveldb::Env* base) : EnvWrapper(base) {}
+
+  Status NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** file) override {
+    return IsLost(name) ? Status::IOError(name, "broken")
+                        : EnvWrapper::NewRandomAccessFile(name, file);
+  }
+
+  bool FileExists(const std::string& name) override {
+    return !IsLost(name) && EnvWrapper::FileExists(name);
+  }
+
+  static bool IsTable(const std::string& name) {
+    return name.size() > 4 && name.compare(name.size() - 4, 4, ".ldb") == 0;
+  }
+
+  bool is_broken = false;
+
+ private:
+  bool IsLost(const std::string& name) const { return is_broken && IsTable(name); }
+};
+
 // What the program calls by name, of one library.
 struct Library {
   Status (*open)(const leveldb::Options&, const std::string&, leveldb::DB**);
@@ -400,6 +424,42 @@ class Run {
   std::mt19937 random_;
 };
 
+void Fails(const char* what, const Status& status) {
+  if (!status.IsIOError()) Differ(what, "IO error (which it should say)", status.ToString());
+}
+
+// Reads whose table cannot be opened fail: NotFound, as LevelDB says, would mean that the key is
+// missing.
+void TablesThatCannotBeOpened(const Library& ours, const std::string& directory) {
+  BrokenEnv env(ours.env);
+  leveldb::Options options;
+  options.create_if_missing = true;
+  options.comparator = ours.order;
+  for (const bool has_own_env : {false, true}) {
+    const std::string path = directory + (has_own_env ? "/broken" : "/missing");
+    options.env = has_own_env ? &env : ours.env;
+    leveldb::DB* db;
+    Agree("open", "OK", ours.open(options, path, &db).ToString());
+    Agree("put", "OK", db->Put({}, "key", "value").ToString());
+    db->CompactRange(nullptr, nullptr);
+    delete db;
+    Agree("open again", "OK", ours.open(options, path, &db).ToString());
+    env.is_broken = has_own_env;
+    std::vector<std::string> names;
+    Agree("list", "OK", env.GetChildren(path, &names).ToString());
+    for (const std::string& name : names) {
+      if (!has_own_env && BrokenEnv::IsTable(name)) env.RemoveFile(path + "/" + name);
+    }
+    std::string value;
+    Fails("get without its table", db->Get({}, "key", &value));
+    std::unique_ptr<Iterator> iterator(db->NewIterator({}));
+    iterator->SeekToFirst();
+    Fails("iterator without its table", iterator->status());
+    iterator.reset();
+    delete db;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -409,6 +469,10 @@ int main(int argc, char** argv) {
     Run run(argv[1], argv[2], static_cast<unsigned>(std::strtoul(argv[3], nullptr, 10)));
     while (calls < wanted) run.Call();
   }
+  const Library ours = Ours(argv[1]);
+  TablesThatCannotBeOpened(ours, argv[2]);
+  delete ours.cache;
+  delete ours.filter;
   delete kBloom;
   if (logger.lines == 0) Differ("lines of the logs", "some", "none");
   std::printf("differential: %lu of %lu calls agree\n", calls.load(), calls.load());
