@@ -207,7 +207,14 @@ DEATH = 'os._exit(0)'
 @pytest.mark.parametrize('end', ['db.close()', DEATH])
 def test_a_forked_process_opens_the_database_after_its_parent(path, end):
     done = run('''
-        import os, sys, minikv
+        import os, signal, sys, minikv
+
+        def fork():
+            pid = os.fork()
+            if pid == 0:
+                # A process that waits for nothing ends, too.
+                signal.alarm(20)
+            return pid
 
         def answer(call):
             try:
@@ -221,12 +228,12 @@ def test_a_forked_process_opens_the_database_after_its_parent(path, end):
 
         path, end = sys.argv[1:]
         (hear, say), (parent_waits, parent_goes), (waits, goes) = gate(), gate(), gate()
-        parent = os.fork()
+        parent = fork()
         if parent == 0:
             parent = os.getpid()
             db = minikv.DB(path, create_if_missing=True)
             db.put(b'a', b'1')
-            child = os.fork()
+            child = fork()
             if child == 0:
                 refused = answer(lambda: minikv.DB(path))
                 assert f'already held by process {parent}' in refused, refused
