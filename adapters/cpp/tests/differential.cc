@@ -4,6 +4,10 @@
 // program's own. It also has an Env, a logger and a filter policy of its own, at times.
 //   differential LIBRARY DIRECTORY SEED CALLS
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdarg>
@@ -460,6 +464,24 @@ void TablesThatCannotBeOpened(const Library& ours, const std::string& directory)
   }
 }
 
+// A forked child that releases what it inherited leaves the lock to its parent, also the flock that
+// goleveldb asks for.
+void LocksOfTheParent(const Library& ours, const std::string& directory) {
+  const std::string path = directory + "/LOCK";
+  leveldb::FileLock* lock;
+  Agree("lock", "OK", ours.env->LockFile(path, &lock).ToString());
+  const pid_t child = fork();
+  if (child == 0) {
+    ours.env->UnlockFile(lock);
+    _exit(flock(open(path.c_str(), O_RDWR | O_CLOEXEC), LOCK_EX | LOCK_NB) == 0);
+  }
+  int status;
+  if (waitpid(child, &status, 0) != child || status != 0) {
+    Differ("lock in a forked child", "held by its parent", "released");
+  }
+  Agree("unlock", "OK", ours.env->UnlockFile(lock).ToString());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -471,6 +493,7 @@ int main(int argc, char** argv) {
   }
   const Library ours = Ours(argv[1]);
   TablesThatCannotBeOpened(ours, argv[2]);
+  LocksOfTheParent(ours, argv[2]);
   delete ours.cache;
   delete ours.filter;
   delete kBloom;
