@@ -499,7 +499,7 @@ export interface OpenOptions extends AbstractOpenOptions {
 
   /**
    * Lets worker threads of this process share the database if they open the same location, each
-   * with this option.
+   * with this option. Ignored with {@link OpenOptions.readOnly}, which needs no sharing.
    *
    * @defaultValue `false`
    */

@@ -4,14 +4,17 @@
 //! is opened, because on Unix an `fcntl` lock does not keep out its own process, and is released
 //! when *any* descriptor of the file is closed. So nothing else in the process may open a `LOCK`
 //! file.
+//!
+//! A forked child inherits the table and the open files, which still are its parent's: it neither
+//! releases these locks nor holds them, but its copies of the files keep a `flock` alive.
 
 use std::fs::{
     File, {self},
 };
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{io, process};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::open::require_regular_file;
 use super::system::{
@@ -19,8 +22,22 @@ use super::system::{
 };
 use super::{FileLock, LockHolder};
 
-/// The files that this process has locked. The mutex is held while a lock file is opened or closed.
-static LOCKED: Mutex<Vec<FileIdentity>> = Mutex::new(Vec::new());
+/// A file that a process has locked: this one, or one from which it was forked.
+struct Locked {
+    id: FileIdentity,
+    process: u32,
+    file: File,
+}
+
+impl Locked {
+    /// Returns whether this process has locked the file `id`, and this is its entry.
+    fn is_ours(&self, id: FileIdentity) -> bool {
+        self.id == id && self.process == process::id()
+    }
+}
+
+/// The locked files. The mutex is held while a lock file is opened or closed.
+static LOCKED: Mutex<Vec<Locked>> = Mutex::new(Vec::new());
 
 /// Maximum number of attempts to lock a file that is replaced at every attempt. More attempts only
 /// delay the error.
@@ -34,9 +51,9 @@ pub(super) type TakeLock<'a> =
 /// A locked file. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct DiskLock {
-    /// `None` only while being dropped.
-    pub(super) file: Option<File>,
     id: FileIdentity,
+    /// The process that has locked the file.
+    process: u32,
     path: PathBuf,
     /// Whether the filesystem has locks of any kind.
     is_locked: bool,
@@ -52,14 +69,29 @@ impl FileLock for DiskLock {
     }
 }
 
+impl DiskLock {
+    /// Returns another handle of the file.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "only Unix has tests that need it")]
+    pub(super) fn handle(&self) -> File {
+        let locked = LOCKED.lock();
+        locked.iter().find(|locked| locked.is_ours(self.id)).unwrap().file.try_clone().unwrap()
+    }
+}
+
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        let mut locked = LOCKED.lock();
-        if let Some(file) = self.file.take() {
-            release_lock(&file);
+        // A forked child would release the lock of its parent, and by closing the file also a lock
+        // of its own.
+        if self.process != process::id() {
+            return;
         }
-        debug_assert!(locked.contains(&self.id), "a lock that is not in the table");
-        locked.retain(|id| *id != self.id);
+        let mut locked = LOCKED.lock();
+        let at = locked.iter().position(|locked| locked.is_ours(self.id));
+        debug_assert!(at.is_some(), "a lock that is not in the table");
+        if let Some(at) = at {
+            release_lock(&locked.swap_remove(at).file);
+        }
     }
 }
 
@@ -74,17 +106,37 @@ pub(super) fn lock_by(path: &Path, take: TakeLock<'_>) -> io::Result<Result<Disk
     let mut locked = LOCKED.lock();
     for _ in 0..MAX_ATTEMPTS {
         match require_regular_file(path) {
-            Ok(metadata) if locked.contains(&identity_of(path, &metadata)?) => {
-                return Ok(Err(LockHolder::ThisProcess));
+            Ok(metadata) => {
+                let id = identity_of(path, &metadata)?;
+                if locked.iter().any(|locked| locked.is_ours(id)) {
+                    return Ok(Err(LockHolder::ThisProcess));
+                }
             }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
-        if let Some(outcome) = try_lock(path, take, &mut locked)? {
-            return Ok(outcome);
+        match try_lock(path, take, &mut locked)? {
+            // Nothing tells of a process that has ended where `/proc` does not.
+            Some(Err(LockHolder::ForkOf { .. } | LockHolder::Process(None)))
+                if close_inherited(path, &mut locked)? => {}
+            Some(outcome) => return Ok(outcome),
+            None => {}
         }
     }
     Err(io::Error::other("the lock file was replaced again and again while being locked"))
+}
+
+/// Closes the file at `path` that this process has inherited by a fork, and with it the lock of a
+/// process that has ended. Returns whether there was one. Must not be called while this process
+/// has the file locked itself.
+fn close_inherited(path: &Path, locked: &mut Vec<Locked>) -> io::Result<bool> {
+    if locked.iter().all(|locked| locked.is_ours(locked.id)) {
+        return Ok(false);
+    }
+    let id = identity_of(path, &require_regular_file(path)?)?;
+    let before = locked.len();
+    locked.retain(|locked| locked.id != id);
+    Ok(locked.len() < before)
 }
 
 /// Tries once to lock `path`. Returns `None` if the file was removed or replaced before it was
@@ -92,7 +144,7 @@ pub(super) fn lock_by(path: &Path, take: TakeLock<'_>) -> io::Result<Result<Disk
 fn try_lock(
     path: &Path,
     take: TakeLock<'_>,
-    locked: &mut MutexGuard<'_, Vec<FileIdentity>>,
+    locked: &mut Vec<Locked>,
 ) -> io::Result<Option<Result<DiskLock, LockHolder>>> {
     let file = match open_lock(path)? {
         Ok(file) => file,
@@ -109,8 +161,8 @@ fn try_lock(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     }
-    debug_assert!(!locked.contains(&id), "a file is locked twice");
-    locked.push(id);
-    let path = path.to_path_buf();
-    Ok(Some(Ok(DiskLock { file: Some(file), id, path, is_locked })))
+    debug_assert!(!locked.iter().any(|locked| locked.is_ours(id)), "a file is locked twice");
+    let process = process::id();
+    locked.push(Locked { id, process, file });
+    Ok(Some(Ok(DiskLock { id, process, path: path.to_path_buf(), is_locked })))
 }

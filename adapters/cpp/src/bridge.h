@@ -68,6 +68,11 @@ struct cpp_env_calls {
 };
 void cpp_options_set_env(leveldb_options_t*, void* env, const cpp_env_calls*);
 
+// lock.rs: a lock ends once, by cpp_unlock.
+struct cpp_file_lock;
+cpp_file_lock* cpp_lock(const char* name, char** errptr);
+void cpp_unlock(cpp_file_lock*);
+
 // listing.rs
 void cpp_list_file(void* env, const cpp_env_calls*, const char* name, void* target,
                    void (*take)(void*, const char*, size_t), char** errptr);

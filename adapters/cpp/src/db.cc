@@ -126,7 +126,7 @@ Status Database::Get(const ReadOptions& options, const Slice& key, std::string* 
   if (cpp_get(db_, reading.get(), key.data(), key.size(), value, Assign, error) != 0) {
     return Status::OK();
   }
-  return error.ok() ? Status::NotFound(Slice()) : error.status();
+  return error.ok() ? Status::NotFound(Slice()) : error.status_of_read();
 }
 
 Iterator* Database::NewIterator(const ReadOptions& options) {

@@ -15,11 +15,11 @@
 #include <ctime>
 #include <deque>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "leveldb/env.h"
 #include "leveldb/slice.h"
+#include "parts.h"
 
 namespace leveldb {
 
@@ -176,20 +176,10 @@ class PosixWritableFile final : public WritableFile {
 
 class PosixLock final : public FileLock {
  public:
-  PosixLock(const std::string& name, int fd) : name(name), fd(fd) {}
+  explicit PosixLock(cpp_file_lock* lock) : lock(lock) {}
 
-  const std::string name;
-  const int fd;
+  cpp_file_lock* const lock;
 };
-
-// Takes or releases the lock that LevelDB takes, too.
-int SetLock(int fd, bool take) {
-  struct flock lock;
-  std::memset(&lock, 0, sizeof(lock));
-  lock.l_type = take ? F_WRLCK : F_UNLCK;
-  lock.l_whence = SEEK_SET;
-  return ::fcntl(fd, F_SETLK, &lock);
-}
 
 class PosixLogger final : public Logger {
  public:
@@ -274,35 +264,21 @@ class PosixEnv final : public Env {
     return Done(std::rename(from.c_str(), to.c_str()), from);
   }
 
+  // The Rust half knows the locks of databases, too. To the system, a process never keeps itself
+  // out, and closing a second descriptor of a locked file releases the lock.
   Status LockFile(const std::string& name, FileLock** lock) override {
     *lock = nullptr;
-    // To the system, a process never keeps itself out. Opening the file of a lock that this process
-    // holds, and closing it, would even release the lock.
-    {
-      std::lock_guard<std::mutex> guard(locks_mutex_);
-      if (!locks_.insert(name).second) {
-        return Status::IOError("lock " + name, "already held by process");
-      }
-    }
-    const int fd = OpenFd(name, O_RDWR | O_CREAT);
-    if (fd >= 0 && SetLock(fd, true) == 0) {
-      *lock = new PosixLock(name, fd);
-      return Status::OK();
-    }
-    const Status status = Failed(fd < 0 ? name : "lock " + name);
-    if (fd >= 0) ::close(fd);
-    Forget(name);
-    return status;
+    Errptr error;
+    cpp_file_lock* const taken = cpp_lock(name.c_str(), error);
+    if (taken != nullptr) *lock = new PosixLock(taken);
+    return error.status();
   }
 
   Status UnlockFile(FileLock* lock) override {
     PosixLock* const ours = static_cast<PosixLock*>(lock);
-    const Status status = Done(SetLock(ours->fd, false), "unlock " + ours->name);
-    if (!status.ok()) return status;
-    Forget(ours->name);
-    ::close(ours->fd);
+    cpp_unlock(ours->lock);
     delete ours;
-    return status;
+    return Status::OK();
   }
 
   void Schedule(void (*function)(void*), void* arg) override {
@@ -371,11 +347,6 @@ class PosixEnv final : public Env {
     return result == 0 ? Status::OK() : Failed(name);
   }
 
-  void Forget(const std::string& name) {
-    std::lock_guard<std::mutex> guard(locks_mutex_);
-    locks_.erase(name);
-  }
-
   [[noreturn]] void Work() {
     for (;;) {
       WorkItem item;
@@ -389,8 +360,6 @@ class PosixEnv final : public Env {
     }
   }
 
-  std::mutex locks_mutex_;
-  std::set<std::string> locks_;
   std::mutex work_mutex_;
   std::condition_variable has_work_;
   std::deque<WorkItem> work_;

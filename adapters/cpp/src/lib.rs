@@ -26,6 +26,7 @@ mod transaction;
 mod calls;
 mod env;
 mod listing;
+mod lock;
 mod log;
 mod order;
 mod tables;

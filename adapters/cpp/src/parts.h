@@ -58,6 +58,9 @@ class Errptr {
   bool ok() const { return text_ == nullptr; }
   // The Status that has this text: its kind is the beginning of the text.
   Status status() const;
+  // The same for a read, where a missing file is an I/O error: NotFound would say that there is no
+  // such key.
+  Status status_of_read() const;
 
  private:
   char* text_ = nullptr;
@@ -83,7 +86,7 @@ class RustIterator final : public Iterator {
   Status status() const override {
     Errptr error;
     report(state_, error);
-    return error.status();
+    return error.status_of_read();
   }
 
  private:

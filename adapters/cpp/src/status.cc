@@ -14,8 +14,10 @@ struct Kind {
   Status (*make)(const Slice&, const Slice&);
 };
 
+constexpr char kNotFound[] = "NotFound: ";
+
 const Kind kKinds[] = {
-    {"NotFound: ", Status::NotFound},
+    {kNotFound, Status::NotFound},
     {"Corruption: ", Status::Corruption},
     {"Not implemented: ", Status::NotSupported},
     {"Invalid argument: ", Status::InvalidArgument},
@@ -67,6 +69,11 @@ Status Errptr::status() const {
     if (std::strncmp(text_, kind.prefix, len) == 0) return kind.make(text_ + len, Slice());
   }
   return Status::IOError(text_);
+}
+
+Status Errptr::status_of_read() const {
+  const Status found = status();
+  return found.IsNotFound() ? Status::IOError(text_ + std::strlen(kNotFound)) : found;
 }
 
 }  // namespace leveldb

@@ -4,6 +4,10 @@
 // program's own. It also has an Env, a logger and a filter policy of its own, at times.
 //   differential LIBRARY DIRECTORY SEED CALLS
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdarg>
@@ -95,6 +99,30 @@ class Counter final : public leveldb::Logger {
 class OwnEnv final : public leveldb::EnvWrapper {
  public:
   explicit OwnEnv(leveldb::Env* base) : EnvWrapper(base) {}
+};
+
+// An Env that can open no table and does not say why, once it is broken.
+class BrokenEnv final : public leveldb::EnvWrapper {
+ public:
+  explicit BrokenEnv(leveldb::Env* base) : EnvWrapper(base) {}
+
+  Status NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** file) override {
+    return IsLost(name) ? Status::IOError(name, "broken")
+                        : EnvWrapper::NewRandomAccessFile(name, file);
+  }
+
+  bool FileExists(const std::string& name) override {
+    return !IsLost(name) && EnvWrapper::FileExists(name);
+  }
+
+  static bool IsTable(const std::string& name) {
+    return name.size() > 4 && name.compare(name.size() - 4, 4, ".ldb") == 0;
+  }
+
+  bool is_broken = false;
+
+ private:
+  bool IsLost(const std::string& name) const { return is_broken && IsTable(name); }
 };
 
 // What the program calls by name, of one library.
@@ -400,6 +428,60 @@ class Run {
   std::mt19937 random_;
 };
 
+void Fails(const char* what, const Status& status) {
+  if (!status.IsIOError()) Differ(what, "IO error (which it should say)", status.ToString());
+}
+
+// Reads whose table cannot be opened fail: NotFound, as LevelDB says, would mean that the key is
+// missing.
+void TablesThatCannotBeOpened(const Library& ours, const std::string& directory) {
+  BrokenEnv env(ours.env);
+  leveldb::Options options;
+  options.create_if_missing = true;
+  options.comparator = ours.order;
+  for (const bool has_own_env : {false, true}) {
+    const std::string path = directory + (has_own_env ? "/broken" : "/missing");
+    options.env = has_own_env ? &env : ours.env;
+    leveldb::DB* db;
+    Agree("open", "OK", ours.open(options, path, &db).ToString());
+    Agree("put", "OK", db->Put({}, "key", "value").ToString());
+    db->CompactRange(nullptr, nullptr);
+    delete db;
+    Agree("open again", "OK", ours.open(options, path, &db).ToString());
+    env.is_broken = has_own_env;
+    std::vector<std::string> names;
+    Agree("list", "OK", env.GetChildren(path, &names).ToString());
+    for (const std::string& name : names) {
+      if (!has_own_env && BrokenEnv::IsTable(name)) env.RemoveFile(path + "/" + name);
+    }
+    std::string value;
+    Fails("get without its table", db->Get({}, "key", &value));
+    std::unique_ptr<Iterator> iterator(db->NewIterator({}));
+    iterator->SeekToFirst();
+    Fails("iterator without its table", iterator->status());
+    iterator.reset();
+    delete db;
+  }
+}
+
+// A forked child that releases what it inherited leaves the lock to its parent, also the flock that
+// goleveldb asks for.
+void LocksOfTheParent(const Library& ours, const std::string& directory) {
+  const std::string path = directory + "/LOCK";
+  leveldb::FileLock* lock;
+  Agree("lock", "OK", ours.env->LockFile(path, &lock).ToString());
+  const pid_t child = fork();
+  if (child == 0) {
+    ours.env->UnlockFile(lock);
+    _exit(flock(open(path.c_str(), O_RDWR | O_CLOEXEC), LOCK_EX | LOCK_NB) == 0);
+  }
+  int status;
+  if (waitpid(child, &status, 0) != child || status != 0) {
+    Differ("lock in a forked child", "held by its parent", "released");
+  }
+  Agree("unlock", "OK", ours.env->UnlockFile(lock).ToString());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -409,6 +491,11 @@ int main(int argc, char** argv) {
     Run run(argv[1], argv[2], static_cast<unsigned>(std::strtoul(argv[3], nullptr, 10)));
     while (calls < wanted) run.Call();
   }
+  const Library ours = Ours(argv[1]);
+  TablesThatCannotBeOpened(ours, argv[2]);
+  LocksOfTheParent(ours, argv[2]);
+  delete ours.cache;
+  delete ours.filter;
   delete kBloom;
   if (logger.lines == 0) Differ("lines of the logs", "some", "none");
   std::printf("differential: %lu of %lu calls agree\n", calls.load(), calls.load());

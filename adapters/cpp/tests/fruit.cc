@@ -220,6 +220,31 @@ void OwnEnv(const std::string& path) {
   CHECK(!env.FileExists(path + "/CURRENT"));
 }
 
+// Locks of the Env and of databases, by either Env, keep each other out within a process.
+void Locks(const std::string& path) {
+  leveldb::Env* const env = leveldb::Env::Default();
+  CountingEnv own(env);
+  leveldb::Options options;
+  options.create_if_missing = true;
+  for (leveldb::Env* const used : {env, static_cast<leveldb::Env*>(&own)}) {
+    options.env = used;
+    leveldb::DB* db;
+    OK(leveldb::DB::Open(options, path, &db));
+    leveldb::FileLock* lock;
+    CHECK(env->LockFile(path + "/LOCK", &lock).IsIOError() && lock == nullptr);
+    delete db;
+    OK(env->LockFile(path + "/LOCK", &lock));
+    leveldb::DB* other;
+    CHECK(leveldb::DB::Open(options, path, &other).IsIOError() && other == nullptr);
+    leveldb::FileLock* second;
+    CHECK(env->LockFile(path + "/LOCK", &second).IsIOError() && second == nullptr);
+    OK(env->UnlockFile(lock));
+    OK(leveldb::DB::Open(options, path, &db));
+    delete db;
+  }
+  OK(leveldb::DestroyDB(path, options));
+}
+
 void OneTable(const std::string& path) {
   leveldb::Env* const env = leveldb::Env::Default();
   const std::string name = path + ".table";
@@ -257,6 +282,7 @@ int main(int argc, char** argv) {
   Everyday(path);
   OwnOrder(path + ".order");
   OwnEnv(path + ".env");
+  Locks(path + ".locks");
   OneTable(path);
   return 0;
 }

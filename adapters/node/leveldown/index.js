@@ -4,8 +4,8 @@ const { inherits } = require('util')
 const { AbstractLevelDOWN, AbstractIterator } = require('abstract-leveldown')
 const { MinikvLevel } = require('minikv')
 
-const RANGE = ['gt', 'gte', 'lt', 'lte', 'reverse', 'limit']
-const ITERATOR = [...RANGE, 'keys', 'values', 'fillCache', 'highWaterMarkBytes']
+const BOUNDS = ['gt', 'gte', 'lt', 'lte']
+const ITERATOR = ['keys', 'values', 'fillCache', 'highWaterMarkBytes']
 const NOTHING = Buffer.alloc(0)
 
 const kLevel = Symbol('level')
@@ -47,7 +47,8 @@ Object.assign(LevelDOWN.prototype, {
   },
 
   _close (callback) {
-    settle(() => levelOf(this).close(), callback)
+    // leveldown closes what was never opened, too.
+    settle(() => this[kLevel]?.close(), callback)
   },
 
   _serializeKey: serialize,
@@ -62,7 +63,9 @@ Object.assign(LevelDOWN.prototype, {
   },
 
   _batch (operations, options, callback) {
-    settle(() => levelOf(this).batch(operations, { sync: options.sync }), callback)
+    // To abstract-level, other properties of an operation would mean something.
+    const bare = operations.map(({ type, key, value }) => ({ type, key, value }))
+    settle(() => levelOf(this).batch(bare, { sync: options.sync }), callback)
   },
 
   _get (key, options, callback) {
@@ -81,10 +84,11 @@ Object.assign(LevelDOWN.prototype, {
   },
 
   _clear (options, callback) {
-    settle(() => levelOf(this).clear(pick(options, RANGE)), callback)
+    settle(() => levelOf(this).clear(rangeOf(options)), callback)
   },
 
   _iterator (options) {
+    if (this.status !== 'open') throw new Error('cannot call iterator() before open()')
     return new Iterator(this, options)
   },
 
@@ -127,7 +131,7 @@ class Iterator extends AbstractIterator {
   constructor (db, options) {
     super(db)
     this.#options = options
-    this.#entries = levelOf(db).iterator(pick(options, ITERATOR))
+    this.#entries = levelOf(db).iterator({ ...rangeOf(options), ...pick(options, ITERATOR) })
   }
 
   _next (callback) {
@@ -172,10 +176,20 @@ function shown (bytes, asBuffer) {
   return bytes === undefined || asBuffer ? bytes : bytes.toString()
 }
 
-// Returns those of the options that have values; to abstract-level, an undefined bound is a key.
+// Returns those of the options that have values.
 function pick (options, names) {
   return Object.fromEntries(names.map((name) => [name, options[name]])
     .filter(([, value]) => value !== undefined))
+}
+
+// Returns the range of the options. To leveldown, an empty bound is none, and a limit is an integer
+// of 32 bits; to abstract-level, every bound is a key, and a fraction is no limit.
+function rangeOf (options) {
+  const { reverse, limit } = options
+  const bounds = Object.entries(pick(options, BOUNDS)).filter(([, bound]) => bound.length > 0)
+  return {
+    ...Object.fromEntries(bounds), reverse, limit: typeof limit === 'number' ? limit | 0 : -1
+  }
 }
 
 function assertRange (name, start, end, callback) {

@@ -36,6 +36,8 @@ class Keyspace extends Store {
 
   async _open (options) {
     await this.#db.open({ passive: true })
+    // A database that has begun to close meanwhile would not close this keyspace.
+    this.#db._assertOpen('Database is not open')
     this.#db.attachResource(this)
     try {
       this.#isExpiring = await this[kNative].find()
@@ -45,9 +47,10 @@ class Keyspace extends Store {
     }
   }
 
+  // Stays attached until its calls have ended, because the database waits for what is attached.
   async _close () {
-    this.#db.detachResource(this)
     await super._close()
+    this.#db.detachResource(this)
   }
 
   // Returns when the entry of `key` expires: a Date, `null` for never, or `undefined` if there is

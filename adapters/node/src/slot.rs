@@ -67,10 +67,12 @@ pub struct Opening {
     pub path: PathBuf,
     pub options: Options,
     pub is_read_only: bool,
+    /// Whether threads may share the database, if it is open for writing.
     pub is_shared: bool,
 }
 
-/// The databases shared by threads of this process, by directory.
+/// The databases shared by threads of this process, by directory. All are open for writing: only
+/// they need the one lock, and a thread must get what it has asked for.
 static SHARED: Mutex<Option<HashMap<PathBuf, Weak<Handle>>>> = Mutex::new(None);
 
 /// Locks `mutex`, even if a thread panicked while it held the lock.
@@ -79,8 +81,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Opening {
+    fn shares(&self) -> bool {
+        self.is_shared && !self.is_read_only
+    }
+
     fn open(self) -> Result<Arc<Handle>, Fault> {
-        if !self.is_shared {
+        if !self.shares() {
             return self.open_alone();
         }
         let mut shared = lock(&SHARED);
@@ -141,7 +147,7 @@ pub struct Slot {
 impl Slot {
     /// Opens a database.
     pub fn open(&self, opening: Opening) -> Result<(), Fault> {
-        let is_shared = opening.is_shared;
+        let is_shared = opening.shares();
         let handle = opening.open()?;
         *lock(&self.opened) = Some(Opened { handle, is_shared });
         Ok(())

@@ -34,7 +34,8 @@ impl Fault {
             Fault::Store(error) => exception(py, class_of(&error), minikv_status::text(&error)),
             Fault::Closed(what) => PyRuntimeError::new_err(what),
             Fault::Forked => PyRuntimeError::new_err(
-                "The database was opened before this process was forked; open it here",
+                "The database was opened before this process was forked; open it here, after the \
+                 other process has closed it",
             ),
             Fault::NoEntry => {
                 exception(py, "IteratorInvalidError", "The iterator is at no entry".to_owned())

@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use crate::batch::Value;
 use crate::call::blocking;
 use crate::convert::value_or;
-use crate::error::Fault;
 use crate::expiry::expires_of;
 use crate::iterator::Iterator;
 use crate::keyspace::Keyspace;
@@ -39,6 +38,8 @@ const MAX_PAUSE_SECONDS: f64 = 0.01;
 pub struct Transaction {
     transaction: Owned<minikv::Transaction>,
     is_sync: bool,
+    /// Whether the program has committed or closed the transaction.
+    is_ended: AtomicBool,
     /// Whether the commit failed because of another write.
     has_conflict: AtomicBool,
 }
@@ -59,6 +60,7 @@ impl Transaction {
         Ok(Transaction {
             transaction: blocking(py, begin)?,
             is_sync: sync.unwrap_or(false),
+            is_ended: AtomicBool::new(false),
             has_conflict: AtomicBool::new(false),
         })
     }
@@ -92,17 +94,6 @@ impl Transaction {
             }
             None => Ok(transaction.get(key)?),
         })
-    }
-
-    /// Ends the transaction, and commits it if `is_commit` is true. Does nothing if it has ended.
-    fn finish(&self, py: Python<'_>, is_commit: bool) -> PyResult<()> {
-        let slot = self.transaction.slot();
-        let is_open = blocking(py, || match slot.with(|_| Ok(())) {
-            Ok(()) => Ok(true),
-            Err(Fault::Closed(_)) => Ok(false),
-            Err(fault) => Err(fault),
-        });
-        if is_commit && is_open? { self.commit(py) } else { self.close(py) }
     }
 }
 
@@ -242,6 +233,7 @@ impl Transaction {
         let slot = self.transaction.slot();
         blocking(py, || {
             slot.end(|transaction| {
+                self.is_ended.store(true, Relaxed);
                 let committed = transaction.writing(write(Some(self.is_sync))).commit();
                 if committed.as_ref().is_err_and(minikv::Error::is_conflict) {
                     self.has_conflict.store(true, Relaxed);
@@ -253,7 +245,9 @@ impl Transaction {
 
     /// Ends the transaction and discards its writes. Does nothing if it has ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.transaction.close(py)
+        self.transaction.close(py)?;
+        self.is_ended.store(true, Relaxed);
+        Ok(())
     }
 
     fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -269,6 +263,13 @@ impl Transaction {
         traceback: Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let _ = (exc_value, traceback);
-        self.finish(py, exc_type.is_none()).map(|()| false)
+        // A database that was closed has ended the transaction, too, but not by a commit.
+        let is_commit = exc_type.is_none() && !self.is_ended.load(Relaxed);
+        if is_commit {
+            self.commit(py)?
+        } else {
+            self.close(py)?
+        }
+        Ok(false)
     }
 }

@@ -199,6 +199,85 @@ def test_a_forked_process_cannot_use_the_database(path):
     assert done.stdout == 'fine\n'
 
 
+# The end of a process after which nothing is closed.
+DEATH = 'os._exit(0)'
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='no fork')
+@pytest.mark.parametrize('end', ['db.close()', DEATH])
+def test_a_forked_process_opens_the_database_after_its_parent(path, end):
+    done = run('''
+        import os, signal, sys, minikv
+
+        def fork():
+            pid = os.fork()
+            if pid == 0:
+                # A process that waits for nothing ends, too.
+                signal.alarm(20)
+            return pid
+
+        def answer(call):
+            try:
+                return call()
+            except Exception as error:
+                return str(error)
+
+        def gate():
+            reader, writer = os.pipe()
+            return lambda: os.read(reader, 1000), lambda text: os.write(writer, text)
+
+        path, end = sys.argv[1:]
+        (hear, say), (parent_waits, parent_goes), (waits, goes) = gate(), gate(), gate()
+        parent = fork()
+        if parent == 0:
+            parent = os.getpid()
+            db = minikv.DB(path, create_if_missing=True)
+            db.put(b'a', b'1')
+            child = fork()
+            if child == 0:
+                refused = answer(lambda: minikv.DB(path))
+                assert f'already held by process {parent}' in refused, refused
+                say(b'refused')
+                waits()
+                own = answer(lambda: minikv.DB(path))
+                assert isinstance(own, minikv.DB), own
+                again = answer(lambda: minikv.DB(path))
+                assert 'already held by this process' in again, again
+                # The end of what was inherited takes nothing with it.
+                db.close()
+                del db
+                own.put(b'b', b'2')
+                say(b'%d' % os.getpid())
+                waits()
+                own.close()
+                minikv.DB(path).close()
+                say(b'closed')
+                os._exit(0)
+            parent_waits()
+            exec(end)
+            say(b'ended')
+            parent_waits()
+            os._exit(0)
+        assert hear() == b'refused'
+        parent_goes(b' ')
+        if end == 'db.close()':
+            assert hear() == b'ended'
+        else:
+            os.waitpid(parent, 0)
+        goes(b' ')
+        child = int(hear())
+        refused = answer(lambda: minikv.DB(path))
+        assert f'already held by process {child}' in refused, refused
+        goes(b' ')
+        assert hear() == b'closed'
+        parent_goes(b' ')
+        with minikv.DB(path) as db:
+            assert list(db) == [(b'a', b'1'), (b'b', b'2')]
+        print('fine')
+    ''', path, end)
+    assert done.stdout == 'fine\n'
+
+
 def test_a_closed_object_leaves_others_alone(path):
     with minikv.DB(path, create_if_missing=True) as db:
         first = db.iterator()

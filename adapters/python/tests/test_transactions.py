@@ -49,6 +49,28 @@ def test_a_block_may_end_its_transaction_itself(db):
     assert list(db) == [(b'a', b'1')]
 
 
+def test_a_block_does_not_pass_over_a_commit_that_a_closed_database_prevents(path):
+    db = minikv.DB(path, create_if_missing=True)
+    with pytest.raises(RuntimeError, match='closed'):
+        with db.transaction() as transaction:
+            transaction.put(b'a', b'1')
+            db.close()
+    # What ended before the database did needs no commit.
+    db = minikv.DB(path)
+    with db.transaction() as committed, db.transaction() as closed:
+        committed.put(b'b', b'1')
+        committed.commit()
+        closed.close()
+        db.close()
+    with pytest.raises(KeyError):
+        db = minikv.DB(path)
+        with db.transaction():
+            db.close()
+            raise KeyError
+    with minikv.DB(path) as db:
+        assert list(db) == [(b'b', b'1')]
+
+
 def test_reads_show_the_moment_of_the_beginning(db):
     db.put(b'a', b'1')
     transaction = db.transaction()

@@ -259,6 +259,24 @@ test('threads share a database with the option multithreading', async (t) => {
   assert.strictEqual((await alone.keys().all()).length, 601)
 })
 
+test('threads share only what is open for writing', async (t) => {
+  const shared = { multithreading: true }
+  const location = place(t)
+  const writer = await open(t, shared, location)
+  await writer.put('a', '1')
+  const reader = await open(t, { ...shared, readOnly: true }, location)
+  assert.strictEqual(await reader.get('a'), '1')
+  await assert.rejects(reader.put('a', '2'), { code: 'LEVEL_READONLY' })
+  await writer.close()
+  const later = await open(t, shared, location)
+  await later.put('a', '3')
+  const other = await open(t, shared, location)
+  assert.strictEqual(await other.get('a'), '3')
+  assert.strictEqual(await reader.get('a'), '1')
+  await reader.refresh()
+  assert.strictEqual(await reader.get('a'), '3')
+})
+
 test('who opens a shared database waits until it is closed', async (t) => {
   const location = place(t)
   for (let n = 0; n < 300; n++) {

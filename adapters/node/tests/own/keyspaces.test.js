@@ -109,6 +109,38 @@ test('keyspaces close with their database, and can be opened again', async (t) =
   await assert.rejects(space.clear(), { code: 'LEVEL_READONLY' })
 })
 
+test('a database that closes waits for the calls of a keyspace that is closing', async (t) => {
+  const location = place(t)
+  const db = await open(t, {}, location)
+  const space = db.keyspace('space')
+  await space.open()
+  const calls = Array.from({ length: 200 }, (_, n) => [
+    space.put('put-' + n, '1'), space.clear({ lt: 'a' })
+  ]).flat()
+  const closed = space.close()
+  while (space.status !== 'closing') await pause(0)
+  await pause(1)
+  await db.close()
+  assert.strictEqual(space.status, 'closed')
+  await Promise.all(calls)
+  await closed
+  await db.open()
+  await space.open()
+  assert.strictEqual((await space.keys().all()).length, 200)
+})
+
+test('a keyspace does not open in a database that has begun to close', async (t) => {
+  const db = await open(t)
+  const space = db.keyspace('space')
+  const opened = assert.rejects(space.open(), { code: 'LEVEL_DATABASE_NOT_OPEN' })
+  await db.close()
+  await opened
+  assert.strictEqual(space.status, 'closed')
+  await db.open()
+  await space.open()
+  await space.put('a', '1')
+})
+
 test('names of keyspaces', async (t) => {
   const db = await open(t)
   for (const name of ['', 'x'.repeat(256), undefined, null, 7, new Uint8Array(0)]) {

@@ -103,8 +103,7 @@ fn child_process() {
         // Passing the file as standard input has the same effect as inheriting it by a fork.
         "forking" => {
             let locked = lock(path).unwrap().unwrap();
-            let inherited = locked.file.as_ref().unwrap().try_clone().unwrap();
-            let heir = Command::new("sleep").arg("60").stdin(inherited).spawn().unwrap();
+            let heir = Command::new("sleep").arg("60").stdin(locked.handle()).spawn().unwrap();
             println!("\nchild: {}", heir.id());
             std::process::exit(0);
         }
