@@ -37,7 +37,7 @@
 //! let mut puts = 0;
 //! for number in live_logs(&list_files(&DiskFs, dir)?, &recovered) {
 //!     let path = dir.join(FileName::Log(number).to_string());
-//!     let mut log = LogReader::new(DiskFs.open(&path)?, &path)?;
+//!     let mut log = LogReader::of_batches(DiskFs.open(&path)?, &path)?;
 //!     while let Some(record) = log.next()? {
 //!         puts += WriteBatch::from_contents(record)?.len();
 //!     }
