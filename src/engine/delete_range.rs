@@ -27,6 +27,7 @@ use crate::engine::Engine;
 use crate::engine::options::{ReadOptions, WriteOptions};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::read::reader::Reader;
+use crate::engine::read::view::ReadState;
 use crate::engine::span::Span;
 use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
@@ -159,7 +160,7 @@ impl Engine {
         if deleted == DeletedRange::default() {
             return Ok(deleted);
         }
-        self.reads.deleted_ranges.add(seq, span, self.reads.oldest_read_seq());
+        let _listed = Listed::begin(&self.reads, seq, span);
         let mut change = TableChange { add, drop: inside };
         let changed = self.change_tables(&mut commit, &pause, &mut change, seq);
         if changed.is_err() {
@@ -240,6 +241,29 @@ impl Engine {
             valid = merge.next()?;
         }
         Ok(())
+    }
+}
+
+/// A range in the list of deleted ranges, listed before any reader sees the deletion. If the
+/// deletion fails, the range is taken back, because no transaction conflicts with it. (An edit of
+/// the MANIFEST that is in doubt is never shown: writes resume with a MANIFEST that lacks it.)
+struct Listed<'a> {
+    reads: &'a ReadState,
+    seq: SeqNo,
+}
+
+impl<'a> Listed<'a> {
+    fn begin(reads: &'a ReadState, seq: SeqNo, span: &Span) -> Listed<'a> {
+        reads.deleted_ranges.add(seq, span, reads.oldest_read_seq());
+        Listed { reads, seq }
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        if self.reads.visible_seq() < self.seq {
+            self.reads.deleted_ranges.take_back(self.seq);
+        }
     }
 }
 
