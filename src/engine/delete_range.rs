@@ -31,7 +31,7 @@ use crate::engine::read::view::ReadState;
 use crate::engine::span::Span;
 use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
-use crate::engine::version::{TableFile, Version};
+use crate::engine::version::{TableFile, Version, bytes_of};
 use crate::engine::write::commit::CommitState;
 use crate::format::batch::WriteBatch;
 use crate::format::edit::NUM_LEVELS;
@@ -154,7 +154,7 @@ impl Engine {
         let add = self.write_deletions(across, span, seq)?;
         let deleted = DeletedRange {
             tables: inside.len() as u64,
-            file_bytes: inside.iter().map(|(_, file)| file.file_bytes).sum(),
+            file_bytes: bytes_of(inside.iter().map(|(_, file)| file)),
             keys: add.iter().map(|table| table.counts.entries).sum(),
         };
         if deleted == DeletedRange::default() {
