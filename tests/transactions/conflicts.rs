@@ -187,6 +187,24 @@ fn a_long_transaction_is_checked_key_by_key_and_entry_by_entry() {
     }
 }
 
+#[test]
+fn a_transaction_without_writes_is_committed_even_if_nothing_can_be_written() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", small().fs(fs.clone()).inline_background(Some(4))).unwrap();
+    fs.inject(Fault::io_error().on(&[OpKind::Sync]));
+    let synced = WriteOptions::default().sync(true);
+    db.writing(synced).put("a", "1").unwrap_err();
+    for options in [WriteOptions::default(), synced] {
+        let mut tx = db.transaction().writing(options);
+        assert!(tx.get("b").unwrap().is_none());
+        tx.commit().unwrap();
+        tx = db.transaction().writing(options);
+        tx.put("b", "1");
+        tx.commit().unwrap_err();
+    }
+    assert_eq!(db.writing(synced).transact(|tx| tx.get("b")).unwrap(), None);
+}
+
 /// Checks that a range delete of which readers see nothing is no conflict, even if it had to be
 /// given up after its edit of the MANIFEST.
 #[test]
