@@ -108,7 +108,7 @@ impl Engine {
             let options = ReadOptions::default().fill_cache(false);
             let mut batch = WriteBatch::new();
             let reader = Reader::now(&self.reads).with(options);
-            for entry in reader.point().range(span.bounds()) {
+            for entry in reader.point().unsampled(span.clone(), b"") {
                 batch.delete(entry?.0);
                 if batch.approximate_bytes() > most {
                     return Ok(None);
