@@ -81,6 +81,12 @@ fn keys_that_were_not_read_or_are_not_written_do_not_conflict() {
     write();
     own.commit().unwrap();
     assert_eq!((text(home.get("a").unwrap()), text(home.get("d").unwrap())), pair("4", "4"));
+    // A small range delete is a batch of deletions of the keys that are there.
+    let mut absent = home.transaction();
+    assert!(absent.get("bb").unwrap().is_none());
+    absent.put("e", "5");
+    assert_eq!(home.delete_range("b".."c").unwrap().keys, 1);
+    absent.commit().unwrap();
 }
 
 fn pair(a: &str, b: &str) -> (String, String) {
