@@ -8,7 +8,8 @@
 //! 5. The block's entry heads, or a plain search, lead to the entry (`Table::find_in`).
 //! 6. If a filter promised the key and there is no entry, a plain search of the block must find
 //!    none, either, and the index must name this block (`Table::check_absence`,
-//!    `Table::check_spot`).
+//!    `Table::check_spot`). A wrong block is told hardly ever unless the whole table has a filter:
+//!    that block's own filter ends the lookup in step 3, except once in a hundred times.
 //!
 //! Every step is reported to a [`TableSink`].
 
