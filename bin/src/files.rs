@@ -117,16 +117,17 @@ impl Survey {
     /// tables and the answers of filters cannot be checked without a comparator.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
-        let table_bytes = self.tables.iter().map(|table| table.file_bytes).sum();
+        let table_bytes = self.tables.iter().map(|table| table.file_bytes);
+        let table_bytes = table_bytes.fold(0, u64::saturating_add);
         for table in &self.tables {
             verify_table(&self.table_path(table.number), &mut report)?;
-            report.bytes += table.file_bytes;
+            report.bytes = report.bytes.saturating_add(table.file_bytes);
             progress(report.bytes, table_bytes);
         }
         for log in &self.logs {
             report.logs += 1;
             report.batches += log.batches;
-            report.bytes += log.bytes;
+            report.bytes = report.bytes.saturating_add(log.bytes);
             if let Some(damage) = &log.damage {
                 add_fault(&mut report, damage.clone())?;
             }

@@ -81,14 +81,14 @@ impl Block {
 
 #[cfg(test)]
 impl Block {
-    /// Returns the block with heads that belong to none of its keys.
-    pub(crate) fn with_wrong_heads(self) -> Block {
+    /// Returns the block with heads of `byte` only, which belong to none of its keys.
+    pub(crate) fn with_wrong_heads(self, byte: u8) -> Block {
         let mut shared = self.into_shared();
         shared.with_arc_mut(|block| {
             let block = triomphe::Arc::get_mut(block).expect("nobody shares the block");
             let bytes = block.header().heads.count * HEAD_BYTES;
             assert!(bytes > 0, "the block has no heads");
-            block.slice_mut()[..bytes].fill(0xff);
+            block.slice_mut()[..bytes].fill(byte);
         });
         Block::from_shared(shared)
     }

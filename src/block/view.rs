@@ -269,6 +269,11 @@ impl<'a> BlockView<'a> {
         self.entries_end() == 0
     }
 
+    /// Returns the same view without heads, so that every search of it is a plain one.
+    pub(crate) fn without_heads(self) -> BlockView<'a> {
+        BlockView { heads: &[], ..self }
+    }
+
     #[inline]
     pub(super) fn contents(&self) -> &'a [u8] {
         self.contents

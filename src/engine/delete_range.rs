@@ -27,10 +27,11 @@ use crate::engine::Engine;
 use crate::engine::options::{ReadOptions, WriteOptions};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::read::reader::Reader;
+use crate::engine::read::view::ReadState;
 use crate::engine::span::Span;
 use crate::engine::table_change::{AddedTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
-use crate::engine::version::{TableFile, Version};
+use crate::engine::version::{TableFile, Version, bytes_of};
 use crate::engine::write::commit::CommitState;
 use crate::format::batch::WriteBatch;
 use crate::format::edit::NUM_LEVELS;
@@ -107,7 +108,7 @@ impl Engine {
             let options = ReadOptions::default().fill_cache(false);
             let mut batch = WriteBatch::new();
             let reader = Reader::now(&self.reads).with(options);
-            for entry in reader.point().range(span.bounds()) {
+            for entry in reader.point().unsampled(span.clone(), b"") {
                 batch.delete(entry?.0);
                 if batch.approximate_bytes() > most {
                     return Ok(None);
@@ -153,13 +154,13 @@ impl Engine {
         let add = self.write_deletions(across, span, seq)?;
         let deleted = DeletedRange {
             tables: inside.len() as u64,
-            file_bytes: inside.iter().map(|(_, file)| file.file_bytes).sum(),
+            file_bytes: bytes_of(inside.iter().map(|(_, file)| file)),
             keys: add.iter().map(|table| table.counts.entries).sum(),
         };
         if deleted == DeletedRange::default() {
             return Ok(deleted);
         }
-        self.reads.deleted_ranges.add(seq, span, self.reads.oldest_read_seq());
+        let _listed = Listed::begin(&self.reads, seq, span);
         let mut change = TableChange { add, drop: inside };
         let changed = self.change_tables(&mut commit, &pause, &mut change, seq);
         if changed.is_err() {
@@ -240,6 +241,29 @@ impl Engine {
             valid = merge.next()?;
         }
         Ok(())
+    }
+}
+
+/// A range in the list of deleted ranges, listed before any reader sees the deletion. If the
+/// deletion fails, the range is taken back, because no transaction conflicts with it. (An edit of
+/// the MANIFEST that is in doubt is never shown: writes resume with a MANIFEST that lacks it.)
+struct Listed<'a> {
+    reads: &'a ReadState,
+    seq: SeqNo,
+}
+
+impl<'a> Listed<'a> {
+    fn begin(reads: &'a ReadState, seq: SeqNo, span: &Span) -> Listed<'a> {
+        reads.deleted_ranges.add(seq, span, reads.oldest_read_seq());
+        Listed { reads, seq }
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        if self.reads.visible_seq() < self.seq {
+            self.reads.deleted_ranges.take_back(self.seq);
+        }
     }
 }
 

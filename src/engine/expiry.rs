@@ -47,7 +47,7 @@ impl ReadState {
         for (_, file) in known {
             if file.has_expired(now) {
                 expired.tables += 1;
-                expired.file_bytes += file.file_bytes;
+                expired.file_bytes = expired.file_bytes.saturating_add(file.file_bytes);
                 expired.entries += file.known_expiry().map_or(0, |expiry| expiry.entries);
             }
         }

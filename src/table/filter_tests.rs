@@ -13,7 +13,7 @@ use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key, user_key};
 use crate::table::block_cache::BlockCache;
 use crate::table::builder::TableOptions;
 use crate::table::counts::{AllFilters, LevelTrace};
-use crate::table::index::IndexSpot;
+use crate::table::index::{Index, IndexSpot};
 use crate::table::testing::*;
 use crate::table::*;
 
@@ -137,19 +137,24 @@ fn assert_told(table: &Table) {
 #[test]
 fn a_key_that_a_filter_promised_is_not_lost_to_wrong_heads() {
     for options in [small_blocks(internal_order()), with_table_filter(false)] {
-        let table = cached_table(&options);
-        let (_, block) = table.read_block(table.blocks().unwrap()[0].handle, true).unwrap();
-        let block = Block::with_heads(block, &options.order, &mut Vec::new(), |_| None).unwrap();
-        table.blocks.as_ref().unwrap().insert(0, block.with_wrong_heads());
-        assert_told(&table);
+        for heads in [0, 0xff] {
+            let table = cached_table(&options);
+            let (_, block) = table.read_block(table.blocks().unwrap()[0].handle, true).unwrap();
+            let block = Block::with_heads(block, &options.order, &mut Vec::new(), |_| None);
+            let block = block.unwrap().with_wrong_heads(heads);
+            table.blocks.as_ref().unwrap().insert(0, block);
+            assert_told(&table);
+        }
     }
 }
 
 #[test]
 fn a_key_that_a_filter_promised_is_not_lost_to_a_wrong_location() {
-    let mut table = cached_table(&with_table_filter(false));
-    table.index.swap_ends();
-    assert_told(&table);
+    for change in [Index::swap_ends, Index::lose_locations] {
+        let mut table = cached_table(&with_table_filter(false));
+        change(&mut table.index);
+        assert_told(&table);
+    }
 }
 
 #[test]
@@ -163,13 +168,17 @@ fn the_index_confirms_the_block_that_it_names_and_no_other() {
         let key = lookup_key(i);
         let confirms = |spot| table.index.confirms(&table.order, &key, spot).unwrap();
         for other in &spots {
-            assert_eq!(confirms(*other), other.at == spot.at, "{i}: {other:?} for {spot:?}");
+            assert_eq!(confirms(Some(*other)), other.at == spot.at, "{i}: {other:?} for {spot:?}");
             let misplaced = IndexSpot { at: other.at, handle: spot.handle };
-            assert_eq!(confirms(misplaced), other.at == spot.at, "{i}: {misplaced:?}");
+            assert_eq!(confirms(Some(misplaced)), other.at == spot.at, "{i}: {misplaced:?}");
             let nowhere = IndexSpot { at: None, handle: other.handle };
-            assert_eq!(confirms(nowhere), other.at == spot.at, "{i}: {nowhere:?}");
+            assert_eq!(confirms(Some(nowhere)), other.at == spot.at, "{i}: {nowhere:?}");
         }
+        assert!(!confirms(None), "{i} is in no block");
     }
+    let after_all = internal_key(b"2", MAX_SEQ_NO, KeyKind::Value);
+    assert!(table.index.seek(&table.order, &after_all).unwrap().is_none());
+    assert!(table.index.confirms(&table.order, &after_all, None).unwrap());
 }
 
 #[test]

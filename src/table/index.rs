@@ -68,6 +68,12 @@ impl Index {
         handles.swap(0, handles.len() - 1);
     }
 
+    /// Loses the locations of all data blocks, so that a search finds none.
+    #[cfg(test)]
+    pub(crate) fn lose_locations(&mut self) {
+        (self.handles, self.fences) = (Some(Box::default()), None);
+    }
+
     /// Returns the index block.
     pub(crate) fn block(&self) -> &Block {
         &self.block
@@ -120,6 +126,7 @@ impl Index {
 
     /// Returns whether `spot` is the data block for `target` by the index block alone: the
     /// separator before it is less than `target`, its own is not, and the locations are the same.
+    /// If `spot` is `None`, all separators must be less than `target`.
     ///
     /// # Errors
     /// The same as for [`Index::seek`].
@@ -128,15 +135,15 @@ impl Index {
         &self,
         order: &KeyOrder,
         target: &[u8],
-        spot: IndexSpot,
+        spot: Option<IndexSpot>,
     ) -> Result<bool> {
-        let Some(at) = spot.at else {
+        let Some(IndexSpot { at: Some(at), handle }) = spot else {
             let plain = self.seek_plain(order, target)?;
-            return Ok(plain.is_some_and(|plain| plain.handle == spot.handle));
+            return Ok(plain.map(|plain| plain.handle) == spot.map(|spot| spot.handle));
         };
         let view = self.block.view();
         let is_place = view.restarts_below(order, target, at.saturating_sub(1), at + 1)? == at;
-        Ok(is_place && self.handle(view.entry_at_restart(at)?.value)? == spot.handle)
+        Ok(is_place && self.handle(view.entry_at_restart(at)?.value)? == handle)
     }
 
     /// Returns the separator of the data block that [`Index::seek`] finds for `target`; empty if no

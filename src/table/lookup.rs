@@ -8,7 +8,8 @@
 //! 5. The block's entry heads, or a plain search, lead to the entry (`Table::find_in`).
 //! 6. If a filter promised the key and there is no entry, a plain search of the block must find
 //!    none, either, and the index must name this block (`Table::check_absence`,
-//!    `Table::check_spot`).
+//!    `Table::check_spot`). A wrong block is told hardly ever unless the whole table has a filter:
+//!    that block's own filter ends the lookup in step 3, except once in a hundred times.
 //!
 //! Every step is reported to a [`TableSink`].
 
@@ -115,7 +116,13 @@ impl Table {
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Option<Found>> {
-        let Some(spot) = self.index_seek(key, sink)? else { return Ok(None) };
+        let by_table_filter = options.use_filter && !ask_block_filter;
+        let Some(spot) = self.index_seek(key, sink)? else {
+            if by_table_filter {
+                self.check_spot(key, None)?;
+            }
+            return Ok(None);
+        };
         let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
         // If the filter is likely to answer "maybe", the block is prefetched before the filter is
         // queried. If there is no filter, the block is fetched here, too.
@@ -130,11 +137,11 @@ impl Table {
             }
         }
         let cached = fetched.unwrap_or_else(|| self.cached(spot));
-        let is_promised = filter.is_some() || (options.use_filter && !ask_block_filter);
+        let is_promised = filter.is_some() || by_table_filter;
         let sought = Sought { key, user_key: self.order.user_key(key), spot, is_promised };
         let found = self.search_block(cached, &sought, options, sink)?;
         if found.is_none() && is_promised {
-            self.check_spot(&sought)?;
+            self.check_spot(key, Some(spot))?;
         }
         if filter.is_some() {
             sink.block_filter_outcome(found.is_some());
@@ -268,19 +275,20 @@ impl Table {
     /// Corruption, if the key is there.
     #[cold]
     fn check_absence(&self, block: BlockView<'_>, sought: &Sought<'_>) -> Result<()> {
-        match self.find_plain(block, sought)? {
+        match self.find_plain(block.without_heads(), sought)? {
             None => Ok(()),
             Some(_) => Err(Error::corruption("a search missed an entry: memory may be damaged")),
         }
     }
 
-    /// Checks for the same reason that the block is the one that the index names.
+    /// Checks for the same reason that the block is the one that the index names, or that the index
+    /// names none.
     ///
     /// # Errors
     /// Corruption, if the key belongs to another block than the one that was searched.
     #[cold]
-    fn check_spot(&self, sought: &Sought<'_>) -> Result<()> {
-        let confirmed = self.index.confirms(&self.order, sought.key, sought.spot);
+    fn check_spot(&self, key: &[u8], spot: Option<IndexSpot>) -> Result<()> {
+        let confirmed = self.index.confirms(&self.order, key, spot);
         match confirmed.map_err(|error| self.index_error(error))? {
             true => Ok(()),
             false => Err(self

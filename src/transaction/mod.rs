@@ -173,7 +173,7 @@ impl Transaction {
     ///
     /// After an error nothing is written, unless the error is an I/O error of the log.
     pub fn commit(self) -> Result<()> {
-        if self.overlay.writes.is_empty() && !self.options.sync {
+        if self.overlay.writes.is_empty() {
             return Ok(());
         }
         let write = self.checked(self.overlay.writes.to_batch())?;
@@ -183,7 +183,7 @@ impl Transaction {
     /// Returns a write of `batch`, with a check of the transaction's reads if the check is needed.
     fn checked(&self, batch: WriteBatch) -> Result<Write<'static>> {
         let reads = self.overlay.log.take();
-        if batch.is_empty() || reads.is_empty() {
+        if reads.is_empty() {
             return Ok(Write::Batch(batch));
         }
         let mut check = Check::new(reads, self.horizon.clone());

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use minikv::files::KeyKind;
+use minikv::files::{KeyKind, NewFile, VersionEdit};
 use minikv::fs::MemFs;
 use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::internals::format::handle::{BlockHandle, Footer};
@@ -13,7 +13,8 @@ use minikv::{Db, Error, Options, Readable, RepairOptions};
 use minikv_support::system::symlink;
 
 use crate::forge::{
-    DIR, block, files_of, handle_bytes, load, log_of, put_block, table_of, with_log, with_tables,
+    DIR, block, files_of, first_edit, handle_bytes, load, log_of, put_block, table_of, with_edits,
+    with_log, with_tables,
 };
 
 const TABLE: &str = "/db/000009.ldb";
@@ -138,6 +139,49 @@ fn no_entry_of_a_table_with_keys_out_of_order_is_lost_between_parts() {
         }
     }
     assert!(refused > 1000);
+}
+
+/// The sizes of tables in a MANIFEST are added up in many places. No file need have such a size.
+#[test]
+fn table_sizes_whose_sum_exceeds_64_bits_are_no_panic_and_no_small_sum() {
+    let key = |user_key: &str, seq| internal_key(user_key.as_bytes(), seq, KeyKind::Value);
+    let file = |level, number, from, to| {
+        let (smallest, largest) = (key(from, 9), key(to, 1));
+        NewFile { level, number, file_bytes: u64::MAX, smallest, largest }
+    };
+    let new_files = vec![
+        file(0, 15, "a", "z"),
+        file(0, 14, "a", "z"),
+        file(1, 13, "a", "z"),
+        file(2, 12, "n", "z"),
+        file(2, 11, "a", "m"),
+        file(3, 10, "a", "c"),
+        file(3, 9, "x", "z"),
+    ];
+    let sound = table(&[(key("b", 5), b"v".to_vec())]);
+    let mut files = with_log(Vec::new());
+    files.extend(with_edits(vec![VersionEdit { new_files, ..first_edit() }]));
+    files.extend((9..16).map(|number| (format!("{number:06}.ldb"), sound.clone())));
+
+    fn check_sizes(db: &impl Readable) {
+        assert_eq!(db.approximate_size(..).unwrap(), u64::MAX);
+        assert_eq!(db.approximate_size(""..="zz").unwrap(), u64::MAX);
+        assert_eq!(db.approximate_size("zz"..).unwrap(), 0);
+        assert!(db.approximate_size("b".."c").unwrap_err().is_corruption());
+    }
+    check_sizes(&Db::open_read_only(DIR, options(&load(&files))).unwrap());
+    let db = Db::open(DIR, options(&load(&files))).unwrap();
+    db.put("A", "new").unwrap();
+    check_sizes(&db);
+    let stats = db.stats().to_string();
+    let all = stats.lines().find(|line| line.starts_with("all")).unwrap();
+    assert!(all.contains(" 16777216.0 TiB"), "{stats}");
+    assert!(db.compact_range(..).unwrap_err().is_corruption());
+    assert!(db.compact_range("b".."c").unwrap_err().is_corruption());
+    let done = db.delete_range("a"..="z").unwrap();
+    assert_eq!((done.tables, done.file_bytes), (7, u64::MAX));
+    assert_eq!(db.approximate_size("a".."zz").unwrap(), 0);
+    assert_eq!(db.get("A").unwrap().as_deref(), Some(&b"new"[..]));
 }
 
 /// Other engines add a size near 2^31 or 2^64 to an offset, or allocate that much memory, before

@@ -186,6 +186,41 @@ fn entries_that_a_snapshot_an_iterator_or_a_cursor_shows_stay() {
     }
 }
 
+/// Checks that snapshots and transactions that begin after the filter's changes show these changes,
+/// even though no write separates them from a snapshot that was taken before and does not.
+#[test]
+fn a_snapshot_taken_after_a_change_shows_it_beside_one_from_before() {
+    let own: Arc<OnceLock<Db>> = Arc::default();
+    let taken: Arc<Mutex<Option<Snapshot>>> = Arc::default();
+    let (db_of, first) = (own.clone(), taken.clone());
+    let options = small().fs(MemFs::new()).compaction_filter(move |_, value| {
+        if let Some(db) = db_of.get() {
+            first.lock().unwrap().get_or_insert_with(|| db.snapshot());
+        }
+        rule(value)
+    });
+    let db = Db::open("/db", options).unwrap();
+    fill(&db, 300);
+    let before = contents(&db);
+    own.set(db.clone()).unwrap();
+    db.compact_range(..).unwrap();
+    let earlier = taken.lock().unwrap().take().unwrap();
+    let (now, later) = (after_rule(&before), db.snapshot());
+    assert_eq!(contents(&db), now);
+    assert_eq!(later.sequence(), earlier.sequence());
+    assert_eq!((shown(&later), shown(&earlier)), (now.clone(), before.clone()));
+    let mut seen = None;
+    let update = |old: Option<&[u8]>| {
+        seen = old.map(text);
+        Some("updated")
+    };
+    db.update(key(1), update).unwrap();
+    assert_eq!(seen, now.get(&key(1)).cloned());
+    drop(earlier);
+    db.compact_range(..).unwrap();
+    assert_eq!(shown(&later), now);
+}
+
 #[test]
 fn changes_by_the_filter_are_no_writes() {
     let own: Arc<OnceLock<Db>> = Arc::default();

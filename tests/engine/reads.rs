@@ -7,8 +7,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use minikv::fs::MemFs;
 use minikv::fs::sim::{Fault, OpKind, SimFs};
-use minikv::{Cursor, Db, Error, Iter, Options, Readable, WriteBatch};
+use minikv::{Cursor, Db, Error, Iter, Options, ReadSample, Readable, WriteBatch};
 
 use crate::{disk_bytes, small};
 
@@ -20,6 +21,18 @@ fn letters(db: &Db) {
     for key in ["a", "b", "ba", "bb", "bb\u{7f}", "c", "d"] {
         db.put(key, key).unwrap();
     }
+}
+
+#[test]
+fn only_scans_that_the_program_asked_for_are_sampled() {
+    let sample = ReadSample::new();
+    let db = Db::open("/db", small().fs(MemFs::new()).sample_reads(&sample)).unwrap();
+    letters(&db);
+    assert_eq!(db.delete_range("b".."c").unwrap().keys, 4);
+    assert_eq!((sample.scans(), sample.ranges()), (0, Vec::new()));
+    assert_eq!(keys(db.range("a".."d")), ["a", "c"]);
+    assert_eq!(keys(db.prefix("c").unwrap()), ["c"]);
+    assert_eq!((sample.scans(), sample.ranges().len()), (2, 2));
 }
 
 #[test]

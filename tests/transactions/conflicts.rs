@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use minikv::fs::SimFs;
+use minikv::fs::sim::{Fault, OpKind};
 use minikv::{Db, Error, Filters, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
 
 use crate::comparators::Order;
@@ -79,6 +81,12 @@ fn keys_that_were_not_read_or_are_not_written_do_not_conflict() {
     write();
     own.commit().unwrap();
     assert_eq!((text(home.get("a").unwrap()), text(home.get("d").unwrap())), pair("4", "4"));
+    // A small range delete is a batch of deletions of the keys that are there.
+    let mut absent = home.transaction();
+    assert!(absent.get("bb").unwrap().is_none());
+    absent.put("e", "5");
+    assert_eq!(home.delete_range("b".."c").unwrap().keys, 1);
+    absent.commit().unwrap();
 }
 
 fn pair(a: &str, b: &str) -> (String, String) {
@@ -182,6 +190,54 @@ fn a_long_transaction_is_checked_key_by_key_and_entry_by_entry() {
                 false => tx.commit().unwrap(),
             }
         }
+    }
+}
+
+#[test]
+fn a_transaction_without_writes_is_committed_even_if_nothing_can_be_written() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", small().fs(fs.clone()).inline_background(Some(4))).unwrap();
+    fs.inject(Fault::io_error().on(&[OpKind::Sync]));
+    let synced = WriteOptions::default().sync(true);
+    db.writing(synced).put("a", "1").unwrap_err();
+    for options in [WriteOptions::default(), synced] {
+        let mut tx = db.transaction().writing(options);
+        assert!(tx.get("b").unwrap().is_none());
+        tx.commit().unwrap();
+        tx = db.transaction().writing(options);
+        tx.put("b", "1");
+        tx.commit().unwrap_err();
+    }
+    assert_eq!(db.writing(synced).transact(|tx| tx.get("b")).unwrap(), None);
+}
+
+/// Checks that a range delete of which readers see nothing is no conflict, even if it had to be
+/// given up after its edit of the MANIFEST.
+#[test]
+fn a_range_delete_that_failed_is_no_conflict() {
+    let manifest = |kind| Fault::io_error().on(&[kind]).path("*MANIFEST*");
+    let in_directory = Fault::io_error().on(&[OpKind::SyncDir]);
+    for fault in [in_directory, manifest(OpKind::Write), manifest(OpKind::Sync)] {
+        let fs = SimFs::new(1);
+        let db = Db::open("/db", small().fs(fs.clone()).inline_background(Some(4))).unwrap();
+        let key = |i: u32| format!("key{i:06}");
+        (0..6000).for_each(|i| db.put(key(i), format!("the value of number {i}")).unwrap());
+        db.compact_range(..).unwrap();
+        fs.inject(fault.clone());
+        db.delete_range(key(1000)..key(5000)).unwrap_err();
+        fs.clear_faults();
+        db.resume().unwrap();
+        let begin = || {
+            let mut tx = db.transaction();
+            assert!(tx.get(key(3000)).unwrap().is_some(), "{fault:?}");
+            tx.put("conclusion", "1");
+            tx
+        };
+        begin().commit().unwrap_or_else(|error| panic!("{error} after {fault:?}"));
+        let tx = begin();
+        let done = db.delete_range(key(1000)..key(5000)).unwrap();
+        assert!(done.tables > 0, "{done:?}");
+        assert!(tx.commit().unwrap_err().is_conflict(), "{fault:?}");
     }
 }
 

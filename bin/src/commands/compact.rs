@@ -92,7 +92,7 @@ impl Tables {
         let levels = db.stats().levels;
         Tables {
             tables: levels.iter().map(|level| level.files).sum(),
-            bytes: levels.iter().map(|level| level.bytes).sum(),
+            bytes: levels.iter().map(|level| level.bytes).fold(0, u64::saturating_add),
         }
     }
 

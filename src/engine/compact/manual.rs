@@ -18,14 +18,13 @@ use std::sync::Arc;
 use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, level_for};
-use crate::engine::compact::plan::{Compaction, Inputs, bytes_of, clean_cut_of, hull, is_free};
+use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of, hull, is_free};
 use crate::engine::options::Options;
 use crate::engine::resources::pool::{COMPACTION_NICE, lower_priority};
 use crate::engine::state::Manual;
-use crate::engine::version::{KeyRange, TableFile, Version};
+use crate::engine::version::{KeyRange, TableFile, Version, bytes_of};
 use crate::engine::worker::claim;
 use crate::engine::{Engine, State};
-use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
 
 /// Maximum size of a piece, in tables of the target size; the piece of level 0, and a single table
@@ -90,8 +89,7 @@ impl ManualCompaction {
         let is_all = range.from.is_none() && range.to.is_none();
         // In a level with a smaller target, the result would exceed the target and would have to
         // move to the next level at once.
-        let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
-        let fitting = if is_all { level_for(bytes, options) } else { 1 };
+        let fitting = if is_all { level_for(version.total_bytes(), options) } else { 1 };
         let last_key = || {
             let last_keys = version.files().map(|(_, file)| file.last_key());
             last_keys.max_by(|a, b| order.compare(a, b))
@@ -290,7 +288,7 @@ fn first_files(
     let fits = |count: usize| {
         let met =
             below.map(|below| version.overlapping(below, order, hull(&files[..count], order)));
-        bytes_of(&files[..count]) + bytes_of(&met.unwrap_or_default()) <= most
+        bytes_of(files[..count].iter().chain(&met.unwrap_or_default())) <= most
     };
     let count = (1..=files.len()).take_while(|&count| count == 1 || fits(count)).count();
     clean_cut_of(version.level(level), &files[..count], order)
@@ -314,7 +312,7 @@ fn with_levels_below(
     for below in level + 1..=request.output_level {
         let met = version.overlapping(below, order, hull(&all, order));
         let met = clean_cut_of(version.level(below), &met, order);
-        let is_much = bytes_of(&all) + bytes_of(&met) > most;
+        let is_much = bytes_of(all.iter().chain(&met)) > most;
         if below > level + 1 && is_much && !met.is_empty() {
             break;
         }

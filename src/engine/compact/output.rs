@@ -49,7 +49,7 @@ impl<'a> Follower<'a> {
             if order.compare(key, file.last_key()).is_le() {
                 break;
             }
-            passed.bytes += file.file_bytes;
+            passed.bytes = passed.bytes.saturating_add(file.file_bytes);
             passed.boundaries += 1;
             self.at += 1;
             self.is_inside = false;
@@ -107,7 +107,7 @@ impl<'a> OutputSplitter<'a> {
             return false;
         }
         let before = self.passed.boundaries;
-        self.passed.bytes += step.bytes;
+        self.passed.bytes = self.passed.bytes.saturating_add(step.bytes);
         self.passed.boundaries += step.boundaries;
         let max_bytes = if self.passed.boundaries > 0 || self.below.is_inside {
             self.max_file_bytes.saturating_mul(2)

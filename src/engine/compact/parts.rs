@@ -284,7 +284,8 @@ impl Engine {
     /// Returns ranges of about the same size in bytes, in key order, that together contain all
     /// keys of a compaction.
     fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Span>> {
-        let worth = compaction.input_bytes() / (MIN_PART_TABLES * self.options.max_file_bytes);
+        let worth =
+            compaction.input_bytes() / MIN_PART_TABLES.saturating_mul(self.options.max_file_bytes);
         let count = worth.min(self.idle_cores() as u64);
         let mut cuts: Vec<(Vec<u8>, u64)> = Vec::new();
         let files = compaction.input_files().count();
@@ -412,12 +413,12 @@ pub(super) fn split(
     order: &UserComparator,
 ) -> Vec<Span> {
     cuts.sort_by(|a, b| order.compare(&a.0, &b.0));
-    let total: u64 = cuts.iter().map(|(_, bytes)| bytes).sum();
+    let total: u128 = cuts.iter().map(|(_, bytes)| u128::from(*bytes)).sum();
     let mut parts = vec![Span::ALL];
-    let mut before = 0;
+    let (mut before, count) = (0, u128::from(count));
     for (key, bytes) in cuts {
-        before += bytes;
-        let made = parts.len() as u64;
+        before += u128::from(bytes);
+        let made = parts.len() as u128;
         let Some(open) = parts.last_mut() else { break };
         let grows = open.closed().from.is_none_or(|from| order.compare(from, &key).is_lt());
         if made < count && before >= total * made / count && grows {

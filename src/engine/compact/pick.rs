@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut, clean_cut_of, hull, is_free};
 use crate::engine::options::Options;
-use crate::engine::version::{TableFile, Version};
+use crate::engine::version::{TableFile, Version, bytes_of};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{SeqNo, UserComparator};
 
@@ -70,7 +70,7 @@ pub(crate) fn level_for(bytes: u64, options: &Options) -> usize {
 /// than the one above by the same factor. With [`target_bytes`] alone, the last level could be
 /// smaller than the level above it, which may hold as much outdated data.
 pub(super) fn target_in(version: &Version, level: usize, options: &Options) -> u64 {
-    let all = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum();
+    let all = version.total_bytes();
     let (first, highest) = (target_bytes(1, options), target_bytes(level, options));
     match level_for(all, options) {
         last if level < last => {
@@ -205,7 +205,7 @@ fn pick_tombstones(
     // the merge rewrites. Tombstones that are spread over all keys are not worth a merge, because
     // each of their tables overlaps many entries.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
-    let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
+    let met = below(level + 1).next()?.iter().map(entries).fold(0, u64::saturating_add);
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();
     if !is_dense && tombstones < met / 2 {
         return None;
@@ -254,13 +254,8 @@ fn pick_sorted(
         let overlapping = below[from..]
             .iter()
             .take_while(|next| order.compare(next.first_key(), file.last_key()).is_le());
-        let mut bytes = 0;
-        let mut free = true;
-        for next in overlapping {
-            bytes += next.file_bytes;
-            free &= is_free(next);
-        }
-        let cost = bytes.saturating_mul(1024) / file.file_bytes.max(1);
+        let free = overlapping.clone().all(is_free);
+        let cost = bytes_of(overlapping).saturating_mul(1024) / file.file_bytes.max(1);
         if free && best.as_ref().is_none_or(|(least, _)| cost < *least) {
             best = Some((cost, clean_cut(version.level(level), at, order)));
         }

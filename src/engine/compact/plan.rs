@@ -7,7 +7,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::engine::conservation::written_to;
 use crate::engine::options::Options;
 use crate::engine::report::event::CompactionKind;
-use crate::engine::version::{KeyRange, TableFile, Version};
+use crate::engine::version::{KeyRange, TableFile, Version, bytes_of};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::UserComparator;
 
@@ -36,7 +36,7 @@ impl Inputs {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.files().map(|(_, file)| file.file_bytes).sum()
+        bytes_of(self.files().map(|(_, file)| file))
     }
 }
 
@@ -81,7 +81,7 @@ impl Compaction {
                 below => bytes_of(&version.overlapping(below, order, hull(&files, order))),
             };
             let own = bytes_of(&files);
-            let limit = MAX_GRANDPARENT_FACTOR * options.max_file_bytes.max(own);
+            let limit = options.max_file_bytes.max(own).saturating_mul(MAX_GRANDPARENT_FACTOR);
             disjoint && grandparents <= limit
         };
         let inputs = Inputs(vec![(level, files), (output_level, met)]);
@@ -233,11 +233,6 @@ pub(crate) fn hull<'a>(files: &'a [Arc<TableFile>], order: &UserComparator) -> K
     let from = files.iter().map(|file| file.first_key()).min_by(|a, b| order.compare(a, b));
     let to = files.iter().map(|file| file.last_key()).max_by(|a, b| order.compare(a, b));
     KeyRange { from, to }
-}
-
-/// Returns the total size of the tables in bytes.
-pub(super) fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
-    files.iter().map(|file| file.file_bytes).sum()
 }
 
 /// Returns whether the key ranges of `files`, which may be in any order, are disjoint.

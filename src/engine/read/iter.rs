@@ -64,11 +64,8 @@ impl Iter {
         space: Space,
         walk: Option<TrackedWalk>,
     ) -> Iter {
-        let (state, (from, to)) = (point.state(), range.bounds());
-        if let Some(sample) = &state.sample {
-            sample.scanned(from, to);
-        }
-        let scan = PrefixScan::new(state, &point.options, from, to, start);
+        let (from, to) = range.bounds();
+        let scan = PrefixScan::new(point.state(), &point.options, from, to, start);
         let (front, back) = (End::default(), End::default());
         Iter { front, back, range, space, done: false, scan, walk, point }
     }

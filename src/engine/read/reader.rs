@@ -11,7 +11,6 @@ use crate::engine::read::snapshot::Snapshot;
 use crate::engine::read::view::{ReadSeq, ReadState};
 use crate::engine::span::Span;
 use crate::engine::version::{KeyRange, Version};
-use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, internal_key};
 use crate::format::keyspace::{Space, WHOLE};
 
@@ -90,7 +89,7 @@ impl<'a> Reader<'a> {
         let (view, order) = (self.state.view_owned(), self.state.order.user());
         let span = Span::within(self.space, range);
         let in_memory = view.memtables().map(|mem| mem.approximate_size(order, &span)).sum::<u64>();
-        Ok(in_memory + self.size_in_tables(&view.version, &span)?)
+        Ok(in_memory.saturating_add(self.size_in_tables(&view.version, &span)?))
     }
 
     /// Returns the approximate number of bytes that the data in `span` takes in table files.
@@ -105,7 +104,7 @@ impl<'a> Reader<'a> {
         let key = |key: &[u8]| internal_key(key, MAX_SEQ_NO, KIND_FOR_SEEK);
         let start = from.map_or(Ok(0), |from| self.offset_of(version, &key(from)))?;
         let end = match to {
-            None => (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum(),
+            None => version.total_bytes(),
             Some(to) => self.offset_of(version, &key(to))?,
         };
         Ok(end.saturating_sub(start))
@@ -115,14 +114,16 @@ impl<'a> Reader<'a> {
     /// table files.
     fn offset_of(&self, version: &Version, key: &[u8]) -> Result<u64> {
         let order = &self.state.order;
-        let mut offset = 0;
+        let mut offset = 0_u64;
         for (_, file) in version.files() {
-            if order.compare(&file.largest, key).is_le() {
-                offset += file.file_bytes;
+            let before = if order.compare(&file.largest, key).is_le() {
+                file.file_bytes
             } else if order.compare(&file.smallest, key).is_lt() {
-                offset +=
-                    self.state.tables.with(&file.slot, |table| table.approximate_offset_of(key))?;
-            }
+                self.state.tables.with(&file.slot, |table| table.approximate_offset_of(key))?
+            } else {
+                0
+            };
+            offset = offset.saturating_add(before);
         }
         Ok(offset)
     }

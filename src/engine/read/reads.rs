@@ -102,8 +102,7 @@ impl ReadPoint<'_> {
     /// Returns an iterator over the keys in `range`.
     pub(crate) fn range(self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Iter {
         let span = Span::within(self.space, range);
-        let (walk, space) = (self.walk(), self.space.clone());
-        Iter::new(self.into_owned(), span, b"", space, walk)
+        self.sampled(&span).unsampled(span, b"")
     }
 
     /// Returns an iterator over the keys that start with `prefix` and are not before the lower
@@ -114,8 +113,23 @@ impl ReadPoint<'_> {
     pub(crate) fn prefix(self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Iter> {
         let (prefix, from) = (&*self.space.key(prefix), self.space.lower(from));
         let span = prefix_span(self.state.order.user(), prefix, from)?;
+        Ok(self.sampled(&span).unsampled(span, prefix))
+    }
+
+    /// Tells the sample of the program's reads that `span` is scanned.
+    fn sampled(self, span: &Span) -> Self {
+        if let Some(sample) = &self.state.sample {
+            let (from, to) = span.bounds();
+            sample.scanned(from, to);
+        }
+        self
+    }
+
+    /// Returns an iterator over the keys in `span`, all of which start with `start`, for a walk
+    /// that the program did not ask for.
+    pub(crate) fn unsampled(self, span: Span, start: &[u8]) -> Iter {
         let (walk, space) = (self.walk(), self.space.clone());
-        Ok(Iter::new(self.into_owned(), span, prefix, space, walk))
+        Iter::new(self.into_owned(), span, start, space, walk)
     }
 
     fn walk(&self) -> Option<TrackedWalk> {

@@ -172,6 +172,8 @@ pub(crate) struct ReadState {
 struct Held {
     /// Number of snapshots that hold the sequence number.
     count: usize,
+    /// The view that the newest of these snapshots keeps. Those from before a change without a
+    /// write have one of their own.
     kept_view: KeptView,
 }
 
@@ -384,6 +386,11 @@ impl ReadSeq {
         );
         let held = snapshots.entry(seq).or_default();
         held.count += 1;
+        if held.kept_view.get().is_some() {
+            // The change that the earlier snapshots with this number do not show came before this
+            // snapshot.
+            held.kept_view = KeptView::default();
+        }
         let (kept_view, sweep) = (held.kept_view.clone(), Sweep(state.clone()));
         (ReadSeq { seq, shift: view.shift(), kept_view, sweep }, view)
     }
@@ -418,8 +425,8 @@ impl Drop for ReadSeq {
             held.count -= 1;
             held.count == 0
         });
-        // The kept view, if there is one, is dropped with the last snapshot that holds the sequence
-        // number, after the lock is released.
+        // The kept view, if there is one, is dropped with the last snapshot that shares it, after
+        // the lock is released.
         let _kept = ended.then(|| snapshots.remove(&self.seq));
         drop(snapshots);
     }

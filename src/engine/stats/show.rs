@@ -16,7 +16,9 @@ impl fmt::Display for Stats {
         for (number, level) in self.levels.iter().enumerate().filter(|(_, level)| level.files > 0) {
             row(f, &format!("L{number}"), level.files, level.bytes)?;
         }
-        let sum = |field: fn(&LevelStats) -> u64| self.levels.iter().map(field).sum::<u64>();
+        let sum = |field: fn(&LevelStats) -> u64| {
+            self.levels.iter().map(field).fold(0, u64::saturating_add)
+        };
         row(f, "all", sum(|level| level.files), sum(|level| level.bytes))?;
         let reads = self.reads.total();
         writeln!(

@@ -30,6 +30,15 @@ impl DeletedRanges {
         self.newest.store(seq, Ordering::Release);
     }
 
+    /// Takes back the range that was added with the sequence number `seq`, because it was not
+    /// deleted.
+    pub(crate) fn take_back(&self, seq: SeqNo) {
+        let mut list = self.list.lock();
+        list.retain(|(deleted_at, _)| *deleted_at != seq);
+        let newest = list.last().map_or(0, |(deleted_at, _)| *deleted_at);
+        self.newest.store(newest, Ordering::Release);
+    }
+
     /// Calls `find` for the ranges deleted after the sequence number `after` and up to `last`.
     /// Returns the first result that is not `None`.
     pub(crate) fn find<R>(
@@ -73,5 +82,9 @@ mod tests {
         assert_eq!(ranges.find(4, 12, |span| Some(span.clone())), Some(Span::new(&("5"..))));
         ranges.add(20, &Span::ALL, 9);
         assert_eq!(found(0, 100), 2);
+        ranges.take_back(20);
+        assert_eq!((found(0, 100), found(12, 100)), (1, 0));
+        ranges.take_back(12);
+        assert_eq!(found(0, 100), 0);
     }
 }

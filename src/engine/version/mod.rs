@@ -199,6 +199,11 @@ impl Version {
         self.bytes[level]
     }
 
+    /// Returns the total size of all tables, in bytes.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.bytes.into_iter().fold(0, u64::saturating_add)
+    }
+
     /// Returns the deepest level that has a table whose key range overlaps `range`.
     pub(crate) fn deepest_level(
         &self,
@@ -342,8 +347,8 @@ impl Version {
 
 /// Returns the total size of the tables, in bytes. The sizes in a damaged MANIFEST may be
 /// arbitrary, so the sum saturates.
-fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
-    files.iter().fold(0, |sum, file| sum.saturating_add(file.file_bytes))
+pub(crate) fn bytes_of<'a>(files: impl IntoIterator<Item = &'a Arc<TableFile>>) -> u64 {
+    files.into_iter().fold(0, |sum, file| sum.saturating_add(file.file_bytes))
 }
 
 fn fences(

@@ -94,8 +94,10 @@ impl Iterator for Pieces {
 /// Returns the tables of the level with the most bytes. If that is level 0, whose tables overlap,
 /// returns only the largest table of the level.
 fn largest_run(files: Vec<NewFile>) -> Vec<NewFile> {
-    let bytes =
-        |level| files.iter().filter(|f| f.level == level).map(|f| f.file_bytes).sum::<u64>();
+    let bytes = |level| {
+        let of_level = files.iter().filter(|file| file.level == level);
+        of_level.fold(0, |sum: u64, file| sum.saturating_add(file.file_bytes))
+    };
     let level = (0..NUM_LEVELS).max_by_key(|&level| bytes(level)).unwrap_or(0);
     let mut run: Vec<_> = files.into_iter().filter(|file| file.level == level).collect();
     if level == 0 {
