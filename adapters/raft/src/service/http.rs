@@ -14,6 +14,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{self, Command, Condition, Op, Outcome, RequestId};
+use crate::kv::Answered;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 use crate::service::query::{Query, body_of, json};
@@ -33,7 +34,7 @@ const PREFIX: &str = "/v1/kv/";
 pub(crate) struct Written {
     /// Whether all conditions held.
     pub(crate) succeeded: bool,
-    /// The index of the write's log entry.
+    /// The index of the write's log entry: of the first attempt, if the request was repeated.
     pub(crate) index: u64,
 }
 
@@ -144,11 +145,7 @@ fn request_id(headers: &HeaderMap) -> ApiResult<Option<RequestId>> {
     }
 }
 
-async fn write(
-    node: &Arc<Node>,
-    headers: &HeaderMap,
-    command: Command,
-) -> ApiResult<(u64, Outcome)> {
+async fn write(node: &Arc<Node>, headers: &HeaderMap, command: Command) -> ApiResult<Answered> {
     let request = command::Request { id: request_id(headers)?, command };
     node.counters.writes.fetch_add(1, Ordering::Relaxed);
     node.writes.apply(request).await

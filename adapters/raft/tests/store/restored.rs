@@ -71,7 +71,7 @@ async fn a_restored_cluster_gives_out_no_number_again() {
         let snapshot = machine.build_snapshot().await.unwrap().snapshot;
         let backup = snapshot.path().unwrap().join("db");
         let old = machine.apply([opening(id(1, 31))]).await.unwrap();
-        let [Outcome::Session(session)] = old[0][..] else { panic!("{old:?}") };
+        let [(31, Outcome::Session(session))] = old[0][..] else { panic!("{old:?}") };
 
         let mut begins = BTreeSet::from([30]);
         for new in [Path::new("/new"), Path::new("/newer")] {
@@ -85,14 +85,14 @@ async fn a_restored_cluster_gives_out_no_number_again() {
             assert!(begins.insert(last.index), "{last}, {layout:?}");
 
             let opened = machine.apply([opening(next)]).await.unwrap();
-            assert_ne!(opened, old, "{layout:?}");
+            assert_ne!(opened[0][0].1, Outcome::Session(session), "{layout:?}");
             let request = Some(RequestId { session, sequence: 6 });
             let command = Command::Write { conditions: Vec::new(), ops: Vec::new() };
             let write = Requests::new(&[Request { id: request, command }]);
             let log_id = LogId::new(last.leader_id, last.index + 2);
             let write = Entry { log_id, payload: EntryPayload::Normal(write) };
             let answered = machine.apply([write]).await.unwrap();
-            assert_eq!(answered, [[Outcome::SessionExpired]], "{layout:?}");
+            assert_eq!(answered, [[(log_id.index, Outcome::SessionExpired)]], "{layout:?}");
             assert!(Hub::new(last.index).since("31-0".parse().unwrap(), b"").is_err());
         }
     }
