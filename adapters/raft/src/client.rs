@@ -24,7 +24,7 @@ use crate::service::api::{
 };
 use crate::service::api::{SEQUENCE, SESSION};
 use crate::service::tls::Trust;
-use crate::service::wire::{Answer, Call, Wire};
+use crate::service::wire::{Answer, Call, MAX_PATH_BYTES, Wire};
 use crate::service::{Read, Status, encode_percent};
 use crate::store::StoreOptions;
 
@@ -37,7 +37,8 @@ pub enum ClientError {
     /// The request was not served before the deadline. A write may already have been applied, or
     /// may be applied later.
     Deadline(String),
-    /// A file could not be read, or an argument is invalid.
+    /// A file could not be read, or an argument is invalid, such as a key that is too long for a
+    /// request.
     Invalid(String),
 }
 
@@ -256,13 +257,20 @@ impl Client {
         read: Read,
     ) -> ClientResult<(Vec<(Bytes, Bytes)>, bool)> {
         let mut path = format!("/v1/range?limit={limit}&read={}", name_of(read));
-        path += &format!("&prefix={}", encode_percent(prefix));
         if let Some(after) = after {
             path += &format!("&after={}", encode_percent(after));
         }
+        let parameter = format!("&prefix={}", encode_percent(prefix));
+        // If both do not fit, the keys of the range are the first ones of the page.
+        let is_after_prefix = after.is_some_and(|after| after.starts_with(prefix));
+        if path.len() + parameter.len() <= MAX_PATH_BYTES || !is_after_prefix {
+            path += &parameter;
+        }
         let page: Page = parse(&self.ask(&get(&path, read == Read::Stale)).await?)?;
+        let is_inside = |key: &[u8]| key.starts_with(prefix);
+        let more = page.more && page.entries.last().is_none_or(|last| is_inside(&last.key.0));
         let entries = page.entries.into_iter().map(|entry| (entry.key.0, entry.value.0));
-        Ok((entries.collect(), page.more))
+        Ok((entries.take_while(|(key, _)| is_inside(key)).collect(), more))
     }
 
     /// Returns the status of the cluster, as known to the first node that answers.
@@ -406,6 +414,7 @@ impl Client {
 
     /// Does the same as [`Client::ask`], and also returns the address of the node that answered.
     async fn ask_node(&self, ask: &Ask<'_>) -> ClientResult<(Answer, String)> {
+        check_path(ask.path)?;
         let deadline = Instant::now() + self.deadline + transfer(&ask.body);
         let mut pause = FIRST_PAUSE;
         loop {
@@ -502,6 +511,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn get(path: &str, anywhere: bool) -> Ask<'_> {
     let (method, body) = (Method::GET, Bytes::new());
     Ask { method, path, headers: Vec::new(), body, anywhere, patient: false }
+}
+
+/// Checks that a path fits into a URI, so that it need not be tried at each node.
+fn check_path(path: &str) -> ClientResult<()> {
+    match path.len() {
+        ..=MAX_PATH_BYTES => Ok(()),
+        bytes => Err(ClientError::Invalid(format!(
+            "a path of {bytes} bytes, with a percent-encoded key; {MAX_PATH_BYTES} are allowed"
+        ))),
+    }
 }
 
 fn name_of(read: Read) -> &'static str {

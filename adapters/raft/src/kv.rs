@@ -2,10 +2,10 @@
 //!
 //! A session makes retries safe. The number of a session is derived from the index of the log entry
 //! that opened the session. Each request in a session has a sequence number, and the session stores
-//! the number and the outcome of the last request. If that request is repeated, it changes nothing
-//! and gets the stored outcome. An older request is refused. A session that was not used for
-//! [`SESSION_ENTRIES`] entries of the log has expired, and its requests are refused. Each request
-//! is therefore applied at most once, however often the client sends it.
+//! the number, the entry and the outcome of the last request. If that request is repeated, it
+//! changes nothing and gets the stored outcome and entry. An older request is refused. A session
+//! that was not used for [`SESSION_ENTRIES`] entries of the log has expired, and its requests are
+//! refused. Each request is therefore applied at most once, however often the client sends it.
 //!
 //! On disk, the value of a session consists of the index of the log entry with the last request of
 //! the session (8 bytes, big-endian), the sequence number of that request (8 bytes), and the
@@ -26,13 +26,17 @@ openraft::declare_raft_types!(
     /// The types of the service's Raft group.
     pub TypeConfig:
         D = Requests,
-        R = Vec<Outcome>,
+        R = Vec<Answered>,
         NodeId = u64,
         Node = openraft::BasicNode,
         Entry = openraft::Entry<TypeConfig>,
         SnapshotData = SnapshotDir,
         AsyncRuntime = openraft::TokioRuntime,
 );
+
+/// The index of the entry that a request was applied with, the first time if it is a repeated one,
+/// and its outcome.
+pub type Answered = (u64, Outcome);
 
 /// Number of log entries after which an unused session expires.
 pub const SESSION_ENTRIES: u64 = 1 << 20;
@@ -60,24 +64,29 @@ impl Kv {
         index: u64,
         request: Request,
         changes: &mut Changes<'_>,
-    ) -> Result<Outcome> {
-        let Some(id) = request.id else { return self.run(index, request.command, changes) };
+    ) -> Result<Answered> {
+        let Some(id) = request.id else {
+            return Ok((index, self.run(index, request.command, changes)?));
+        };
         let key = session_key(id.session);
         let Some(known) = changes.get(Space::Sessions, &key)? else {
-            return Ok(Outcome::SessionExpired);
+            return Ok((index, Outcome::SessionExpired));
         };
         let known = Session::decode(id.session, &known)?;
         if index.saturating_sub(known.index) > SESSION_ENTRIES {
-            return Ok(Outcome::SessionExpired);
+            return Ok((index, Outcome::SessionExpired));
         }
         if id.sequence <= known.sequence {
             let is_same = id.sequence == known.sequence;
-            return Ok(if is_same { known.outcome } else { Outcome::Superseded });
+            return Ok(match is_same {
+                true => (known.index, known.outcome),
+                false => (index, Outcome::Superseded),
+            });
         }
         let outcome = self.run(index, request.command, changes)?;
         let session = Session { index, sequence: id.sequence, outcome };
         changes.put(Space::Sessions, key, session.encode(id.session)?);
-        Ok(session.outcome)
+        Ok((index, session.outcome))
     }
 
     /// Returns the id of the next change of the entry `index`.
@@ -149,7 +158,7 @@ impl Machine<TypeConfig> for Kv {
         id: &LogId<u64>,
         requests: Requests,
         changes: &mut Changes<'_>,
-    ) -> Result<Vec<Outcome>> {
+    ) -> Result<Vec<Answered>> {
         if id.index.is_multiple_of(SWEEP_ENTRIES) {
             self.sweep(id.index, changes)?;
         }
@@ -161,7 +170,7 @@ impl Machine<TypeConfig> for Kv {
             .collect()
     }
 
-    fn no_command(&self) -> Vec<Outcome> {
+    fn no_command(&self) -> Vec<Answered> {
         Vec::new()
     }
 

@@ -59,7 +59,7 @@ pub struct Change {
     pub value: Option<Bytes>,
 }
 
-/// Maximum number of changes kept in memory.
+/// Maximum number and size of changes kept in memory, unless those published last are more.
 const MAX_KEPT_CHANGES: usize = 1 << 16;
 const KEPT_BYTES: usize = 16 << 20;
 
@@ -150,7 +150,10 @@ impl RecentChanges {
         self.groups.push_back((changes.len(), bytes));
         self.bytes += bytes;
         self.changes.extend(changes);
-        while self.changes.len() > MAX_KEPT_CHANGES || self.bytes > KEPT_BYTES {
+        let is_too_much =
+            |all: &RecentChanges| all.changes.len() > MAX_KEPT_CHANGES || all.bytes > KEPT_BYTES;
+        // However large the new group is, watchers must get it.
+        while self.groups.len() > 1 && is_too_much(self) {
             let Some((count, bytes)) = self.groups.pop_front() else { break };
             self.bytes -= bytes;
             for change in self.changes.drain(..count) {
@@ -196,5 +199,21 @@ mod tests {
         let before = ChangeId { index: 1, position: 39_998 };
         assert_eq!(hub.since(before, b""), Err(last));
         assert_eq!(hub.since(last, b"").unwrap().0.len(), 40_000);
+    }
+
+    #[test]
+    fn a_group_over_the_limits_reaches_watchers() {
+        let start = ChangeId::end_of(0);
+        let hub = Hub::new(0);
+        let count = MAX_KEPT_CHANGES + 1;
+        let many = (0..count as u32).map(|position| change(1, position)).collect();
+        hub.publish(1, many, 0);
+        assert_eq!(hub.since(start, b"").map(|(changes, _)| changes.len()), Ok(count));
+        hub.publish(2, vec![change(2, 0)], KEPT_BYTES + 1);
+        assert_eq!(hub.since(start, b""), Err(ChangeId { index: 1, position: count as u32 - 1 }));
+        let (changes, upto) = hub.since(ChangeId::end_of(1), b"").unwrap();
+        assert_eq!((changes.len(), upto), (1, ChangeId { index: 2, position: 0 }));
+        hub.publish(3, vec![change(3, 0)], 0);
+        assert_eq!(hub.since(upto, b"").map(|(changes, _)| changes.len()), Ok(1));
     }
 }

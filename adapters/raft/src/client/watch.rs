@@ -72,6 +72,7 @@ impl Client {
     ) -> ClientResult<End> {
         let to = self.target(true);
         let path = format!("/v1/watch?prefix={}&after={seen}", encode_percent(prefix));
+        super::check_path(&path)?;
         let body = match self.wire.open(&to, &path, self.deadline).await {
             Ok(Ok(body)) => body,
             Ok(Err(answer)) if answer.status == StatusCode::SERVICE_UNAVAILABLE => {

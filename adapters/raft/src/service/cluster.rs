@@ -112,7 +112,7 @@ async fn init(
         Ok(()) => Ok(Json(status(&node))),
         Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Err(conflict(INITIALIZED)),
         Err(RaftError::APIError(error)) => Err(ApiError::bad(error.to_string())),
-        Err(RaftError::Fatal(error)) => Err(ApiError::internal(error)),
+        Err(RaftError::Fatal(error)) => Err(ApiError::Unknown(error.to_string())),
     }
 }
 
@@ -301,7 +301,7 @@ async fn change_members(node: &Arc<Node>, change: ChangeMembers<u64, BasicNode>)
             }
         }
     });
-    changed.await.map_err(ApiError::internal)??;
+    changed.await.map_err(|panic| ApiError::Unknown(panic.to_string()))??;
     Ok(())
 }
 

@@ -75,7 +75,8 @@ impl From<RaftError<u64, ClientWriteError<u64, BasicNode>>> for ApiError {
             RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => {
                 ApiError::with(StatusCode::CONFLICT, error.to_string())
             }
-            RaftError::Fatal(error) => ApiError::internal(error),
+            // The entry may be in the logs of a majority, which then apply it.
+            RaftError::Fatal(error) => ApiError::Unknown(error.to_string()),
         }
     }
 }
@@ -113,5 +114,20 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::error::Fatal;
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_ends_with_raft_may_have_been_applied() {
+        let error: RaftError<u64, ClientWriteError<u64, BasicNode>> =
+            RaftError::Fatal(Fatal::Stopped);
+        let status = ApiError::from(error).into_response().status();
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
     }
 }

@@ -14,11 +14,12 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{self, Command, Condition, Op, Outcome, RequestId};
+use crate::kv::Answered;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 use crate::service::query::{Query, body_of, json};
 use crate::service::reads::Read;
-use crate::service::text::{Text, decode_percent};
+use crate::service::text::{MAX_ENCODED_BYTES, Text, decode_percent, encode_percent};
 
 pub(crate) const SESSION: &str = "minikv-session";
 pub(crate) const SEQUENCE: &str = "minikv-sequence";
@@ -33,7 +34,7 @@ const PREFIX: &str = "/v1/kv/";
 pub(crate) struct Written {
     /// Whether all conditions held.
     pub(crate) succeeded: bool,
-    /// The index of the write's log entry.
+    /// The index of the write's log entry: of the first attempt, if the request was repeated.
     pub(crate) index: u64,
 }
 
@@ -120,6 +121,20 @@ fn checked_key(key: Bytes) -> ApiResult<Bytes> {
     }
 }
 
+/// Checks a change. A key that does not fit into a URI could not be read. It may be deleted, as
+/// earlier versions gave such keys values.
+fn checked_op(key: Bytes, value: Option<Bytes>) -> ApiResult<Op> {
+    let key = checked_key(key)?;
+    let may_be_long = value.is_some() && 3 * key.len() > MAX_ENCODED_BYTES;
+    let bytes = if may_be_long { encode_percent(&key).len() } else { 0 };
+    if bytes > MAX_ENCODED_BYTES {
+        let what =
+            format!("a key of {bytes} bytes, percent-encoded; {MAX_ENCODED_BYTES} are allowed");
+        return Err(ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, what));
+    }
+    Ok(Op { key, value })
+}
+
 fn key_of(uri: &Uri) -> ApiResult<Bytes> {
     let encoded = uri.path().strip_prefix(PREFIX).unwrap_or_default();
     match decode_percent(encoded) {
@@ -144,11 +159,7 @@ fn request_id(headers: &HeaderMap) -> ApiResult<Option<RequestId>> {
     }
 }
 
-async fn write(
-    node: &Arc<Node>,
-    headers: &HeaderMap,
-    command: Command,
-) -> ApiResult<(u64, Outcome)> {
+async fn write(node: &Arc<Node>, headers: &HeaderMap, command: Command) -> ApiResult<Answered> {
     let request = command::Request { id: request_id(headers)?, command };
     node.counters.writes.fetch_add(1, Ordering::Relaxed);
     node.writes.apply(request).await
@@ -199,9 +210,9 @@ async fn put_entry(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Response> {
-    let (key, value) = (key_of(&uri)?, Some(body_of(body)?));
+    let op = checked_op(key_of(&uri)?, Some(body_of(body)?))?;
     Query::parse(&uri, &[])?;
-    write_ops(&node, &headers, Vec::new(), vec![Op { key, value }]).await
+    write_ops(&node, &headers, Vec::new(), vec![op]).await
 }
 
 async fn delete_entry(
@@ -224,9 +235,7 @@ async fn batch(
         let expected = body.expected.map(|value| value.0);
         Ok(Condition { key: checked_key(body.key.0)?, expected })
     };
-    let op = |body: OpBody| {
-        Ok(Op { key: checked_key(body.key.0)?, value: body.value.map(|value| value.0) })
-    };
+    let op = |body: OpBody| checked_op(body.key.0, body.value.map(|value| value.0));
     let conditions = conditions.into_iter().map(condition).collect::<ApiResult<_>>()?;
     let ops = ops.into_iter().map(op).collect::<ApiResult<_>>()?;
     write_ops(&node, &headers, conditions, ops).await
@@ -241,7 +250,7 @@ async fn compare_and_set(
     let key = checked_key(key.0)?;
     let conditions =
         vec![Condition { key: key.clone(), expected: expected.map(|expected| expected.0) }];
-    let ops = vec![Op { key, value: value.map(|value| value.0) }];
+    let ops = vec![checked_op(key, value.map(|value| value.0))?];
     write_ops(&node, &headers, conditions, ops).await
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use openraft::error::Unreachable;
 use tokio::task::JoinHandle;
 
-use crate::service::stream::Stream;
+use crate::service::stream::{MAX_IDLE, Stream};
 use crate::service::target::{Target, unreachable};
 
 type Landed = (Result<Vec<u8>, Unreachable>, Option<Stream>);
@@ -18,9 +18,9 @@ pub(crate) struct Lane {
     flight: Option<Flight>,
 }
 
-/// A stream that no message uses. The mutex is only there to make a `Lane` `Sync`; nothing waits
-/// for it.
-struct IdleStream(std::sync::Mutex<Box<Stream>>);
+/// A stream that no message has used since some time. The mutex is only there to make a `Lane`
+/// `Sync`; nothing waits for it.
+struct IdleStream(std::sync::Mutex<Box<Stream>>, Instant);
 
 struct Flight {
     task: JoinHandle<Landed>,
@@ -46,7 +46,8 @@ impl Lane {
 
     /// Sends a message, which is given up if there is no progress for the time `patience`.
     pub(crate) fn send(&mut self, to: &Target, message: Vec<u8>, patience: Duration) {
-        let idle = self.idle.take().map(|idle| idle.0.into_inner());
+        let idle = self.idle.take().filter(|idle| idle.1.elapsed() < MAX_IDLE);
+        let idle = idle.map(|idle| idle.0.into_inner());
         let idle = idle.map(|stream| *stream.unwrap_or_else(std::sync::PoisonError::into_inner));
         let (to, sent) = (to.clone(), Instant::now());
         let task = tokio::spawn(async move {
@@ -69,8 +70,8 @@ impl Lane {
         self.flight = None;
         match landed {
             Ok((answer, stream)) => {
-                self.idle =
-                    stream.map(|stream| IdleStream(std::sync::Mutex::new(Box::new(stream))));
+                let boxed = |stream| std::sync::Mutex::new(Box::new(stream));
+                self.idle = stream.map(|stream| IdleStream(boxed(stream), Instant::now()));
                 (sent, answer)
             }
             Err(error) => (sent, Err(unreachable(format!("a task: {error}")))),

@@ -4,9 +4,11 @@
 //! the lease, which begins when the message arrives. The length is openraft's
 //! `election_timeout_max`. If a quorum has accepted messages that were sent at or after a time T,
 //! no other leader is elected before T plus the length of the lease, because every quorum contains
-//! at least one of these nodes. Times are read from this node's monotonic clock, which keeps
-//! running while the process is stopped. A tenth of the length is subtracted because clocks may run
-//! at different speeds. A restarted node waits for the length of one lease before it votes.
+//! at least one of these nodes. The leader itself is one of them, and openraft lets it vote for
+//! another node at any time: its lease ends before the candidate hears of that. Times are read from
+//! this node's monotonic clock, which keeps running while the process is stopped. A tenth of the
+//! length is subtracted because clocks may run at different speeds. A restarted node waits for the
+//! length of one lease before it votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,6 +50,15 @@ impl Lease {
         }
         let last = seen.sent.entry(target).or_insert(sent);
         *last = sent.max(*last);
+    }
+
+    /// Records that this node has voted with `vote`, so that another node may lead. Leads with
+    /// earlier votes have no lease any more.
+    pub(crate) fn voted(&self, vote: &Vote<u64>) {
+        let mut seen = self.lock();
+        if *vote > seen.vote {
+            *seen = Seen { vote: *vote, sent: BTreeMap::new() };
+        }
     }
 
     /// Returns the end of the lease: until then, the node `own`, whose vote is `vote`, is the only

@@ -167,6 +167,9 @@ async fn answer_all(node: &Arc<Node>, from: Option<u64>, mut stream: Stream) -> 
 
 async fn vote(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Vec<u8>> {
     let answer = node.raft.vote(decode(&body)?).await.map_err(ApiError::internal)?;
+    if answer.vote_granted {
+        node.lease.voted(&answer.vote);
+    }
     encode(&answer)
 }
 
@@ -199,4 +202,42 @@ async fn finish(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Respons
     let _waiting = node.elections.wait(&vote);
     let answer = node.raft.install_full_snapshot(vote, snapshot).await;
     Ok(axum::Json(answer.map_err(ApiError::internal)?).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Instant;
+
+    use clap::Parser;
+    use minikv::fs::SimFs;
+    use openraft::Vote;
+    use openraft::raft::{VoteRequest, VoteResponse};
+
+    use super::*;
+    use crate::service::node::NodeOptions;
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        node: NodeOptions,
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_leader_that_has_voted_for_another_node_has_no_lease() {
+        let options = Options::parse_from(["node", "--id", "1", "--dir", "/node"]).node;
+        let node = Node::start_on(&options, Arc::new(SimFs::new(1))).await.unwrap();
+        let (lead, now) = (Vote::new_committed(1, 1), Instant::now());
+        let until = || node.lease.until(&lead, 1, &[BTreeSet::from([1, 2, 3])], now);
+        node.lease.accepted(&lead, 2, now);
+        assert!(until().is_some());
+        let message = encode(&VoteRequest::new(Vote::new(2, 3), None)).unwrap();
+        let answer = vote(State(node.clone()), message.into()).await.unwrap();
+        let answer: VoteResponse<u64> = decode(&answer).unwrap();
+        assert!(answer.vote_granted);
+        assert_eq!(until(), None);
+        // Answers that come late do not bring it back.
+        node.lease.accepted(&lead, 2, now);
+        assert_eq!(until(), None);
+    }
 }

@@ -21,7 +21,8 @@
 //! While a long message arrives, the receiver reports its progress. The sender never has more than
 //! a window of bytes under way ([`Pace`]), so that a long message does not fill the queues of a
 //! slow link, where heartbeats would wait behind it. A message may take any time, as long as there
-//! is progress.
+//! is progress. A connection on which nothing arrives is closed after a while, because the sender
+//! may have vanished without closing it. A sender opens another one before that.
 
 use std::future::Future;
 use std::io;
@@ -41,6 +42,12 @@ pub(crate) const PROTOCOL: HeaderValue = HeaderValue::from_static("minikv-raft-3
 /// Maximum size of a message, in bytes. Messages with entries (see `READ_BYTES` in `log.rs`) and
 /// lists of files are far smaller.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 256 << 20;
+/// Time after which a connection on which nothing arrives is closed. Longer than a sender waits for
+/// progress; short in builds for tests.
+const SILENCE: Duration = Duration::from_secs(if cfg!(feature = "faults") { 15 } else { 300 });
+/// Time for which a sender keeps a connection that it does not use: the receiver must not close one
+/// that is about to be used.
+pub(crate) const MAX_IDLE: Duration = Duration::from_millis(SILENCE.as_millis() as u64 / 2);
 const OK: u8 = 0;
 const FAILED: u8 = 1;
 const PROGRESS: u8 = 2;
@@ -157,14 +164,15 @@ impl Stream {
         self.io.flush().await
     }
 
-    /// Returns the next message, or `None` if the other side has closed the connection.
+    /// Returns the next message, or `None` if the other side has closed the connection. Fails if
+    /// nothing arrives for a while.
     pub(crate) async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.receive_frame(true).await
     }
 
     async fn receive_frame(&mut self, reports: bool) -> io::Result<Option<Vec<u8>>> {
         let mut head = [0; HEAD_BYTES];
-        match self.io.read_exact(&mut head).await {
+        match within(SILENCE, self.io.read_exact(&mut head)).await {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(error),
@@ -182,7 +190,7 @@ impl Stream {
         let (mut content, mut reported) = (Vec::new(), 0);
         while content.len() < length {
             let mut rest = (&mut self.io).take((length - content.len()) as u64);
-            if rest.read_buf(&mut content).await? == 0 {
+            if within(SILENCE, rest.read_buf(&mut content)).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let received = content.len();
@@ -191,7 +199,7 @@ impl Stream {
                 self.send(&[&[PROGRESS], &(received as u32).to_be_bytes()]).await?;
             }
         }
-        if self.io.read_u32().await? != crc32c::crc32c_append(sum, &content) {
+        if within(SILENCE, self.io.read_u32()).await? != crc32c::crc32c_append(sum, &content) {
             return Err(damaged());
         }
         self.next_received += 1;

@@ -9,6 +9,10 @@ use bytes::Bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Largest percent-encoded form of a key that may have a value, in bytes. With the rest of a
+/// request and the address of a node, it fits into a URI, which has at most 65,534 bytes.
+pub(crate) const MAX_ENCODED_BYTES: usize = 65_000;
+
 /// Bytes that are serialized as text if they are UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(pub Bytes);

@@ -17,9 +17,13 @@ use tokio_rustls::rustls::ClientConfig;
 
 use crate::service::error::ErrorBody;
 use crate::service::sums;
+use crate::service::text::MAX_ENCODED_BYTES;
 
 /// Maximum size of a response, in bytes. Pages of a range and chunks of a snapshot are smaller.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// Largest path of a request with its query, in bytes, which has a key in it.
+pub(crate) const MAX_PATH_BYTES: usize = MAX_ENCODED_BYTES + 100;
 
 /// A client for requests to nodes, with their certificate authority and token. Clones share
 /// connections.

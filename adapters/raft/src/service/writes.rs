@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use crate::command::{Command, Outcome, Request};
-use crate::kv::TypeConfig;
+use crate::command::{Command, Request};
+use crate::kv::{Answered, TypeConfig};
 use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::leading::lead_ends;
@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of bytes of writes for which the time limit grows by a second.
 const BYTES_PER_SECOND: usize = 256 << 10;
 
-type Reply = oneshot::Sender<ApiResult<(u64, Outcome)>>;
+type Reply = oneshot::Sender<ApiResult<Answered>>;
 
 /// The queue of write requests.
 pub(crate) struct Writes(Arc<SharedRequests>);
@@ -123,7 +123,7 @@ impl Writes {
 
     /// Applies a request. Returns the index of its log entry, and its outcome. The time limit grows
     /// with the size of the request and of those before it.
-    pub(crate) async fn apply(&self, request: Request) -> ApiResult<(u64, Outcome)> {
+    pub(crate) async fn apply(&self, request: Request) -> ApiResult<Answered> {
         let (reply, outcome) = oneshot::channel();
         let bytes = weight(&request);
         let (number, ahead) = {
@@ -183,9 +183,8 @@ async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<SharedRequests>) {
             };
             match result {
                 Ok(done) => {
-                    let index = done.log_id.index;
-                    for (reply, outcome) in replies.into_iter().zip(done.data) {
-                        let _ = reply.send(Ok((index, outcome)));
+                    for (reply, answered) in replies.into_iter().zip(done.data) {
+                        let _ = reply.send(Ok(answered));
                     }
                 }
                 Err(error) => {

@@ -18,22 +18,26 @@ use minikv::{Corruption, Db, Options, ReadOnlyDb, Readable};
 use openraft::LogId;
 
 use crate::store::error::{Error, Result};
+use crate::store::home::Layout;
 use crate::store::keys;
+use crate::store::later::{BLOCK_BYTES, HEADER_BYTES, show_sync, unmask};
 
-/// Size of a block of a write-ahead log, and of the header of a record in it.
-const BLOCK_BYTES: u64 = 32 << 10;
-const HEADER_BYTES: usize = 7;
 /// The polynomial of CRC-32C, from its lowest to its highest coefficient.
 const CRC32C: u32 = 0x82f6_3b78;
 /// Smallest unit that a disk writes or loses.
 const SECTOR_BYTES: u64 = 512;
 
 /// Opens a database that contains the log of a node. Refuses a damaged one, without changing it.
-pub(crate) fn open_strictly(fs: &dyn Fs, dir: &Path, options: &Options) -> Result<Db> {
+pub(crate) fn open_strictly(
+    fs: &dyn Fs,
+    dir: &Path,
+    options: &Options,
+    layout: Layout,
+) -> Result<Db> {
     let strict = options.clone().paranoid_checks(true);
     if let Err(error) = look(dir, strict.clone()) {
         return match &error {
-            Error::Database(minikv::Error::Corruption(found)) if is_torn(fs, found)? => {
+            Error::Database(minikv::Error::Corruption(found)) if is_torn(fs, found, layout)? => {
                 Ok(Db::open(dir, options.clone())?)
             }
             Error::Database(_) => Err(Error::Damaged { what: error.to_string() }),
@@ -57,10 +61,10 @@ fn look(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
 
 /// Returns whether a crash explains the damage to a write-ahead log or a MANIFEST, which has the
 /// same records: a sector of the damaged record is still zeros, as the file was before the record
-/// was written. If the record had been synced, all of its sectors would have been written. They may
-/// be zeros, too, if a value has many, so damage that one flipped bit explains is never taken for a
-/// crash.
-fn is_torn(fs: &dyn Fs, damage: &Corruption) -> Result<bool> {
+/// was written, and no later record shows that this one was synced. If the record had been synced,
+/// all of its sectors would have been written. They may be zeros, too, if a value has many, so
+/// damage that one flipped bit explains is never taken for a crash.
+fn is_torn(fs: &dyn Fs, damage: &Corruption, layout: Layout) -> Result<bool> {
     let (Some(path), Some(offset)) = (&damage.path, damage.offset) else { return Ok(false) };
     let is_log = matches!(
         path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse),
@@ -89,7 +93,12 @@ fn is_torn(fs: &dyn Fs, damage: &Corruption) -> Result<bool> {
     let to_sector = (SECTOR_BYTES - offset % SECTOR_BYTES) as usize;
     let (first, rest) = record.split_at(record.len().min(to_sector));
     let is_zero = |sector: &[u8]| sector.iter().all(|byte| *byte == 0);
-    Ok(is_zero(first) || rest.chunks(SECTOR_BYTES as usize).any(is_zero))
+    if !is_zero(first) && !rest.chunks(SECTOR_BYTES as usize).any(is_zero) {
+        return Ok(false);
+    }
+    let end = offset + (HEADER_BYTES + length) as u64;
+    let is_synced = show_sync(fs, path, end, record, layout);
+    Ok(!is_synced.map_err(Error::file("read", path))?)
 }
 
 /// Returns whether one flipped bit explains why the record at the start of `block` does not have
@@ -112,11 +121,6 @@ fn is_one_bit(block: &[u8], length: usize) -> bool {
         })
     };
     in_checksum() || in_length() || in_content()
-}
-
-/// Returns the checksum that a write-ahead log stores as `masked`.
-fn unmask(masked: u32) -> u32 {
-    masked.wrapping_sub(0xa282_ead8).rotate_left(15)
 }
 
 /// Opens a copy of a database for reading, and returns the last entry in the state of the copy.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use minikv::Db;
+use minikv::{Db, WriteOptions};
 use openraft::LogId;
 
 use crate::store::error::{Error, Result};
@@ -118,12 +118,14 @@ impl Store {
         State::open(&self.home, number, false)
     }
 
-    /// Removes purged entries that an interrupted purge left in the log.
+    /// Removes purged entries that an interrupted purge left in the log. Synced, as each write to
+    /// the log: so a damaged one that others follow was not torn by a crash.
     pub(crate) fn finish_purge(&self) -> Result<()> {
         let current = self.current();
         if let Some(purged) = current.log.id(keys::PURGED)? {
             let range = ..=purged.index.to_be_bytes();
-            current.log.entries.delete_range(range)?;
+            let sync = WriteOptions::default().sync(true);
+            current.log.entries.writing(sync).delete_range(range)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! | `home` | the directory of a node, its contents, and the choice of the live state |
 //! | `state` | the databases with the log and the state |
 //! | `disk` | `Store`: log, state, current snapshot, and the snapshot transfer in progress |
-//! | `damage`, `ends` | the search for damage before a node starts |
+//! | `damage`, `later`, `ends` | the search for damage before a node starts |
 //! | `open` | opening, creating and cleaning a store |
 //! | `keys` | the encoding of keys and values |
 //! | `log` | the implementation of `RaftLogStorage` |
@@ -36,6 +36,7 @@ mod home;
 mod incoming;
 mod install;
 pub(crate) mod keys;
+mod later;
 mod log;
 pub(crate) mod machine;
 mod open;

@@ -64,7 +64,7 @@ impl Store {
             Layout::One => None,
             Layout::Two => {
                 let dir = home.path("log");
-                Some(damage::open_strictly(&*home.fs, &dir, &home.options)?)
+                Some(damage::open_strictly(&*home.fs, &dir, &home.options, home.layout)?)
             }
         };
         let state = Arc::new(State::open(&home, number, false)?);

@@ -37,7 +37,9 @@ impl State {
         let options = home.options.clone().create_if_missing(create);
         let db = match home.layout {
             // The log is in there.
-            Layout::One if !create => damage::open_strictly(&*home.fs, &dir, &options)?,
+            Layout::One if !create => {
+                damage::open_strictly(&*home.fs, &dir, &options, home.layout)?
+            }
             _ => Db::open(&dir, options).map_err(Error::damage)?,
         };
         let spaces = Spaces {

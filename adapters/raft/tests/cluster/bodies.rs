@@ -144,11 +144,12 @@ async fn a_request_that_is_sent_twice_is_applied_once() {
         let path = "/v1/compare-and-set";
         http(&address, "POST", path, &headers, body.as_bytes()).await.unwrap()
     };
-    assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
+    let first = cas("1", "null", "\"1\"").await;
+    assert_eq!(first.0, 200);
     client.put("n", "other").await.unwrap();
-    // The test repeats the request with the same sequence number. The request gets the outcome of
+    // The test repeats the request with the same sequence number. The request gets the answer of
     // the first one and changes nothing.
-    assert_eq!(cas("1", "null", "\"1\"").await.0, 200);
+    assert_eq!(cas("1", "null", "\"1\"").await, first);
     assert_eq!(client.get(b"n", Read::Linearizable).await.unwrap().as_deref(), Some(&b"other"[..]));
     assert_eq!(cas("2", "\"other\"", "\"2\"").await.0, 200);
     let (status, text) = cas("1", "null", "\"1\"").await;

@@ -1,8 +1,14 @@
 //! Tests of what bounds the memory and the disk of a node.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use minikv_raft::client::{Client, ClientError};
+use minikv_raft::command::Op;
+use minikv_raft::service::Read;
 
 use crate::processes::{Cluster, http, wait_for};
 
@@ -66,4 +72,66 @@ async fn the_log_is_purged_by_bytes() {
     wait_for(purged).await.expect("a purged log");
     let log = || async { Some(()).filter(|()| disk(&cluster.dir(1).join("log")) < 50_000_000) };
     wait_for(log).await.expect("a log of less than 50 MB on the disk after 80 MB of writes");
+}
+
+/// Returns the keys with a prefix, read one by one.
+async fn keys(client: &Client, prefix: &[u8]) -> Vec<Bytes> {
+    let mut keys = Vec::new();
+    loop {
+        let after = keys.last().map(|last: &Bytes| &last[..]);
+        let page = client.range(prefix, after, 1, Read::Linearizable).await;
+        let (entries, more) = page.unwrap();
+        keys.extend(entries.into_iter().map(|(key, _)| key));
+        if !more {
+            return keys;
+        }
+    }
+}
+
+/// In a request, a byte of a key takes up to three bytes, and a URI has a limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_can_be_put_can_be_read_passed_and_deleted() {
+    let cluster = Cluster::start(1, &[]).await;
+    let client = cluster.client(20);
+    let long = vec![0xfe; 21_666];
+    let next = [&long[..21_000], b"\xff"].concat();
+    let all = [vec![b'k'; 32 << 10], long.clone(), next, vec![0xff]];
+    for key in &all {
+        client.put(key.clone(), "1").await.unwrap();
+        assert!(client.get(key, Read::Linearizable).await.unwrap().is_some());
+    }
+    assert_eq!(keys(&client, b"").await, all);
+    for prefix in [&long[..1], &long[..10], &long[..20_000]] {
+        assert_eq!(keys(&client, prefix).await, all[1..3], "{} bytes", prefix.len());
+    }
+    for key in &all {
+        client.delete(key.clone()).await.unwrap();
+    }
+    assert!(keys(&client, b"").await.is_empty());
+
+    let op = |value: Option<Bytes>| Op { key: vec![0xfe; 21_667].into(), value };
+    let (put, delete) = (op(Some(Bytes::from("1"))), op(None));
+    for refused in [
+        client.put(put.key.clone(), "1").await.map(drop),
+        client.write(Vec::new(), vec![put.clone()]).await.map(drop),
+        client.compare_and_set(put.key.clone(), None, put.value.clone()).await.map(drop),
+    ] {
+        assert!(matches!(refused, Err(ClientError::Refused(413, _))), "{refused:?}");
+    }
+    // Earlier versions took such keys.
+    client.write(Vec::new(), vec![delete]).await.unwrap();
+
+    let began = Instant::now();
+    let key = vec![0xfe; 32 << 10];
+    let each = |_| ControlFlow::Continue(());
+    for refused in [
+        client.put(key.clone(), "1").await.map(drop),
+        client.get(&key, Read::Linearizable).await.map(drop),
+        client.delete(key.clone()).await.map(drop),
+        client.range(b"", Some(&key), 1, Read::Linearizable).await.map(drop),
+        client.watch(&key, "0".parse().ok(), each).await,
+    ] {
+        assert!(matches!(refused, Err(ClientError::Invalid(_))), "{refused:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "they were tried again and again");
 }

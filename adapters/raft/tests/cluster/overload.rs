@@ -1,4 +1,4 @@
-//! Tests of clients that hold connections without using them.
+//! Tests of clients, and of nodes, that hold connections without using them.
 
 use std::time::{Duration, Instant};
 
@@ -56,4 +56,34 @@ async fn a_head_that_does_not_arrive_ends_the_connection() {
     let mut rest = Vec::new();
     let end = tokio::time::timeout(Duration::from_secs(20), streams[0].read_to_end(&mut rest));
     let _ = end.await.expect("the node closes the connection");
+}
+
+/// A node that has vanished does not close its connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_on_which_nothing_arrives_is_closed() {
+    let cluster = Cluster::start(1, &[]).await;
+    let address = &cluster.nodes[0].address;
+    let id = cluster.status(1).await.unwrap().cluster.unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST /raft/1/stream HTTP/1.1\r\nhost: {address}\r\nconnection: upgrade\r\n\
+         upgrade: minikv-raft-3\r\nraft-version: 2\r\nraft-from: 2\r\nraft-cluster: {id}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(40), stream.read_to_end(&mut answer)).await;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    assert!(end.is_ok(), "the node keeps the connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_go_on_after_a_pause_that_ends_connections() {
+    let cluster = Cluster::start(3, &[]).await;
+    let client = cluster.client(10);
+    client.put("a", "1").await.unwrap();
+    let term = cluster.status(1).await.expect("a status").term;
+    tokio::time::sleep(Duration::from_secs(18)).await;
+    client.put("a", "2").await.unwrap();
+    assert_eq!(cluster.status(1).await.expect("a status").term, term, "the leader changed");
 }

@@ -1,5 +1,5 @@
-//! Flips bits in every file of a node. A node with a flipped bit must not start, or must have all
-//! of its log, its vote and its state.
+//! Flips bits in every file of a node, and loses sectors of its log. A node with such damage must
+//! not start, or must have all of its log, its vote and its state.
 
 use minikv::Readable;
 use std::collections::BTreeMap;
@@ -9,9 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minikv::fs::{Fs, SimFs, sim::CrashPlan};
 use minikv_raft::command::{Command, Op, Request};
-use minikv_raft::kv::TypeConfig;
+use minikv_raft::kv::{Kv, TypeConfig};
 use minikv_raft::requests::Requests;
-use minikv_raft::store::{Layout, Store};
+use minikv_raft::store::{Error, Layout, LogStore, StateMachine, Store, StoreOptions};
+use minikv_raft::watch::Hub;
 use openraft::storage::{RaftLogReaderExt, RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
 use openraft::{Entry, EntryPayload, RaftSnapshotBuilder, Vote};
 
@@ -200,15 +201,23 @@ async fn a_flipped_bit_beside_a_value_of_zeros_is_not_taken_for_a_crash() {
 
 /// Returns the first place of `text` in a write-ahead log of the node.
 fn place_of(fs: &SimFs, text: &[u8]) -> (PathBuf, u64) {
-    let mut found = Vec::new();
-    files(fs, Path::new(NODE), &mut found);
-    let mut places = found.into_iter().filter_map(|(path, bytes)| {
+    places_of(fs, Path::new(NODE), text).remove(0)
+}
+
+/// Returns the places of `text` in the write-ahead logs under `dir`.
+fn places_of(fs: &SimFs, dir: &Path, text: &[u8]) -> Vec<(PathBuf, u64)> {
+    let (mut found, mut places) = (Vec::new(), Vec::new());
+    files(fs, dir, &mut found);
+    for (path, bytes) in found {
         let mut content = vec![0; bytes as usize];
         fs.open(&path).unwrap().read_at(&mut content, 0).unwrap();
-        let at = content.windows(text.len()).position(|window| window == text)?;
-        path.extension().is_some_and(|e| e == "log").then_some((path, at as u64))
-    });
-    places.next().unwrap()
+        let at = |(at, window): (usize, &[u8])| (window == text).then_some(at as u64);
+        let places_in = content.windows(text.len()).enumerate().filter_map(at);
+        if path.extension().is_some_and(|e| e == "log") {
+            places.extend(places_in.map(|at| (path.clone(), at)));
+        }
+    }
+    places
 }
 
 /// An edit that nobody synced yet: a crash leaves the rest of the MANIFEST, and every log.
@@ -262,4 +271,154 @@ fn record_of(content: &[u8]) -> Vec<u8> {
 
 fn append(fs: &SimFs, path: &Path, bytes: &[u8]) {
     fs.append(path).unwrap().write(bytes).unwrap();
+}
+
+/// Opens a node whose write buffers keep all records of a test in one write-ahead log.
+fn open_unflushed(fs: &SimFs, layout: Layout) -> minikv_raft::store::Result<Opened> {
+    let fs: Arc<dyn Fs> = Arc::new(fs.clone());
+    let options = StoreOptions { layout: Some(layout), fs, ..StoreOptions::default() };
+    let store = Store::open(NODE, options)?;
+    let log = LogStore::new(store.clone())?;
+    let machine = StateMachine::new(store.clone(), Kv::new(Arc::new(Hub::new(0))));
+    Ok((store, log, machine))
+}
+
+fn log_dir(layout: Layout) -> PathBuf {
+    Path::new(NODE).join(if layout == Layout::One { "state-000001" } else { "log" })
+}
+
+/// An entry with a value of several sectors without zeros.
+fn large(index: u64) -> Entry<TypeConfig> {
+    let ops = vec![Op { key: large_key(index).into(), value: Some(vec![b'v'; 4096].into()) }];
+    let command = Command::Write { conditions: Vec::new(), ops };
+    let payload = EntryPayload::Normal(Requests::new(&[Request { id: None, command }]));
+    Entry { log_id: id(1, index), payload }
+}
+
+fn large_key(index: u64) -> String {
+    format!("large/{index:03}")
+}
+
+/// Returns an image of a node that has appended and applied entries one by one, all synced, and
+/// then, if `more` is true, has appended another one.
+async fn large_entries(layout: Layout, more: bool) -> impl Fn() -> SimFs {
+    let fs = SimFs::new(9);
+    let (store, mut log, mut machine) = open_unflushed(&fs, layout).unwrap();
+    for index in 0..100 {
+        log.blocking_append([large(index)]).await.unwrap();
+        machine.apply([large(index)]).await.unwrap();
+    }
+    if more {
+        log.blocking_append([large(100)]).await.unwrap();
+    }
+    std::mem::forget((store, log, machine));
+    images(&fs)
+}
+
+/// Zeros the first whole sector from `at` on.
+fn lose_sector(fs: &SimFs, path: &Path, at: u64) {
+    let (mut sector, start) = ([0; 512], at.next_multiple_of(512));
+    assert_eq!(fs.open(path).unwrap().read_at(&mut sector, start).unwrap(), 512);
+    assert_ne!(sector, [0; 512]);
+    for (at, byte) in (start..).zip(sector) {
+        fs.damage(path, at, byte).unwrap();
+    }
+}
+
+fn refusal(fs: &SimFs, layout: Layout) -> String {
+    match open_unflushed(fs, layout) {
+        Err(Error::Damaged { what }) => what,
+        opened => panic!("{layout:?}: {opened:?}", opened = opened.map(|_| "opened")),
+    }
+}
+
+#[tokio::test]
+async fn a_lost_sector_before_synced_entries_is_not_taken_for_a_crash() {
+    for layout in LAYOUTS {
+        let image = large_entries(layout, true).await;
+        assert!(open_unflushed(&image(), layout).is_ok());
+        // The last of these is followed by what was applied of it, and by an entry.
+        for index in [0, 50, 99] {
+            let key = large_key(index);
+            let (path, at) = places_of(&image(), &log_dir(layout), key.as_bytes()).remove(0);
+            let damaged = image();
+            lose_sector(&damaged, &path, at + 500);
+            let why = refusal(&damaged, layout);
+            assert!(why.contains(path.to_str().unwrap()), "{layout:?}, entry {index}: {why}");
+        }
+    }
+}
+
+/// An entry is applied only after it was synced, and so was the entry after the state of another.
+#[tokio::test]
+async fn a_lost_sector_before_what_needs_it_is_not_taken_for_a_crash() {
+    let image = large_entries(Layout::One, false).await;
+    let places = |index| places_of(&image(), &log_dir(Layout::One), large_key(index).as_bytes());
+    let [(log, entry), _]: [_; 2] = places(99).try_into().unwrap();
+    let [_, (_, state)]: [_; 2] = places(97).try_into().unwrap();
+    for at in [entry, state] {
+        let damaged = image();
+        lose_sector(&damaged, &log, at + 500);
+        refusal(&damaged, Layout::One);
+    }
+}
+
+/// The state is not synced, and the entry after it may be on the disk before its sync has ended.
+#[tokio::test]
+async fn a_write_that_a_crash_tore_keeps_no_node_from_starting() {
+    for layout in LAYOUTS {
+        let image = large_entries(layout, true).await;
+        let index = if layout == Layout::One { 99 } else { 100 };
+        let places = places_of(&image(), &log_dir(layout), large_key(index).as_bytes());
+        let (path, at) = places.last().unwrap();
+        let torn = image();
+        lose_sector(&torn, path, at + 500);
+        let (_, mut log, _) = open_unflushed(&torn, layout).unwrap();
+        let last = log.get_log_state().await.unwrap().last_log_id;
+        assert_eq!(last, Some(id(1, 99)), "{layout:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_sector_among_votes_is_not_taken_for_a_crash() {
+    for layout in LAYOUTS {
+        let fs = SimFs::new(10);
+        let (store, mut log, mut machine) = open_unflushed(&fs, layout).unwrap();
+        for index in 0..3 {
+            log.blocking_append([large(index)]).await.unwrap();
+            machine.apply([large(index)]).await.unwrap();
+        }
+        for term in 5..=40 {
+            log.save_vote(&Vote::new(term, 1)).await.unwrap();
+        }
+        std::mem::forget((store, log, machine));
+        let image = images(&fs);
+        let votes = places_of(&image(), &log_dir(layout), b"metavote");
+        assert_eq!(votes.len(), 36);
+        let (damaged, (path, at)) = (image(), &votes[9]);
+        lose_sector(&damaged, path, *at);
+        refusal(&damaged, layout);
+    }
+}
+
+/// Edits are synced one by one.
+#[tokio::test]
+async fn a_lost_sector_inside_a_manifest_is_not_taken_for_a_crash() {
+    for layout in LAYOUTS {
+        let fs = SimFs::new(11);
+        drop(node(&fs, layout).await);
+        let dir = log_dir(layout);
+        let options = minikv::Options::default().fs(fs.clone());
+        let database = minikv::Db::open(&dir, options).unwrap();
+        for number in 0..40_u32 {
+            database.put(number.to_be_bytes(), "a value").unwrap();
+            database.flush().unwrap();
+        }
+        drop(database);
+        let manifest = dir.join(minikv::files::read_current(&fs, &dir).unwrap());
+        assert!(fs.len(&manifest).unwrap() > 1500);
+        lose_sector(&fs, &manifest, 300);
+        let why = refusal(&fs, layout);
+        assert!(why.contains("MANIFEST"), "{layout:?}: {why}");
+    }
 }

@@ -8,5 +8,6 @@ mod damage;
 mod interrupted;
 mod observed;
 mod restored;
+mod sessions;
 mod suite;
 mod traces;
