@@ -436,6 +436,30 @@ fn resume_does_nothing_to_a_healthy_database_and_is_refused_after_close() {
     assert!(matches!(other.resume(), Err(Error::Closed)));
 }
 
+/// A second close used to answer `Ok` for a log that the first one could not sync.
+#[test]
+fn every_close_reports_that_the_log_could_not_be_synced() {
+    for at_once in [false, true] {
+        let fs = SimFs::new(14);
+        let db = open(&fs);
+        db.put("a", "1").unwrap();
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        let closers: Vec<Db> = (0..3).map(|_| db.clone()).collect();
+        let closed: Vec<_> = std::thread::scope(|scope| match at_once {
+            false => closers.into_iter().map(Db::close).collect(),
+            true => {
+                let closers = closers.into_iter().map(|db| scope.spawn(move || db.close()));
+                let closers: Vec<_> = closers.collect();
+                closers.into_iter().map(|closer| closer.join().unwrap()).collect()
+            }
+        });
+        assert!(closed.iter().all(Result::is_err), "at once: {at_once}: {closed:?}");
+        assert_eq!(db.health().state, HealthState::ReadOnly);
+        db.put("b", "2").unwrap_err();
+        assert!(keys(&crashed(&fs)).is_empty(), "nothing was durable");
+    }
+}
+
 #[test]
 fn a_full_small_filesystem_loses_nothing() {
     let fs = SimFs::new(12);
