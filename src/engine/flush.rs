@@ -149,7 +149,11 @@ impl Engine {
         let progress = self.pace.flush(oldest.bytes);
         // An empty memtable is not written to a table, but its logs are removed as usual.
         let (new_file, counts) = match oldest.mem.is_empty() {
-            true => (None, None),
+            true => {
+                // The edit names the next log, whose directory entry no table's sync makes durable.
+                sync_dir(&*self.fs, &self.dir)?;
+                (None, None)
+            }
             false => {
                 let (file, counts) = self.write_frozen(oldest, &progress)?;
                 let written = (file.number, counts);
