@@ -330,12 +330,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::base::sync::atomic::AtomicBool;
     use crate::engine::compact::plan::Inputs;
     use crate::engine::options::{Options, WriteOptions};
     use crate::engine::version::KeyRange;
     use crate::engine::version::manifest::read_current;
     use crate::engine::version::testing::{order, version};
     use crate::engine::write::queue::Write;
+    use crate::format::edit::VersionEdit;
     use crate::fs::sim::{Fault, OpKind, SimFs};
     use crate::fs::{Fs, MemFs};
 
@@ -391,6 +393,44 @@ mod tests {
         assert_eq!(counts[1..], [counts[1]; 3]);
         fs.clear_faults();
         engine.resume().unwrap();
+    }
+
+    #[test]
+    fn a_merge_whose_edit_is_in_no_manifest_leaves_no_tables() {
+        let dir = Path::new("/db");
+        for restarts in [false, true] {
+            let fs = SimFs::new(1);
+            let options = Options::default().create_if_missing(true).inline_background(Some(1));
+            let engine = Engine::open(dir, options.fs(fs.clone())).unwrap();
+            for _ in 0..2 {
+                put(&engine, b"a").unwrap();
+                engine.flush().unwrap();
+            }
+            let tables = || {
+                let names = fs.list(dir).unwrap();
+                names.iter().filter(|name| name.ends_with(".ldb")).count()
+            };
+            assert_eq!(tables(), 2);
+            let (hooked, other) = (fs.clone(), Arc::downgrade(&engine));
+            let is_merged = AtomicBool::new(false);
+            fs.set_hook(move |op| {
+                // The sync of the directory is the last step of a merge before its edit.
+                if op.kind != OpKind::SyncDir || is_merged.swap(true, Relaxed) {
+                    return;
+                }
+                hooked.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
+                let engine = other.upgrade().unwrap();
+                let mut manifest = engine.manifest.lock();
+                manifest.commit(VersionEdit::default()).unwrap_err();
+                assert!(manifest.is_in_doubt());
+                if restarts {
+                    manifest.restart();
+                    hooked.inject(Fault::no_space().on(&[OpKind::Create]).path("*MANIFEST*"));
+                }
+            });
+            engine.compact_range(KeyRange { from: None, to: None }).unwrap_err();
+            assert_eq!((tables(), fs.fault_count()), (2, 1 + u64::from(restarts)));
+        }
     }
 
     #[test]
