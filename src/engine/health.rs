@@ -134,6 +134,7 @@ impl Engine {
         let mut state = self.state.lock();
         let is_first = state.lifecycle.failed.is_none();
         if !matches!(error, Error::Closed) {
+            state.lifecycle.failed_again.get_or_insert_with(|| error.clone());
             state.lifecycle.failed.get_or_insert(error);
             self.has_failed.store(true, Relaxed);
             self.pace.cannot_flush();
@@ -222,9 +223,9 @@ impl Engine {
     /// have no effect.
     ///
     /// # Errors
-    /// The error of the step that failed, after which the database stays read-only. After a panic
-    /// in the middle of a change to the memtable, the database must be opened again, which replays
-    /// the log.
+    /// The error of the step that failed, or of other work that failed meanwhile; the database then
+    /// stays read-only. After a panic in the middle of a change to the memtable, the database must
+    /// be opened again, which replays the log.
     pub(crate) fn resume(&self) -> Result<()> {
         self.check_outside()?;
         let mut commit = self.commit.lock();
@@ -250,6 +251,7 @@ impl Engine {
         let result = self.contain("resume", || self.start_afresh(&mut commit));
         let mut state = self.state.lock();
         state.flushing = false;
+        let result = result.and(state.lifecycle.failed_again.take().map_or(Ok(()), Err));
         state.lifecycle.failed = result.as_ref().err().cloned();
         self.has_failed.store(result.is_err(), Relaxed);
         if result.is_ok() {
@@ -261,7 +263,7 @@ impl Engine {
     }
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
-        self.manifest.lock().restart();
+        self.restart_manifest();
         // Flush the frozen memtables first: otherwise, while the disk has no room for their tables,
         // each attempt would leave one more log.
         self.flush_all()?;
@@ -275,6 +277,14 @@ impl Engine {
         commit.outgoing.clear();
         commit.replayed_log = None;
         Ok(())
+    }
+
+    /// Makes the next edit begin a new MANIFEST if the old one failed. Failures up to now are then
+    /// repaired, or will be; the manifest lock separates edits that fail before from later ones.
+    fn restart_manifest(&self) {
+        let mut manifest = self.manifest.lock();
+        manifest.restart();
+        self.state.lock().lifecycle.failed_again = None;
     }
 
     /// Writes a new MANIFEST if the old one failed and no flush has written a new one since.
@@ -431,6 +441,27 @@ mod tests {
             engine.compact_range(KeyRange { from: None, to: None }).unwrap_err();
             assert_eq!((tables(), fs.fault_count()), (2, 1 + u64::from(restarts)));
         }
+    }
+
+    #[test]
+    fn a_failure_during_a_resume_outlives_it() {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        let engine = Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap();
+        put(&engine, b"a").unwrap();
+        engine.fail(Error::corruption("first"));
+        let other = Arc::downgrade(&engine);
+        fs.set_hook(move |op| {
+            if op.kind == OpKind::Create && op.path.extension().is_some_and(|name| name == "ldb") {
+                other.upgrade().unwrap().fail(Error::corruption("meanwhile"));
+            }
+        });
+        let error = engine.resume().unwrap_err();
+        assert!(error.to_string().contains("meanwhile"), "{error}");
+        assert!(matches!(put(&engine, b"b"), Err(Error::ReadOnly { .. })));
+        fs.clear_hook();
+        engine.resume().unwrap();
+        put(&engine, b"b").unwrap();
     }
 
     #[test]

@@ -568,8 +568,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "each resume begins a log first",
         "engine/health.rs start_afresh",
-        "self.manifest.lock().restart();",
-        "self.manifest.lock().restart(); if ON { self.freeze(commit)?; }",
+        "self.restart_manifest();",
+        "self.restart_manifest(); if ON { self.freeze(commit)?; }",
     )
     .caught_in(CRASH, "failed_resumes"),
     mutant(

@@ -246,6 +246,7 @@ impl Engine {
             |version, &took| job.ended_event(version, &outputs, dropped, took, None),
         );
         if let Err(error) = &published {
+            // With the manifest lock held, because a `resume` may be repairing the MANIFEST.
             self.fail(error.clone());
             if !manifest.is_in_doubt() {
                 self.trash.remove(counts.iter().map(|(number, _)| *number));
