@@ -19,7 +19,6 @@ use std::time::Duration;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
-use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, is_free};
 use crate::engine::inside::Inside;
 use crate::engine::publish::Publication;
@@ -27,6 +26,7 @@ use crate::engine::report::health::{Health, HealthState};
 use crate::engine::state::{CompactionState, Lifecycle};
 use crate::engine::version::Version;
 use crate::engine::write::commit::CommitState;
+use crate::engine::{Engine, State};
 use crate::format::name::{
     FileName, {self},
 };
@@ -147,6 +147,15 @@ impl Engine {
         }
     }
 
+    /// Tells the pace, and with it the memory budget, whether memtables can be flushed. Called with
+    /// the state lock held, so that what is told last is so.
+    pub(super) fn tell_pace(&self, state: &State) {
+        match state.lifecycle.refusal() {
+            None => self.pace.can_flush(),
+            Some(_) => self.pace.cannot_flush(),
+        }
+    }
+
     /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in
     /// `work` is returned as an error that names the interrupted work, `during`; it also makes the
     /// database read-only. Callbacks in `work` cannot change the database
@@ -254,9 +263,7 @@ impl Engine {
         let result = result.and(state.lifecycle.failed_again.take().map_or(Ok(()), Err));
         state.lifecycle.failed = result.as_ref().err().cloned();
         self.has_failed.store(result.is_err(), Relaxed);
-        if result.is_ok() {
-            self.pace.can_flush();
-        }
+        self.tell_pace(&state);
         drop(state);
         self.wake();
         result
@@ -343,9 +350,12 @@ mod tests {
     use crate::base::sync::atomic::AtomicBool;
     use crate::engine::compact::plan::Inputs;
     use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::resources::Resources;
+    use crate::engine::resources::memory::{MemtableShare, Pressure};
     use crate::engine::version::KeyRange;
     use crate::engine::version::manifest::read_current;
     use crate::engine::version::testing::{order, version};
+    use crate::engine::worker::Workers;
     use crate::engine::write::queue::Write;
     use crate::format::edit::VersionEdit;
     use crate::fs::sim::{Fault, OpKind, SimFs};
@@ -441,6 +451,42 @@ mod tests {
             engine.compact_range(KeyRange { from: None, to: None }).unwrap_err();
             assert_eq!((tables(), fs.fault_count()), (2, 1 + u64::from(restarts)));
         }
+    }
+
+    /// Returns an engine on `fs` with a memory budget of 8 MiB and a memtable of 3 MiB, and the
+    /// share of another database in the budget.
+    fn with_budget(fs: &SimFs) -> (Arc<Engine>, Arc<MemtableShare>) {
+        let resources = Resources::default().memory_bytes(8 << 20);
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.resources(&resources).fs(fs.clone());
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        engine.write(&WriteOptions::default(), Write::Put(b"a", &[7; 3 << 20])).unwrap();
+        let other = engine.options.resources.memory.as_ref().unwrap().join();
+        (engine, other)
+    }
+
+    #[test]
+    fn a_resume_that_fails_leaves_the_memory_budget_to_other_databases() {
+        let fs = SimFs::new(1);
+        let (engine, other) = with_budget(&fs);
+        engine.fail(Error::corruption("torn"));
+        fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*.ldb").sticky());
+        engine.resume().unwrap_err();
+        assert_eq!(engine.state.lock().frozen.len(), 1);
+        assert_eq!(other.grown_to(1), Pressure::None);
+        fs.clear_faults();
+        engine.resume().unwrap();
+        assert!(put(&engine, b"b").is_ok());
+    }
+
+    #[test]
+    fn a_closed_database_leaves_the_memory_budget_to_other_databases() {
+        let (engine, other) = with_budget(&SimFs::new(1));
+        engine.freeze(&mut engine.commit.lock()).unwrap();
+        assert_eq!(other.grown_to(1), Pressure::Freeze);
+        Workers::default().stop(&engine);
+        engine.close().unwrap();
+        assert_eq!(other.grown_to(1), Pressure::None);
     }
 
     #[test]
