@@ -149,7 +149,11 @@ impl Engine {
         let progress = self.pace.flush(oldest.bytes);
         // An empty memtable is not written to a table, but its logs are removed as usual.
         let (new_file, counts) = match oldest.mem.is_empty() {
-            true => (None, None),
+            true => {
+                // The edit names the next log, whose directory entry no table's sync makes durable.
+                sync_dir(&*self.fs, &self.dir)?;
+                (None, None)
+            }
             false => {
                 let (file, counts) = self.write_frozen(oldest, &progress)?;
                 let written = (file.number, counts);
@@ -190,6 +194,7 @@ impl Engine {
         let settle = |state: &mut State| {
             let done = state.drop_flushed(oldest, log_number);
             progress.done();
+            self.tell_pace(state);
             (done, job.began.elapsed())
         };
         let event = |version: &Version, (_, took): &(_, Duration)| {
@@ -311,10 +316,15 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::engine::options::WriteOptions;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::resources::Resources;
+    use crate::engine::resources::memory::Pressure;
     use crate::engine::testing::engine_in_memory;
     use crate::engine::write::queue::Write;
+    use crate::fs::MemFs;
 
     #[test]
     fn a_flush_reports_its_progress_every_1024_entries() {
@@ -329,5 +339,29 @@ mod tests {
         let (_, counts) =
             write_table(&engine.table_target(), &mem, Vec::new(), number, report).unwrap();
         assert_eq!((counts.entries, reports), (2500, vec![1024, 1024]));
+    }
+
+    #[test]
+    fn a_flush_that_ends_after_a_failure_leaves_the_memory_budget_to_other_databases() {
+        let resources = Resources::default().memory_bytes(8 << 20);
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.resources(&resources).fs(MemFs::new());
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let other = engine.options.resources.memory.as_ref().unwrap().join();
+        for _ in 0..2 {
+            engine.write(&WriteOptions::default(), Write::Put(b"a", &[7; 3 << 20])).unwrap();
+            engine.freeze(&mut engine.commit.lock()).unwrap();
+        }
+        assert_eq!(other.grown_to(1), Pressure::Freeze);
+        engine.fail(Error::corruption("torn"));
+        engine.state.lock().flushing = true;
+        engine.flush_oldest().unwrap();
+        engine.state.lock().flushing = false;
+        assert_eq!(other.grown_to(1), Pressure::None);
+        engine.resume().unwrap();
+        let share = engine.pace.share().unwrap();
+        share.grown_to(3 << 20);
+        other.grown_to(1);
+        assert!(share.take_request());
     }
 }

@@ -19,7 +19,6 @@ use std::time::Duration;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
-use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, is_free};
 use crate::engine::inside::Inside;
 use crate::engine::publish::Publication;
@@ -27,6 +26,7 @@ use crate::engine::report::health::{Health, HealthState};
 use crate::engine::state::{CompactionState, Lifecycle};
 use crate::engine::version::Version;
 use crate::engine::write::commit::CommitState;
+use crate::engine::{Engine, State};
 use crate::format::name::{
     FileName, {self},
 };
@@ -134,6 +134,7 @@ impl Engine {
         let mut state = self.state.lock();
         let is_first = state.lifecycle.failed.is_none();
         if !matches!(error, Error::Closed) {
+            state.lifecycle.failed_again.get_or_insert_with(|| error.clone());
             state.lifecycle.failed.get_or_insert(error);
             self.has_failed.store(true, Relaxed);
             self.pace.cannot_flush();
@@ -143,6 +144,15 @@ impl Engine {
         // that panics whenever they look for work would be called again and again.
         if is_first {
             self.reads.work.give();
+        }
+    }
+
+    /// Tells the pace, and with it the memory budget, whether memtables can be flushed. Called with
+    /// the state lock held, so that what is told last is so.
+    pub(super) fn tell_pace(&self, state: &State) {
+        match state.lifecycle.refusal() {
+            None => self.pace.can_flush(),
+            Some(_) => self.pace.cannot_flush(),
         }
     }
 
@@ -222,9 +232,9 @@ impl Engine {
     /// have no effect.
     ///
     /// # Errors
-    /// The error of the step that failed, after which the database stays read-only. After a panic
-    /// in the middle of a change to the memtable, the database must be opened again, which replays
-    /// the log.
+    /// The error of the step that failed, or of other work that failed meanwhile; the database then
+    /// stays read-only. After a panic in the middle of a change to the memtable, the database must
+    /// be opened again, which replays the log.
     pub(crate) fn resume(&self) -> Result<()> {
         self.check_outside()?;
         let mut commit = self.commit.lock();
@@ -250,18 +260,17 @@ impl Engine {
         let result = self.contain("resume", || self.start_afresh(&mut commit));
         let mut state = self.state.lock();
         state.flushing = false;
+        let result = result.and(state.lifecycle.failed_again.take().map_or(Ok(()), Err));
         state.lifecycle.failed = result.as_ref().err().cloned();
         self.has_failed.store(result.is_err(), Relaxed);
-        if result.is_ok() {
-            self.pace.can_flush();
-        }
+        self.tell_pace(&state);
         drop(state);
         self.wake();
         result
     }
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
-        self.manifest.lock().restart();
+        self.restart_manifest();
         // Flush the frozen memtables first: otherwise, while the disk has no room for their tables,
         // each attempt would leave one more log.
         self.flush_all()?;
@@ -275,6 +284,14 @@ impl Engine {
         commit.outgoing.clear();
         commit.replayed_log = None;
         Ok(())
+    }
+
+    /// Makes the next edit begin a new MANIFEST if the old one failed. Failures up to now are then
+    /// repaired, or will be; the manifest lock separates edits that fail before from later ones.
+    fn restart_manifest(&self) {
+        let mut manifest = self.manifest.lock();
+        manifest.restart();
+        self.state.lock().lifecycle.failed_again = None;
     }
 
     /// Writes a new MANIFEST if the old one failed and no flush has written a new one since.
@@ -312,15 +329,16 @@ impl Engine {
                 None => Ok(()),
             };
         }
-        let path = commit.log_path.clone();
-        let cut = || commit.log.trim().map_err(|error| Error::io("cut", path, error));
-        let trimmed = self.contain("close", cut)?;
+        // If `trim` fails, the log ends in zeros, which do no harm.
+        let trimmed = self.contain("close", || Ok(commit.log.trim().unwrap_or(false)))?;
         let unsynced = commit.unsynced || !commit.outgoing.is_empty();
         if !trimmed && !unsynced && commit.replayed_log.is_none() {
             return Ok(());
         }
         let next_seq = commit.last_seq + 1;
-        self.contain("close", || self.sync_log(&mut commit, next_seq))
+        let synced = self.contain("close", || self.sync_log(&mut commit, next_seq));
+        // Without the error, another close would take the log for durable.
+        synced.inspect_err(|error| self.fail(error.clone()))
     }
 }
 
@@ -329,12 +347,17 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::base::sync::atomic::AtomicBool;
     use crate::engine::compact::plan::Inputs;
     use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::resources::Resources;
+    use crate::engine::resources::memory::{MemtableShare, Pressure};
     use crate::engine::version::KeyRange;
     use crate::engine::version::manifest::read_current;
     use crate::engine::version::testing::{order, version};
+    use crate::engine::worker::Workers;
     use crate::engine::write::queue::Write;
+    use crate::format::edit::VersionEdit;
     use crate::fs::sim::{Fault, OpKind, SimFs};
     use crate::fs::{Fs, MemFs};
 
@@ -390,6 +413,101 @@ mod tests {
         assert_eq!(counts[1..], [counts[1]; 3]);
         fs.clear_faults();
         engine.resume().unwrap();
+    }
+
+    #[test]
+    fn a_merge_whose_edit_is_in_no_manifest_leaves_no_tables() {
+        let dir = Path::new("/db");
+        for restarts in [false, true] {
+            let fs = SimFs::new(1);
+            let options = Options::default().create_if_missing(true).inline_background(Some(1));
+            let engine = Engine::open(dir, options.fs(fs.clone())).unwrap();
+            for _ in 0..2 {
+                put(&engine, b"a").unwrap();
+                engine.flush().unwrap();
+            }
+            let tables = || {
+                let names = fs.list(dir).unwrap();
+                names.iter().filter(|name| name.ends_with(".ldb")).count()
+            };
+            assert_eq!(tables(), 2);
+            let (hooked, other) = (fs.clone(), Arc::downgrade(&engine));
+            let is_merged = AtomicBool::new(false);
+            fs.set_hook(move |op| {
+                // The sync of the directory is the last step of a merge before its edit.
+                if op.kind != OpKind::SyncDir || is_merged.swap(true, Relaxed) {
+                    return;
+                }
+                hooked.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
+                let engine = other.upgrade().unwrap();
+                let mut manifest = engine.manifest.lock();
+                manifest.commit(VersionEdit::default()).unwrap_err();
+                assert!(manifest.is_in_doubt());
+                if restarts {
+                    manifest.restart();
+                    hooked.inject(Fault::no_space().on(&[OpKind::Create]).path("*MANIFEST*"));
+                }
+            });
+            engine.compact_range(KeyRange { from: None, to: None }).unwrap_err();
+            assert_eq!((tables(), fs.fault_count()), (2, 1 + u64::from(restarts)));
+        }
+    }
+
+    /// Returns an engine on `fs` with a memory budget of 8 MiB and a memtable of 3 MiB, and the
+    /// share of another database in the budget.
+    fn with_budget(fs: &SimFs) -> (Arc<Engine>, Arc<MemtableShare>) {
+        let resources = Resources::default().memory_bytes(8 << 20);
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.resources(&resources).fs(fs.clone());
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        engine.write(&WriteOptions::default(), Write::Put(b"a", &[7; 3 << 20])).unwrap();
+        let other = engine.options.resources.memory.as_ref().unwrap().join();
+        (engine, other)
+    }
+
+    #[test]
+    fn a_resume_that_fails_leaves_the_memory_budget_to_other_databases() {
+        let fs = SimFs::new(1);
+        let (engine, other) = with_budget(&fs);
+        engine.fail(Error::corruption("torn"));
+        fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*.ldb").sticky());
+        engine.resume().unwrap_err();
+        assert_eq!(engine.state.lock().frozen.len(), 1);
+        assert_eq!(other.grown_to(1), Pressure::None);
+        fs.clear_faults();
+        engine.resume().unwrap();
+        assert!(put(&engine, b"b").is_ok());
+    }
+
+    #[test]
+    fn a_closed_database_leaves_the_memory_budget_to_other_databases() {
+        let (engine, other) = with_budget(&SimFs::new(1));
+        engine.freeze(&mut engine.commit.lock()).unwrap();
+        assert_eq!(other.grown_to(1), Pressure::Freeze);
+        Workers::default().stop(&engine);
+        engine.close().unwrap();
+        assert_eq!(other.grown_to(1), Pressure::None);
+    }
+
+    #[test]
+    fn a_failure_during_a_resume_outlives_it() {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        let engine = Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap();
+        put(&engine, b"a").unwrap();
+        engine.fail(Error::corruption("first"));
+        let other = Arc::downgrade(&engine);
+        fs.set_hook(move |op| {
+            if op.kind == OpKind::Create && op.path.extension().is_some_and(|name| name == "ldb") {
+                other.upgrade().unwrap().fail(Error::corruption("meanwhile"));
+            }
+        });
+        let error = engine.resume().unwrap_err();
+        assert!(error.to_string().contains("meanwhile"), "{error}");
+        assert!(matches!(put(&engine, b"b"), Err(Error::ReadOnly { .. })));
+        fs.clear_hook();
+        engine.resume().unwrap();
+        put(&engine, b"b").unwrap();
     }
 
     #[test]

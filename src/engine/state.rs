@@ -104,6 +104,9 @@ pub(super) struct Manual {
 pub(super) struct Lifecycle {
     /// Error that stopped all writes. `Engine::has_failed` mirrors whether there is such an error.
     pub(super) failed: Option<Error>,
+    /// First failure since the last `resume` began its repairs. `failed` shows it only once that
+    /// `resume` has ended.
+    pub(super) failed_again: Option<Error>,
     /// Whether the engine is being closed. `Engine::closing` mirrors this field.
     pub(super) closing: bool,
     /// Cause of the current write stall; `None` if no write waits.

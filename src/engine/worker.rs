@@ -62,7 +62,10 @@ impl Workers {
 
     /// Ends background work: running merges are abandoned, but a running flush is finished.
     pub(crate) fn stop(&mut self, engine: &Engine) {
-        engine.state.lock().lifecycle.closing = true;
+        let mut state = engine.state.lock();
+        state.lifecycle.closing = true;
+        engine.tell_pace(&state);
+        drop(state);
         engine.closing.store(true, Relaxed);
         engine.changed.notify_all();
         if let Some(membership) = self.membership.take() {

@@ -436,6 +436,56 @@ fn resume_does_nothing_to_a_healthy_database_and_is_refused_after_close() {
     assert!(matches!(other.resume(), Err(Error::Closed)));
 }
 
+/// The MANIFEST named the log that a `resume` had begun before the log's name was durable. If a
+/// crash kept the name of a newer table instead, the MANIFEST seemed to have lost its last edits.
+#[test]
+fn a_crash_after_a_resume_with_nothing_in_memory_leaves_a_database_that_opens() {
+    let fs = SimFs::new(15);
+    let inline = |fs: &SimFs| options(fs).inline_background(Some(1));
+    let db = Db::open("/db", inline(&fs)).unwrap();
+    fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+    db.writing(synced()).put("a", "1").unwrap_err();
+    fs.record_history();
+    let failed_at = fs.op_count();
+    db.resume().unwrap();
+    db.put("b", "2").unwrap();
+    db.flush().unwrap();
+    assert!(fs.journal().iter().any(|entry| {
+        entry.kind == OpKind::Create && entry.path.extension().is_some_and(|name| name == "ldb")
+    }));
+    for op in failed_at..=fs.op_count() {
+        for seed in 0..30 {
+            let plan = CrashPlan::random(seed).at_op(op);
+            let opened = Db::open("/db", inline(&fs.crash_image(&plan)));
+            opened.unwrap_or_else(|error| panic!("{plan}: {error}"));
+        }
+    }
+}
+
+/// A second close used to answer `Ok` for a log that the first one could not sync.
+#[test]
+fn every_close_reports_that_the_log_could_not_be_synced() {
+    for at_once in [false, true] {
+        let fs = SimFs::new(14);
+        let db = open(&fs);
+        db.put("a", "1").unwrap();
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        let closers: Vec<Db> = (0..3).map(|_| db.clone()).collect();
+        let closed: Vec<_> = std::thread::scope(|scope| match at_once {
+            false => closers.into_iter().map(Db::close).collect(),
+            true => {
+                let closers = closers.into_iter().map(|db| scope.spawn(move || db.close()));
+                let closers: Vec<_> = closers.collect();
+                closers.into_iter().map(|closer| closer.join().unwrap()).collect()
+            }
+        });
+        assert!(closed.iter().all(Result::is_err), "at once: {at_once}: {closed:?}");
+        assert_eq!(db.health().state, HealthState::ReadOnly);
+        db.put("b", "2").unwrap_err();
+        assert!(keys(&crashed(&fs)).is_empty(), "nothing was durable");
+    }
+}
+
 #[test]
 fn a_full_small_filesystem_loses_nothing() {
     let fs = SimFs::new(12);

@@ -22,6 +22,8 @@ type Events = Arc<Mutex<Vec<&'static str>>>;
 struct NotingFs {
     inner: MemFs,
     events: Events,
+    /// Whether logs cannot be truncated.
+    refuses_trims: bool,
 }
 
 /// A log or a lock that records when it is dropped.
@@ -30,6 +32,7 @@ struct Noting<T> {
     inner: T,
     end: &'static str,
     events: Events,
+    refuses_trims: bool,
 }
 
 impl<T> Noting<T> {
@@ -62,7 +65,7 @@ impl WriteFile for Noting<Box<dyn WriteFile>> {
 
     fn trim(&mut self) -> io::Result<bool> {
         self.note("trim");
-        Ok(true)
+        if self.refuses_trims { Err(io::ErrorKind::StorageFull.into()) } else { Ok(true) }
     }
 }
 
@@ -77,7 +80,9 @@ impl Fs for NotingFs {
 
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let inner = self.inner.create_log(path)?;
-        Ok(Box::new(Noting { inner, end: "end of a log", events: self.events.clone() }))
+        let (end, events, refuses_trims) =
+            ("end of a log", self.events.clone(), self.refuses_trims);
+        Ok(Box::new(Noting { inner, end, events, refuses_trims }))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -122,7 +127,10 @@ impl Fs for NotingFs {
 
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         let events = self.events.clone();
-        let noting = |inner| Box::new(Noting { inner, end: "unlock", events }) as Box<dyn FileLock>;
+        let noting = |inner| {
+            let lock = Noting { inner, end: "unlock", events, refuses_trims: false };
+            Box::new(lock) as Box<dyn FileLock>
+        };
         Ok(self.inner.lock(path)?.map(noting))
     }
 }
@@ -165,6 +173,18 @@ fn close_cuts_the_log_and_makes_that_durable() {
         let events = events.lock().unwrap();
         assert_eq!(events[..2], ["trim", "sync"], "{events:?}");
     }
+}
+
+#[test]
+fn close_syncs_a_log_that_cannot_be_cut() {
+    let fs = NotingFs { refuses_trims: true, ..NotingFs::default() };
+    let events = fs.events.clone();
+    let db = Db::open("/db", small().fs(fs)).unwrap();
+    db.put("key", "value").unwrap();
+    events.lock().unwrap().clear();
+    db.close().unwrap();
+    let events = events.lock().unwrap();
+    assert_eq!(events[..2], ["trim", "sync"], "{events:?}");
 }
 
 fn logs(dir: &Path) -> Vec<std::path::PathBuf> {

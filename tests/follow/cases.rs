@@ -1,6 +1,7 @@
 //! One test for each kind of event that can change the files read by a follower.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -124,6 +125,57 @@ fn a_refresh_sees_a_prefix_whatever_the_writer_does_between_two_of_its_operation
         assert!(count > before, "at {at}, {puts} puts: {count}");
         follower.refresh().unwrap();
         assert!(entries(&follower).len() as u64 >= count);
+    }
+}
+
+/// A reader that had read the MANIFEST before a `resume` and listed the logs after it used to show
+/// the failed write together with the writes that got its sequence number.
+#[test]
+fn a_failed_write_is_never_shown_beside_the_writes_after_a_resume() {
+    use minikv::fs::sim::{Fault, OpKind};
+    let cases = [(false, false), (false, true), (true, false), (true, true)];
+    for (at, (begun, follows)) in (0..40).flat_map(|at| cases.map(|case| (at, case))) {
+        let fs = SimFs::new(1);
+        let options = options(&fs, 1).keep_logs_bytes(1 << 20);
+        let writer = Db::open(DIR, options.clone()).unwrap();
+        writer.put("a", "1").unwrap();
+        let follower = follows.then(|| Db::open_read_only(DIR, options.clone()).unwrap());
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        writer.writing(WriteOptions::default().sync(true)).put("failed", "2").unwrap_err();
+        if begun {
+            // A resume that begins a log and then fails, so that the MANIFEST needs both logs.
+            fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb"));
+            writer.resume().unwrap_err();
+        }
+        let go_on = move || {
+            writer.resume().unwrap();
+            writer.put("b", "3").unwrap();
+        };
+        let (hooked, count) = (go_on.clone(), Arc::new(AtomicU64::new(0)));
+        let (counted, is_writing) = (count.clone(), AtomicBool::new(false));
+        fs.set_hook(move |_| {
+            if !is_writing.load(Relaxed) && counted.fetch_add(1, Relaxed) == at {
+                is_writing.store(true, Relaxed);
+                hooked();
+                is_writing.store(false, Relaxed);
+            }
+        });
+        let follower = match follower {
+            None => Db::open_read_only(DIR, options).unwrap(),
+            Some(follower) => {
+                follower.refresh().unwrap();
+                follower
+            }
+        };
+        let has = |key| follower.contains_key(key).unwrap();
+        let case = format!("at {at}, begun: {begun}, follows: {follows}");
+        assert!(!has("failed") || !has("b"), "{case}");
+        fs.clear_hook();
+        if count.load(Relaxed) <= at {
+            go_on();
+        }
+        follower.refresh().unwrap();
+        assert!(has("a") && has("b") && !has("failed"), "{case}");
     }
 }
 

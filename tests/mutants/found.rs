@@ -199,8 +199,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "close does not cut the log",
         "engine/health.rs close_log",
-        "commit.log.trim().map_err(",
-        "if ON { Ok(false) } else { commit.log.trim() }.map_err(",
+        "commit.log.trim().unwrap_or(false)",
+        "if ON { false } else { commit.log.trim().unwrap_or(false) }",
     )
     .caught_in(ENGINE, "logs::close_cuts_the_log"),
     mutant(
@@ -568,8 +568,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "each resume begins a log first",
         "engine/health.rs start_afresh",
-        "self.manifest.lock().restart();",
-        "self.manifest.lock().restart(); if ON { self.freeze(commit)?; }",
+        "self.restart_manifest();",
+        "self.restart_manifest(); if ON { self.freeze(commit)?; }",
     )
     .caught_in(CRASH, "failed_resumes"),
     mutant(

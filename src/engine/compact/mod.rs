@@ -217,7 +217,6 @@ impl Engine {
         }
         let dropped = merged.ledger.left_out();
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
-        // After a failed commit the MANIFEST may or may not name the outputs, so they are kept.
         let replacement =
             Replacement { files: merged.files, counts: merged.counts, filtered_after, dropped };
         let took = self.install(job, replacement)?;
@@ -231,20 +230,29 @@ impl Engine {
     }
 
     /// Makes the replacement of the inputs durable, and makes the new version visible to readers.
-    /// Returns the duration of the compaction.
+    /// Returns the duration of the compaction. After a failure, removes the tables that were
+    /// written, unless a MANIFEST may name them.
     fn install(&self, job: &CompactionJob<'_>, replacement: Replacement) -> Result<Duration> {
         let Replacement { files, counts, filtered_after, dropped } = replacement;
         let outputs: Vec<u64> = files.iter().map(|file| file.number).collect();
         let edit = job.compaction.edit(files);
         let publication =
             Publication { edit, counts: &counts, visible: None, lost_after: filtered_after };
+        let mut manifest = self.manifest.lock();
         let published = self.publish(
-            &mut self.manifest.lock(),
+            &mut manifest,
             publication,
             |_| job.began.elapsed(),
             |version, &took| job.ended_event(version, &outputs, dropped, took, None),
         );
-        published.inspect_err(|error| self.fail(error.clone()))
+        if let Err(error) = &published {
+            // With the manifest lock held, because a `resume` may be repairing the MANIFEST.
+            self.fail(error.clone());
+            if !manifest.is_in_doubt() {
+                self.trash.remove(counts.iter().map(|(number, _)| *number));
+            }
+        }
+        published
     }
 }
 

@@ -12,7 +12,7 @@ use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::open::directory;
 use crate::engine::open::read_only::{LastLog, Opened};
-use crate::engine::open::replay::gap_before;
+use crate::engine::open::replay::{gap_before, overlap};
 use crate::engine::version::manifest::Recovered;
 use crate::format::batch::{decode_header, decode_ops};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
@@ -140,11 +140,12 @@ impl Logs {
 
     /// Makes the log `number` the current one, with a memtable of its own. Returns false, without
     /// a change, if the only record of the log `number` is an empty batch that shows that writes
-    /// between the sequence number `before` and the log are missing.
+    /// between the sequence number `before` and the log are missing, or that the last writes of the
+    /// earlier logs failed.
     ///
     /// # Errors
-    /// Corruption if the first record is an empty batch that shows missing writes and another
-    /// record follows it; I/O errors.
+    /// Corruption if the first record is such an empty batch and another record follows it; I/O
+    /// errors.
     fn begin(
         &mut self,
         source: &ReplayContext<'_>,
@@ -155,7 +156,9 @@ impl Logs {
         let path = source.dir.join(name::log_name(number));
         let mut reader = LogReader::of_batches(file.clone(), &path)?.beside_writer(true);
         reader.resume()?;
-        let gap = reader.next()?.and_then(|first| gap_before(first, before, true));
+        let gap = reader.next()?.and_then(|first| {
+            gap_before(first, before, true).or_else(|| overlap(first, self.last_seq))
+        });
         if let Some(gap) = gap {
             return match reader.next()? {
                 None => Ok(false),

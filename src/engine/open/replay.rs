@@ -34,6 +34,11 @@ pub(crate) struct Replayed {
 }
 
 impl Replayed {
+    /// Returns the highest sequence number in the last memtable; 0 if there is none.
+    fn logged_seq(&self) -> SeqNo {
+        self.memtables.back().map_or(0, |last| last.mem.last_seq())
+    }
+
     /// Asserts that the memtables are in the order of their logs, and that no entry is after
     /// `last_seq`.
     fn check(&self) {
@@ -167,6 +172,12 @@ impl LogReplay<'_> {
                 let offset = if is_first { 0 } else { reader.record_offset() };
                 return Ok(LogEnd::Misplaced { offset, gap });
             }
+            if self.beside_writer
+                && is_first
+                && let Some(gap) = overlap(record, replayed.logged_seq())
+            {
+                return Ok(LogEnd::Misplaced { offset: 0, gap });
+            }
             let mem = match &mem {
                 Some(mem) => mem,
                 None => mem.insert(self.current_memtable(log, replayed, arena, full)?),
@@ -226,11 +237,12 @@ enum LogEnd {
         sync_failed: bool,
     },
     /// An empty batch shows that earlier writes are lost: the writes at the end of the previous
-    /// log, or tables that were ingested.
+    /// log, or tables that were ingested. Or it shows that the end of the previous log was never
+    /// committed ([`overlap`]).
     Misplaced {
         /// Offset in the log after which no record was replayed.
         offset: u64,
-        /// Description of the gap.
+        /// Description of the gap, or of the overlap.
         gap: String,
     },
     /// A bad record ended the replay.
@@ -251,6 +263,19 @@ pub(crate) fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Opti
                 "goes on at sequence number {next_seq}, but the writes before it end at {last_seq}"
             ),
         }),
+        _ => None,
+    }
+}
+
+/// Returns a description of the overlap if `record`, the first of a log, has no operations and
+/// states a number that earlier logs, which end at `last_seq`, have given to a write. That write
+/// failed, and the writer resumed with this log. It writes no other record before the MANIFEST
+/// gives up the earlier logs: if one follows, the MANIFEST that was read is out of date.
+pub(crate) fn overlap(record: &[u8], last_seq: SeqNo) -> Option<String> {
+    match decode_header(record) {
+        Ok((next_seq, 0)) if next_seq <= last_seq => Some(format!(
+            "begins at sequence number {next_seq}, but the previous log ends at {last_seq}"
+        )),
         _ => None,
     }
 }

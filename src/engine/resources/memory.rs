@@ -66,7 +66,7 @@ pub(crate) struct MemtableShare {
     frozen: AtomicU64,
     /// Whether another database has asked this database to freeze its memtable in the background.
     is_asked: AtomicBool,
-    /// Whether the database could not freeze or flush a memtable when it last had to.
+    /// Whether the database cannot freeze or flush a memtable, as far as is known.
     is_stuck: AtomicBool,
     /// Tells the database that there is background work.
     pub signal: WorkSignal,
@@ -208,13 +208,11 @@ impl MemtableShare {
     pub(crate) fn frozen(&self, bytes: u64) {
         self.active.store(0, Relaxed);
         self.frozen.fetch_add(bytes, Relaxed);
-        self.set_stuck(false);
     }
 
     /// Records that a frozen memtable of `bytes` bytes was flushed to a table.
     pub(crate) fn flushed(&self, bytes: u64) {
         self.frozen.fetch_sub(bytes, Relaxed);
-        self.set_stuck(false);
         self.memory.weigh(None);
     }
 }
@@ -312,5 +310,16 @@ mod tests {
         assert!(memory.used_bytes() >= 100 << 20);
         a.set_stuck(false);
         assert_eq!(c.grown_to(300 << 10), Pressure::SlowDown);
+    }
+
+    #[test]
+    fn a_freeze_alone_does_not_show_that_memtables_can_be_flushed() {
+        let memory = Arc::new(Memory::new(8 << 20));
+        let [a, b] = [memory.join(), memory.join()];
+        a.set_stuck(true);
+        a.frozen(3 << 20);
+        assert_eq!(b.grown_to(1), Pressure::None);
+        a.set_stuck(false);
+        assert_eq!(b.grown_to(1), Pressure::Freeze);
     }
 }

@@ -17,8 +17,9 @@
 //!   is durable. Every view made before that edit holds the `TableFile`. No view made later names
 //!   it, because an edit that moves a table keeps the same `TableFile`, and an edit that drops a
 //!   table that is not in the current version is refused (`VersionSet::commit`).
-//! - A merge or a flush failed before it tried to commit its edit, so no version has named its
-//!   outputs. If the edit failed, or may have failed, the outputs stay until the next open.
+//! - A merge or a flush failed, and its edit is in no MANIFEST, so no version has named its
+//!   outputs. If the edit may be in one (`VersionSet::is_in_doubt`), the outputs stay until the
+//!   next open.
 //!
 //! An open removes the tables that its MANIFEST does not name. It does so before any view exists
 //! and with the directory locked; the lock is held until the last view is dropped. File numbers are

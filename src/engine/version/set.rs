@@ -46,7 +46,7 @@ pub(crate) struct VersionSet {
     /// The error of the failed commit, if any. No further edit is written until
     /// [`VersionSet::restart`].
     failed: Option<Error>,
-    /// Whether an edit whose commit failed may be in the MANIFEST that the next open reads.
+    /// Whether the edit of the last commit may be in the MANIFEST that the next open reads.
     in_doubt: bool,
     /// Size in bytes above which a MANIFEST is replaced, if it is also more than twice its initial
     /// length.
@@ -148,6 +148,7 @@ impl VersionSet {
     /// finds out whether the edit is durable. Corruption if the edit drops a table that is not in
     /// the current version.
     pub(crate) fn commit(&mut self, mut edit: VersionEdit) -> Result<Arc<Version>> {
+        self.in_doubt = false;
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -218,8 +219,8 @@ impl VersionSet {
         }
     }
 
-    /// Returns whether the next open may find the edit of a failed commit. If so, the tables of
-    /// that edit must be kept.
+    /// Returns whether the next open may find the edit of the last commit, which failed. If so, the
+    /// tables of that edit must be kept.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
@@ -234,6 +235,8 @@ impl VersionSet {
 
     /// Writes the current version and `edit` into a new MANIFEST and names it in `CURRENT`.
     fn rotate(&mut self, edit: &mut VersionEdit) -> Result<()> {
+        // If a panic ends the attempt, `CURRENT` may name the new MANIFEST.
+        self.in_doubt = true;
         let number = self.numbers.take();
         debug_assert!(number > self.manifest_number(), "MANIFESTs ascend");
         edit.next_file_number = Some(self.numbers.next());

@@ -36,8 +36,7 @@ impl Pace {
         self.share.as_ref()
     }
 
-    /// Records that no memtable can be flushed until [`can_flush`](Pace::can_flush) is called or a
-    /// flush succeeds.
+    /// Records that no memtable can be flushed until [`can_flush`](Pace::can_flush) is called.
     pub(crate) fn cannot_flush(&self) {
         if let Some(share) = &self.share {
             share.set_stuck(true);

@@ -98,12 +98,15 @@ impl Engine {
         let commit = self.commit.try_lock();
         let is_stuck = {
             let state = self.state.lock();
-            state.lifecycle.refusal().is_some()
+            let is_stuck = state.lifecycle.refusal().is_some()
                 || state.lifecycle.stall.is_some()
-                || state.frozen.len() >= MAX_FROZEN
+                || state.frozen.len() >= MAX_FROZEN;
+            if is_stuck {
+                self.pace.cannot_flush();
+            }
+            is_stuck
         };
         if is_stuck {
-            self.pace.cannot_flush();
             return Ok(());
         }
         let Some(mut commit) = commit else { return Ok(()) };
@@ -156,9 +159,7 @@ impl Engine {
     fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
         state.lifecycle.stall = None;
         // If the writer wrote nothing more, nothing else would offer the memtable's memory again.
-        if state.lifecycle.refusal().is_none() {
-            self.pace.can_flush();
-        }
+        self.tell_pace(&state);
         self.observe(|| EventKind::StallEnded { cause, took: whole_micros(waited) });
         drop(state);
         self.metrics.stall(cause, waited);
