@@ -71,7 +71,7 @@ impl FilterGenerator for Hashes {
 
 /// Returns the bytes and the bits in them that belong to a key, all in one of the lines.
 fn bits_of(hash: u64, lines: usize) -> impl Iterator<Item = (usize, u8)> {
-    let line = ((hash >> 32) * lines as u64 >> 32) as usize;
+    let line = (((hash >> 32) * lines as u64) >> 32) as usize;
     let (first, step) = (hash as u32, (hash >> 16) as u32 | 1);
     (0..PROBES).map(move |probe| {
         let bit = first.wrapping_add(probe.wrapping_mul(step)) as usize % (8 * LINE_BYTES);
@@ -84,8 +84,8 @@ fn bits_of(hash: u64, lines: usize) -> impl Iterator<Item = (usize, u8)> {
 fn hash(key: &[u8]) -> u64 {
     let step = |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    let hash = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    hash ^ hash >> 32
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    hash ^ (hash >> 32)
 }
 
 /// Returns the number of data blocks that gets of `lookups` absent keys read.
