@@ -163,8 +163,8 @@ impl Transaction {
     /// Applies the writes atomically, even across a crash. They survive the end of the process,
     /// like those of [`Db::write`](crate::Db::write).
     ///
-    /// A transaction without writes always succeeds, and a transaction without reads never
-    /// conflicts.
+    /// A transaction without writes always succeeds, and syncs nothing. A transaction without reads
+    /// never conflicts.
     ///
     /// # Errors
     /// - [`Error::Conflict`] if something that the transaction has read was written in the

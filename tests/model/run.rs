@@ -371,7 +371,8 @@ impl Run {
                 let sync = self.rng.one_in(30);
                 let open = self.transactions.swap_remove(at);
                 if let Some(changes) = open.commit(sync) {
-                    self.written(changes, sync);
+                    let is_synced = sync && !changes.is_empty();
+                    self.written(changes, is_synced);
                 }
             }
             _ => {}
