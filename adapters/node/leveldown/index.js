@@ -160,7 +160,8 @@ function levelOf (db) {
 }
 
 // Calls `callback` with the result or the error of `call`, which returns a promise. An error that
-// `callback` itself throws belongs to the program.
+// `callback` itself throws belongs to the program. What made an open fail is the cause of the error
+// of abstract-level.
 function settle (call, callback) {
   new Promise((resolve) => resolve(call())).then(
     (result) => process.nextTick(callback, null, result),
