@@ -38,6 +38,7 @@ suites! {
     creating_empties_what_is_there
     appending_goes_on_at_the_end
     reads_end_with_the_file
+    reads_past_the_longest_file_find_nothing
     lengths_are_set
     positions_survive_a_cut_by_another
     renames_replace
@@ -160,6 +161,18 @@ fn reads_end_with_the_file(fs: &dyn Fs, dir: &Path) {
     assert_eq!(file.read_at(&mut buf, 10_000).unwrap(), 0);
     assert_eq!(file.read_at(&mut buf, 1 << 40).unwrap(), 0);
     assert_eq!(file.read_at(&mut [], 5).unwrap(), 0);
+}
+
+fn reads_past_the_longest_file_find_nothing(fs: &dyn Fs, dir: &Path) {
+    let path = made(fs, dir).join("f");
+    write(fs, &path, b"abc");
+    let (mut buf, edge) = ([0; 48], 1 << 63);
+    for file in [fs.open(&path).unwrap(), fs.open_table(&path).unwrap()] {
+        for offset in [edge - 49, edge - 48, edge - 47, edge - 1, edge, u64::MAX - 1, u64::MAX] {
+            assert_eq!(file.read_at(&mut buf, offset).unwrap(), 0, "{offset}");
+        }
+        assert_eq!(file.read_at(&mut buf, 1).unwrap(), 2);
+    }
 }
 
 fn lengths_are_set(fs: &dyn Fs, dir: &Path) {

@@ -487,6 +487,28 @@ fn every_close_reports_that_the_log_could_not_be_synced() {
 }
 
 #[test]
+fn writes_after_a_close_that_failed_are_refused_as_closed() {
+    for failed_before in [false, true] {
+        let fs = SimFs::new(14);
+        let db = open(&fs);
+        let other = db.clone();
+        db.put("a", "1").unwrap();
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        if failed_before {
+            db.writing(synced()).put("b", "2").unwrap_err();
+            assert!(matches!(other.put("b", "2"), Err(Error::ReadOnly { .. })));
+        }
+        assert!(db.close().unwrap_err().io_kind().is_some());
+        assert!(matches!(other.put("b", "2"), Err(Error::Closed)));
+        assert!(matches!(other.sync(), Err(Error::Closed)));
+        assert!(matches!(other.flush(), Err(Error::Closed)));
+        assert!(matches!(other.delete_range(..), Err(Error::Closed)));
+        assert_eq!(other.health().state, HealthState::ReadOnly);
+        assert_eq!(keys(&other), ["a"]);
+    }
+}
+
+#[test]
 fn a_full_small_filesystem_loses_nothing() {
     let fs = SimFs::new(12);
     fs.set_capacity(Some(300 << 10));

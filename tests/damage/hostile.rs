@@ -13,8 +13,8 @@ use minikv::{Db, Error, Options, Readable, RepairOptions};
 use minikv_support::system::symlink;
 
 use crate::forge::{
-    DIR, block, files_of, first_edit, handle_bytes, load, log_of, put_block, table_of, with_edits,
-    with_log, with_tables,
+    DIR, block, file, files_of, first_edit, handle_bytes, load, log_of, put_block, table_of,
+    with_edits, with_log, with_tables,
 };
 
 const TABLE: &str = "/db/000009.ldb";
@@ -182,6 +182,39 @@ fn table_sizes_whose_sum_exceeds_64_bits_are_no_panic_and_no_small_sum() {
     assert_eq!((done.tables, done.file_bytes), (7, u64::MAX));
     assert_eq!(db.approximate_size("a".."zz").unwrap(), 0);
     assert_eq!(db.get("A").unwrap().as_deref(), Some(&b"new"[..]));
+}
+
+/// A disk refuses to read at an offset that is no signed number of 64 bits. A damaged MANIFEST then
+/// looks like a failing disk, and compactions are tried again and again.
+#[test]
+fn a_table_size_near_2_to_the_63_is_damage_on_a_disk_too() {
+    let entry = (internal_key(b"key", 1, KeyKind::Value), b"v".to_vec());
+    let sound = table(&[entry]);
+    let near = |n: u64| [n - 1, n, n + 1, n + 47, n + 48, n + 49];
+    for file_bytes in near(1 << 63).into_iter().chain([u64::MAX - 1, u64::MAX]) {
+        let new_files = vec![NewFile { file_bytes, ..file(1, 9, 0) }];
+        let mut files = with_log(Vec::new());
+        files.extend(with_edits(vec![VersionEdit { new_files, ..first_edit() }]));
+        files.insert("000009.ldb".to_owned(), sound.clone());
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in &files {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        let path = dir.path().join("000009.ldb");
+        let expect_damage = |error: Error| {
+            let Error::Corruption(found) = &error else { panic!("{file_bytes}: {error}") };
+            assert_eq!(found.path.as_ref(), Some(&path), "{file_bytes}: {error}");
+        };
+        let db = Db::open_read_only(dir.path(), Options::default()).unwrap();
+        expect_damage(db.get("key").unwrap_err());
+        drop(db);
+        assert!(!minikv::verify(dir.path(), &Options::default()).unwrap().is_sound());
+        let options = Options::default().inline_background(Some(1));
+        let db = Db::open(dir.path(), options).unwrap();
+        db.put("key", "new").unwrap();
+        expect_damage(db.compact_range(..).unwrap_err());
+        assert_eq!(db.health().damaged_tables.len(), 1, "{file_bytes}");
+    }
 }
 
 /// Other engines add a size near 2^31 or 2^64 to an offset, or allocate that much memory, before

@@ -370,6 +370,27 @@ fn a_few_keys_in_a_damaged_table_are_dropped_with_it() {
 }
 
 #[test]
+fn a_few_keys_in_a_table_that_cannot_be_read_are_dropped_with_it() {
+    let fs = SimFs::new(8);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    fill(&db, 0..20, "value");
+    db.compact_range(..).unwrap();
+    drop(db);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    fs.inject(Fault::io_error().on(&[OpKind::Read]).path("*.ldb").sticky());
+    assert!(db.get(key(10)).unwrap_err().io_kind().is_some());
+    // The end of the range is in the table, so the keys before it would have to be read.
+    let error = db.delete_range(..key(10)).unwrap_err();
+    assert!(error.io_kind().is_some(), "{error}");
+    let done = db.delete_range(..).unwrap();
+    assert_eq!((done.tables, done.keys), (1, 0));
+    fs.clear_faults();
+    assert!(db.is_empty().unwrap());
+    drop(db);
+    assert!(Db::open("/db", on(&fs)).unwrap().is_empty().unwrap());
+}
+
+#[test]
 fn empty_ranges_and_empty_databases_change_nothing() {
     let fs = SimFs::new(9);
     let db = Db::open("/db", on(&fs)).unwrap();

@@ -11,8 +11,11 @@ use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
 use minikv::internals::format::key::{InternalComparator, KeyOrder};
 use minikv::internals::table::{TableBuilder, TableOptions};
-use minikv::{BytewiseComparator, Compression, Db, Error, Options, Readable, WriteOptions};
+use minikv::{
+    BytewiseComparator, Compression, Db, Error, Feature, Options, Readable, WriteOptions,
+};
 
+use crate::comparators::Order;
 use crate::{Contents, contents, key, levels, on, small};
 
 /// Writes tables with the keys of `range`.
@@ -198,6 +201,34 @@ fn wrong_tables_are_refused_by_name_and_change_nothing() {
     fs.create(Path::new("/note")).unwrap().write(b"dear").unwrap();
     assert!(SortedTable::open("/note", &options).unwrap_err().is_corruption());
     assert!(SortedTable::open("/nothing", &options).unwrap_err().io_kind().is_some());
+}
+
+#[test]
+fn tables_in_another_key_order_are_refused_by_its_name_and_change_nothing() {
+    let fs = SimFs::new(5);
+    let reverse = on(&fs).comparator(Order::Reverse.comparator());
+    let written = tables("/tables", &on(&fs), 0..10, "value ").remove(0);
+    let opened = SortedTable::open(written.path(), &on(&fs)).unwrap();
+    let mut writer = TableWriter::create("/reverse", &reverse).unwrap();
+    ["b", "a"].into_iter().for_each(|key| writer.put(key, "1").unwrap());
+    let backward = writer.finish().unwrap().remove(0);
+    let refused = |db: &Db, tables: &[SortedTable], expected: &str| {
+        let error = db.ingest(tables).unwrap_err();
+        let is_order = matches!(error, Error::Unsupported { what: Feature::Comparator, .. });
+        assert!(is_order && error.to_string().contains(expected), "{error}");
+    };
+    let db = Db::open("/db", reverse).unwrap();
+    let bytewise = "leveldb.BytewiseComparator in /tables/000001.ldb";
+    refused(&db, std::slice::from_ref(&written), bytewise);
+    refused(&db, std::slice::from_ref(&opened), bytewise);
+    refused(&db, &[backward.clone(), opened], bytewise);
+    assert!(db.is_empty().unwrap());
+    let other = Db::open("/other", on(&fs)).unwrap();
+    refused(&other, std::slice::from_ref(&backward), "test.Reverse in /reverse/000001.ldb");
+    db.put("c", "1").unwrap();
+    db.ingest(&[backward]).unwrap();
+    let keys: Vec<_> = db.iter().map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, ["c", "b", "a"]);
 }
 
 /// Another program may have written the table, and need not have synced it.

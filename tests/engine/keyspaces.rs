@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use minikv::fs::sim::OpKind;
 use minikv::fs::{MemFs, SimFs};
 use minikv::{
-    Bytes, Db, DelimitedPrefix, Error, Filters, FixedPrefix, Keyspace, Options, Readable, Result,
-    WriteBatch, WriteOptions,
+    Bytes, Db, DelimitedPrefix, Error, Filters, FixedPrefix, Keyspace, KeyspaceKind, Options,
+    Readable, Result, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -429,6 +430,50 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     again.put("back", "1").unwrap();
     assert_eq!(db.keyspaces().unwrap(), [again.clone(), next.clone()]);
     assert_eq!(format!("{again:?}"), "Keyspace(\"users\")");
+}
+
+/// Returns a database with an entry in the expiring keyspace "a". The next read of a table moves
+/// the entry to the ordinary keyspace of that name, in one write.
+fn moved_at_the_next_read(fs: &SimFs) -> Db {
+    let db = Db::open("/db", on(fs).block_cache_bytes(0)).unwrap();
+    let expiring = db.expiring_keyspace("a").unwrap();
+    let ordinary = db.keyspace_of(KeyspaceKind::Ordinary, "a").unwrap();
+    expiring.put("key", "1").unwrap();
+    db.flush().unwrap();
+    // From here on, the table is open.
+    assert!(db.keyspace("a").unwrap().is_expiring());
+    let mut batch = WriteBatch::new();
+    batch.delete_in(&expiring, "key");
+    batch.put_in(&ordinary, "key", "1");
+    let waiting = Mutex::new(Some((db.clone(), batch)));
+    fs.set_hook(move |operation| {
+        let is_table = operation.path.extension().is_some_and(|found| found == "ldb");
+        if operation.kind != OpKind::Read || !is_table {
+            return;
+        }
+        let taken = waiting.lock().unwrap().take();
+        if let Some((db, batch)) = taken {
+            db.write(batch).unwrap();
+        }
+    });
+    db
+}
+
+#[test]
+fn a_keyspace_that_changes_its_kind_meanwhile_is_found_once() {
+    type Find = fn(&Db) -> Vec<Keyspace>;
+    let finds: [Find; 3] = [
+        |db| vec![db.keyspace("a").unwrap()],
+        |db| vec![db.expiring_keyspace("a").unwrap()],
+        |db| db.keyspaces().unwrap(),
+    ];
+    for find in finds {
+        let db = moved_at_the_next_read(&SimFs::new(6));
+        let kinds: Vec<_> = find(&db).iter().map(Keyspace::is_expiring).collect();
+        assert_eq!(kinds, [true], "as it was when the call began");
+        let kinds: Vec<_> = db.keyspaces().unwrap().iter().map(Keyspace::is_expiring).collect();
+        assert_eq!(kinds, [false], "as it is now");
+    }
 }
 
 /// Checks that, while another thread clears and refills a keyspace, a reader sees either all

@@ -492,7 +492,8 @@ fn a_filesystem_that_panics_in_close_makes_close_fail() {
     trap.arm(true);
     let other = db.clone();
     assert_panicked(in_time(move || db.close()), "close");
-    assert_panicked(other.put("later", ""), "close");
+    assert!(matches!(other.put("later", ""), Err(Error::Closed)));
+    assert_panicked(other.health().error.map_or(Ok(()), Err), "close");
     drop(other);
     trap.arm(false);
     assert_filled(&open(options()), 0..100);

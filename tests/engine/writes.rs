@@ -1,6 +1,6 @@
 //! Large writes, small writes, and many writes.
 
-use minikv::{Db, Error, Options, Readable, WriteBatch};
+use minikv::{Db, Error, Filters, Options, Readable, WriteBatch};
 
 use crate::rng::Rng;
 use crate::{disk_bytes, small};
@@ -157,6 +157,19 @@ fn options_that_cannot_be_meant_are_refused() {
     {
         assert!(matches!(Db::open(dir.path(), options), Err(Error::InvalidArgument { .. })));
     }
+}
+
+#[test]
+fn options_that_cannot_be_meant_are_refused_for_reading_only_too() {
+    let dir = tempfile::tempdir().unwrap();
+    Db::open(dir.path(), small()).unwrap().close().unwrap();
+    for options in
+        [small().block_bytes(0), small().max_open_files(0), small().filters(Filters::Block(65))]
+    {
+        let error = Db::open_read_only(dir.path(), options).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    }
+    Db::open_read_only(dir.path(), small()).unwrap();
 }
 
 #[test]
