@@ -62,6 +62,7 @@ impl SortedTable {
         Ok(SortedTable {
             table: Incoming {
                 path: facts.path,
+                comparator: options.comparator.name().to_owned(),
                 file_bytes: facts.file_bytes,
                 smallest: facts.smallest,
                 largest: facts.largest,
@@ -143,8 +144,9 @@ pub struct Ingested {
     pub entries: u64,
     /// Total length of the tables before they were added, in bytes.
     pub file_bytes: u64,
-    /// Number of tables that had to be rewritten with new sequence numbers. The usual reason is
-    /// that the database held newer writes; the other is that its tables have another compression.
+    /// Number of tables that had to be rewritten. The usual reason is that the database held newer
+    /// writes; the others are that its tables have another compression, and that the sequence
+    /// numbers of the rewritten table were more than a day ahead.
     pub rewritten_tables: u64,
 }
 

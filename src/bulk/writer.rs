@@ -134,6 +134,7 @@ impl TableWriter {
         let tables = done.into_iter().map(|(file, counts)| SortedTable {
             table: Incoming {
                 path: self.dir.join(name::table_name(file.number)),
+                comparator: self.options.comparator.name().to_owned(),
                 file_bytes: file.file_bytes,
                 smallest: file.smallest,
                 largest: file.largest,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::base::entry_sum::EntrySum;
-use crate::base::{Error, Result};
+use crate::base::{Error, Feature, Result};
 use crate::engine::Engine;
 use crate::engine::checkpoint::{link_or_copy, sync_and_link};
 use crate::engine::conservation::{Ledger, Reason};
@@ -82,6 +82,8 @@ fn margin(entries: u64, tries: u32) -> u64 {
 pub(crate) struct Incoming {
     /// Path of the file.
     pub path: PathBuf,
+    /// Name of the comparator that gives the order of the keys.
+    pub comparator: String,
     /// Length of the file, in bytes.
     pub file_bytes: u64,
     /// First internal key.
@@ -132,10 +134,12 @@ impl Engine {
     /// none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if two tables overlap; [`Error::ReadOnly`], [`Error::Closed`];
-    /// I/O errors, and corruption of a table that is rewritten.
+    /// [`Error::Unsupported`] if a table has another comparator; [`Error::InvalidArgument`] if two
+    /// tables overlap; [`Error::ReadOnly`], [`Error::Closed`]; I/O errors, and corruption of a
+    /// table that is rewritten.
     pub(crate) fn ingest(&self, tables: &[Incoming]) -> Result<Done> {
         self.check_outside()?;
+        self.check_comparators(tables)?;
         let order = self.reads.order.user();
         let mut sorted: Vec<&Incoming> = tables.iter().collect();
         sorted.sort_by(|a, b| self.reads.order.compare(&a.smallest, &b.smallest));
@@ -162,6 +166,20 @@ impl Engine {
             }
             ingested
         })
+    }
+
+    /// Checks that the keys of all tables are in the order of the database.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], which names the comparator and the file of a table in another order.
+    fn check_comparators(&self, tables: &[Incoming]) -> Result<()> {
+        let own = self.options.comparator.name();
+        match tables.iter().find(|table| table.comparator != own) {
+            None => Ok(()),
+            Some(other) => {
+                Err(Error::unsupported(Feature::Comparator, &other.comparator).in_file(&other.path))
+            }
+        }
     }
 
     fn ingest_sorted<'a>(
