@@ -97,7 +97,8 @@ impl Engine {
     }
 
     /// Returns a batch that deletes all entries in `span`; `None` if the batch would be too long,
-    /// if the search would take too long, or if a table in the range is damaged.
+    /// if the search would take too long, or if a table in the range cannot be read. (The table is
+    /// dropped if it is within the range; if not, writing its deletions reports the error.)
     fn batch_of_deletions(&self, span: &Span) -> Result<Option<WriteBatch>> {
         let buffer = self.options.write_buffer_bytes;
         let (searched, most) = ((buffer / SEARCH_DIVISOR) as u64, buffer / BATCH_DIVISOR);
@@ -117,7 +118,7 @@ impl Engine {
             Ok(Some(batch))
         };
         match search() {
-            Err(error) if error.is_corruption() => Ok(None),
+            Err(Error::Corruption(_) | Error::Io { .. } | Error::Unsupported { .. }) => Ok(None),
             found => found,
         }
     }
