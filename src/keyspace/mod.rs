@@ -16,6 +16,7 @@ use crate::base::clock::Clock;
 use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
 use crate::db::{Db, ReadOnlyDb};
+use crate::engine::read::cursor::Cursor;
 use crate::engine::read::reader::Reader;
 use crate::engine::read::snapshot::Snapshot;
 use crate::format::keyspace::{EXPIRING_TAG, KeyspaceKind, Space, TAG, split};
@@ -85,10 +86,10 @@ impl<H: Readable> Readable for Keyspace<H> {
 }
 
 impl<H: Readable> Keyspace<H> {
-    /// Returns whether the keyspace has entries, expired ones included.
-    fn has_entries(&self) -> Result<bool> {
+    /// Returns whether the keyspace has entries, expired ones included. `cursor` is one over the
+    /// whole database.
+    fn has_entries(&self, cursor: &mut Cursor) -> Result<bool> {
         let prefix = self.space.key(b"");
-        let mut cursor = self.handle.cursor()?;
         Ok(cursor.seek(&prefix)? && cursor.key().starts_with(&prefix))
     }
 
@@ -157,10 +158,13 @@ fn of_kind<H: Readable + Clone>(
 fn find<H: Readable + Clone>(handle: &H, name: &[u8]) -> Result<Keyspace<H>> {
     let ordinary = of_kind(handle, KeyspaceKind::Ordinary, name)?;
     let expiring = of_kind(handle, KeyspaceKind::Expiring, name)?;
-    if !expiring.has_entries()? {
+    // One cursor sees both kinds at one moment, and so no half of a batch that moves the entries
+    // from one kind to the other.
+    let mut cursor = handle.cursor()?;
+    if !expiring.has_entries(&mut cursor)? {
         return Ok(ordinary);
     }
-    match ordinary.has_entries()? {
+    match ordinary.has_entries(&mut cursor)? {
         false => Ok(expiring),
         true => Err(Error::invalid(format!(
             "there are two keyspaces \"{}\", an ordinary and an expiring one: \
@@ -178,7 +182,8 @@ fn find<H: Readable + Clone>(handle: &H, name: &[u8]) -> Result<Keyspace<H>> {
 fn expiring<H: Readable + Clone>(handle: &H, name: &[u8]) -> Result<Keyspace<H>> {
     let expiring = of_kind(handle, KeyspaceKind::Expiring, name)?;
     let ordinary = of_kind(handle, KeyspaceKind::Ordinary, name)?;
-    match expiring.has_entries()? || !ordinary.has_entries()? {
+    let mut cursor = handle.cursor()?;
+    match expiring.has_entries(&mut cursor)? || !ordinary.has_entries(&mut cursor)? {
         true => Ok(expiring),
         false => Err(Error::invalid(format!(
             "keyspace \"{}\" has entries that do not expire, so it cannot be an expiring one",
@@ -194,9 +199,9 @@ fn expiring<H: Readable + Clone>(handle: &H, name: &[u8]) -> Result<Keyspace<H>>
 fn all<H: Readable + Clone>(handle: &H) -> Result<Vec<Keyspace<H>>> {
     require_byte_order(handle.reader())?;
     let mut spaces = Vec::new();
+    let mut cursor = handle.cursor()?;
     for kind in [KeyspaceKind::Ordinary, KeyspaceKind::Expiring] {
-        let names = names(handle.reader(), kind)?;
-        for name in names {
+        for name in names(&mut cursor, kind)? {
             spaces.push(Space::new(kind, &name)?);
         }
     }
@@ -204,14 +209,14 @@ fn all<H: Readable + Clone>(handle: &H) -> Result<Vec<Keyspace<H>>> {
     Ok(spaces.into_iter().map(|space| Keyspace { handle: handle.clone(), space }).collect())
 }
 
-/// Returns the names of the keyspaces of this kind that have entries.
-fn names(reader: Reader<'_>, kind: KeyspaceKind) -> Result<Vec<Vec<u8>>> {
+/// Returns the names of the keyspaces of this kind that have entries. `cursor` is one over the
+/// whole database.
+fn names(cursor: &mut Cursor, kind: KeyspaceKind) -> Result<Vec<Vec<u8>>> {
     let tag = match kind {
         KeyspaceKind::Ordinary => TAG,
         KeyspaceKind::Expiring => EXPIRING_TAG,
     };
     let mut names = Vec::new();
-    let mut cursor = reader.cursor()?;
     let mut valid = cursor.seek(tag)?;
     while valid && cursor.key().starts_with(tag) {
         let Some((name, rest)) = split(cursor.key()) else {
