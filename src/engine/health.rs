@@ -193,12 +193,9 @@ impl Engine {
         })
     }
 
-    /// Returns the error that writes return while the database is read-only.
+    /// Returns the error that writes return while the database is read-only or closed.
     pub(crate) fn read_only_error(&self) -> Error {
-        match &self.state.lock().lifecycle.failed {
-            Some(error) => Error::ReadOnly { reason: Arc::new(error.clone()) },
-            None => Error::Closed,
-        }
+        self.state.lock().lifecycle.refusal().unwrap_or(Error::Closed)
     }
 
     /// Returns the operations that the database currently serves, and the failures that restrict
