@@ -22,6 +22,15 @@ pub(crate) use unix::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
+/// Returns the part of `buf` that a read at `offset` may fill. To the systems, offsets are signed
+/// numbers of 64 bits: no file has bytes beyond the largest one, and a call refuses to read there,
+/// or takes the offset for something else.
+fn readable_part(buf: &mut [u8], offset: u64) -> &mut [u8] {
+    let left = i64::MAX.unsigned_abs().saturating_sub(offset);
+    let len = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    &mut buf[..len]
+}
+
 /// The identity of a file: two numbers that no other existing file has. Two paths to the same file
 /// have the same identity.
 pub(super) type FileIdentity = (u64, u64);

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::process::{Resource, getrlimit};
 
-use crate::fs::system::FileIdentity;
+use crate::fs::system::{FileIdentity, readable_part};
 
 /// Returns the identity of an open file.
 pub(in crate::fs) fn identity(file: &File) -> io::Result<FileIdentity> {
@@ -41,7 +41,10 @@ pub(in crate::fs) fn not_through_links() -> OpenOptions {
 
 /// Reads at `offset`, once.
 pub(in crate::fs) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    file.read_at(buf, offset)
+    match readable_part(buf, offset) {
+        [] => Ok(0),
+        buf => file.read_at(buf, offset),
+    }
 }
 
 /// Writes at `offset`, once.

@@ -13,7 +13,7 @@ use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf, Prefix};
 use std::time::Duration;
 
-use crate::fs::system::FileIdentity;
+use crate::fs::system::{FileIdentity, readable_part};
 
 /// Flag of an open that opens a symbolic link itself, and not its target.
 const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
@@ -73,7 +73,10 @@ pub(in crate::fs) fn not_through_links() -> OpenOptions {
 
 /// Reads at `offset`, once. Moves the position of the file, which no other call depends on.
 pub(in crate::fs) fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    file.seek_read(buf, offset)
+    match readable_part(buf, offset) {
+        [] => Ok(0),
+        buf => file.seek_read(buf, offset),
+    }
 }
 
 /// Writes at `offset`, once. Moves the position of the file, as [`read_at`] does.

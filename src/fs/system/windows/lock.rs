@@ -104,7 +104,7 @@ mod tests {
         let upper = dir.path().join("lock");
         assert_eq!(DiskFs.lock(&upper).unwrap().unwrap_err(), LockHolder::ThisProcess);
         assert_eq!(DiskFs.remove(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
-        assert!(fs::rename(&path, &dir.path().join("OTHER")).is_err());
+        assert!(fs::rename(&path, dir.path().join("OTHER")).is_err());
         drop(lock);
         DiskFs.remove(&path).unwrap();
     }
