@@ -74,9 +74,10 @@ pub(crate) struct ReadOnlyFiles {
 /// Opens the database in `dir`.
 ///
 /// # Errors
-/// [`Error::DatabaseMissing`], [`Error::Unsupported`] for another comparator, corruption and I/O
-/// errors.
+/// [`Error::DatabaseMissing`], [`Error::Unsupported`] for another comparator,
+/// [`Error::InvalidArgument`] for an invalid option, corruption and I/O errors.
 pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
+    let options = &options.clone().checked()?;
     let dir = &absolute(&*options.fs, dir)?;
     let mut held = Files::new();
     let is_whole = |opened: &Opened| opened.recovery.lost.is_empty();
