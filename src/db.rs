@@ -126,7 +126,8 @@ impl Db {
         })
     }
 
-    /// Opens the database in the directory `path` for reading only.
+    /// Opens the database in the directory `path` for reading only. Takes no lock.
+    /// [`Options::create_if_missing`] and [`Options::error_if_exists`] have no effect.
     ///
     /// ```
     /// # use minikv::{Db, Options, Readable};
@@ -141,8 +142,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Db::open`], except for [`Error::Locked`](crate::Error::Locked): no lock is
-    /// taken.
+    /// - [`Error::DatabaseMissing`](crate::Error::DatabaseMissing) if the database does not exist;
+    /// - [`Error::Unsupported`](crate::Error::Unsupported) if the database was created with another
+    ///   comparator;
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if an option has an invalid
+    ///   value;
+    /// - corruption and I/O errors.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> {
         let opened = read_only::open(path.as_ref(), &options)?;
         Ok(ReadOnlyDb { opened: Arc::new(Followed::new(opened, options)?) })
@@ -539,16 +544,19 @@ impl Db {
     /// A new table is placed in the deepest level such that neither this level nor any level above
     /// it has a table with keys in the new table's range. If there is no such level, the new table
     /// is placed in level 0. Its file is hard-linked into the database, or copied if it is on
-    /// another filesystem. The table is rewritten only if its entries need new sequence numbers.
-    /// The usual reason is that the database holds newer writes, such as a table that was begun
-    /// later and ingested first.
+    /// another filesystem. The table is rewritten only in these cases:
+    /// - the database holds newer writes, such as a table that was begun later and ingested first;
+    /// - its sequence numbers are more than a day ahead of both the clock and the database;
+    /// - it has another compression than the database's new tables, unless that compression was
+    ///   chosen for its [`TableWriter`](crate::bulk::TableWriter).
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the ranges of two tables
-    /// overlap; I/O errors. After an error the database has none of the tables, unless writing the
-    /// MANIFEST failed: in that case the next open shows all of the tables or none.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if a table has another comparator than the
+    /// database; [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the ranges of two
+    /// tables overlap; I/O errors. After an error the database has none of the tables, unless
+    /// writing the MANIFEST failed: in that case the next open shows all of the tables or none.
     pub fn ingest(&self, tables: &[SortedTable]) -> Result<Ingested> {
         sorted::ingest(&self.inner.engine, tables)
     }
