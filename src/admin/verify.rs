@@ -167,3 +167,18 @@ fn report(survey: Survey, findings: Findings<'_>) -> VerifyReport {
         changed_meanwhile: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::logs::LogFacts;
+
+    #[test]
+    fn lengths_of_sparse_files_that_overflow_their_sum_are_reported() {
+        let log = LogFacts { file_bytes: u64::MAX / 2, ..LogFacts::default() };
+        let survey = Survey { logs: vec![log; 3], ..Survey::default() };
+        let mut tell = |_| {};
+        let report = report(survey, Findings::new(&mut tell));
+        assert_eq!((report.logs, report.bytes), (3, u64::MAX));
+    }
+}

@@ -231,6 +231,34 @@ fn a_torn_log_or_manifest_is_not_reused() {
     }
 }
 
+/// LevelDB with `reuse_logs` appends to a MANIFEST whose last edit a killed process has not synced.
+/// If power is lost before the next sync ends, the later edit may be there without the earlier one.
+#[test]
+fn an_edit_of_a_killed_process_is_durable_before_another_follows_it() {
+    let fs = SimFs::new(30);
+    let reuse = |fs: &SimFs| inline(fs).reuse_logs(true);
+    let db = Db::open("/db", reuse(&fs)).unwrap();
+    // With this key, the edit of the flush is in several sectors.
+    db.writing(synced()).put("k".repeat(700), "1").unwrap();
+    fs.record_history();
+    db.flush().unwrap();
+    let journal = fs.journal();
+    let edit = journal.iter().find(|entry| {
+        entry.kind == OpKind::Write && entry.path.to_str().unwrap().contains("MANIFEST")
+    });
+    let killed = fs.crash_image(&CrashPlan::process_kill().at_op(edit.unwrap().number));
+    killed.record_history();
+    Db::open("/db", reuse(&killed)).unwrap();
+    for op in 0..=killed.op_count() {
+        for seed in 0..40 {
+            let plan = CrashPlan::random(seed).at_op(op);
+            let opened = Db::open("/db", reuse(&killed.crash_image(&plan)));
+            let db = opened.unwrap_or_else(|error| panic!("{plan}: {error}"));
+            assert_eq!(keys(&db).len(), 1, "{plan}");
+        }
+    }
+}
+
 /// After an append failed halfway, LevelDB appends the next record after the torn record and syncs
 /// it, but recovery stops at the torn record.
 #[test]

@@ -11,7 +11,7 @@ use minikv::fs::{Fs, SimFs};
 use minikv::{Db, Error, HealthState, ReadOptions, Readable, RepairOptions, WriteOptions};
 
 use crate::comparators::Order;
-use crate::{Contents, contents, disk_bytes, key, levels, on, rng, small};
+use crate::{Contents, contents, disk_bytes, edits, key, levels, on, rng, small};
 
 /// Puts the keys of `range`, each with a value of its own.
 fn fill(db: &Db, range: std::ops::Range<u32>, value: &str) {
@@ -319,6 +319,36 @@ fn a_crash_at_any_step_shows_all_of_the_deletion_or_nothing() {
     }
     assert!(old > 10 && new > 5, "{old} before, {new} after");
     assert!(left > 5, "{left} with dropped tables on the disk");
+}
+
+/// Damages each of the last two edits, both of a range delete that drops no table.
+#[test]
+fn a_manifest_that_lost_the_edit_of_a_range_delete_is_refused_and_the_deletions_stay() {
+    for is_last in [false, true] {
+        let fs = SimFs::new(10);
+        let options = || on(&fs).max_file_bytes(1 << 20);
+        let db = Db::open("/db", options()).unwrap();
+        fill(&db, 0..1000, "value");
+        db.compact_range(..).unwrap();
+        for range in [key(100)..key(300), key(500)..key(700)] {
+            let done = db.delete_range(range).unwrap();
+            assert_eq!((done.tables, done.keys), (0, 200));
+        }
+        let expected = contents(&db);
+        drop(db);
+        let (manifest, edits) = edits(&fs, "/db");
+        let [.., before, last] = edits[..] else { panic!("{edits:?}") };
+        let edit = if is_last { last } else { before };
+        fs.damage(&manifest, edit + 7 + 5, 1).unwrap();
+        for opened in
+            [Db::open("/db", options()).map(drop), Db::open_read_only("/db", options()).map(drop)]
+        {
+            assert!(opened.unwrap_err().is_corruption(), "last: {is_last}");
+        }
+        assert_eq!(tables_on_disk(&fs), 3, "last: {is_last}");
+        minikv::repair("/db", &options(), RepairOptions::default()).unwrap();
+        assert!(contents(&Db::open("/db", options()).unwrap()) == expected, "last: {is_last}");
+    }
 }
 
 #[test]

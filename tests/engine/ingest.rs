@@ -14,9 +14,10 @@ use minikv::internals::table::{TableBuilder, TableOptions};
 use minikv::{
     BytewiseComparator, Compression, Db, Error, Feature, Options, Readable, WriteOptions,
 };
+use minikv_support::forge::table_of;
 
 use crate::comparators::Order;
-use crate::{Contents, contents, key, levels, on, small};
+use crate::{Contents, contents, edits, key, levels, on, small};
 
 /// Writes tables with the keys of `range`.
 fn tables(
@@ -231,6 +232,32 @@ fn tables_in_another_key_order_are_refused_by_its_name_and_change_nothing() {
     assert_eq!(keys, ["c", "b", "a"]);
 }
 
+/// goleveldb writes an empty data block into a table without entries; LevelDB writes no block.
+#[test]
+fn a_table_without_entries_is_an_invalid_argument_and_no_damage() {
+    let fs = SimFs::new(5);
+    let without_blocks = Path::new("/without.ldb");
+    let builder = TableBuilder::new(
+        fs.create(without_blocks).unwrap(),
+        without_blocks.into(),
+        table_options(),
+    );
+    builder.finish().unwrap();
+    let empty_block = [0, 0, 0, 0, 1, 0, 0, 0];
+    let of_goleveldb = table_of(&empty_block, 0, 1, &[]);
+    let mut damaged = of_goleveldb.clone();
+    damaged[0] ^= 1;
+    for (path, bytes) in [("/with.ldb", of_goleveldb), ("/damaged.ldb", damaged)] {
+        fs.create(Path::new(path)).unwrap().write(&bytes).unwrap();
+    }
+    for path in ["/without.ldb", "/with.ldb"] {
+        let error = SortedTable::open(path, &on(&fs)).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        assert!(error.to_string().ends_with(&format!("{path} has no entries")), "{error}");
+    }
+    assert!(SortedTable::open("/damaged.ldb", &on(&fs)).unwrap_err().is_corruption());
+}
+
 /// Another program may have written the table, and need not have synced it.
 #[test]
 fn a_table_that_was_opened_is_durable_once_it_is_ingested() {
@@ -434,6 +461,34 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
     }
 }
 
+/// Damages each of the last two edits, both of an ingest.
+#[test]
+fn a_manifest_that_lost_the_edit_of_an_ingest_is_refused_and_the_tables_stay() {
+    for is_last in [false, true] {
+        let fs = SimFs::new(10);
+        let [first, second] = [("/a", 0..50), ("/b", 100..150)]
+            .map(|(dir, range)| tables(dir, &on(&fs), range, "new "));
+        let db = Db::open("/db", on(&fs)).unwrap();
+        db.ingest(&first).unwrap();
+        db.ingest(&second).unwrap();
+        let expected = contents(&db);
+        drop(db);
+        let (manifest, edits) = edits(&fs, "/db");
+        let [.., before, last] = edits[..] else { panic!("{edits:?}") };
+        let edit = if is_last { last } else { before };
+        fs.damage(&manifest, edit + 7 + 5, 1).unwrap();
+        let names = fs.list(Path::new("/db")).unwrap();
+        for opened in
+            [Db::open("/db", on(&fs)).map(drop), Db::open_read_only("/db", on(&fs)).map(drop)]
+        {
+            assert!(opened.unwrap_err().is_corruption(), "last: {is_last}");
+        }
+        assert_eq!(fs.list(Path::new("/db")).unwrap(), names, "last: {is_last}");
+        minikv::repair("/db", &on(&fs), minikv::RepairOptions::default()).unwrap();
+        assert!(contents(&Db::open("/db", on(&fs)).unwrap()) == expected, "last: {is_last}");
+    }
+}
+
 /// Returns new tables for each of `ranges`, in directories whose names begin with `dir`.
 fn each_of(dir: &str, options: &Options, ranges: &[Range<u32>]) -> Vec<Vec<SortedTable>> {
     let each = ranges.iter().enumerate();
@@ -485,12 +540,8 @@ fn tables_that_are_written_anew_use_up_few_sequence_numbers() {
     assert_eq!(db.ingest(&later).unwrap().rewritten_tables, 0);
 }
 
-#[test]
-fn a_table_far_ahead_of_the_clock_is_written_anew_and_ends_no_writes() {
-    let fs = SimFs::new(22);
-    let path = Path::new("/high.ldb");
-    let file = fs.create(path).unwrap();
-    let options = TableOptions {
+fn table_options() -> TableOptions {
+    TableOptions {
         order: KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator))),
         filter_policy: None,
         table_filter_bits_per_key: None,
@@ -498,8 +549,15 @@ fn a_table_far_ahead_of_the_clock_is_written_anew_and_ends_no_writes() {
         block_bytes: 4096,
         block_restart_interval: 16,
         compression: Compression::None,
-    };
-    let mut builder = TableBuilder::new(file, path.into(), options);
+    }
+}
+
+#[test]
+fn a_table_far_ahead_of_the_clock_is_written_anew_and_ends_no_writes() {
+    let fs = SimFs::new(22);
+    let path = Path::new("/high.ldb");
+    let file = fs.create(path).unwrap();
+    let mut builder = TableBuilder::new(file, path.into(), table_options());
     // The trailer has the second-highest sequence number, and the kind "value".
     let trailer = ((1u64 << 56) - 2) << 8 | 1;
     builder.add(&[b"a", &trailer.to_le_bytes()[..]].concat(), b"1").unwrap();

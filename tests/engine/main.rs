@@ -24,9 +24,11 @@ mod versions;
 mod writes;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use minikv::fs::SimFs;
+use minikv::files::LogReader;
+use minikv::fs::{Fs, SimFs};
 use minikv::{Db, Options, ReadOptions, Readable, WriteBatch, WriteOptions};
 use minikv_support::{comparators, recount, rng};
 
@@ -59,7 +61,20 @@ fn levels(db: &Db) -> Vec<u64> {
     (0..7).map(|level| count(level).unwrap().parse().unwrap()).collect()
 }
 
-fn disk_bytes(dir: &std::path::Path) -> u64 {
+/// Returns the path of the MANIFEST of a database without leftovers, and the offset of each edit.
+fn edits(fs: &SimFs, dir: &str) -> (PathBuf, Vec<u64>) {
+    let names = fs.list(Path::new(dir)).unwrap();
+    let manifest = names.into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+    let path = Path::new(dir).join(manifest);
+    let mut reader = LogReader::new(fs.open(&path).unwrap(), &path).unwrap();
+    let mut offsets = Vec::new();
+    while reader.next().unwrap().is_some() {
+        offsets.push(reader.record_offset());
+    }
+    (path, offsets)
+}
+
+fn disk_bytes(dir: &Path) -> u64 {
     // A background thread may remove a file after it was listed.
     let files = std::fs::read_dir(dir).unwrap().filter_map(|entry| entry.unwrap().metadata().ok());
     files.map(|metadata| metadata.len()).sum()

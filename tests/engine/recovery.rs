@@ -530,6 +530,128 @@ fn a_damaged_edit_before_others_refuses_the_manifest() {
     assert_eq!(contents(&Db::open(dir.path(), small()).unwrap()).len(), 4);
 }
 
+/// Returns the directory of a database of the fixtures.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).join("db")
+}
+
+/// Checks that the database in `dir` is refused, that `verify` finds its fault, and that its table
+/// `table` stays. Returns the contents after a repair.
+fn repaired_after_refusals(dir: &Path, table: &str) -> Vec<(String, String)> {
+    for error in [
+        Db::open(dir, Options::default()).map(drop).unwrap_err(),
+        Db::open_read_only(dir, Options::default()).map(drop).unwrap_err(),
+        minikv::checkpoint(dir, dir.join("copy"), &Options::default()).unwrap_err(),
+    ] {
+        assert!(error.is_corruption(), "{error}");
+        assert!(error.to_string().contains("MANIFEST"), "{error}");
+    }
+    assert!(!minikv::verify(dir, &Options::default()).unwrap().is_sound());
+    assert!(dir.join(table).exists());
+    minikv::repair(dir, &Options::default(), minikv::RepairOptions::default()).unwrap();
+    contents(&Db::open(dir, Options::default()).unwrap())
+}
+
+/// A MANIFEST of LevelDB that states the log number 0, and after it the first flush. Without the
+/// edit of the flush, its table is not named, and the log that it has emptied is not missed.
+#[test]
+fn a_manifest_that_lost_its_first_flush_is_refused_and_the_table_stays() {
+    let original = fixture("chromium/local-storage");
+    let sound = copy(&original);
+    let expected = contents(&Db::open(sound.path(), Options::default()).unwrap());
+    let second = 41;
+    for is_cut in [false, true] {
+        let damaged = copy(&original);
+        let manifest = damaged.path().join("MANIFEST-000001");
+        let mut bytes = fs::read(&manifest).unwrap();
+        match is_cut {
+            false => bytes[second + 7 + 20] ^= 1,
+            true => bytes.truncate(second),
+        }
+        fs::write(&manifest, bytes).unwrap();
+        let found = repaired_after_refusals(damaged.path(), "000003.ldb");
+        assert!(found == expected, "cut: {is_cut}: {} of {}", found.len(), expected.len());
+    }
+}
+
+/// goleveldb writes a transaction into tables, and begins no log for it.
+#[test]
+fn a_manifest_that_lost_a_transaction_before_the_writes_in_its_log_is_refused() {
+    let original = fixture("goleveldb/06-transaction");
+    let sound = copy(&original);
+    let expected = contents(&Db::open(sound.path(), Options::default()).unwrap());
+    let damaged = copy(&original);
+    let manifest = damaged.path().join("MANIFEST-000000");
+    let mut bytes = fs::read(&manifest).unwrap();
+    bytes[98 + 7] ^= 1;
+    fs::write(&manifest, bytes).unwrap();
+    let found = repaired_after_refusals(damaged.path(), "000004.ldb");
+    assert!(found == expected, "{} of {}", found.len(), expected.len());
+}
+
+#[test]
+fn a_reused_manifest_that_lost_any_edit_is_refused_and_the_table_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || small().reuse_logs(true);
+    let db = Db::open(dir.path(), options()).unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let tables = files(dir.path(), ".ldb");
+    let manifest = dir.path().join("MANIFEST-000001");
+    let sound = fs::read(&manifest).unwrap();
+    let end = |at: usize| at + 7 + usize::from(u16::from_le_bytes([sound[at + 4], sound[at + 5]]));
+    // The edits of the creation, of the open, and of the flush.
+    let (second, third) = (end(0), end(end(0)));
+    assert_eq!(end(third), sound.len());
+    let flipped = |at: usize| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    for (what, bytes) in [
+        ("the open is damaged", flipped(second + 7)),
+        ("the flush is damaged", flipped(third + 7)),
+        ("both are cut off", sound[..second].to_vec()),
+        ("the flush is cut off", sound[..third].to_vec()),
+    ] {
+        fs::write(&manifest, bytes).unwrap();
+        let error = Db::open(dir.path(), options()).map(drop).expect_err(what);
+        assert!(error.is_corruption(), "{what}: {error}");
+        Db::open_read_only(dir.path(), options()).map(drop).expect_err(what);
+        assert!(!minikv::verify(dir.path(), &options()).unwrap().is_sound(), "{what}");
+        assert_eq!(files(dir.path(), ".ldb"), tables, "{what}");
+    }
+    fs::write(&manifest, &sound).unwrap();
+    let db = Db::open(dir.path(), options()).unwrap();
+    assert_eq!(contents(&db), [("a".to_owned(), "1".to_owned())]);
+}
+
+/// LevelDB states the log number 0 until its first flush. If it is killed during that flush, there
+/// is a table that no edit names, and everything is in the log.
+#[test]
+fn a_table_of_a_first_flush_that_did_not_end_is_left_out() {
+    let original = fixture("leveldb-cpp/08-reuse-logs");
+    let sound = copy(&original);
+    let expected = contents(&Db::open(sound.path(), Options::default()).unwrap());
+    for has_torn_edit in [false, true] {
+        let killed = copy(&original);
+        fs::write(killed.path().join("000004.log"), "").unwrap();
+        let table = killed.path().join("000005.ldb");
+        fs::write(&table, "half a table").unwrap();
+        if has_torn_edit {
+            let manifest = killed.path().join("MANIFEST-000001");
+            let mut bytes = fs::read(&manifest).unwrap();
+            // A whole record, as its header says, whose payload did not reach the disk.
+            bytes.extend_from_slice(&[1, 2, 3, 4, 1, 0, 1, 9]);
+            fs::write(&manifest, bytes).unwrap();
+        }
+        let db = Db::open(killed.path(), Options::default()).unwrap();
+        assert!(contents(&db) == expected, "torn edit: {has_torn_edit}");
+        assert!(db.recovery().lost.is_empty() && !table.exists());
+    }
+}
+
 #[test]
 fn a_manifest_that_ends_in_a_torn_record_is_not_continued() {
     let dir = tempfile::tempdir().unwrap();

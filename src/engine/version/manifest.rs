@@ -337,6 +337,31 @@ mod tests {
     }
 
     #[test]
+    fn damage_before_a_record_in_the_same_block_is_not_the_end() {
+        let cases: [(&[&[u8]], bool); 4] = [
+            (&[], true),
+            (&[FAILED_MARK], true),
+            (&[b"edit"], false),
+            (&[FAILED_MARK, b"edit"], false),
+        ];
+        let path = Path::new("/log");
+        for (after, is_end) in cases {
+            // The checksum, the length, the type, and the payload.
+            for at in [0, 4, 6, 20] {
+                let fs = SimFs::new(1);
+                let mut log = LogWriter::new(fs.create(path).unwrap(), 0);
+                log.add_record(&[7; 100]).unwrap();
+                after.iter().for_each(|record| log.add_record(record).unwrap());
+                fs.damage(path, at, 1).unwrap();
+                let mut reader = LogReader::new(fs.open(path).unwrap(), path).unwrap();
+                let error = reader.next().unwrap_err();
+                let end = check_nothing_follows(&mut reader, &error);
+                assert_eq!(end.is_ok(), is_end, "byte {at}, {after:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_mark_of_a_failed_sync_does_not_make_a_lost_edit_one_in_the_middle() {
         use crate::format::record::{BLOCK_BYTES, HEADER_BYTES};
         let fs = SimFs::new(1);
