@@ -17,8 +17,10 @@
 //!   such a length, so the record is damaged rather than cut short.
 //!
 //! Three things that LevelDB reports as damage end the log here, because a crash can leave them:
-//! - A damaged record whose last 512 bytes or more are zeros, followed only by zeros: the space of
-//!   the record was allocated before the record was written.
+//! - A damaged record whose last byte is zero, followed only by zeros, in a file whose last 512
+//!   bytes are zeros: the space of the record was allocated before the record was written. Power
+//!   loss takes whole sectors, but LevelDB before 1.15 stored records through a mapping, the header
+//!   first, so a process that was killed may have stored any part of the payload.
 //! - Other bytes of at most 64 KiB before the file's final zeros, if these bytes have no header and
 //!   no record starts in them: the process was killed while it stored a record through a mapping
 //!   (`fs/mapped.rs`).
@@ -343,6 +345,17 @@ impl LogReader {
             self.end = None;
             self.offset = self.resume_offset;
         }
+    }
+
+    /// Returns whether [`LogReader::skip_damage`] would pass over a record: whether one that is not
+    /// empty begins after the damage, in the same block. The log must not hold batches.
+    pub(crate) fn would_skip_record(&self) -> bool {
+        let block_left = BLOCK_BYTES - (self.offset % BLOCK_BYTES as u64) as usize;
+        let at = (self.offset - self.chunk_offset) as usize;
+        let block = self.chunk.get(at..).unwrap_or_default();
+        let after = block[..block.len().min(block_left)].get(1..).unwrap_or_default();
+        let empty = RecordHeader::new(RecordType::Full, &[]);
+        records_in(after).any(|header| header != empty)
     }
 
     fn next_record(&mut self) -> Result<Option<Record>> {
@@ -677,15 +690,20 @@ fn unknown_type(number: u8) -> Error {
 
 /// Returns whether an undamaged record starts anywhere in `bytes`.
 fn begins_record(bytes: &[u8]) -> bool {
-    let begins = |at: usize| {
+    records_in(bytes).next().is_some()
+}
+
+/// Returns the headers of the undamaged records that start anywhere in `bytes`.
+fn records_in(bytes: &[u8]) -> impl Iterator<Item = RecordHeader> {
+    let begins = move |at: usize| {
         let header = RecordHeader::decode(&bytes[at..])?;
         let start = at + HEADER_BYTES;
         let payload = bytes.get(start..start + usize::from(header.payload_bytes))?;
         let record_type = RecordType::from_u8(header.type_number)?;
         let is_first = matches!(record_type, RecordType::Full | RecordType::First);
-        (is_first && header.actual_crc(payload) == header.stored_crc()).then_some(())
+        (is_first && header.actual_crc(payload) == header.stored_crc()).then_some(header)
     };
-    (0..bytes.len()).any(|at| begins(at).is_some())
+    (0..bytes.len()).filter_map(begins)
 }
 
 #[cfg(test)]

@@ -170,17 +170,21 @@ pub(crate) fn read_manifest(
 
 /// Returns `error` as the error if a record follows the damage that `error` reports, or if the
 /// bytes after the damage cannot be read. A mark of a failed sync does not count as a record: the
-/// edit before it may be what that sync has lost.
+/// edit before it may be what that sync has lost. A crash leaves no record after damage, because
+/// each edit is durable before the next one is appended.
 fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
-    reader.skip_damage();
-    loop {
-        match reader.next() {
-            Ok(None) => return Ok(()),
-            Ok(Some(FAILED_MARK)) => {}
-            Err(next) if next.is_corruption() => reader.skip_damage(),
-            _ => return Err(error.clone()),
+    while !reader.would_skip_record() {
+        reader.skip_damage();
+        loop {
+            match reader.next() {
+                Ok(None) => return Ok(()),
+                Ok(Some(FAILED_MARK)) => {}
+                Err(next) if next.is_corruption() => break,
+                _ => return Err(error.clone()),
+            }
         }
     }
+    Err(error.clone())
 }
 
 /// An empty edit, which is appended as the last record to a MANIFEST whose sync failed. No further

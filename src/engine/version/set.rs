@@ -104,12 +104,16 @@ impl VersionSet {
         // entry must be durable.
         self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?;
         let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
-        self.manifest = Some(ManifestWriter {
+        let mut manifest = ManifestWriter {
             number: recovered.manifest_number,
             path,
             log: LogWriter::new(file, recovered.valid_end),
             version_bytes: recovered.valid_end,
-        });
+        };
+        // A killed process may have left its last edit unsynced. A loss of power must not take that
+        // edit and keep the next one.
+        manifest.sync()?;
+        self.manifest = Some(manifest);
         Ok(())
     }
 
