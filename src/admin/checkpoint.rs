@@ -6,6 +6,7 @@ use crate::admin::findings::Findings;
 use crate::admin::logs::{self};
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{CopySource, LiveFiles, OpenLog, check_empty, link_or_copy};
+use crate::engine::open::check::check_entries;
 use crate::engine::open::directory::{self, NewLock};
 use crate::engine::open::entries;
 use crate::engine::options::Options;
@@ -45,7 +46,7 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<CopySour
     let trash = Trash::new(options.fs.clone(), dir).guarded_by(lock.guard());
     let recovered = manifest::recover_manifest(fs, dir, options.comparator.name())?;
     let entries = entries::entries(fs, dir)?;
-    directory::check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
+    check_entries(fs, dir, &entries, &recovered, options.paranoid_checks)?;
     let files = entries.files;
     let mut logs = Vec::new();
     let mut no_progress = |_| {};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::admin::findings::Findings;
 use crate::base::{Error, Feature, Result};
+use crate::engine::version::manifest::Recovered;
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
 use crate::fs::Fs;
@@ -52,6 +53,18 @@ impl Manifest {
     /// Returns the first number above those of the logs that the MANIFEST names.
     pub(crate) fn above_logs(&self) -> u64 {
         self.log_number.unwrap_or(0).max(self.prev_log_number).saturating_add(1)
+    }
+
+    /// Returns the numbers and tables of an undamaged MANIFEST as an open recovers them.
+    pub(crate) fn recovered(&self) -> Recovered {
+        let new_files = self.files().cloned().collect();
+        Recovered {
+            edit: VersionEdit { new_files, ..VersionEdit::default() },
+            log_number: self.log_number.unwrap_or(0),
+            prev_log_number: self.prev_log_number,
+            last_seq: self.last_seq.unwrap_or(0),
+            ..Recovered::default()
+        }
     }
 
     fn apply(&mut self, edit: VersionEdit) {

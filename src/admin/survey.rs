@@ -16,6 +16,7 @@ use crate::admin::tables::{
     TableFacts, {self},
 };
 use crate::base::{Error, Result};
+use crate::engine::open::check;
 use crate::engine::open::directory;
 use crate::engine::open::entries::{
     DirListing, {self},
@@ -96,7 +97,8 @@ pub(crate) fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>)
         |manifest: &Manifest| (manifest.log_number.unwrap_or(0), manifest.prev_log_number);
     let (log_number, prev) = survey.manifest.as_ref().map_or((0, 0), live_from);
     directory::check_no_live_directory(dir, &directories, log_number, prev)?;
-    survey.weigh_manifest(dir, &InternalComparator::new(options.comparator.clone()), findings);
+    let order = InternalComparator::new(options.comparator.clone());
+    survey.weigh_manifest(fs, dir, &order, findings);
     survey.read_tables(fs, dir, &table_context(options), findings);
     survey.read_logs(fs, dir, findings)?;
     Ok(survey)
@@ -225,6 +227,7 @@ impl Survey {
     /// Decides whether the MANIFEST can be trusted to contain all edits.
     fn weigh_manifest(
         &mut self,
+        fs: &dyn Fs,
         dir: &Path,
         order: &InternalComparator,
         findings: &mut Findings<'_>,
@@ -240,7 +243,7 @@ impl Survey {
         check_levels(manifest, order, findings);
         self.distrust = match &manifest.damage {
             Some(damage) => Some(damage.to_string()),
-            None => self.signs_of_lost_edits(manifest, findings),
+            None => self.signs_of_lost_edits(fs, dir, manifest, findings),
         };
     }
 
@@ -248,12 +251,19 @@ impl Survey {
     /// of the evidence. Adds a fault if the evidence is conclusive.
     fn signs_of_lost_edits(
         &self,
+        fs: &dyn Fs,
+        dir: &Path,
         manifest: &Manifest,
         findings: &mut Findings<'_>,
     ) -> Option<String> {
         let named: BTreeSet<u64> = manifest.files().map(|file| file.number).collect();
         let log_number = manifest.log_number.unwrap_or(0);
-        if let Some(what) = directory::lost_edits(&self.files, log_number, &named) {
+        let lost = match log_number {
+            // Errors of the log are found when it is read.
+            0 => check::lost_edits(fs, dir, &self.files, &manifest.recovered()).unwrap_or_default(),
+            _ => directory::lost_edits(&self.files, log_number, &named),
+        };
+        if let Some(what) = lost {
             let error = Error::corruption(what.clone()).at(manifest.valid_end);
             findings.fault(error, &manifest.path);
             return Some(what);

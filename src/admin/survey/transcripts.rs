@@ -49,7 +49,7 @@ fn survey(fs: &MemFs) -> String {
     survey.files.sort_by(|a, b| a.0.cmp(&b.0));
     let comparator = order().user().get().name().to_owned();
     survey.choose_manifest(fs, dir, &comparator, &mut findings).expect("a choice");
-    survey.weigh_manifest(dir, &order(), &mut findings);
+    survey.weigh_manifest(fs, dir, &order(), &mut findings);
     let mut lines = Vec::new();
     let by = if survey.has_current { "named by CURRENT" } else { "not named by CURRENT" };
     lines.push(match &survey.manifest {

@@ -160,22 +160,6 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
     logs.into_iter().collect()
 }
 
-/// Checks that the files that the MANIFEST names exist, as [`check_files`] does, and that no
-/// directory takes the place of a live log.
-///
-/// # Errors
-/// As [`check_files`] and [`check_no_live_directory`].
-pub(crate) fn check_entries(
-    dir: &Path,
-    entries: &DirListing,
-    recovered: &Recovered,
-    paranoid: bool,
-) -> Result<()> {
-    let Recovered { log_number, prev_log_number, .. } = *recovered;
-    check_no_live_directory(dir, &entries.directories, log_number, prev_log_number)?;
-    check_files(dir, &entries.files, recovered, paranoid)
-}
-
 /// Checks that the files that the MANIFEST names exist.
 ///
 /// # Errors
@@ -200,8 +184,8 @@ pub fn check_files(
     Ok(())
 }
 
-/// Returns whether the log `number` exists. Also returns true for the number 0, which means that no
-/// log is needed.
+/// Returns whether the log `number` exists. Also returns true for the number 0, which means that
+/// nothing was flushed yet, so that no log was removed.
 fn has_log(files: &[(String, FileName)], number: u64) -> bool {
     number == 0 || files.iter().any(|(_, name)| *name == FileName::Log(number))
 }
@@ -216,10 +200,15 @@ fn check_end(
 ) -> Result<()> {
     match lost_edits(files, recovered.log_number, named) {
         None => Ok(()),
-        Some(what) => Err(Error::corruption(what + ": the database needs repair")
-            .at(recovered.valid_end)
-            .in_file(&dir.join(name::manifest_name(recovered.manifest_number)))),
+        Some(what) => Err(ended(dir, recovered, what)),
     }
+}
+
+/// Returns the error for a MANIFEST that has lost its last edits, according to the evidence `what`.
+pub(crate) fn ended(dir: &Path, recovered: &Recovered, what: String) -> Error {
+    Error::corruption(what + ": the database needs repair")
+        .at(recovered.valid_end)
+        .in_file(&dir.join(name::manifest_name(recovered.manifest_number)))
 }
 
 /// Returns a description of the evidence that a MANIFEST lacks its last edits, or `None` if there

@@ -32,9 +32,9 @@ use crate::engine::compression::Compressions;
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::observe::queue::Observing;
+use crate::engine::open::check::check_entries;
 use crate::engine::open::directory::{
-    NewLock, check_entries, check_numbers, create_dir, find_database, has_database, live_logs,
-    make_lost,
+    NewLock, check_numbers, create_dir, find_database, has_database, live_logs, make_lost,
 };
 use crate::engine::open::entries::{DirListing, entries};
 use crate::engine::open::replay::{LogReplay, Replayed};
@@ -65,6 +65,7 @@ use crate::table::block_cache::BlockCache;
 use crate::table::block_cache::budget::OpenTables;
 use crate::table::table_cache::TableCache;
 
+pub(crate) mod check;
 pub(crate) mod directory;
 pub(crate) mod entries;
 pub(crate) mod held;
@@ -177,7 +178,7 @@ impl Opening {
     fn new(dir: &Path, mut options: Options, entries: DirListing) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover_manifest(&*fs, dir, options.comparator.name())?;
-        check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
+        check_entries(&*fs, dir, &entries, &recovered, options.paranoid_checks)?;
         let DirListing { files, directories } = entries;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
         // not be assigned again.

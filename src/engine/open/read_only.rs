@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::memtable::Memtable;
+use crate::engine::open::check::check_entries;
 use crate::engine::open::directory::{self};
 use crate::engine::open::entries;
 use crate::engine::open::held::{Files, HeldFs, hold_logs, hold_tables};
@@ -145,7 +146,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
     let comparator = options.comparator.name();
     let recovered =
         manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
-    directory::check_entries(dir, &entries, &recovered, options.paranoid_checks)?;
+    check_entries(fs, dir, &entries, &recovered, options.paranoid_checks)?;
     let mut files = entries.files;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
     // The files are listed again, because a log whose writes are older than the tables may have
