@@ -162,8 +162,10 @@ fn report(survey: Survey, findings: Findings<'_>) -> VerifyReport {
         entries: tables.clone().map(|table| table.entries).sum(),
         logs: survey.logs.len() as u64,
         batches: survey.logs.iter().map(|log| log.batches).sum(),
-        bytes: tables.map(|table| table.file_bytes).sum::<u64>()
-            + survey.logs.iter().map(|log| log.file_bytes).sum::<u64>(),
+        bytes: tables
+            .map(|table| table.file_bytes)
+            .chain(survey.logs.iter().map(|log| log.file_bytes))
+            .fold(0, u64::saturating_add),
         changed_meanwhile: false,
     }
 }

@@ -14,9 +14,10 @@ use crate::format::compress::Method;
 use crate::format::expiry::NEVER;
 use crate::format::key::{InternalComparator, KeyKind, ParsedKey, user_key};
 use crate::format::keyspace::expiry_of;
-use crate::fs::absolute;
+use crate::fs::{ReadFile, absolute};
 use crate::table::Table;
 use crate::table::compression::compression_of;
+use crate::table::reader::TableContext;
 
 /// A finished table outside of any database: entries in ascending order, one per key, and no
 /// deletions. [`TableWriter::finish`](crate::bulk::TableWriter::finish) returns such tables;
@@ -50,11 +51,16 @@ impl SortedTable {
         if let Some(error) = findings.io.or(findings.unsupported) {
             return Err(error);
         }
+        let has_none = facts.as_ref().is_some_and(|facts| facts.entries == 0);
+        let no_entries = || Error::invalid(format!("{} has no entries", path.display()));
+        if has_none && is_empty(file.clone(), path, &context).unwrap_or(false) {
+            return Err(no_entries());
+        }
         if let Some(fault) = findings.faults.into_iter().next() {
             return Err(Error::Corruption(Box::new(fault)));
         }
         let Some(facts) = facts.filter(|facts| facts.entries > 0) else {
-            return Err(Error::invalid(format!("{} has no entries", path.display())));
+            return Err(no_entries());
         };
         let method = compression_of(&*file, path)?.filter(|method| *method != Method::None);
         let table = Arc::new(Table::open(file, facts.file_bytes, path.clone(), &context)?);
@@ -98,6 +104,13 @@ impl SortedTable {
     pub fn last_key(&self) -> &[u8] {
         user_key(&self.table.largest)
     }
+}
+
+/// Returns whether a table without damage has no entries.
+fn is_empty(file: Arc<dyn ReadFile>, path: &Path, context: &TableContext) -> Result<bool> {
+    let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+    let table = Arc::new(Table::open(file, file_bytes, path.to_path_buf(), context)?);
+    Ok(!table.cursor(Default::default()).seek_to_first()?)
 }
 
 /// Checks that all entries of a table are puts, with one entry per key. Returns the counts of the
@@ -160,7 +173,7 @@ pub(crate) fn ingest(engine: &Engine, tables: &[SortedTable]) -> Result<Ingested
     Ok(Ingested {
         tables: tables.len() as u64,
         entries: tables.iter().map(SortedTable::entries).sum(),
-        file_bytes: tables.iter().map(SortedTable::file_bytes).sum(),
+        file_bytes: tables.iter().map(SortedTable::file_bytes).fold(0, u64::saturating_add),
         rewritten_tables: done.rewritten,
     })
 }

@@ -119,7 +119,7 @@ fn at_their_levels(
 fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) -> RepairPlan {
     let named = survey.named();
     let all: Vec<&TableFacts> = survey.tables.values().collect();
-    let bytes = all.iter().map(|facts| facts.file_bytes).sum::<u64>();
+    let bytes = all.iter().map(|facts| facts.file_bytes).fold(0, u64::saturating_add);
     let level = level_for(bytes, options);
     if merge::are_disjoint(&all, order.user()) {
         let tables = all.into_iter().filter(|facts| facts.entries > 0).map(|facts| KeptTable {
