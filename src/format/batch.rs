@@ -21,6 +21,9 @@ use crate::format::key::{KeyKind, MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 /// Size of the header before the first operation, in bytes.
 pub const HEADER_BYTES: usize = 12;
 
+/// Maximum number of operations in a batch that is written: a memtable takes all of them.
+pub(crate) const MAX_OPERATIONS: u32 = (1 << 28) - 1;
+
 const COUNT_OFFSET: usize = 8;
 const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 
@@ -456,7 +459,8 @@ mod tests {
         full.add_count(u32::MAX - 2);
         assert!(full.check().is_ok());
         full.delete("one more");
-        assert!(full.check().is_err());
+        let error = full.check().unwrap_err().to_string();
+        assert!(error.contains(&format!("at most {MAX_OPERATIONS} operations")), "{error}");
     }
 
     #[test]

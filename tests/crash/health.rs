@@ -268,6 +268,45 @@ fn failed_resumes_leave_nothing_behind() {
     }
 }
 
+/// Each open that failed late used to leave a log, and a table if a log was damaged.
+#[test]
+fn failed_opens_leave_nothing_behind() {
+    type Make = fn() -> Fault;
+    let faults: [(&str, Make); 4] = [
+        ("MANIFESTs", || Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*")),
+        ("logs", || Fault::no_space().on(&[OpKind::Write]).path("*.log")),
+        ("CURRENT", || Fault::no_space().on(&[OpKind::Write]).path("*.dbtmp")),
+        ("names", || Fault::no_space().on(&[OpKind::Rename])),
+    ];
+    for ((what, fault), is_damaged) in faults.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        let fs = SimFs::new(5);
+        let db = open(&fs);
+        ["a", "b", "c"].iter().for_each(|key| db.put(key, "1").unwrap());
+        drop(db);
+        let names = fs.list(Path::new("/db")).unwrap();
+        if is_damaged {
+            let log = names.iter().find(|name| name.ends_with(".log")).unwrap();
+            // In the second of the three batches.
+            fs.damage(&Path::new("/db").join(log), 60, 1).unwrap();
+        }
+        fs.inject(fault().sticky());
+        let fails = || drop(Db::open("/db", options(&fs)).unwrap_err());
+        fails();
+        let files = || fs.list(Path::new("/db")).unwrap().len();
+        let (count, bytes) = (files(), fs.used_bytes());
+        (0..50).for_each(|_| fails());
+        assert!(files() <= count && fs.used_bytes() <= bytes, "{what}: {} files", files());
+        fs.clear_faults();
+        let db = open(&fs);
+        assert_eq!(keys(&db), if is_damaged { &["a"][..] } else { &["a", "b", "c"] }, "{what}");
+        db.writing(synced()).put("d", "1").unwrap();
+        db.wait_idle().unwrap();
+        drop(db);
+        drop(open(&fs));
+        crate::check::check_files(&fs, 0).unwrap();
+    }
+}
+
 /// Flushes `rounds` tables that contain the same keys.
 fn fill_level0(db: &Db, rounds: usize) -> Result<(), Error> {
     for round in 0..rounds {
@@ -396,6 +435,55 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     assert_eq!(db.health().state, HealthState::Good);
     fill_level0(&db, 2).unwrap();
     assert_eq!(keys(&db).len(), 23);
+}
+
+/// A damaged table used to make writes fail whenever level 0 was full, although compactions of level
+/// 0 needed no such table.
+#[test]
+fn a_writer_waits_for_level_0_although_a_table_elsewhere_is_damaged() {
+    let fs = SimFs::new(16);
+    let db = open(&fs);
+    for i in 0..20 {
+        db.put(format!("k{i:02}"), "x".repeat(300)).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    let names = fs.list(Path::new("/db")).unwrap();
+    let table = names.iter().filter(|name| name.ends_with(".ldb")).max().unwrap();
+    // No part of the second block is in the cache yet.
+    fs.damage(&Path::new("/db").join(table), 700, 1).unwrap();
+    assert!(db.compact_range("k".."l").unwrap_err().is_corruption());
+    assert_eq!(db.health().damaged_tables.len(), 1);
+    let is_held = Arc::new(AtomicBool::new(true));
+    let held = is_held.clone();
+    fs.set_hook(move |op| {
+        let is_compaction = std::thread::current().name() == Some("minikv-compact");
+        while is_compaction && op.kind == OpKind::Create && held.load(Relaxed) {
+            std::thread::yield_now();
+        }
+    });
+    let (stall, written) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (0..25).try_for_each(|round| {
+                for key in ["x", "y", "z"] {
+                    db.put(key, format!("{round}"))?;
+                }
+                db.flush()
+            })
+        });
+        let mut stall = None;
+        wait_until(|| {
+            stall = db.health().stall;
+            stall == Some(StallCause::Level0) || writer.is_finished()
+        });
+        is_held.store(false, Relaxed);
+        (stall, writer.join().unwrap())
+    });
+    written.unwrap();
+    assert_eq!(stall, Some(StallCause::Level0));
+    assert_eq!(db.health().damaged_tables.len(), 1);
+    for key in ["x", "y", "z"] {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&b"24"[..]));
+    }
 }
 
 #[test]

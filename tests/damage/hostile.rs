@@ -505,4 +505,27 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
             assert_eq!(db.iter().count(), 4, "{name}");
         }
     }
+    // A number that one open accepts leaves enough numbers for the opens after it.
+    for number in [62, 61].into_iter().flat_map(|bits| [1, 2, 3, 9].map(|less| (1 << bits) - less))
+    {
+        for name in names(number) {
+            let home = tempfile::tempdir().unwrap();
+            make_database(home.path());
+            std::fs::write(home.path().join(&name), b"").unwrap();
+            let before = contents_of(home.path());
+            if let Err(error) = Db::open(home.path(), Options::default()) {
+                assert!(error.is_corruption() && error.to_string().contains(&name), "{error}");
+                assert!(contents_of(home.path()) == before, "{name}");
+                std::fs::remove_file(home.path().join(&name)).unwrap();
+            }
+            for key in ["d", "e", "f"] {
+                let opened = Db::open(home.path(), Options::default());
+                let db = opened.unwrap_or_else(|error| panic!("{name}, before {key}: {error}"));
+                db.put(key, "1").unwrap();
+                db.flush().unwrap();
+            }
+            assert_eq!(Db::open(home.path(), Options::default()).unwrap().iter().count(), 6);
+            assert!(minikv::verify(home.path(), &Options::default()).unwrap().is_sound());
+        }
+    }
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::bulk::SortedTable;
-use minikv::fs::sim::CrashPlan;
+use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, MemFs, SimFs};
 use minikv::{
     CompactionDecision, Db, Error, Expiry, Keyspace, KeyspaceKind, Options, ReadOptions, Readable,
     Transaction, WriteBatch,
 };
 
-use crate::{key, on, small};
+use crate::{key, on, small, soon};
 
 /// A clock that a test sets, in milliseconds since the Unix epoch.
 #[derive(Clone, Default)]
@@ -640,4 +640,46 @@ fn after_a_crash_only_unexpired_entries_are_shown() {
         }
     }
     assert!(least == 200 && most > 1000, "{least} to {most}");
+}
+
+/// A table whose expiry could not be read when the database was opened used to stay until the next
+/// open.
+#[test]
+fn tables_go_although_their_expiry_could_not_be_read_at_first() {
+    use std::sync::atomic::AtomicBool;
+    for inline in [Some(4), None] {
+        let (fs, clock) = (SimFs::new(1), TestClock::at(1000));
+        let options = clock.of(on(&fs).inline_background(inline));
+        let db = Db::open("/db", options.clone()).unwrap();
+        fill(&db, 3000);
+        let tables = files(&db);
+        db.close().unwrap();
+        let fails = Arc::new(AtomicBool::new(inline.is_none()));
+        let (hooked, armed) = (fs.clone(), fails.clone());
+        fs.set_hook(move |op| {
+            // An open looks into a table, too.
+            let is_compaction = std::thread::current().name() == Some("minikv-compact");
+            let is_table = op.path.extension().is_some_and(|name| name == "ldb");
+            let is_one = op.kind == OpKind::Open && is_table && armed.load(Relaxed);
+            if is_one && (inline.is_some() || is_compaction) {
+                let fault = Fault::too_many_open_files().on(&[OpKind::Open]);
+                hooked.inject(fault.path(op.path.to_str().unwrap()));
+            }
+        });
+        let db = Db::open("/db", options).unwrap();
+        fails.store(true, Relaxed);
+        db.wait_idle().unwrap();
+        soon("the expiry of each table is asked for", || fs.fault_count() >= tables);
+        db.wait_idle().unwrap();
+        fails.store(false, Relaxed);
+        fs.clear_faults();
+        clock.set(2000);
+        // No call tells the threads to look again.
+        soon("the tables stay", || {
+            if inline.is_some() {
+                db.wait_idle().unwrap();
+            }
+            files(&db) == 0
+        });
+    }
 }

@@ -10,7 +10,7 @@ use minikv::files::{self, FileName};
 use minikv::follow::Changes;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs};
-use minikv::{Db, Error, Options, Readable, WriteOptions, destroy, repair, verify};
+use minikv::{Db, Error, Options, ReadOnlyDb, Readable, WriteOptions, destroy, repair, verify};
 
 use crate::changes::{Write, read, write};
 use crate::rng::{Rng, seed};
@@ -326,6 +326,67 @@ fn a_write_that_failed_is_never_among_the_changes() {
             assert!(end == End::Whole && found[1..] == expected, "{found:?} {end:?}");
         }
     }
+}
+
+/// Checks that the changes after each sequence number are those of `expected`, whose numbers begin
+/// with 1, both for the writer and for a follower.
+fn assert_changes(db: &Db, follower: &ReadOnlyDb, expected: &[(&str, &str)]) {
+    let write = |at: usize| {
+        let (key, value) = expected[at];
+        (at as u64 + 1, key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()))
+    };
+    for since in 0..=expected.len() {
+        let left: Vec<Write> = (since..expected.len()).map(write).collect();
+        for changes in [db.changes_since(since as u64), follower.changes_since(since as u64)] {
+            assert_eq!(all_of(changes), (left.clone(), End::Whole), "since {since}");
+        }
+    }
+}
+
+/// A resume that began a log and then failed left a log that states the number of the failed write.
+/// If the next open replayed that write, its change was reported as lost.
+#[test]
+fn a_failed_write_that_an_open_replays_is_a_change_although_a_resume_began_a_log() {
+    let fs = SimFs::new(1);
+    let options = options(&fs, 1).keep_logs_bytes(1 << 20);
+    let writer = Db::open(DIR, options.clone()).unwrap();
+    writer.put("a", "1").unwrap();
+    fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+    writer.writing(WriteOptions::default().sync(true)).put("failed", "2").unwrap_err();
+    fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb"));
+    writer.resume().unwrap_err();
+    drop(writer);
+    let mut expected = vec![("a", "1"), ("failed", "2")];
+    for later in ["b", "c", "d"] {
+        let db = Db::open(DIR, options.clone()).unwrap();
+        let follower = Db::open_read_only(DIR, options.clone()).unwrap();
+        assert_changes(&db, &follower, &expected);
+        db.put(later, "3").unwrap();
+        expected.push((later, "3"));
+        assert_changes(&db, &follower, &expected);
+        if later == "b" {
+            db.flush().unwrap();
+            assert_changes(&db, &follower, &expected);
+        }
+    }
+}
+
+#[test]
+fn a_failed_write_that_a_resume_gave_up_is_no_change_after_an_open() {
+    let fs = SimFs::new(1);
+    let options = options(&fs, 1).keep_logs_bytes(1 << 20);
+    let db = Db::open(DIR, options.clone()).unwrap();
+    db.put("a", "1").unwrap();
+    fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+    db.writing(WriteOptions::default().sync(true)).put("failed", "2").unwrap_err();
+    db.resume().unwrap();
+    drop(db);
+    // The log that the resume began holds no write.
+    let db = Db::open(DIR, options.clone()).unwrap();
+    let follower = Db::open_read_only(DIR, options).unwrap();
+    assert_changes(&db, &follower, &[("a", "1")]);
+    db.put("b", "3").unwrap();
+    assert_changes(&db, &follower, &[("a", "1"), ("b", "3")]);
 }
 
 #[test]

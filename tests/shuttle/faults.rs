@@ -1,9 +1,9 @@
 //! Faults that occur while other threads are waiting.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::{Db, Error, HealthState, Readable};
@@ -191,4 +191,37 @@ fn a_leader_that_panics_leaves_nobody_waiting_and_resume_lets_them_write_again()
 #[test]
 fn a_flush_that_panics_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| panic_and_resume(OpKind::Create, "ldb", 1, 1));
+}
+
+/// A range delete that panicked used to let the next write go on before it stopped all writes. That
+/// write got the sequence number of a deletion in the log, and the next open put a later deletion
+/// over it.
+#[test]
+fn a_range_delete_that_panics_lets_no_write_follow_that_the_next_open_would_lose() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = open(&fs);
+        ["a", "b"].iter().for_each(|key| db.put(key, "1").unwrap());
+        let (other, has_begun) = (db.clone(), AtomicBool::new(false));
+        let writer = Arc::new(Mutex::new(None));
+        let spawned = writer.clone();
+        fs.set_hook(move |operation| {
+            let is_log = operation.path.extension().is_some_and(|found| found == "log");
+            if operation.kind == OpKind::Sync && is_log && !has_begun.swap(true, SeqCst) {
+                // The deletions are in the log.
+                let db = other.clone();
+                let put = thread::spawn(move || db.put("b", "2").is_ok());
+                *spawned.lock().unwrap() = Some(put);
+                resume_unwind(Box::new("the disk is not there"));
+            }
+        });
+        let deleted = db.writing(sync(true)).delete_range("a"..="b");
+        assert!(matches!(deleted, Err(Error::Panicked { .. })), "{deleted:?}");
+        let writer = writer.lock().unwrap().take().unwrap();
+        let is_written = writer.join().unwrap();
+        fs.clear_hook();
+        drop(db);
+        let found = open(&fs).get("b").unwrap();
+        assert!(!is_written || found.as_deref() == Some(b"2"), "{found:?}");
+    });
 }

@@ -54,6 +54,7 @@ use crate::engine::open::replay::LogReplay;
 use crate::engine::options::Options;
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::engine::version::numbers::{FileNumbers, MAX_FILE_NUMBER};
+use crate::format::batch::MAX_OPERATIONS;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo, user_key};
 use crate::format::name::{
@@ -497,6 +498,7 @@ impl<'a> Repair<'a> {
             dir: target.dir,
             order: target.order,
             write_buffer_bytes: target.options.write_buffer_bytes,
+            max_entries: MAX_OPERATIONS as usize,
             paranoid: false,
             beside_writer: false,
         };

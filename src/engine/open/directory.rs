@@ -421,7 +421,15 @@ mod tests {
         let last = format!("{most:06}.log");
         assert!(check(&["000005.ldb", &last], 6).unwrap_err().contains(&last));
         assert!(check(&[], most + 1).unwrap_err().contains("/db"));
-        assert_eq!(check(&[&format!("{:06}.log", most - 1)], 0), Ok(()));
+        // A file of which the MANIFEST does not know leaves half of the numbers, so that those of
+        // later files are accepted, too.
+        let last = format!("{:06}.log", most - 1);
+        assert_eq!(check(&[&last], most), Ok(()));
+        assert!(check(&[&last], 0).unwrap_err().contains(&last));
+        let (half, middle) = (format!("{}.log", most / 2 - 1), format!("{}.log", most / 2));
+        assert_eq!(check(&[&half], 0), Ok(()));
+        assert_eq!(check(&[&half, &middle], most / 2), Ok(()));
+        assert!(check(&[&middle], 0).unwrap_err().contains(&middle));
     }
 
     #[test]

@@ -53,7 +53,7 @@ use crate::engine::write::kept::{KeepLimits, KeptLogs};
 use crate::engine::write::log_file::SpareLog;
 use crate::engine::write::pace::Pace;
 use crate::engine::{Engine, Frozen, FsAbilities, State};
-use crate::format::batch::WriteBatch;
+use crate::format::batch::{MAX_OPERATIONS, WriteBatch};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
 use crate::format::name::{
@@ -265,6 +265,7 @@ impl Opening {
             dir: &self.dir,
             order: &self.order,
             write_buffer_bytes: self.options.write_buffer_bytes,
+            max_entries: MAX_OPERATIONS as usize,
             paranoid: self.options.paranoid_checks,
             beside_writer: false,
         };
@@ -491,6 +492,7 @@ impl CurrentLog {
             unsynced: true,
             half_done: false,
             group: WriteBatch::new(),
+            max_entries: MAX_OPERATIONS as usize,
             check_room_at: 0,
             last_sync: Duration::ZERO,
         }

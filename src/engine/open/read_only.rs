@@ -2,10 +2,12 @@
 //! nothing in the directory and takes no lock, so another process may be writing at the same time.
 //! [`follow`](crate::engine::follow) brings the view up to date.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::engine::Frozen;
 use crate::engine::memtable::Memtable;
 use crate::engine::open::check::check_entries;
 use crate::engine::open::directory::{self};
@@ -19,6 +21,7 @@ use crate::engine::report::recovery::Recovery;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::{Version, manifest};
+use crate::format::batch::MAX_OPERATIONS;
 use crate::format::key::InternalComparator;
 use crate::format::name::{
     FileName, {self},
@@ -171,6 +174,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
         dir,
         order: &order,
         write_buffer_bytes: usize::MAX,
+        max_entries: MAX_OPERATIONS as usize,
         paranoid: options.paranoid_checks,
         beside_writer: true,
     };
@@ -179,11 +183,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let trash = Arc::new(Trash::new(fs.clone(), dir));
     let version = Version::default().apply(&recovered.edit, &order, &trash)?;
     HeldFs::new(options.fs.clone(), held.clone()).give_to(&version, dir);
-    let mem = match replayed.memtables.pop_back() {
-        Some(last) => last.mem,
-        None => Arc::new(Memtable::new(order.user(), 0)),
-    };
-    let layers = Layers { mem, imm: Vec::new(), version: Arc::new(version) };
+    let layers = layers_of(&mut replayed.memtables, &order, Arc::new(version));
     let visible = VisibleSeq::new(replayed.last_seq);
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order, None);
     let state = ReadState::new(order, tables, block_cache, trash, layers, visible, None);
@@ -201,10 +201,38 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     Ok(Opened { dir, state, recovery, survey, logs, last_log })
 }
 
+/// Takes the memtables of a replay, oldest first. Returns them as layers above `version`.
+fn layers_of(
+    memtables: &mut VecDeque<Frozen>,
+    order: &InternalComparator,
+    version: Arc<Version>,
+) -> Layers {
+    let mem = match memtables.pop_back() {
+        Some(last) => last.mem,
+        None => Arc::new(Memtable::new(order.user(), 0)),
+    };
+    Layers { mem, imm: Vec::new(), version }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::version::testing::order;
     use crate::fs::MemFs;
+
+    #[test]
+    fn every_memtable_of_a_replay_is_shown_the_newest_first() {
+        for count in 0..4 {
+            let mem = |_| Arc::new(Memtable::new(order().user(), 0));
+            let mems: Vec<_> = (0..count).map(mem).collect();
+            let frozen = |mem: &Arc<Memtable>| Frozen { mem: mem.clone(), first_log: 1, bytes: 0 };
+            let mut memtables = mems.iter().map(frozen).collect();
+            let layers = layers_of(&mut memtables, &order(), Arc::default());
+            let shown: Vec<_> = layers.memtables().map(Arc::as_ptr).collect();
+            let expected: Vec<_> = mems.iter().rev().map(Arc::as_ptr).collect();
+            assert!(shown == expected || (count == 0 && shown.len() == 1), "{count}: {shown:?}");
+        }
+    }
 
     /// Checks that an attempt that fails, or whose result is not whole, is repeated as long as the
     /// files have changed since the previous attempt.

@@ -63,6 +63,9 @@ pub(crate) struct LogReplay<'a> {
     pub order: &'a InternalComparator,
     /// Size at which a memtable is full, in bytes.
     pub write_buffer_bytes: usize,
+    /// Maximum number of entries in a log. A memtable with more entries takes no further log, so
+    /// that each log fits.
+    pub max_entries: usize,
     /// Whether damage inside a log is an error, rather than the end of the replay.
     pub paranoid: bool,
     /// Whether another process may be writing the logs.
@@ -302,6 +305,17 @@ mod tests {
     /// record instead, and the logs in `empty` have no record. Returns the result, and the number
     /// of memtables at each call of `full`, which removes the oldest memtable.
     fn replay(logs: u64, damaged: &[u64], empty: &[u64], buffer: usize) -> (Replayed, Vec<usize>) {
+        replay_up_to(logs, damaged, empty, buffer, usize::MAX)
+    }
+
+    /// Like [`replay`], with a maximum number of entries in a log.
+    fn replay_up_to(
+        logs: u64,
+        damaged: &[u64],
+        empty: &[u64],
+        buffer: usize,
+        max_entries: usize,
+    ) -> (Replayed, Vec<usize>) {
         let (fs, dir) = (MemFs::new(), Path::new("/db"));
         fs.create_dir(dir).unwrap();
         for number in 1..=logs {
@@ -324,6 +338,7 @@ mod tests {
             dir,
             order: &order,
             write_buffer_bytes: buffer,
+            max_entries,
             paranoid: false,
             beside_writer: false,
         };
@@ -349,6 +364,19 @@ mod tests {
         assert_eq!((replayed.memtables.len(), fulls), (1, vec![]));
         assert_eq!((replayed.recovery.logs, replayed.recovery.records), (9, 9));
         assert_eq!((replayed.last_seq, replayed.last_log.map(|(number, _)| number)), (9, Some(9)));
+    }
+
+    /// A memtable has room for twice as many entries as a log may have.
+    #[test]
+    fn a_memtable_with_many_entries_takes_no_further_log() {
+        let lens = |max_entries| -> Vec<usize> {
+            let (replayed, _) = replay_up_to(5, &[], &[], usize::MAX, max_entries);
+            assert_eq!((replayed.last_seq, replayed.recovery.records), (5, 5));
+            replayed.memtables.iter().map(|frozen| frozen.mem.len()).collect()
+        };
+        assert_eq!(lens(1), [2, 2, 1]);
+        assert_eq!(lens(2), [3, 2]);
+        assert_eq!(lens(4), [5]);
     }
 
     #[test]

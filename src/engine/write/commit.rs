@@ -37,6 +37,8 @@ pub(crate) struct CommitState {
     pub visible: Arc<VisibleSeq>,
     /// Allocator of the memtable's keys and values.
     pub arena: Arena,
+    /// Maximum number of entries in the memtable.
+    pub max_entries: usize,
     /// Size of the memtable, in bytes, at which the leader next checks whether the memtable is full
     /// or is growing too fast.
     pub check_room_at: usize,

@@ -195,8 +195,13 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::engine::options::Options;
+    use crate::engine::report::health::HealthState;
     use crate::engine::testing::engine_in_memory;
+    use crate::fs::MemFs;
 
     #[test]
     fn the_last_sequence_number_is_given_out_and_none_after_it() {
@@ -218,5 +223,39 @@ mod tests {
         write(2).unwrap();
         write(1).unwrap_err();
         assert_eq!(engine.reads.visible_seq(), MAX_SEQ_NO);
+    }
+
+    /// A memtable that could not take the whole batch made the database read-only, and every later
+    /// open failed in the same way.
+    #[test]
+    fn a_batch_that_no_memtable_takes_is_refused_and_harms_no_other_write() {
+        let fs = MemFs::new();
+        let open = || {
+            let options = Options::default().create_if_missing(true).inline_background(Some(4));
+            Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap()
+        };
+        let engine = open();
+        engine.commit.lock().max_entries = 64;
+        let write = |puts: u64| {
+            let mut batch = WriteBatch::new();
+            (0..puts).for_each(|key| batch.put(key.to_be_bytes(), b""));
+            engine.write(&WriteOptions::default(), Write::Batch(batch))
+        };
+        write(1).unwrap();
+        for puts in [65, 1000] {
+            let error = write(puts).unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+            assert!(error.to_string().contains("at most 64 operations"), "{error}");
+            assert_eq!(engine.health().state, HealthState::Good);
+        }
+        // Most of these do not fit into the memtable of those before them.
+        for puts in [64, 1, 64, 63, 2].into_iter().chain([1; 200]) {
+            write(puts).unwrap();
+            assert!(engine.commit.lock().mem.len() <= 64);
+        }
+        let last_seq = engine.reads.visible_seq();
+        assert_eq!(last_seq, 1 + 64 + 1 + 64 + 63 + 2 + 200);
+        drop(engine);
+        assert_eq!(open().reads.visible_seq(), last_seq);
     }
 }
