@@ -29,8 +29,8 @@ const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 
 /// Operations that are applied atomically, in the order they were added.
 ///
-/// A key or a value may be up to 3 GiB - 1 byte long. Writing a batch with a longer key or value
-/// fails.
+/// A key or a value may be up to 3 GiB - 1 byte long, and a batch may have up to 2^28 - 1
+/// operations. Writing a batch with a longer key or value, or with more operations, fails.
 ///
 /// ```
 /// use minikv::WriteBatch;
@@ -196,7 +196,7 @@ impl WriteBatch {
                 self.contents[COUNT_OFFSET..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
             }
             None => {
-                self.invalid = Some(format!("a batch takes at most {} operations", u32::MAX));
+                self.invalid = Some(format!("a batch takes at most {MAX_OPERATIONS} operations"));
             }
         }
     }

@@ -70,13 +70,18 @@ impl Logs {
             return Ok(Some(Logs::default()));
         }
         let Some(LastLog { number, end, file }) = &opened.last_log else { return Ok(None) };
+        let view = opened.state.view_owned();
+        if !view.imm.is_empty() {
+            // The logs of the memtables before the last one are not known.
+            return Ok(None);
+        }
         let last_seq = opened.state.visible_seq();
         let path = opened.dir.join(name::log_name(*number));
         let reader = LogReader::of_batches(file.clone(), &path)?.beside_writer(true);
         let reader = reader.starting_at(*end, Some(last_seq + 1));
         let current = FollowedLog { number: *number, path, reader, arena: Arena::default() };
         Ok(Some(Logs {
-            mems: vec![(*number, opened.state.view_owned().mem.clone())],
+            mems: vec![(*number, view.mem.clone())],
             current: Some(current),
             known: opened.logs.iter().copied().collect(),
             last_seq,

@@ -27,7 +27,7 @@ use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, MemEntry};
 use crate::engine::memtable::hash_index::{HashIndex, MAX_INDEXED};
 use crate::engine::memtable::ordered::{ORDERED_ENTRY_BYTES, Ordered};
 use crate::engine::span::Span;
-use crate::format::batch::{BatchOp, decode_ops};
+use crate::format::batch::{BatchOp, MAX_OPERATIONS, decode_ops};
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, SeqNo, UserComparator, pack_trailer};
 
 mod cursor;
@@ -51,6 +51,9 @@ const GROUP_ENTRIES: usize = 32;
 /// Maximum number of entries that [`Memtable::approximate_size`] looks at. With a higher number,
 /// the estimate is more exact and takes longer.
 const MAX_SAMPLED_ENTRIES: u32 = 1024;
+
+// A replay inserts two logs into one memtable, and each has up to `MAX_OPERATIONS` entries.
+const _: () = assert!(2 * MAX_OPERATIONS <= MAX_INDEXED);
 
 /// The versions of keys written since the previous memtable was frozen.
 #[derive(Debug)]

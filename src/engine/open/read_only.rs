@@ -211,7 +211,8 @@ fn layers_of(
         Some(last) => last.mem,
         None => Arc::new(Memtable::new(order.user(), 0)),
     };
-    Layers { mem, imm: Vec::new(), version }
+    let imm = memtables.drain(..).rev().map(|frozen| frozen.mem).collect();
+    Layers { mem, imm, version }
 }
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ pub(crate) struct Replayed {
 }
 
 impl Replayed {
-    /// Returns the highest sequence number in the last memtable; 0 if there is none.
+    /// Returns the highest sequence number in the memtables; 0 if there is none.
     fn logged_seq(&self) -> SeqNo {
-        self.memtables.back().map_or(0, |last| last.mem.last_seq())
+        self.memtables.iter().map(|frozen| frozen.mem.last_seq()).max().unwrap_or(0)
     }
 
     /// Asserts that the memtables are in the order of their logs, and that no entry is after
@@ -209,6 +209,7 @@ impl LogReplay<'_> {
     ) -> Result<Arc<Memtable>> {
         if let Some(last) = replayed.memtables.back()
             && last.mem.bytes() < self.write_buffer_bytes
+            && last.mem.len() <= self.max_entries
         {
             return Ok(last.mem.clone());
         }

@@ -144,12 +144,10 @@ impl Engine {
         let first_seq = commit.last_seq + 1;
         debug_assert!(!commit.half_done, "nothing follows a change that was cut short");
         debug_assert_eq!(commit.last_seq, self.reads.visible_seq(), "earlier writes are visible");
-        if count > MAX_SEQ_NO - commit.last_seq {
-            return Err(Error::invalid("the database has used up its sequence numbers"));
-        }
         if count == 0 {
             return if sync { self.sync_earlier(commit) } else { Ok(()) };
         }
+        self.make_room_for(commit, count)?;
         batch.set_sequence(first_seq);
         let contents = batch.contents();
         let logged = commit
@@ -181,6 +179,23 @@ impl Engine {
         metrics.user_bytes.fetch_add((contents.len() - HEADER_BYTES) as u64, Relaxed);
         metrics.wal_bytes.store(commit.log.len() + metrics.wal_bytes_before.load(Relaxed), Relaxed);
         Ok(())
+    }
+
+    /// Checks that `count` operations can be committed as one batch, and freezes the memtable if it
+    /// has no room for them. Nothing is in the log yet, so a refusal harms no other write.
+    #[inline]
+    fn make_room_for(&self, commit: &mut CommitState, count: u64) -> Result<()> {
+        if count > MAX_SEQ_NO - commit.last_seq {
+            return Err(Error::invalid("the database has used up its sequence numbers"));
+        }
+        let most = commit.max_entries as u64;
+        if commit.mem.len() as u64 + count <= most {
+            return Ok(());
+        }
+        if count > most {
+            return Err(Error::invalid(format!("a batch takes at most {most} operations")));
+        }
+        self.make_room(commit, true)
     }
 
     /// Makes all earlier writes durable. Does nothing if they are durable already.
