@@ -72,9 +72,16 @@ impl Engine {
             // Detects ranges with too many entries for a batch before the lock is taken.
             if self.batch_of_deletions(span)?.is_some() {
                 let mut commit = self.commit.lock();
-                self.make_room(&mut commit, false)?;
-                if let Some(batch) = self.batch_of_deletions(span)? {
-                    return self.delete_by_batch(&mut commit, options.sync, batch);
+                // A panic is recorded before the lock is released, so that no write follows it.
+                let deleted = self.contain("a range delete", || {
+                    self.make_room(&mut commit, false)?;
+                    let batch = self.batch_of_deletions(span)?;
+                    batch
+                        .map(|batch| self.delete_by_batch(&mut commit, options.sync, batch))
+                        .transpose()
+                });
+                if let Some(deleted) = deleted? {
+                    return Ok(deleted);
                 }
             }
             self.trash.check_directory()?;
@@ -134,6 +141,7 @@ impl Engine {
         Ok(DeletedRange { keys, ..DeletedRange::default() })
     }
 
+    /// Deletes the entries in `span` by a change of the tables.
     fn delete_by_tables(&self, span: &Span) -> Result<DeletedRange> {
         // Flushes most of the data before the lock is taken, so that no writer has to wait for this
         // flush.
@@ -142,8 +150,14 @@ impl Engine {
         }
         self.wait_for_merges_in(span.closed())?;
         let mut commit = self.commit.lock();
-        self.flush_before_change(&mut commit)?;
-        let pause = Pause::new(self, &commit);
+        self.contain("a range delete", || self.delete_from_tables(&mut commit, span))
+    }
+
+    /// Drops the tables within `span`, and writes deletions for its keys in other tables, as one
+    /// change.
+    fn delete_from_tables(&self, commit: &mut CommitState, span: &Span) -> Result<DeletedRange> {
+        self.flush_before_change(commit)?;
+        let pause = Pause::new(self, commit);
         // No merge begins during the pause, so no merge in the range runs once this call returns.
         self.wait_for_merges_in(span.closed())?;
         let version = self.state.lock().version.clone();
@@ -163,7 +177,7 @@ impl Engine {
         }
         let _listed = Listed::begin(&self.reads, seq, span);
         let mut change = TableChange { add, drop: inside };
-        let changed = self.change_tables(&mut commit, &pause, &mut change, seq);
+        let changed = self.change_tables(commit, &pause, &mut change, seq);
         if changed.is_err() {
             self.trash.remove(change.add.iter().map(|table| table.file.number));
         }

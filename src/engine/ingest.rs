@@ -208,7 +208,8 @@ impl Engine {
             let mut commit = self.commit.lock();
             let last_seq = commit.last_seq;
             if staged.iter().all(|table| table.oldest > last_seq) {
-                self.add_staged(&mut commit, staged)?;
+                // A panic is recorded before the lock is released, so that no write follows it.
+                self.contain("an ingest", || self.add_staged(&mut commit, staged))?;
                 return Ok(done);
             }
             drop(commit);
