@@ -10,7 +10,8 @@
 //!    Writes go on until level 0 is full; from then on they return the error of the compaction
 //!    instead of waiting for a compaction that may never succeed.
 //! 4. A compaction finds a damaged table: the table stays where it is, and compactions that need it
-//!    are not tried again. Other compactions continue.
+//!    are not tried again. Other compactions continue. A writer waits for them while level 0 is
+//!    full, and gets the error only if none of them can make level 0 shorter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -59,10 +60,8 @@ impl CompactionState {
     pub(super) fn failed(&mut self, compaction: &Compaction, error: &Error) {
         self.error = Some(error.clone());
         self.failures = self.failures.saturating_add(1);
-        if matches!(error, Error::Io { .. } | Error::ReadOnly { .. }) {
-            let doublings = (self.failures - 1).min(16);
-            let backoff = FIRST_BACKOFF.saturating_mul(1 << doublings).min(MAX_BACKOFF);
-            self.not_before = Some(Instant::now() + backoff);
+        if is_retried(error) {
+            self.not_before = Some(Instant::now() + backoff(self.failures));
             return;
         }
         let damaged = table_of(error);
@@ -115,6 +114,17 @@ impl Lifecycle {
             None => None,
         }
     }
+}
+
+/// Returns whether a compaction that failed with `error` is tried again.
+pub(super) fn is_retried(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::ReadOnly { .. })
+}
+
+/// Returns the back-off after `failures` failures, one after the other.
+pub(super) fn backoff(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    FIRST_BACKOFF.saturating_mul(1 << doublings).min(MAX_BACKOFF)
 }
 
 /// Returns the number of the table that `error` names, if it names a table.

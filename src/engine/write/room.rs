@@ -20,7 +20,8 @@ use crate::base::clock::whole_micros;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::compact::pick;
+use crate::engine::compact::pick::{self, DropHorizon};
+use crate::engine::health::is_retried;
 use crate::engine::report::event::{EventKind, StallCause};
 use crate::engine::resources::memory::Pressure;
 use crate::engine::write::commit::CommitState;
@@ -132,7 +133,7 @@ impl Engine {
                 self.begin_stall(&mut state, StallCause::Flush);
                 self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
-                if let Some(error) = state.compactions.trouble() {
+                if let Some(error) = self.level0_trouble(&state) {
                     break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
                 cause = Some(StallCause::Level0);
@@ -146,6 +147,20 @@ impl Engine {
             self.end_stall(state, cause, began.elapsed());
         }
         result
+    }
+
+    /// Returns the error for which a writer does not wait until level 0 is shorter, if there is one:
+    /// compactions fail again and again, or none that would make level 0 shorter can run, because
+    /// of damage.
+    fn level0_trouble<'a>(&self, state: &'a State) -> Option<&'a Error> {
+        let trouble = state.compactions.trouble()?;
+        let (order, running) = (self.reads.order.user(), &state.compactions.running);
+        let can_shrink = || {
+            let horizon = DropHorizon { oldest_read: self.reads.oldest_read_seq(), now: None };
+            pick::pick(&state.version, order, &self.options, running, 0..1, horizon).is_some()
+        };
+        let waits = !is_retried(trouble) && (!running.is_empty() || can_shrink());
+        (!waits).then_some(trouble)
     }
 
     /// Records that a writer has begun to wait.
