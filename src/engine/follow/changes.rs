@@ -10,6 +10,9 @@
 //! The first record of a log states the sequence number at which the log begins. A batch in an
 //! earlier log with that number or a higher one was never committed: its sync failed, and the
 //! writer resumed with a new log.
+//!
+//! A log that holds only this record is passed over once a later log has begun. If a resume began
+//! it and then failed, an open may have replayed the batch, after which the batch is committed.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -85,6 +88,8 @@ struct LogCursor {
     reader: LogReader,
     /// The sequence number that the first record states; `None` if that record is not complete yet.
     begins_at: Option<SeqNo>,
+    /// Whether the first record was an empty batch, and nothing followed it.
+    is_bare: bool,
     /// The batch that was read last, if it was not committed yet.
     ahead: Option<WriteBatch>,
 }
@@ -187,6 +192,9 @@ impl Changes {
             let mut oldest = None;
             for &number in logs.iter().rev() {
                 let Some(log) = self.open_begun(number)? else { continue };
+                if log.is_bare && oldest.is_some() {
+                    continue;
+                }
                 let begins_before =
                     log.begins_at.is_some_and(|begin| begin <= self.last_seq.saturating_add(1));
                 oldest = Some(log);
@@ -200,23 +208,26 @@ impl Changes {
 
     /// Looks for the log after the current one, unless that log is known and has begun.
     fn find_next(&mut self) -> Result<()> {
-        if self.next.as_ref().is_some_and(|next| next.begins_at.is_some()) {
+        if self.next.as_ref().is_some_and(|next| next.begins_at.is_some() && !next.is_bare) {
             return Ok(());
         }
         let after = self.current.as_ref().map(|current| current.number);
         self.next = self.with_logs(|logs| {
             let at = logs.partition_point(|&number| Some(number) <= after);
             let Some((&first, newer)) = logs[at..].split_first() else { return Ok(None) };
-            if let Some(log) = self.open_begun(first)? {
+            if let Some(log) = self.open_begun(first)?
+                && (!log.is_bare || newer.is_empty())
+            {
                 return Ok(Some(log));
             }
             // A writer creates a log ahead of its use, and may never use it. Newer logs are checked
-            // first: once a newer log has begun, an older one can no longer begin.
-            let mut next = None;
-            for &number in newer.iter().rev() {
-                next = self.open_begun(number)?.or(next);
+            // first: once a newer log has begun, an older one takes no more records.
+            let mut next: Option<LogCursor> = None;
+            for &number in logs[at..].iter().rev() {
+                let log = self.open_begun(number)?;
+                next = log.filter(|log| !log.is_bare || next.is_none()).or(next);
             }
-            Ok(self.open_begun(first)?.or(next))
+            Ok(next)
         })?;
         Ok(())
     }
@@ -262,12 +273,11 @@ impl LogCursor {
         let mut first = open_reader(file.clone(), &path)?;
         // After `resume`, the reader first reads only one block of the file.
         first.resume()?;
-        let begins_at = match first.next()? {
-            Some(record) => Some(decode_header(record)?.0),
-            None => None,
-        };
+        let begins = first.next()?.map(decode_header).transpose()?;
+        let is_bare = begins.is_some_and(|(_, count)| count == 0) && is_at_end(&mut first, &path)?;
+        let begins_at = begins.map(|(sequence, _)| sequence);
         let reader = open_reader(file, &path)?;
-        Ok(LogCursor { number, path, reader, begins_at, ahead: None })
+        Ok(LogCursor { number, path, reader, begins_at, is_bare, ahead: None })
     }
 
     /// Returns the next batch that is not empty.
@@ -286,6 +296,15 @@ impl LogCursor {
         }
         Ok(None)
     }
+}
+
+/// Returns whether nothing follows the record that was read last. A record right after it, which
+/// may be long, is not read.
+fn is_at_end(reader: &mut LogReader, path: &Path) -> Result<bool> {
+    let mut header = [0; HEADER_BYTES];
+    let is_read = reader.file().read_at(&mut header, reader.valid_end());
+    is_read.map_err(|error| Error::io("read", path, error))?;
+    Ok(header == [0; HEADER_BYTES] && matches!(reader.next(), Ok(None)))
 }
 
 fn open_reader(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
