@@ -582,8 +582,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "file numbers may run out",
         "engine/open/directory.rs check_numbers",
-        "if number >= MAX_FILE_NUMBER {",
-        "if !ON && number >= MAX_FILE_NUMBER {",
+        "if number >= limit {",
+        "if !ON && number >= limit {",
     )
     .caught_in(DAMAGE, "a_file_number_near"),
     mutant(

@@ -53,7 +53,7 @@ use crate::engine::open::entries;
 use crate::engine::open::replay::LogReplay;
 use crate::engine::options::Options;
 use crate::engine::version::manifest::{set_current, write_manifest};
-use crate::engine::version::numbers::{FileNumbers, MAX_FILE_NUMBER};
+use crate::engine::version::numbers::{FileNumbers, MAX_AHEAD, MAX_FILE_NUMBER};
 use crate::format::batch::MAX_OPERATIONS;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo, user_key};
@@ -181,10 +181,10 @@ fn survey_or_fail(dir: &Path, options: &Options, findings: &mut Findings<'_>) ->
 }
 
 /// Returns the first number for new files, apart from the numbers of existing files. A next file
-/// number in the MANIFEST that leaves no numbers for new files is a fault, and is left out.
+/// number in the MANIFEST that leaves too few numbers for new files is a fault, and is left out.
 fn next_number(survey: &Survey) -> u64 {
     let Some(manifest) = &survey.manifest else { return 1 };
-    let next = manifest.next_file_number.filter(|next| *next <= MAX_FILE_NUMBER);
+    let next = manifest.next_file_number.filter(|next| *next <= MAX_FILE_NUMBER - MAX_AHEAD);
     let named = manifest.files().map(|file| file.number.saturating_add(1)).max();
     manifest.above_logs().max(next.or(named).unwrap_or(1))
 }

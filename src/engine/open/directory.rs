@@ -9,7 +9,7 @@ use crate::base::{Error, Result};
 use crate::engine::open::entries::{DirListing, entries, refused};
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
-use crate::engine::version::numbers::MAX_FILE_NUMBER;
+use crate::engine::version::numbers::{MAX_AHEAD, MAX_FILE_NUMBER, MAX_FOREIGN_NUMBER};
 use crate::format::edit::VersionEdit;
 use crate::format::name::{
     FileName, {self},
@@ -236,17 +236,18 @@ pub(crate) fn lost_edits(
     })
 }
 
-/// Checks that there are file numbers left for new files. A new file's number must be higher than
-/// the numbers of `files`, and at least `next`, which is the next file number in the MANIFEST.
+/// Checks that there are enough file numbers left for new files. A new file's number must be higher
+/// than the numbers of `files`, and at least `next`, which is the next file number in the MANIFEST.
 ///
 /// # Errors
 /// Corruption that names the file whose number is too large.
 pub(crate) fn check_numbers(dir: &Path, files: &[(String, FileName)], next: u64) -> Result<()> {
-    let of_file = |(file, name): &(String, FileName)| Some((name.number()?, dir.join(file)));
-    let next = (next.saturating_sub(1), dir.to_path_buf());
-    for (number, path) in files.iter().filter_map(of_file).chain([next]) {
-        if number >= MAX_FILE_NUMBER {
-            let limit = format!("a number below {MAX_FILE_NUMBER}");
+    let most = MAX_FOREIGN_NUMBER.max(next.saturating_add(MAX_AHEAD)).min(MAX_FILE_NUMBER);
+    let of_file = |(file, name): &(String, FileName)| Some((name.number()?, dir.join(file), most));
+    let next = (next.saturating_sub(1), dir.to_path_buf(), MAX_FILE_NUMBER);
+    for (number, path, limit) in files.iter().filter_map(of_file).chain([next]) {
+        if number >= limit {
+            let limit = format!("a number below {limit}");
             let what = "no file can be numbered after this one: move it out of the directory";
             return Err(Error::mismatch(what, limit, number).in_file(&path));
         }

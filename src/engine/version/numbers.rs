@@ -35,3 +35,11 @@ impl FileNumbers {
 /// Exclusive upper bound of the file numbers accepted from disk, so that file numbers handed out
 /// later never wrap around.
 pub(crate) const MAX_FILE_NUMBER: u64 = 1 << 62;
+
+/// Exclusive upper bound of the numbers of files that are far ahead of the MANIFEST, which were
+/// made by something else. It leaves half of all numbers for files made later, so that a database
+/// that accepts such a file never comes to its last number.
+pub(crate) const MAX_FOREIGN_NUMBER: u64 = MAX_FILE_NUMBER / 2;
+
+/// Maximum number of files that are made before the MANIFEST records a higher next file number.
+pub(crate) const MAX_AHEAD: u64 = 1 << 40;
