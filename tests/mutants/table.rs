@@ -159,7 +159,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "recovery removes files before the MANIFEST says so",
-        "engine/open/mod.rs finish",
+        "engine/open/mod.rs recover",
         "let version = self.record(",
         "if ON { for (name, parsed) in &self.files { if matches!(parsed, FileName::Log(number) if \
          *number < first_log) { let _ = self.fs.remove(&self.dir.join(name)); } } } let version = \

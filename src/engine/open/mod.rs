@@ -173,6 +173,14 @@ struct Flushed {
     last_seq: SeqNo,
 }
 
+/// A database whose recovery is recorded in the MANIFEST.
+struct Recorded {
+    manifest: VersionSet,
+    commit: CommitState,
+    state: State,
+    recovery: Recovery,
+}
+
 impl Opening {
     /// Reads the MANIFEST. `entries` are the entries of `dir`, listed with the lock held.
     fn new(dir: &Path, mut options: Options, entries: DirListing) -> Result<Opening> {
@@ -207,27 +215,10 @@ impl Opening {
         })
     }
 
-    /// Finishes the open and returns the engine. No file is removed before the MANIFEST records
-    /// what replaces the file.
+    /// Finishes the open and returns the engine.
     fn finish(self, lock: Arc<dyn FileLock>) -> Result<Arc<Engine>> {
-        let logs = live_logs(&self.files, &self.recovered);
-        let (mut replayed, flushed) = self.replay(&logs)?;
         let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
-        let mut manifest = self.version_set(&trash)?;
-        let mut commit = self.start_log(&mut replayed)?;
-        let frozen = replayed.memtables;
-        let first_log = frozen.front().map_or(commit.log_number, |frozen| frozen.first_log);
-        debug_assert!(
-            flushed.last_seq <= commit.last_seq,
-            "a flushed entry has a sequence number that will be used again"
-        );
-        let kept = self.kept_logs(first_log, &replayed.recovery);
-        let version = self.record(&mut manifest, first_log, flushed)?;
-        let live = live_after(first_log, logs, &mut commit);
-        self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
-        let (mem, log) = (commit.mem.clone(), commit.log_number);
-        let mut state = State::new(mem, log, frozen, version, live.into_iter());
-        state.logs.kept = kept;
+        let Recorded { manifest, commit, state, recovery } = self.recover(&trash)?;
         let syncs_names = manifest.syncs_names();
         let fs_abilities = FsAbilities { has_lock: lock.excludes_processes(), syncs_names };
         let reads = self.read_state(&state, commit.visible.clone(), trash.clone(), lock);
@@ -244,7 +235,7 @@ impl Opening {
             numbers: self.numbers,
             trash,
             metrics: Metrics::default(),
-            recovery: replayed.recovery,
+            recovery,
             queue: Default::default(),
             ingests: Mutex::ranked(LockRank::Ingest, ()),
             commit: Mutex::ranked(LockRank::Commit, commit),
@@ -254,6 +245,67 @@ impl Opening {
             has_failed: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         }))
+    }
+
+    /// Replays the logs, starts a log for new writes, and records the result in the MANIFEST. No
+    /// file is removed before the MANIFEST records what replaces the file. After a failure, the
+    /// files that were made are removed, unless the MANIFEST may name them.
+    fn recover(&self, trash: &Arc<Trash>) -> Result<Recorded> {
+        let first_made = self.numbers.next();
+        let logs = live_logs(&self.files, &self.recovered);
+        let prepared = self.prepare(&logs, trash);
+        let (mut manifest, mut commit, replayed, flushed) =
+            prepared.inspect_err(|_| self.discard_from(first_made, trash))?;
+        let frozen = replayed.memtables;
+        let first_log = frozen.front().map_or(commit.log_number, |frozen| frozen.first_log);
+        debug_assert!(
+            flushed.last_seq <= commit.last_seq,
+            "a flushed entry has a sequence number that will be used again"
+        );
+        let kept = self.kept_logs(first_log, &replayed.recovery);
+        let version = self.record(&mut manifest, first_log, flushed);
+        let version = match version {
+            Ok(version) => version,
+            Err(error) => {
+                // An open file cannot be removed everywhere.
+                drop(commit);
+                if !manifest.is_in_doubt() {
+                    self.discard_from(first_made, trash);
+                }
+                return Err(error);
+            }
+        };
+        let live = live_after(first_log, logs, &mut commit);
+        self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
+        let (mem, log) = (commit.mem.clone(), commit.log_number);
+        let mut state = State::new(mem, log, frozen, version, live.into_iter());
+        state.logs.kept = kept;
+        Ok(Recorded { manifest, commit, state, recovery: replayed.recovery })
+    }
+
+    /// Replays `logs`, and starts a log for new writes. Changes nothing that the MANIFEST names.
+    fn prepare(
+        &self,
+        logs: &[u64],
+        trash: &Arc<Trash>,
+    ) -> Result<(VersionSet, CommitState, Replayed, Flushed)> {
+        let (mut replayed, flushed) = self.replay(logs)?;
+        let manifest = self.version_set(trash)?;
+        let commit = self.start_log(&mut replayed)?;
+        Ok((manifest, commit, replayed, flushed))
+    }
+
+    /// Removes the tables and the log that this open has made, which have the number `first_made`
+    /// or higher numbers. Without this, the tables and logs of repeated attempts would fill the
+    /// disk.
+    fn discard_from(&self, first_made: u64, trash: &Trash) {
+        let made = first_made..self.numbers.next();
+        trash.remove(made.clone());
+        if trash.check_directory().is_ok() {
+            for number in made {
+                let _ = self.fs.remove(&self.dir.join(name::log_name(number)));
+            }
+        }
     }
 
     /// Replays `logs`. If too many memtables are full, the oldest one is flushed during the replay.
