@@ -6,11 +6,15 @@
 //! earlier processes and read the expiry times. They open only tables that can contain keys of
 //! expiring keyspaces, and they read no entries.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::Result;
 use crate::base::sync::Instant;
+use crate::engine::health::backoff;
 use crate::engine::read::view::ReadState;
+use crate::engine::state::FailedLook;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::{Engine, State};
 use crate::format::expiry::NEVER;
@@ -54,26 +58,38 @@ impl ReadState {
         expired
     }
 
-    /// Returns a table of `version` whose expiry times are not known yet, if its entries may
-    /// expire.
-    fn table_without_expiry(&self, version: &Version) -> Option<Arc<TableFile>> {
+    /// Returns the tables of `version` whose entries may expire at times that are not known yet.
+    fn tables_without_expiry<'a>(
+        &self,
+        version: &'a Version,
+    ) -> impl Iterator<Item = &'a Arc<TableFile>> {
         // Only a database in byte order has keyspaces.
         let has_keyspaces = self.order.user().custom().is_none();
-        let mut files = version.files().map(|(_, file)| file).filter(|_| has_keyspaces);
-        files.find(|file| file.lacks_expiry()).cloned()
+        let files = version.files().map(|(_, file)| file);
+        files.filter(move |file| has_keyspaces && file.lacks_expiry())
     }
 
     /// Reads the expiry times of a table's entries from the table. Ignores damage, because
     /// compactions and reads that find the damage will report it.
-    fn load_expiry(&self, file: &TableFile) {
+    ///
+    /// # Errors
+    /// An I/O error that may not occur again, after which the expiry times are still unknown.
+    fn load_expiry(&self, file: &TableFile) -> Result<()> {
         let expiry = self.tables.table(&file.slot).and_then(|table| table.expiry());
+        if let Err(error) = &expiry
+            && error.io_kind().is_some_and(|kind| kind != ErrorKind::NotFound)
+        {
+            return Err(error.clone());
+        }
         let _ = file.expiry.set(expiry.unwrap_or_default());
+        Ok(())
     }
 
-    /// Reads the expiry times of the entries of all tables of `version`.
+    /// Reads the expiry times of the entries of all tables of `version`, as far as they can be read
+    /// now.
     pub(crate) fn load_all_expiry(&self, version: &Version) {
-        while let Some(file) = self.table_without_expiry(version) {
-            self.load_expiry(&file);
+        for file in self.tables_without_expiry(version) {
+            let _ = self.load_expiry(file);
         }
     }
 }
@@ -81,33 +97,52 @@ impl ReadState {
 impl Engine {
     /// Returns a table whose expiry times a background thread should read.
     pub(crate) fn table_without_expiry(&self, state: &State) -> Option<Arc<TableFile>> {
-        self.reads.table_without_expiry(&state.version)
+        let is_due = |file: &&Arc<TableFile>| {
+            let failed = state.failed_looks.get(&file.number);
+            failed.is_none_or(|failed| failed.not_before <= Instant::now())
+        };
+        self.reads.tables_without_expiry(&state.version).find(is_due).cloned()
     }
 
-    /// Reads the expiry times of a table's entries from the table. The caller must not hold the
-    /// state lock.
+    /// Reads the expiry times of a table's entries from the table. After an I/O error, the table is
+    /// looked into again after a back-off, which doubles with each failure. The caller must not
+    /// hold the state lock.
     pub(crate) fn load_expiry(&self, file: &TableFile) {
-        let load = || {
-            self.reads.load_expiry(file);
-            Ok(())
-        };
-        // The only possible error is a panic, which `contain` has recorded in the state.
-        if self.contain("a look into a table", load).is_err() {
+        let load = || Ok(self.reads.load_expiry(file));
+        let loaded = self.contain("a look into a table", load).unwrap_or_else(|_| {
+            // A panic, which `contain` has recorded in the state.
             let _ = file.expiry.set(None);
-        }
+            Ok(())
+        });
         // A thread that saw the table before its expiry was set holds the state lock until it
         // waits. Taking the lock here ensures that the thread does not miss the notification.
-        drop(self.state.lock());
+        let mut state = self.state.lock();
+        let before = state.failed_looks.remove(&file.number);
+        if loaded.is_err() {
+            let failures = before.map_or(0, |before| before.failures).saturating_add(1);
+            let not_before = Instant::now() + backoff(failures);
+            state.failed_looks.insert(file.number, FailedLook { failures, not_before });
+            let State { version, failed_looks, .. } = &mut *state;
+            failed_looks.retain(|&number, _| version.files().any(|(_, of)| of.number == number));
+        }
+        drop(state);
         self.changed.notify_all();
     }
 
-    /// Returns the time of the next search for expired tables; `None` if no table will expire.
+    /// Returns the time of the next search for expired tables, or of the next look into a table
+    /// that could not be read; `None` if no table will expire.
     pub(crate) fn next_expiry(&self, state: &State) -> Option<Instant> {
+        let unread = self.reads.tables_without_expiry(&state.version);
+        let failed = unread.filter_map(|file| state.failed_looks.get(&file.number));
+        let retry = failed.map(|failed| failed.not_before).min();
         let known = state.version.files().filter_map(|(_, file)| file.known_expiry());
-        let last = known.map(|expiry| expiry.last).filter(|&last| last != NEVER).min()?;
-        let millis = last.saturating_sub(self.reads.clock.now_millis());
-        let wait = Duration::from_millis(millis.clamp(MIN_WAIT_MILLIS, MAX_WAIT_MILLIS));
-        Some(Instant::now() + wait)
+        let last = known.map(|expiry| expiry.last).filter(|&last| last != NEVER).min();
+        let search = last.map(|last| {
+            let millis = last.saturating_sub(self.reads.clock.now_millis());
+            let millis = millis.clamp(MIN_WAIT_MILLIS, MAX_WAIT_MILLIS);
+            Instant::now() + Duration::from_millis(millis)
+        });
+        retry.into_iter().chain(search).min()
     }
 }
 
@@ -122,7 +157,8 @@ mod tests {
     use crate::format::expiry::TableExpiry;
     use crate::fs::{MemFs, SimFs};
 
-    /// Checks that expiry times are read from a table only once, even if the read fails.
+    /// Checks that expiry times are read from a table only once, even if the table is gone or the
+    /// read panics.
     #[test]
     fn a_table_with_unreadable_expiry_is_read_only_once() {
         let fs = SimFs::new(1);

@@ -30,7 +30,18 @@ pub(crate) struct State {
     pub(super) version: Arc<Version>,
     pub(super) logs: LogState,
     pub(super) compactions: CompactionState,
+    /// Tables whose expiry times could not be read, by number.
+    pub(super) failed_looks: BTreeMap<u64, FailedLook>,
     pub(super) lifecycle: Lifecycle,
+}
+
+/// The failures to read the expiry times of a table, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedLook {
+    /// Number of failures.
+    pub failures: u32,
+    /// End of the back-off: the table is not looked into before this time.
+    pub not_before: Instant,
 }
 
 /// A frozen memtable, which waits for its flush.
@@ -138,6 +149,7 @@ impl State {
                 refused: BTreeSet::new(),
             },
             compactions: CompactionState::default(),
+            failed_looks: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
         };
         debug_assert_eq!(state.check(), Ok(()));
