@@ -336,12 +336,15 @@ pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction
 mod tests {
     use std::path::Path;
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::engine::compact::plan::Inputs;
-    use crate::engine::options::Options;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::table_change::Pause;
     use crate::engine::testing::engine_in_memory;
     use crate::engine::version::testing::version;
+    use crate::engine::write::queue::Write;
     use crate::fs::MemFs;
 
     #[test]
@@ -382,6 +385,28 @@ mod tests {
         assert!(!picks(3, None) && picks(4, None));
         assert!(picks(4, manual(Some(1), false)) && picks(4, manual(None, false)));
         assert!(!picks(7, manual(Some(1), true)) && picks(8, manual(Some(1), true)));
+    }
+
+    #[test]
+    fn a_wait_for_quiet_outlasts_a_pause_of_the_compactions() {
+        let engine = engine_in_memory();
+        for _ in 0..pick::LEVEL0_COMPACT_FILES {
+            engine.write(&WriteOptions::default(), Write::Put(b"a", b"1")).unwrap();
+            engine.flush().unwrap();
+        }
+        let is_due = || engine.pick(&engine.state.lock()).is_some();
+        assert!(is_due());
+        let commit = engine.commit.lock();
+        let pause = Pause::new(&engine, &commit);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| engine.wait_idle());
+            thread::sleep(Duration::from_millis(50));
+            let waits = !waiting.is_finished();
+            drop(pause);
+            waiting.join().unwrap().unwrap();
+            assert!(waits, "a compaction was due");
+        });
+        assert!(!is_due());
     }
 
     #[test]

@@ -10,10 +10,11 @@ use std::time::Duration;
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{MemFs, SimFs};
 use minikv::{
-    CompactionDecision, Db, Error, HealthState, Options, Readable, Snapshot, Transaction,
+    CompactionDecision, Compression, Db, Error, HealthState, Options, Readable, Snapshot,
+    Transaction,
 };
 
-use crate::small;
+use crate::{small, soon};
 
 type Contents = BTreeMap<String, String>;
 
@@ -397,6 +398,54 @@ fn a_filter_that_writes_to_its_own_database_gets_an_error() {
     }
 }
 
+/// Checks that a filter can drop the last handle of its database in a thread that merges a part of
+/// a compaction. The thread that compacts waits for that part.
+#[test]
+fn a_filter_may_drop_the_last_handle_of_its_database() {
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
+        return; // a compaction then has a single part
+    }
+    let fs = MemFs::new();
+    let place: Arc<Mutex<Option<Db>>> = Arc::default();
+    let (leave, is_last) = mpsc::channel();
+    let (dropped, is_dropped) = mpsc::channel();
+    let (inside, is_last) = (place.clone(), Mutex::new(is_last));
+    let options = small().fs(fs.clone()).write_buffer_bytes(1 << 20);
+    let options = options.compression(Compression::None).compaction_filter(move |_, _| {
+        if std::thread::current().name() == Some("minikv-merge") {
+            let last = inside.lock().unwrap().take();
+            if let Some(db) = last {
+                is_last.lock().unwrap().recv().unwrap();
+                drop(db);
+                dropped.send(()).unwrap();
+            }
+        }
+        CompactionDecision::Keep
+    });
+    let db = Db::open("/db", options).unwrap();
+    *place.lock().unwrap() = Some(db.clone());
+    // Four tables of level 0 are due for a compaction.
+    for round in 0..4u8 {
+        (0..1000).for_each(|i| db.put(key(i), [round; 100]).unwrap());
+        db.flush().unwrap();
+    }
+    drop(db);
+    leave.send(()).unwrap();
+    is_dropped.recv_timeout(Duration::from_secs(60)).expect("the handle is dropped");
+    let mut reopened = None;
+    soon("the directory stays locked", || {
+        let opened = Db::open("/db", small().fs(fs.clone()));
+        let is_locked = matches!(opened, Err(Error::Locked { .. }));
+        if !is_locked {
+            reopened = Some(opened.unwrap());
+        }
+        !is_locked
+    });
+    let db = reopened.unwrap();
+    assert_eq!(db.iter().count(), 1000);
+    assert_eq!(db.get(key(7)).unwrap().unwrap(), [3; 100][..]);
+}
+
 /// A comparator that writes to a database from inside each comparison.
 #[derive(Debug)]
 struct Writing {
@@ -446,6 +495,39 @@ fn a_callback_within_a_callback_of_another_database_gets_the_error_too() {
     db.compact_range(..).unwrap();
     let results = results.lock().unwrap();
     assert!(results.len() > 50, "{}", results.len());
+    for result in results.iter() {
+        assert!(matches!(result, Err(Error::InvalidArgument { .. })), "{result:?}");
+    }
+}
+
+/// The filter of one database compacts another one, whose filter writes to the first. The second
+/// filter is called in another thread, for which the first one waits.
+#[test]
+fn a_filter_of_a_compaction_that_a_filter_asked_for_gets_the_error_too() {
+    let own: Arc<OnceLock<Db>> = Arc::default();
+    let results: Arc<Mutex<Vec<_>>> = Arc::default();
+    let (first, kept) = (own.clone(), results.clone());
+    let on_other = small().fs(MemFs::new()).compaction_filter(move |_, _| {
+        if let Some(db) = first.get() {
+            kept.lock().unwrap().push(db.put("counter", "1"));
+        }
+        CompactionDecision::Keep
+    });
+    let other = Db::open("/other", on_other).unwrap();
+    fill(&other, 300);
+    let is_ready = own.clone();
+    let options = small().fs(MemFs::new()).compaction_filter(move |key, _| {
+        if is_ready.get().is_some() && key == b"key000000" {
+            other.compact_range(..).unwrap();
+        }
+        CompactionDecision::Keep
+    });
+    let db = Db::open("/db", options).unwrap();
+    fill(&db, 300);
+    own.set(db.clone()).unwrap();
+    db.compact_range(..).unwrap();
+    let results = results.lock().unwrap();
+    assert!(results.len() >= 300, "{}", results.len());
     for result in results.iter() {
         assert!(matches!(result, Err(Error::InvalidArgument { .. })), "{result:?}");
     }

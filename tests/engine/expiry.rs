@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::bulk::SortedTable;
@@ -538,6 +538,41 @@ fn tables_that_have_expired_go_without_being_read() {
         let db = Db::open("/db", options).unwrap();
         assert!(db.is_empty().unwrap() && db.sequence() >= sequence);
     }
+}
+
+/// Checks that `wait_idle` returns if the table that it waits for is no longer to be dropped when a
+/// background thread looks for work. Here, the clock goes back; a snapshot has the same effect.
+#[test]
+fn a_wait_for_quiet_ends_when_a_table_is_not_to_be_dropped_after_all() {
+    const ARMED: u64 = 1;
+    const RISEN: u64 = 2;
+    const FALLEN: u64 = 3;
+    let phase = Arc::new(AtomicU64::new(0));
+    let of_clock = phase.clone();
+    let clock = move || {
+        let thread = std::thread::current();
+        let is_background = thread.name().is_some_and(|name| name.starts_with("minikv-"));
+        match (is_background, of_clock.load(Relaxed)) {
+            (false, ARMED | RISEN) => {
+                of_clock.store(RISEN, Relaxed);
+                time(2000)
+            }
+            (true, RISEN) => {
+                of_clock.store(FALLEN, Relaxed);
+                time(1000)
+            }
+            _ => time(1000),
+        }
+    };
+    let db = Db::open("/db", small().fs(MemFs::new()).clock(clock)).unwrap();
+    fill(&db, 10);
+    db.wait_idle().unwrap();
+    phase.store(ARMED, Relaxed);
+    let (done, is_done) = mpsc::channel();
+    let waiter = db.clone();
+    let _ends_or_hangs = std::thread::spawn(move || done.send(waiter.wait_idle()));
+    is_done.recv_timeout(Duration::from_secs(60)).expect("it returns").unwrap();
+    assert_eq!((phase.load(Relaxed), files(&db)), (FALLEN, 1));
 }
 
 #[test]

@@ -467,6 +467,42 @@ fn an_observer_may_close_and_drop_the_database() {
 }
 
 #[test]
+fn a_close_ends_the_compaction_of_another_thread_before_the_last_event() {
+    let (fs, record) = (SimFs::new(1), Record::default());
+    let db = Db::open("/db", record.on(small().fs(fs.clone()))).unwrap();
+    for value in ["1", "2"] {
+        db.put("a", value).unwrap();
+        db.flush().unwrap();
+    }
+    db.wait_idle().unwrap();
+    let (arrive, is_there) = mpsc::channel();
+    let (let_go, goes_on) = mpsc::channel::<()>();
+    let (goes_on, armed) = (Mutex::new(goes_on), AtomicBool::new(true));
+    fs.set_hook(move |operation| {
+        // The sync of the directory is the last step of a merge before its edit.
+        if operation.kind == OpKind::SyncDir && armed.swap(false, SeqCst) {
+            arrive.send(()).unwrap();
+            goes_on.lock().unwrap().recv().unwrap();
+        }
+    });
+    let compactor = db.clone();
+    let compactor = thread::spawn(move || compactor.compact_range(..));
+    is_there.recv_timeout(Duration::from_secs(60)).expect("the compaction runs");
+    let releaser = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        let_go.send(()).unwrap();
+    });
+    in_time(move || db.close()).unwrap();
+    let events = record.events();
+    releaser.join().unwrap();
+    let compacted = compactor.join().unwrap();
+    assert!(matches!(compacted, Ok(()) | Err(Error::Closed)), "{compacted:?}");
+    assert_eq!(Replayed::replay(&events).0, named(&fs, Path::new("/db")));
+    assert_ordered(&events);
+    assert!(matches!(events.last().unwrap().kind, EventKind::Closed { .. }));
+}
+
+#[test]
 fn stalls_begin_and_end() {
     let fs = SimFs::new(1);
     fs.set_hook(|operation| {

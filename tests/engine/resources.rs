@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -111,6 +111,51 @@ fn ten_databases_use_one_set_of_threads() {
     let last = Db::open(home.path().join("0"), Options::default().resources(&shared)).unwrap();
     last.flush().unwrap();
     assert_eq!(last.iter().count(), 2000);
+}
+
+/// Checks that a compaction filter can write to a database whose compactions only the filter's own
+/// thread could do, also while a writer of that database waits for such a compaction.
+#[test]
+fn a_filter_may_use_a_database_that_shares_its_only_thread() {
+    for has_writer in [false, true] {
+        let shared = Resources::default().compaction_threads(1);
+        // Each put makes a table.
+        let options = small().write_buffer_bytes(1).fs(MemFs::new()).resources(&shared);
+        let archive = Db::open("/archive", options).unwrap();
+        let copy = archive.clone();
+        let options = small().fs(MemFs::new()).resources(&shared);
+        let options = options.compaction_filter(move |key, value| {
+            copy.put(key, value).unwrap();
+            if key == b"key000050" && !has_writer {
+                copy.wait_idle().unwrap();
+            }
+            CompactionDecision::Keep
+        });
+        let db = Db::open("/db", options).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, other) = (stop.clone(), archive.clone());
+        let writer = std::thread::spawn(move || {
+            while has_writer && !stopped.load(Ordering::Relaxed) {
+                other.put("own", "1").unwrap();
+            }
+        });
+        // Four tables of level 0 are due for a compaction.
+        for _ in 0..4 {
+            fill(&db, 100, 10);
+            db.flush().unwrap();
+        }
+        let (done, is_done) = mpsc::channel();
+        let _ends_or_hangs = std::thread::spawn(move || {
+            db.wait_idle().unwrap();
+            stop.store(true, Ordering::Relaxed);
+            writer.join().unwrap();
+            archive.wait_idle().unwrap();
+            archive.delete("own").unwrap();
+            done.send((db.iter().count(), archive.iter().count())).unwrap();
+        });
+        let counts = is_done.recv_timeout(Duration::from_secs(60)).expect("nobody waits for ever");
+        assert_eq!(counts, (100, 100));
+    }
 }
 
 #[test]

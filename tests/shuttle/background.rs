@@ -3,7 +3,7 @@
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
-use minikv::{Db, Readable, Resources, Snapshot, WriteBatch};
+use minikv::{CompactionDecision, Db, Readable, Resources, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, live_tables, open, options, sync, tables};
@@ -186,6 +186,42 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
         drop(db);
         other.compact_range(..).unwrap();
         assert_eq!(other.iter().count(), KEYS);
+    });
+}
+
+/// Checks that a compaction filter can wait for another database whose compactions only the
+/// filter's own thread could do.
+#[test]
+fn a_filter_waits_for_a_database_that_shares_its_only_thread() {
+    const LEVEL0_FILES: usize = 4;
+    check(|| {
+        let fs = MemFs::new();
+        let shared = Resources::default().compaction_threads(1).block_cache_bytes(1 << 10);
+        let options = || options(&fs).resources(&shared);
+        let other = Db::open("/other", options()).unwrap();
+        let inside = other.clone();
+        let filtered = options().compaction_filter(move |_, value| {
+            inside.put("seen", value).unwrap();
+            inside.flush().unwrap();
+            inside.wait_idle().unwrap();
+            CompactionDecision::Keep
+        });
+        let db = Db::open(crate::DIR, filtered).unwrap();
+        let fill = |db: &Db| {
+            for _ in 0..LEVEL0_FILES {
+                db.put("a", "1").unwrap();
+                db.flush().unwrap();
+            }
+        };
+        let filler = {
+            let other = other.clone();
+            thread::spawn(move || fill(&other))
+        };
+        fill(&db);
+        db.wait_idle().unwrap();
+        filler.join().unwrap();
+        other.wait_idle().unwrap();
+        assert_eq!(other.get("seen").unwrap().unwrap(), "1");
     });
 }
 

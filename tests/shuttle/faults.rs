@@ -119,6 +119,32 @@ fn a_failed_flush_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::no_space().path("*.ldb"), 1));
 }
 
+/// Checks that flushes that a failure ends beside a `resume` return that failure.
+#[test]
+fn a_failed_flush_is_no_closed_database_to_those_who_wait_for_it() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = open(&fs);
+        db.put("a", "1").unwrap();
+        fs.inject(Fault::no_space().path("*.ldb"));
+        let flushers = [(); 2].map(|()| {
+            let db = db.clone();
+            thread::spawn(move || match db.flush() {
+                Ok(()) | Err(Error::Io { .. } | Error::ReadOnly { .. }) => {}
+                Err(error) => panic!("{error}"),
+            })
+        });
+        for _ in 0..3 {
+            db.resume().unwrap();
+            thread::yield_now();
+        }
+        flushers.into_iter().for_each(|flusher| flusher.join().unwrap());
+        db.resume().unwrap();
+        db.flush().unwrap();
+        assert!(db.contains_key("a").unwrap());
+    });
+}
+
 /// Checks that `close` and `resume` both return if one thread closes the database while another
 /// thread resumes it after a failed write.
 #[test]

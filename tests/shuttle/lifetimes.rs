@@ -1,7 +1,10 @@
 //! Iterators, cursors and snapshots that outlive the handle.
 
+use std::sync::Arc;
+
 use minikv::fs::MemFs;
-use minikv::{Db, Error, Readable};
+use minikv::{CompactionDecision, Db, Error, Readable, WriteBatch};
+use shuttle::sync::Mutex;
 use shuttle::thread;
 
 use crate::{check, live_tables, open, options, tables};
@@ -104,5 +107,40 @@ fn handle_and_readers_go_in_any_order() {
         let db = open(&fs);
         assert_eq!(left.len(), live_tables(&db), "{left:?}");
         assert!(db.iter().all(|entry| entry.unwrap().1 == "new"));
+    });
+}
+
+/// Drops the last handle in a compaction filter, which two threads call for the two parts of a
+/// compaction.
+#[test]
+fn a_filter_that_drops_the_last_handle_waits_for_nobody() {
+    check(|| {
+        let fs = MemFs::new();
+        let place = Arc::new(Mutex::new(None::<Db>));
+        let inside = place.clone();
+        let options = options(&fs).compaction_filter(move |_, _| {
+            let last = inside.lock().unwrap().take();
+            drop(last);
+            CompactionDecision::Keep
+        });
+        let db = Db::open(crate::DIR, options).unwrap();
+        for round in 0..4 {
+            let mut batch = WriteBatch::new();
+            (0..8).for_each(|n| batch.put(format!("key {n}"), format!("{round}").repeat(100)));
+            db.write(batch).unwrap();
+            db.flush().unwrap();
+        }
+        *place.lock().unwrap() = Some(db);
+        thread::yield_now();
+        // The compaction may have ended before.
+        let left = place.lock().unwrap().take();
+        drop(left);
+        let db = loop {
+            match Db::open(crate::DIR, crate::options(&fs)) {
+                Err(Error::Locked { .. }) => thread::yield_now(),
+                opened => break opened.unwrap(),
+            }
+        };
+        assert_eq!(db.iter().count(), 8);
     });
 }

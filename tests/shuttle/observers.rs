@@ -1,6 +1,7 @@
 //! Observer events that are delivered while other threads work and while the database is closed.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use minikv::events::{Event, EventKind, TableInfo};
@@ -35,8 +36,8 @@ fn change(tables: &mut BTreeSet<u64>, removed: &[TableInfo], added: &[TableInfo]
 
 /// Checks that events are numbered and end with `Closed`, and that each event names only tables
 /// that an earlier event added. The number of tables left at the end must be the number in the
-/// statistics.
-fn assert_complete(events: &Events) {
+/// statistics. Returns the numbers of these tables.
+fn assert_complete(events: &Events) -> BTreeSet<u64> {
     let (events, mut tables) = (events.lock().unwrap(), BTreeSet::new());
     for (at, event) in events.iter().enumerate() {
         assert_eq!(event.number, at as u64);
@@ -62,6 +63,14 @@ fn assert_complete(events: &Events) {
         }
         last => panic!("the last event is {last:?}"),
     }
+    tables
+}
+
+/// Returns the numbers of the tables that the MANIFEST names.
+fn named(fs: &MemFs) -> BTreeSet<u64> {
+    let (dir, comparator) = (Path::new(crate::DIR), "leveldb.BytewiseComparator");
+    let recovered = minikv::files::recover_manifest(fs, dir, comparator).unwrap();
+    recovered.edit.new_files.iter().map(|file| file.number).collect()
 }
 
 #[test]
@@ -80,6 +89,27 @@ fn events_beside_writers_flush_compaction_and_delete_range_add_up_to_the_tables(
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         db.close().unwrap();
         assert_complete(&events);
+    });
+}
+
+/// Checks that no table changes after a `close` that ends the compaction of another thread.
+#[test]
+fn closing_beside_a_compaction_ends_the_events_after_it() {
+    check(|| {
+        let fs = MemFs::new();
+        let (db, events) = observed(&fs, 16 << 10);
+        for value in ["1", "2"] {
+            db.put("a", value).unwrap();
+            db.flush().unwrap();
+        }
+        let compactor = db.clone();
+        let compactor = thread::spawn(move || {
+            let _whether_open = compactor.compact_range(..);
+        });
+        db.close().unwrap();
+        let told = assert_complete(&events);
+        compactor.join().unwrap();
+        assert_eq!(told, named(&fs));
     });
 }
 

@@ -117,6 +117,30 @@ fn expired_tables_go_beside_the_last_reader() {
     });
 }
 
+/// Checks that `wait_idle` does not wait for the drop of an expired table that a snapshot shows,
+/// even if the drop was due before the snapshot began.
+#[test]
+fn a_snapshot_that_keeps_an_expired_table_lets_nobody_wait_for_its_drop() {
+    check(|| {
+        let fs = MemFs::new();
+        let (options, clock) = with_clock(&fs);
+        let db = Db::open(crate::DIR, options).unwrap();
+        let space = db.expiring_keyspace("s").unwrap();
+        space.put_until("a", "1", at(500)).unwrap();
+        db.flush().unwrap();
+        clock.store(1000, Relaxed);
+        let waiter = {
+            let db = db.clone();
+            thread::spawn(move || db.wait_idle().unwrap())
+        };
+        let snapshot = db.snapshot();
+        waiter.join().unwrap();
+        drop(snapshot);
+        db.wait_idle().unwrap();
+        assert_eq!(live_tables(&db), 0);
+    });
+}
+
 /// Checks that `wait_idle` returns after an open. Background work first reads the expiry times of
 /// the entries from the tables, and then wakes the threads that wait for background work to end.
 #[test]
