@@ -16,7 +16,6 @@ use std::time::{Duration, SystemTime};
 use crate::base::clock::whole_micros;
 use crate::base::entry_sum::EntrySum;
 use crate::base::sync::Instant;
-use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::conservation::{Ledger, Reason};
@@ -301,9 +300,8 @@ impl Engine {
             return Ok(());
         };
         while state.frozen.iter().any(|frozen| Arc::ptr_eq(&frozen.mem, &last)) {
-            if self.has_failed.load(Relaxed) {
-                drop(state);
-                return Err(self.read_only_error());
+            if let Some(error) = &state.lifecycle.failed {
+                return Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
             }
             if state.lifecycle.closing {
                 return Err(Error::Closed);

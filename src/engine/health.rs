@@ -203,7 +203,8 @@ impl Engine {
         })
     }
 
-    /// Returns the error that writes return while the database is read-only or closed.
+    /// Returns the error that writes return while the database is read-only or closed. The caller
+    /// must hold the commit lock: otherwise, a `resume` could end the failure before this call.
     pub(crate) fn read_only_error(&self) -> Error {
         self.state.lock().lifecycle.refusal().unwrap_or(Error::Closed)
     }
