@@ -33,6 +33,8 @@ pub(crate) struct State {
     /// Tables whose expiry times could not be read, by number.
     pub(super) failed_looks: BTreeMap<u64, FailedLook>,
     pub(super) lifecycle: Lifecycle,
+    /// Number of threads that wait until nothing is running or due.
+    pub(super) idle_waiters: usize,
 }
 
 /// The failures to read the expiry times of a table, one after the other.
@@ -151,6 +153,7 @@ impl State {
             compactions: CompactionState::default(),
             failed_looks: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
+            idle_waiters: 0,
         };
         debug_assert_eq!(state.check(), Ok(()));
         state

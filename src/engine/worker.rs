@@ -113,6 +113,10 @@ impl Member for Engine {
                 }
                 // A clock that made the database fail must not be called again and again.
                 None if lane == Lane::Compaction && state.lifecycle.failed.is_none() => {
+                    // Work for which these threads wait may have stopped being due.
+                    if state.idle_waiters > 0 {
+                        self.changed.notify_all();
+                    }
                     let until = state.compactions.not_before.or_else(|| self.next_expiry(&state));
                     Next::Wait(until)
                 }
@@ -270,7 +274,10 @@ impl Engine {
     /// The error that keeps the remaining work from being done.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.check_outside()?;
-        self.contain("wait_idle", || self.wait_until_idle())
+        self.state.lock().idle_waiters += 1;
+        let idle = self.contain("wait_idle", || self.wait_until_idle());
+        self.state.lock().idle_waiters -= 1;
+        idle
     }
 
     fn wait_until_idle(&self) -> Result<()> {
@@ -284,7 +291,8 @@ impl Engine {
             }
             let busy =
                 state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
-            if !busy && state.compactions.manual.is_none() {
+            let compactions = &state.compactions;
+            if !busy && compactions.manual.is_none() && !compactions.paused {
                 if self.pick(&state).is_none() && self.table_without_expiry(&state).is_none() {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
