@@ -5,13 +5,16 @@
 //! same database or waited for its background work, it would in the end wait for itself. Each
 //! thread therefore remembers for which engines it works ([`Inside`]), and every call that changes
 //! the database or waits for it checks that it does not come from inside
-//! ([`Engine::check_outside`]).
+//! ([`Engine::check_outside`]). A thread that does a part of another thread's work takes over what
+//! that thread remembers ([`Duty`]).
 
 use std::cell::{Cell, RefCell};
 
+use crate::base::sync::thread::ThreadId;
 use crate::base::sync::thread_local;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
+use crate::engine::behalf::{work_for, working_thread};
 
 thread_local! {
     /// Address of the engine for which the thread works now; 0 if there is none.
@@ -62,6 +65,33 @@ fn replace(engine: usize) -> usize {
 
 fn address(engine: &Engine) -> usize {
     std::ptr::from_ref(engine).addr()
+}
+
+/// The engines for which a thread works, for a new thread that does a part of this work.
+#[derive(Clone)]
+pub(super) struct Duty {
+    engine: usize,
+    outer: Vec<usize>,
+    worker: ThreadId,
+}
+
+impl Duty {
+    /// Returns the duty of the current thread.
+    pub(super) fn current() -> Duty {
+        Duty {
+            engine: ENGINE.try_with(Cell::get).unwrap_or(0),
+            outer: OUTER.try_with(|outer| outer.borrow().clone()).unwrap_or_default(),
+            worker: working_thread(),
+        }
+    }
+
+    /// Makes the current thread, which has just begun, work for the same engines. The thread whose
+    /// duty it is must wait until the current thread has ended.
+    pub(super) fn share(self) {
+        replace(self.engine);
+        let _ = OUTER.try_with(|outer| outer.replace(self.outer));
+        work_for(self.worker);
+    }
 }
 
 impl Engine {

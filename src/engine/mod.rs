@@ -19,6 +19,7 @@
 //! | `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
 //! | `inside` | refuses calls by which a callback would wait for itself |
+//! | `behalf` | threads that do a part of another thread's work |
 //! | `resources/` | threads, a block cache and an I/O limit that several databases may share |
 //! | `throttle` | makes flushes and merges wait in order to stay within an I/O limit |
 //! | `checkpoint` | a consistent copy of an open database |
@@ -94,6 +95,7 @@ use crate::engine::write::pace::Pace;
 use crate::engine::write::queue::WriteQueue;
 use crate::fs::Fs;
 
+mod behalf;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod compression;

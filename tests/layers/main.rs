@@ -103,6 +103,7 @@ const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
     ("src/engine/stats/totals.rs", "std::sync::OnceLock", "set by the thread that counts there"),
     ("src/engine/stats/totals.rs", "thread_local", "numbers of the system's threads"),
+    ("src/engine/behalf.rs", "thread_local", "the macro of base::sync"),
     ("src/engine/inside.rs", "thread_local", "the macro of base::sync"),
     ("src/engine/compression.rs", "std::sync::OnceLock", "computed when asked, the same each time"),
     (

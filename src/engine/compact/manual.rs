@@ -19,6 +19,7 @@ use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, level_for};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of, hull, is_free};
+use crate::engine::inside::Duty;
 use crate::engine::options::Options;
 use crate::engine::resources::pool::{COMPACTION_NICE, lower_priority};
 use crate::engine::state::Manual;
@@ -161,10 +162,12 @@ impl Engine {
         if self.inline.is_some() {
             return self.compact_in_pieces(range);
         }
+        let duty = Duty::current();
         // The compaction runs in a new thread with the low priority of compaction threads.
         thread::scope(|scope| {
             let builder = thread::Builder::new().name("minikv-manual".to_owned());
             let spawned = builder.spawn_scoped(scope, || {
+                duty.share();
                 lower_priority(COMPACTION_NICE);
                 self.compact_in_pieces(range)
             });

@@ -14,6 +14,7 @@ use crate::engine::compact::output::{Follower, OutputSplitter, Outputs};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::compact::retention::Retention;
 use crate::engine::conservation::{Ledger, Reason, written_to};
+use crate::engine::inside::Duty;
 use crate::engine::read::input::Inner;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::{MergeCursor, Source};
@@ -85,11 +86,16 @@ impl Engine {
         let filter = FilterRule { filter, now, newest_snapshot };
         let gave_up = AtomicBool::new(false);
         let merge = |part| self.merge_part(compaction, part, read_seqs.clone(), filter, &gave_up);
+        let duty = Duty::current();
         let merged: Vec<Result<Merged>> = match parts.split_last() {
             Some((last, others)) if self.inline.is_none() => thread::scope(|scope| {
                 let thread = |part| {
-                    let builder = thread::Builder::new().name("minikv-merge".to_owned());
-                    let spawned = builder.spawn_scoped(scope, move || merge(part));
+                    let (builder, duty) = (thread::Builder::new(), duty.clone());
+                    let work = move || {
+                        duty.share();
+                        merge(part)
+                    };
+                    let spawned = builder.name("minikv-merge".to_owned()).spawn_scoped(scope, work);
                     spawned.map_err(|error| Error::io("start a thread for", &self.dir, error))
                 };
                 let threads: Vec<_> = others.iter().map(thread).collect();

@@ -11,6 +11,7 @@ use crate::base::sync::thread::{
     JoinHandle, ThreadId, {self},
 };
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex};
+use crate::engine::behalf::working_thread;
 use crate::engine::report::event::{Event, EventKind, Observed};
 
 /// Events that are waiting for the observer. Thread-safe.
@@ -93,13 +94,13 @@ impl Observing {
     }
 
     /// Adds the last event. Waits until the observer has received all events, unless the observer
-    /// itself makes this call. Several threads may call this function at once.
+    /// makes this call, or waits for it. Several threads may call this function at once.
     pub(super) fn end(&self, last: impl FnOnce() -> EventKind) {
         if !self.queue.lock().ends {
             self.push_and(last(), true);
         }
         let mut queue = self.queue.lock();
-        if queue.delivering == Some(thread::current().id()) {
+        if queue.delivering == Some(working_thread()) {
             return;
         }
         while queue.delivering.is_some() {

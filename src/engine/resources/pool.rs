@@ -19,6 +19,7 @@ use crate::base::sync::thread::{
     JoinHandle, ThreadId, {self},
 };
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex, MutexGuard};
+use crate::engine::behalf::working_thread;
 
 /// Number of compaction threads of a database that shares no threads. More threads take more
 /// processor time from reads and writes.
@@ -191,10 +192,10 @@ impl Drop for Pool {
         self.queues.waiting.lock().ends = true;
         self.queues.flush_due.notify_all();
         self.queues.compaction_due.notify_all();
-        let this = thread::current().id();
+        let this = working_thread();
         for thread in self.threads.get_mut().drain(..) {
-            // The current thread may be one of the pool's own threads, because such a thread may
-            // run a program's code that closes the last database.
+            // The current thread may be one of the pool's own threads, or work for one, because
+            // such a thread may run a program's code that closes the last database.
             if thread.thread().id() != this {
                 // The threads do not panic.
                 let _ = thread.join();
@@ -218,7 +219,7 @@ impl Membership {
         for lane in [Lane::Flush, Lane::Compaction] {
             waiting.lane(lane).remove(self.id);
         }
-        let this = thread::current().id();
+        let this = working_thread();
         while waiting.busy.iter().any(|(thread, id)| *id == self.id && *thread != this) {
             self.queues.finished.wait(&mut waiting);
         }
