@@ -661,9 +661,9 @@ impl Db {
         self.inner.engine.table_compression()
     }
 
-    /// Ends background work and syncs the log. Afterwards, writes through other clones fail with
-    /// [`Error::Closed`](crate::Error::Closed). Dropping the last clone ends background work too,
-    /// but does not sync.
+    /// Ends background work and syncs the log. A [`Db::compact_range`] in another thread is ended,
+    /// too, with [`Error::Closed`](crate::Error::Closed). Afterwards, writes through other clones
+    /// fail with this error. Dropping the last clone ends background work too, but does not sync.
     ///
     /// # Errors
     /// I/O errors of the log: the last writes may not be durable.

@@ -101,11 +101,16 @@ impl Engine {
     /// [`Error::InvalidArgument`].
     #[inline]
     pub(crate) fn check_outside(&self) -> Result<()> {
-        let is_inside = match ENGINE.try_with(Cell::get).unwrap_or(0) {
+        if self.is_inside() { Err(called_from_inside()) } else { Ok(()) }
+    }
+
+    /// Returns whether the current thread is in the middle of this engine's work.
+    #[inline]
+    pub(crate) fn is_inside(&self) -> bool {
+        match ENGINE.try_with(Cell::get).unwrap_or(0) {
             0 => false,
             engine => engine == address(self) || self.is_outer(),
-        };
-        if is_inside { Err(called_from_inside()) } else { Ok(()) }
+        }
     }
 
     #[cold]

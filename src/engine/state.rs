@@ -179,6 +179,12 @@ impl State {
         self.frozen.get(1).map_or(self.logs.mem_log, |next| next.first_log)
     }
 
+    /// Returns whether a flush or compaction is running, in a background thread or a caller's.
+    pub(super) fn is_working(&self) -> bool {
+        let compactions = &self.compactions;
+        self.flushing || !compactions.running.is_empty() || compactions.manual.is_some()
+    }
+
     /// Checks the invariants that hold whenever the state lock is free. Returns the first broken
     /// invariant as the error.
     pub(crate) fn check(&self) -> Result<(), String> {

@@ -60,7 +60,8 @@ impl Workers {
         }
     }
 
-    /// Ends background work: running merges are abandoned, but a running flush is finished.
+    /// Ends background work, and the compactions that callers run: merges are abandoned, but a
+    /// running flush is finished.
     pub(crate) fn stop(&mut self, engine: &Engine) {
         let mut state = engine.state.lock();
         state.lifecycle.closing = true;
@@ -72,6 +73,7 @@ impl Workers {
             membership.leave();
         }
         self.pool = None;
+        engine.wait_for_callers();
         // The empty file of the spare log stays until the next open removes it: without the file,
         // the log's number could be handed out again.
         let mut state = engine.state.lock();
@@ -134,6 +136,18 @@ impl Engine {
         match self.inline {
             None => self.changed.wait(state),
             Some(_) => MutexGuard::unlocked(state, || self.run_inline()),
+        }
+    }
+
+    /// Waits for the flushes and compactions that callers run. Does nothing if such a caller may be
+    /// waiting for this call.
+    fn wait_for_callers(&self) {
+        if self.inline.is_some() || self.is_inside() {
+            return;
+        }
+        let mut state = self.state.lock();
+        while state.is_working() {
+            self.changed.wait(&mut state);
         }
     }
 
@@ -289,10 +303,8 @@ impl Engine {
             if state.lifecycle.closing {
                 return Err(Error::Closed);
             }
-            let busy =
-                state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
-            let compactions = &state.compactions;
-            if !busy && compactions.manual.is_none() && !compactions.paused {
+            let busy = state.is_working() || !state.frozen.is_empty();
+            if !busy && !state.compactions.paused {
                 if self.pick(&state).is_none() && self.table_without_expiry(&state).is_none() {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());

@@ -40,16 +40,22 @@ struct Permit<'a>(&'a Engine);
 
 impl<'a> Permit<'a> {
     /// Waits until no other manual compaction is under way. Returns the permit.
-    fn acquire(engine: &'a Engine) -> Permit<'a> {
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    fn acquire(engine: &'a Engine) -> Result<Permit<'a>> {
         let mut state = engine.state.lock();
-        while state.compactions.manual.is_some() {
+        while state.compactions.manual.is_some() && !state.lifecycle.closing {
             engine.wait_for_change(&mut state);
+        }
+        if state.lifecycle.closing {
+            return Err(Error::Closed);
         }
         state.compactions.manual = Some(Manual { output_level: None, waits: false });
         // Forget earlier failures, so that tables that were found damaged are tried again.
         let version = state.version.clone();
         state.compactions.forgive(&version);
-        Permit(engine)
+        Ok(Permit(engine))
     }
 }
 
@@ -158,7 +164,7 @@ impl Engine {
     }
 
     fn compact_in_turn(&self, range: KeyRange<'_>) -> Result<()> {
-        let _permit = Permit::acquire(self);
+        let _permit = Permit::acquire(self)?;
         if self.inline.is_some() {
             return self.compact_in_pieces(range);
         }
@@ -214,7 +220,7 @@ impl Engine {
     /// to wait.
     fn relieve_level0(&self) {
         let mut state = self.state.lock();
-        if state.version.level(0).len() < LEVEL0_COMPACT_FILES {
+        if state.lifecycle.closing || state.version.level(0).len() < LEVEL0_COMPACT_FILES {
             return;
         }
         let Some(compaction) = self.pick(&state) else { return };
@@ -242,6 +248,9 @@ impl Engine {
             else {
                 break Ok(None);
             };
+            if state.lifecycle.closing {
+                break Err(Error::Closed);
+            }
             if self.is_free_to_run(&state, &piece) {
                 break Ok(Some((claim(&mut state, piece), last_key)));
             }
@@ -249,9 +258,6 @@ impl Engine {
                 |file: &Arc<TableFile>| state.compactions.damaged.get(&file.number).cloned();
             if let Some(error) = piece.input_files().find_map(damaged) {
                 break Err(error);
-            }
-            if state.lifecycle.closing {
-                break Err(Error::Closed);
             }
             set_waits(&mut state, true);
             self.wait_for_change(&mut state);
