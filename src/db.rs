@@ -447,7 +447,7 @@ impl Db {
     /// The error that kept a table from being written. The table's entries remain in memory and in
     /// the log.
     pub fn flush(&self) -> Result<()> {
-        self.inner.engine.check_outside()?;
+        let _visit = self.inner.engine.check_outside()?;
         self.inner.engine.flush()
     }
 

@@ -306,7 +306,7 @@ impl Engine {
             if state.lifecycle.closing {
                 return Err(Error::Closed);
             }
-            self.wait_for_change(&mut state);
+            self.wait_for_work(&mut state, Lane::Flush);
         }
         Ok(())
     }

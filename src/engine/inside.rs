@@ -7,6 +7,11 @@
 //! the database or waits for it checks that it does not come from inside
 //! ([`Engine::check_outside`]). A thread that does a part of another thread's work takes over what
 //! that thread remembers ([`Duty`]).
+//!
+//! A callback may use other databases, even those that share background threads with its own. The
+//! thread that calls it may then be the only one that could do the work for which such a call
+//! waits. During the call ([`Visit`]), those who wait for work of that database therefore do it
+//! themselves ([`Engine::wait_for_work`]).
 
 use std::cell::{Cell, RefCell};
 
@@ -94,18 +99,47 @@ impl Duty {
     }
 }
 
+/// A call of an engine. If the call comes from the middle of another engine's work, and the two may
+/// share background threads, the engine counts it as a visitor until this value is dropped.
+#[must_use = "the visit ends when this value is dropped"]
+pub(crate) struct Visit<'a>(Option<&'a Engine>);
+
+impl Drop for Visit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(engine) = self.0 {
+            engine.state.lock().visitors -= 1;
+        }
+    }
+}
+
 impl Engine {
     /// Checks that the call does not come from a callback in the middle of this engine's own work.
+    /// The caller must hold the result until the call returns.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`].
     #[inline]
-    pub(crate) fn check_outside(&self) -> Result<()> {
-        if self.is_inside() { Err(called_from_inside()) } else { Ok(()) }
+    pub(crate) fn check_outside(&self) -> Result<Visit<'_>> {
+        match ENGINE.try_with(Cell::get).unwrap_or(0) {
+            0 => Ok(Visit(None)),
+            engine if engine == address(self) || self.is_outer() => Err(called_from_inside()),
+            _ => Ok(self.visit()),
+        }
+    }
+
+    #[cold]
+    fn visit(&self) -> Visit<'_> {
+        if self.inline.is_some() || self.options.resources.pool.is_none() {
+            return Visit(None);
+        }
+        self.state.lock().visitors += 1;
+        // Wakes those whose wait the visitor may have to wait for.
+        self.changed.notify_all();
+        Visit(Some(self))
     }
 
     /// Returns whether the current thread is in the middle of this engine's work.
-    #[inline]
     pub(crate) fn is_inside(&self) -> bool {
         match ENGINE.try_with(Cell::get).unwrap_or(0) {
             0 => false,
@@ -124,7 +158,7 @@ impl Engine {
     /// # Errors
     /// [`Error::InvalidArgument`].
     pub(crate) fn check_outside_thread(&self) -> Result<()> {
-        if self.inline.is_none() { self.check_outside() } else { Ok(()) }
+        if self.inline.is_none() && self.is_inside() { Err(called_from_inside()) } else { Ok(()) }
     }
 }
 
