@@ -437,8 +437,8 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     assert_eq!(keys(&db).len(), 23);
 }
 
-/// A damaged table used to make writes fail whenever level 0 was full, although compactions of level
-/// 0 needed no such table.
+/// A damaged table used to make writes fail whenever level 0 was full, although compactions of
+/// level 0 needed no such table.
 #[test]
 fn a_writer_waits_for_level_0_although_a_table_elsewhere_is_damaged() {
     let fs = SimFs::new(16);

@@ -11,8 +11,8 @@ use crate::engine::report::event::StallCause;
 pub enum HealthState {
     /// Reads and writes.
     Good,
-    /// Reads and writes, but compactions fail or cannot use damaged tables. Writes stop once level 0
-    /// is full and cannot be compacted for that reason.
+    /// Reads and writes, but compactions fail or cannot use damaged tables. Writes stop once level
+    /// 0 is full and cannot be compacted for that reason.
     Degraded,
     /// Reads only, until [`Db::resume`](crate::Db::resume) or the next open.
     ReadOnly,

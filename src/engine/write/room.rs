@@ -150,9 +150,9 @@ impl Engine {
         result
     }
 
-    /// Returns the error for which a writer does not wait until level 0 is shorter, if there is one:
-    /// compactions fail again and again, or none that would make level 0 shorter can run, because
-    /// of damage.
+    /// Returns the error for which a writer does not wait until level 0 is shorter, if there is
+    /// one: compactions fail again and again, or none that would make level 0 shorter can run,
+    /// because of damage.
     fn level0_trouble<'a>(&self, state: &'a State) -> Option<&'a Error> {
         let trouble = state.compactions.trouble()?;
         let (order, running) = (self.reads.order.user(), &state.compactions.running);
