@@ -197,4 +197,14 @@ mod tests {
         let one = [table(3, 1, "a", "a")];
         assert_eq!(Axis::new(&one, 9, |a, b| a.cmp(b)).line(one.iter()), "█");
     }
+
+    /// A MANIFEST may state any size.
+    #[test]
+    fn sizes_of_a_level_may_add_up_to_more_than_64_bits() {
+        let mut tables = vec![table(3, 1, "a", "c"), table(4, 1, "e", "g")];
+        tables.iter_mut().for_each(|table| table.file_bytes = 1 << 63);
+        let tree = Tree::new(tables, Vec::new(), |a, b| a.cmp(b));
+        let drawn = tree.drawn(100, |a, b| a.cmp(b), |key, _| escaped(key));
+        assert!(drawn.contains("16777216.0 TiB"), "{drawn}");
+    }
 }

@@ -1,5 +1,10 @@
 //! Tests of single commands, except tests of round trips.
 
+use std::process::ChildStdout;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use super::*;
 
 fn json_of(bytes: &[u8]) -> serde_json::Value {
@@ -197,6 +202,22 @@ fn options_out_of_bounds_are_refused_by_the_name_that_was_typed() {
     let ran = run(minikv().arg("--db").arg(&nested).args(["put", "a", "b"]), b"");
     ran.fails(5, &["c.db", "a/b", "check the path"]);
     assert!(!place.path("a").exists(), "only the last directory is made");
+}
+
+#[test]
+fn numbers_out_of_bounds_are_refused_before_anything_is_measured() {
+    let bad: [(&[&str], &[&str]); 6] = [
+        (&["--value-bytes", "18446744073709551615"], &["--value-bytes", "0 bytes to 1 GiB"]),
+        (&["--value-bytes", "1073741825"], &["--value-bytes", "0 bytes to 1 GiB"]),
+        (&["--lookups", "1000000000000000000"], &["--lookups", "1 to 100000000"]),
+        (&["--lookups", "99999999999999999999"], &["--lookups", "1 to 100000000"]),
+        (&["--lookups", "0"], &["--lookups", "1 to 100000000"]),
+        (&["--scans", "1000000000000000000"], &["--scans", "0..=100000000"]),
+    ];
+    for (args, words) in bad {
+        let args = [&["readamp", "--entries", "10"], args].concat();
+        run(minikv().args(args), b"").fails(2, words);
+    }
 }
 
 #[test]
@@ -631,6 +652,95 @@ fn watch_prints_commits_in_the_form_that_batch_reads() {
     place.ok(&["compact"]);
     let lost = place.run(&["watch", "--since", "1", "--once"]);
     lost.fails(5, &["after sequence number 1", "no log"]);
+}
+
+/// Waits until the writer of a pipe that nobody reads has filled it.
+fn wait_until_full(pipe: &ChildStdout) {
+    let mut before = 0;
+    for _ in 0..300 {
+        std::thread::sleep(Duration::from_millis(100));
+        match unread_bytes(pipe).unwrap() {
+            bytes if bytes > 0 && bytes == before => return,
+            bytes => before = bytes,
+        }
+    }
+    panic!("{before} bytes, and more");
+}
+
+#[test]
+fn an_interrupted_watch_prints_no_part_of_a_batch() {
+    const OPERATIONS: usize = 50_000;
+    let place = Place::new();
+    let puts = (0..OPERATIONS).map(|i| format!("put\tkey {i:05}\tvalue {i:05}\n"));
+    let puts: String = puts.collect();
+    place.feed(&["batch", "--write-buffer", "64MiB"], puts.as_bytes()).ok();
+    let mut command = place.command(&["watch", "--since", "0"]);
+    let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = watch.stdout.take().unwrap();
+    wait_until_full(&stdout);
+    interrupt(&watch, Interrupt::ByProgram).unwrap();
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).unwrap();
+    let output = watch.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(text == puts + "commit\n", "{} bytes: ...{:?}", text.len(), text.lines().last());
+    let said = String::from_utf8(output.stderr).unwrap();
+    let next = format!("minikv: interrupted; continue with `minikv watch --since {OPERATIONS}`\n");
+    assert_eq!(said, next);
+}
+
+/// Returns the newest log in a directory that has a record. A writer creates logs ahead of their
+/// use.
+fn newest_begun_log(dir: &Path) -> PathBuf {
+    let is_begun = |path: &PathBuf| {
+        let mut header = [0; 7];
+        let read = File::open(path).and_then(|mut log| log.read_exact(&mut header));
+        read.is_ok() && header != [0; 7]
+    };
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let logs = files.filter(|path| path.extension().is_some_and(|end| end == "log"));
+    logs.filter(is_begun).max().unwrap()
+}
+
+#[test]
+fn a_log_to_which_a_writer_appends_is_not_called_damaged() {
+    let place = Place::new();
+    let mut command = place.command(&["batch"]);
+    let mut writer = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let (mut pipe, fed) = (writer.stdin.take().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counter = fed.clone();
+    let feeder = std::thread::spawn(move || {
+        for i in 0u64.. {
+            let lines: String = (0..100).map(|j| format!("put\tk{i} {j}\tv\ncommit\n")).collect();
+            if pipe.write_all(lines.as_bytes()).is_err() {
+                break;
+            }
+            counter.fetch_add(lines.len(), Ordering::Relaxed);
+        }
+    });
+    // A pipe holds 64 KiB.
+    while fed.load(Ordering::Relaxed) < 200 << 10 && !feeder.is_finished() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (began, mut rounds, mut wrong) = (Instant::now(), 0, Vec::new());
+    while rounds < 30 && (rounds < 3 || began.elapsed() < Duration::from_secs(20)) {
+        rounds += 1;
+        let log = newest_begun_log(&place.db());
+        let inspected = place.run(&["inspect", log.to_str().unwrap()]);
+        let is_gone = inspected.code == Some(5) && !log.exists();
+        if inspected.code != Some(0) && !is_gone {
+            wrong.push(inspected.stderr);
+        }
+        for args in [&["stats"][..], &["tree"], &["--comparator", "ignore", "verify"]] {
+            let ran = place.run(args);
+            let said = ran.stderr + &String::from_utf8(ran.stdout).unwrap();
+            wrong.extend(said.contains(".log at offset ").then_some(said));
+        }
+    }
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    feeder.join().unwrap();
+    assert!(wrong.is_empty(), "{} of {rounds} rounds: {wrong:#?}", wrong.len());
 }
 
 #[test]

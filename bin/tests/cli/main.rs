@@ -11,7 +11,9 @@ use std::process::{Child, Command, Stdio};
 use minikv::{Comparator, Db, IndexedDbComparator, Options, Readable};
 use tempfile::TempDir;
 
-use crate::system::{Interrupt, Terminal, interrupt, make_pipe, symlink};
+use crate::system::{
+    Interrupt, Terminal, has_record_lock, interrupt, make_pipe, symlink, unread_bytes,
+};
 
 mod browser;
 mod closed_pipe;
@@ -808,6 +810,28 @@ fn a_read_reports_the_loss_of_a_damaged_log() {
     assert!(ran.stderr.contains(".log at offset 0: "), "{}", ran.stderr);
     let left_out = format!("{} bytes are left out", fs::metadata(&log).unwrap().len());
     assert!(ran.stderr.contains(&left_out), "{}", ran.stderr);
+}
+
+#[test]
+fn readamp_reports_and_leaves_out_the_logs_that_every_read_leaves_out() {
+    let place = Place::new();
+    place.feed(&["load"], &many_lines(1000)).ok();
+    place.feed(&["batch"], b"put\ta\t1\ncommit\nput\tb\t2\ncommit\n").ok();
+    let names = contents(&place.db());
+    let logs = names.iter().filter(|(name, _)| name.ends_with(".log"));
+    let (name, _) = logs.max_by_key(|(_, (bytes, _))| bytes.len()).unwrap();
+    let (log, later) = (place.db().join(name), place.db().join("000100.log"));
+    fs::copy(&log, &later).unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let scanned = place.run(&["scan", "--count"]);
+    assert_eq!((scanned.code, &scanned.stdout[..]), (Some(0), &b"1000\n"[..]));
+    assert!(scanned.stderr.contains("000100.log at offset 0: comes after"), "{}", scanned.stderr);
+    let measured = place.run(&["readamp", "--lookups", "100", "--json"]);
+    assert_eq!(measured.stderr, scanned.stderr);
+    let json: serde_json::Value = serde_json::from_slice(&measured.ok()).unwrap();
+    assert_eq!(json["entries"], 1000);
 }
 
 #[test]

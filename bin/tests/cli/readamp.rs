@@ -105,6 +105,14 @@ fn a_budget_is_divided_the_same_in_text_and_json() {
     }
 }
 
+#[test]
+fn a_budget_of_more_memory_than_there_is_goes_to_the_cache() {
+    let budget = ["--entries", "1000", "--budget", "18446744073709551615", "--json"];
+    let json: Value = serde_json::from_slice(&readamp(&budget).ok()).unwrap();
+    assert_eq!(json["budget_bytes"], u64::MAX);
+    assert_eq!(number(&json["next"]["to_cache"]), 0.0);
+}
+
 /// Checks that the first half of the lookups warms the cache up for the second half.
 #[test]
 fn blocks_read_by_the_first_half_are_cached_for_the_second() {
@@ -298,6 +306,23 @@ fn a_profile_makes_the_data_and_the_lookups() {
     assert_eq!(json["scans"]["scans"], 3000, "as many as gets");
     assert!(text.contains("3,000 scans ("), "{text}");
     assert_eq!(both(&[&like[..], &["--scans", "0"]].concat()).1.get("scans"), None);
+}
+
+#[test]
+fn keys_to_look_up_are_read_as_csv_where_the_data_is() {
+    let place = Place::new();
+    let [data, keys] = ["data.csv", "keys.csv"].map(|name| place.path(name).display().to_string());
+    std::fs::write(&data, "key,value\na,1\n\"b,\"\"c\",2\nd,3\n").unwrap();
+    std::fs::write(&keys, "key\na\n\"b,\"\"c\"\nnone\n").unwrap();
+    let args = ["readamp", &data, "--format", "csv", "--lookups", &keys, "--json"];
+    let json: Value = serde_json::from_slice(&run(minikv().args(args), b"").ok()).unwrap();
+    let cold = &json["configurations"][0]["cold"];
+    let looked_up = ["present", "absent"].map(|kind| cold[kind]["lookups"].as_u64());
+    assert_eq!((&json["lookups"], looked_up), (&3.into(), [Some(2), Some(1)]));
+    std::fs::write(&keys, "a\nb\n").unwrap();
+    run(minikv().args(args), b"").fails(2, &["keys.csv line 1", "the header is not key"]);
+    std::fs::write(&keys, "key\n").unwrap();
+    run(minikv().args(args), b"").fails(2, &["keys.csv", "has no keys"]);
 }
 
 #[test]

@@ -216,9 +216,57 @@ fn a_terminal_writes_again_after_a_failed_write() {
     assert_eq!(place.text(&["scan"]), "c\t3\n");
 }
 
+/// Closing any descriptor of the lock file would release the lock that other programs ask for.
+#[test]
+fn a_shell_keeps_its_lock_when_lines_name_the_lock_file() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    place.ok(&["dump", place.path("entries").to_str().unwrap()]);
+    fs::hard_link(place.db().join("LOCK"), place.path("alias")).unwrap();
+    let mut command = minikv();
+    command.args(["--db", "db", "shell"]).current_dir(place.dir.path());
+    command.env("TERM", "xterm").env("MINIKV_HISTORY", "");
+    let named = [
+        "load db/LOCK\r",
+        "put b 2\r",
+        "inspect db/LOCK\r",
+        "load alias\r",
+        "put k @db/LOCK\r",
+        "diff db db/LOCK\r",
+        "dump db/LOCK\r",
+        "readamp entries --lookups db/LOCK\r",
+        "top --count 1 --metrics db/LOCK\r",
+        "trace --html db/LOCK -- put c 3\r",
+    ];
+    let step = |line: &'static str| (line, line.split(' ').next().unwrap());
+    let steps = named.into_iter().map(step).chain([("put d 4\r", "put"), ("exit\r", "")]);
+    let steps: Vec<_> = steps.collect();
+    let lock = place.db().join("LOCK");
+    let (code, shown) = converse_and(&mut command, &steps, |done| {
+        // `trace` closes the database of the shell.
+        if done > 1 && !steps[done - 1].0.starts_with("trace") {
+            assert!(has_record_lock(&lock).unwrap(), "after {:?}", steps[done - 1].0);
+        }
+    });
+    assert_eq!(code, Some(0), "{shown}");
+    let refusals = shown.matches("is the lock file of the database").count();
+    assert_eq!(refusals, named.len() - 1, "{shown}");
+    assert_eq!(place.text(&["scan"]), "a\t1\nb\t2\nd\t4\n");
+}
+
 /// Runs a command on a terminal. Types the first element of each step, and waits until the command
 /// has shown the second element and then, on a later line, its prompt.
 fn converse(command: &mut Command, steps: &[(&str, &str)]) -> (Option<i32>, String) {
+    converse_and(command, steps, |_| {})
+}
+
+/// Does the same as [`converse`], and calls `before` before each step with the number of steps that
+/// are done.
+fn converse_and(
+    command: &mut Command,
+    steps: &[(&str, &str)],
+    mut before: impl FnMut(usize),
+) -> (Option<i32>, String) {
     let (mut child, mut screen) = Terminal::open(Some(80)).unwrap().run(command, true);
     let (sender, output) = std::sync::mpsc::channel();
     let mut reader = screen.try_clone().unwrap();
@@ -229,7 +277,7 @@ fn converse(command: &mut Command, steps: &[(&str, &str)]) -> (Option<i32>, Stri
         }
     });
     let (mut shown, mut seen) = (Vec::new(), 0);
-    let (mut steps, mut awaited) = (steps.iter(), "Ctrl-D ends");
+    let (mut steps, mut awaited) = (steps.iter().enumerate(), "Ctrl-D ends");
     loop {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         match output.recv_timeout(std::time::Duration::from_secs(60)) {
@@ -243,8 +291,9 @@ fn converse(command: &mut Command, steps: &[(&str, &str)]) -> (Option<i32>, Stri
         let text = String::from_utf8_lossy(&shown[seen..]).into_owned();
         let lines = text.split_once(awaited).and_then(|(_, rest)| rest.split_once('\n'));
         if lines.is_some_and(|(_, rest)| rest.contains("minikv> "))
-            && let Some((typed, next)) = steps.next()
+            && let Some((done, (typed, next))) = steps.next()
         {
+            before(done);
             (seen, awaited) = (shown.len(), next);
             screen.write_all(typed.as_bytes()).unwrap();
         }

@@ -392,3 +392,23 @@ fn trace_runs_the_commands_it_is_given() {
     place.run(&["trace", "--html", "/no/such/page", "--", "load"]).fails(5, &["/no/such/page"]);
     place.run(&["trace", "--html", &page, "--", "nosuch"]).fails(2, &["nosuch"]);
 }
+
+#[test]
+fn each_trace_in_a_shell_shows_only_the_databases_of_its_command() {
+    let place = Place::new();
+    let pages = ["a.html", "b.html", "c.html"].map(|name| place.path(name));
+    let [a, b, c] = pages.each_ref().map(|page| page.display());
+    let lines = format!(
+        "trace --html {a} -- put a 1\nput b 2\ntrace --html {b} -- put c 3\n\
+         trace --html {c} -- scan\n"
+    );
+    let ran = place.feed(&["shell"], lines.as_bytes());
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("stdin line 4: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing to show"), "{}", ran.stderr);
+    for page in &pages[..2] {
+        assert_eq!(list(&data(page)["runs"]).len(), 1, "{}", page.display());
+    }
+    assert!(!pages[2].exists());
+    assert_eq!(place.text(&["scan"]), "a\t1\nb\t2\nc\t3\n");
+}

@@ -8,9 +8,9 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use unix::{Terminal, interrupt, make_pipe, symlink};
+pub use unix::{Terminal, has_record_lock, interrupt, make_pipe, symlink, unread_bytes};
 #[cfg(windows)]
-pub use windows::{Terminal, interrupt, make_pipe, symlink};
+pub use windows::{Terminal, has_record_lock, interrupt, make_pipe, symlink, unread_bytes};
 
 /// The ways to interrupt a command.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io;
 pub use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::ioctl_fionread;
+use rustix::process::{Flock, FlockType, Pid, Signal, fcntl_getlk, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -65,4 +66,15 @@ pub fn make_pipe(path: &Path) -> io::Result<()> {
         true => Ok(()),
         false => Err(io::Error::other("mkfifo failed")),
     }
+}
+
+/// Returns the number of bytes that wait in a pipe.
+pub fn unread_bytes(pipe: &ChildStdout) -> io::Result<u64> {
+    Ok(ioctl_fionread(pipe)?)
+}
+
+/// Returns whether another process holds an `fcntl` lock on a file.
+pub fn has_record_lock(path: &Path) -> io::Result<bool> {
+    let file = File::options().read(true).write(true).open(path)?;
+    Ok(fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?.is_some())
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 pub use std::os::windows::fs::symlink_file as symlink;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdout, Command};
 
 use super::Interrupt;
 
@@ -39,5 +39,15 @@ pub fn interrupt(_: &Child, _: Interrupt) -> io::Result<()> {
 
 /// Always fails.
 pub fn make_pipe(_: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Always fails.
+pub fn unread_bytes(_: &ChildStdout) -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Always fails.
+pub fn has_record_lock(_: &Path) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -517,6 +517,17 @@ mod tests {
         choice.of(&db, &lookups, &DATA).unwrap().unwrap()
     }
 
+    #[test]
+    fn more_scans_than_fit_in_memory_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = database(dir.path());
+        let lookups = [Lookup { key: DATA.key(0), present: true }];
+        let number = Some(u64::MAX);
+        let choice = ScanChoice { number, entries: None, like: None, prefix: None, seed: 1 };
+        let refused = choice.of(&source.open().unwrap(), &lookups, &DATA);
+        assert!(matches!(refused, Err(crate::Error::Usage(_))));
+    }
+
     /// The user keys in each data block of a table, and the separators of the data blocks.
     struct Blocks(Vec<Vec<Vec<u8>>>, Vec<Vec<u8>>);
 

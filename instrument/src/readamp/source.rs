@@ -532,6 +532,16 @@ mod tests {
         assert!(contents(dir.path()) == before, "nothing on the disk is changed");
     }
 
+    #[test]
+    fn sizes_of_a_level_may_add_up_to_more_than_64_bits() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut source = database(dir.path(), 10);
+        let held = source.survey(Vec::new()).unwrap();
+        source.tables.iter_mut().for_each(|(file, _)| file.file_bytes = 1 << 63);
+        let stored = source.stored(&held);
+        assert!(stored.iter().any(|level| level.bytes == u64::MAX), "{stored:?}");
+    }
+
     fn contents(dir: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
         let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
         files

@@ -162,4 +162,12 @@ mod tests {
         assert_eq!((unknown.write_amplification(), unknown.levels.len()), (None, 1));
         assert!(unknown.table().0.contains("do not tell"));
     }
+
+    #[test]
+    fn sizes_of_levels_may_add_up_to_more_than_64_bits() {
+        let mut stored = [Stored::default(); NUM_LEVELS];
+        stored[..2].fill(Stored { tables: 1, bytes: 1 << 63, keys: 10 });
+        let table = Space::of(20, 500, &stored, None).table().1.to_string();
+        assert!(table.lines().last().unwrap().contains("16777216.0 TiB"), "{table}");
+    }
 }
