@@ -22,7 +22,8 @@ pub fn named(name: &str) -> Option<Arc<dyn Comparator>> {
 /// opening the database then reports the damage.
 pub fn name_in(dir: &Path) -> Option<String> {
     let manifest = current(dir).or_else(|| newest_manifest(dir))?;
-    let mut log = LogReader::new(DiskFs.open(&manifest).ok()?, &manifest).ok()?;
+    let log = LogReader::new(DiskFs.open(&manifest).ok()?, &manifest).ok()?;
+    let mut log = log.beside_writer(true);
     VersionEdit::decode(log.next().ok()??).ok()?.comparator
 }
 

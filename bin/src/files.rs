@@ -214,7 +214,7 @@ impl LogFile {
 fn open_log(path: &Path) -> Result<(LogReader, u64)> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let bytes = file.len().map_err(|error| CliError::io("read", path, error))?;
-    Ok((LogReader::of_batches(file, path)?, bytes))
+    Ok((LogReader::of_batches(file, path)?.beside_writer(true), bytes))
 }
 
 /// Visits the batches of the log `path` until `visit` returns false. Ends at damage, which it

@@ -2,8 +2,9 @@
 //! tools that read such files without opening the database, such as `minikv inspect`.
 //!
 //! Nothing here takes the lock of a database. A program that reads files while another process
-//! writes them must do the synchronization itself. Bytes are checked when they are decoded: damage
-//! is an error that names the file and the offset, never a panic.
+//! writes them must do the synchronization itself; for logs, there is [`LogReader::beside_writer`].
+//! Bytes are checked when they are decoded: damage is an error that names the file and the offset,
+//! never a panic.
 //!
 //! The layouts are described in `docs/format.md`.
 //!

@@ -161,9 +161,10 @@ impl LogReader {
         })
     }
 
-    /// Sets whether another process may be writing the log. If so, zeros that turn into a record
-    /// while the reader reads them are the end of the log, not damage. Default: false.
-    pub(crate) fn beside_writer(self, beside_writer: bool) -> LogReader {
+    /// Sets whether another process may be writing the log, and returns the reader. If so, zeros
+    /// that turn into a record while the reader reads them are the end of the log. Otherwise, they
+    /// are reported as damage, because no record may follow zeros. Default: false.
+    pub fn beside_writer(self, beside_writer: bool) -> LogReader {
         LogReader { beside_writer, ..self }
     }
 

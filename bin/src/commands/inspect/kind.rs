@@ -68,7 +68,7 @@ impl Kind {
 /// edits, and the records of a log are batches. Returns `None` if no record determines the kind.
 fn by_records(path: &Path) -> Result<Option<Kind>> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
-    let mut reader = LogReader::new(file, path)?;
+    let mut reader = LogReader::new(file, path)?.beside_writer(true);
     for _ in 0..MAX_RECORDS {
         match reader.next() {
             Ok(None) => break,

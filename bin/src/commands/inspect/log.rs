@@ -72,7 +72,7 @@ pub fn open(
 ) -> Result<(LogReader, u64)> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let bytes = file.len().map_err(|error| CliError::io("read", path, error))?;
-    Ok((reader(file, path)?, bytes))
+    Ok((reader(file, path)?.beside_writer(true), bytes))
 }
 
 /// Visits the records of a log or MANIFEST, skips and reports damage, and reports how the file
