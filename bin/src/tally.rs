@@ -1,4 +1,5 @@
-//! The number of entries that a command has written, which it reports when it is interrupted.
+//! The number of entries that a command has written or printed, which it reports when it is
+//! interrupted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,13 +13,18 @@ use crate::output;
 /// interrupted command.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// A count of entries written, to be reported if the command is interrupted.
+/// A count of entries written or printed, to be reported if the command is interrupted.
 #[derive(Clone, Default)]
 pub struct Tally {
     shared: Arc<(Mutex<()>, AtomicU64)>,
 }
 
 impl Tally {
+    /// Creates a tally that counts on from `entries`.
+    pub fn starting_at(entries: u64) -> Tally {
+        Tally { shared: Arc::new((Mutex::new(()), AtomicU64::new(entries))) }
+    }
+
     /// Registers the message to print on an interrupt. `done` makes the message from the number of
     /// entries written.
     pub fn say_on_interrupt(&self, done: impl Fn(u64) -> String + Send + 'static) -> Guard {

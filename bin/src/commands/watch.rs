@@ -1,8 +1,5 @@
 //! `minikv watch`
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use minikv::{BatchOp, Db, WriteBatch};
@@ -10,10 +7,8 @@ use minikv::{BatchOp, Db, WriteBatch};
 use crate::args::{Dir, Global};
 use crate::codec::Format;
 use crate::error::{CliError, Result};
-use crate::interrupt;
-use crate::output::{
-    Stdout, {self},
-};
+use crate::output::Stdout;
+use crate::tally::Tally;
 
 /// Print what another process writes, as it is committed
 ///
@@ -25,7 +20,8 @@ use crate::output::{
 /// Reads the logs of the writer. A writer removes its logs after a flush, unless the options
 /// --keep-logs or --keep-logs-for of its command keep them. If changes are missing, the command
 /// stops with an error and prints no later changes. Writes that were committed at the same time may
-/// be printed as one batch.
+/// be printed as one batch. An interrupt ends the output after a whole batch, unless nobody reads
+/// the batch for two seconds, and says where to continue.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -50,18 +46,19 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let since = args.since.unwrap_or_else(|| db.sequence());
     let mut changes = db.changes_since(since)?;
     let mut stdout = Stdout::open()?;
-    let at = Arc::new(AtomicU64::new(since));
-    let shown = at.clone();
-    let _guard = interrupt::on_interrupt(move || {
-        let at = shown.load(Relaxed);
-        output::say(format!("minikv: interrupted; continue with `minikv watch --since {at}`"));
-    });
+    // Each operation has a sequence number, so the count is the sequence number of the last one.
+    let printed = Tally::starting_at(since);
+    let _guard =
+        printed.say_on_interrupt(|at| format!("continue with `minikv watch --since {at}`"));
     loop {
-        for batch in &mut changes {
-            print(&batch?, global.format(), &mut stdout)?;
+        while let Some(batch) = changes.next() {
+            let text = text_of(&batch?, global.format())?;
+            // A part of a batch would be applied at the other end of a pipe.
+            printed.write(changes.sequence() - printed.count(), || {
+                stdout.write(&text)?;
+                stdout.flush()
+            })?;
         }
-        stdout.flush()?;
-        at.store(changes.sequence(), Relaxed);
         if args.once {
             return stdout.finish();
         }
@@ -69,7 +66,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
 }
 
-fn print(batch: &WriteBatch, format: Format, stdout: &mut Stdout) -> Result<()> {
+/// Returns the lines of a batch and the line that ends it.
+fn text_of(batch: &WriteBatch, format: Format) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     for operation in batch {
         let (name, key, value) = match operation? {
@@ -82,7 +80,7 @@ fn print(batch: &WriteBatch, format: Format, stdout: &mut Stdout) -> Result<()> 
         Format::Json => text.extend_from_slice(b"{\"commit\":true}\n"),
         _ => text.extend_from_slice(b"commit\n"),
     }
-    stdout.write(&text)
+    Ok(text)
 }
 
 fn encode(name: &str, key: &[u8], value: Option<&[u8]>, format: Format, text: &mut Vec<u8>) {
