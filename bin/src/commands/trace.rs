@@ -37,8 +37,9 @@ pub struct Args {
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let cli = parsed(global, &args.command)?;
     check_file(&args.html)?;
-    let recorder = recorder::begin(args.lookups as usize);
+    let recording = recorder::begin(args.lookups as usize);
     let outcome = super::run(cli);
+    let recorder = &recording.recorder;
     if recorder.is_empty() {
         if std::fs::metadata(&args.html).is_ok_and(|page| page.len() == 0) {
             let _ = std::fs::remove_file(&args.html);
