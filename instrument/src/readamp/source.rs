@@ -10,6 +10,7 @@ use minikv::files::{
     current_contents, user_key,
 };
 use minikv::fs::{DiskFs, Fs, MemFs};
+use minikv::repair::LostLog;
 use minikv::stats::ScannedRange;
 use minikv::{
     BytewiseComparator, Comparator, Db, Options, PrefixExtractor, ReadOnlyDb, Readable, Recovery,
@@ -40,6 +41,8 @@ pub struct Source {
     /// The tables in the order in which gets search them, and the names of their files.
     pub(super) tables: Vec<(NewFile, String)>,
     logs: Vec<(String, Arc<Vec<u8>>)>,
+    /// The damage that ends the last of `logs`, if it is damaged, and all later logs.
+    lost: Vec<LostLog>,
     /// The statistics of the database handle that wrote the files, if this process wrote them.
     pub stats: Option<Stats>,
 }
@@ -53,24 +56,34 @@ pub struct Candidate {
     overlay: Arc<Overlay>,
 }
 
-/// Returns the bytes of a log up to the end of its last record, which an open would replay. The
-/// zeros after it may be a hole of any size.
-fn records_of(path: &Path) -> Result<Vec<u8>> {
+/// Returns the bytes of a log up to the end of its last record, which an open would replay, and the
+/// damage after it, if there is any. The zeros after it may be a hole of any size.
+fn records_of(path: &Path) -> Result<(Vec<u8>, Option<LostLog>)> {
     let failed = |error| Error::io("read", path, error);
     let file = DiskFs.open(path).map_err(failed)?;
-    let mut log = LogReader::of_batches(file.clone(), path)?;
+    let file_bytes = file.len().map_err(failed)?;
+    let mut log = LogReader::of_batches(file.clone(), path)?.beside_writer(true);
+    let mut damage = None;
     while let Some(end) = log.next().transpose() {
         match end {
             Ok(_) => {}
-            Err(error) if error.is_corruption() => break,
+            Err(error) if error.is_corruption() => {
+                damage = Some(error.to_string());
+                break;
+            }
             Err(error) => return Err(error.into()),
         }
     }
+    let lost = damage.map(|why| {
+        let offset = log.valid_end();
+        let bytes = file_bytes.saturating_sub(offset);
+        LostLog { path: path.to_path_buf(), offset, bytes, why }
+    });
     let too_long = || failed(std::io::ErrorKind::FileTooLarge.into());
     let mut bytes = vec![0; usize::try_from(log.valid_end()).map_err(|_| too_long())?];
     let read = file.read_at(&mut bytes, 0).map_err(failed)?;
     bytes.truncate(read);
-    Ok(bytes)
+    Ok((bytes, lost))
 }
 
 impl Source {
@@ -119,14 +132,24 @@ impl Source {
             let in_order = a.smallest.cmp(&b.smallest);
             a.level.cmp(&b.level).then(if a.level == 0 { newest_first } else { in_order })
         });
-        let mut logs = Vec::new();
+        let (mut logs, mut lost) = (Vec::new(), Vec::new());
         for number in files::live_logs(&files, &recovered) {
             let name = FileName::Log(number).to_string();
             let path = dir.join(&name);
-            logs.push((name, Arc::new(records_of(&path)?)));
+            if lost.is_empty() {
+                let (bytes, damage) = records_of(&path)?;
+                logs.push((name, Arc::new(bytes)));
+                lost.extend(damage);
+                continue;
+            }
+            let bytes = DiskFs.len(&path).map_err(|error| Error::io("read", &path, error))?;
+            if bytes > 0 {
+                let why = "comes after a damaged log".to_string();
+                lost.push(LostLog { path, offset: 0, bytes, why });
+            }
         }
         let (dir, options) = (dir.to_path_buf(), options.clone());
-        Ok(Source { dir, options, cache_bytes, recovered, tables, logs, stats: None })
+        Ok(Source { dir, options, cache_bytes, recovered, tables, logs, lost, stats: None })
     }
 
     /// Returns the number of tables at each level.
@@ -157,7 +180,14 @@ impl Source {
 
     /// Returns a description of the replay of the logs.
     pub fn recovery(&self) -> Result<Recovery> {
-        Ok(self.open()?.recovery().clone())
+        let mut recovery = self.open()?.recovery().clone();
+        for log in &self.lost {
+            // The replay itself may have left out the log, because of a malformed batch before.
+            if recovery.lost.iter().all(|known| known.path != log.path) {
+                recovery.lost.push(log.clone());
+            }
+        }
+        Ok(recovery)
     }
 
     /// Reads all tables once, and replays `lookups`. Returns a view of the database for each
