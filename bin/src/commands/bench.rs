@@ -18,6 +18,10 @@ use crate::scratch::Scratch;
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
 const CACHE_BYTES: usize = 512 << 20;
 
+/// Maximum size of a value, in bytes. A higher maximum would take more memory than most machines
+/// have.
+pub(super) const MAX_VALUE_BYTES: usize = 1 << 30;
+
 /// Measure this build with workloads modelled on LevelDB's db_bench
 ///
 /// The workloads run on a temporary database, or on --db, which must be new. When a workload needs
@@ -61,7 +65,7 @@ pub struct Args {
 
 fn parse_value_bytes(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
-        Ok(bytes) if (MIN_VALUE_BYTES..=1 << 30).contains(&bytes) => Ok(bytes),
+        Ok(bytes @ MIN_VALUE_BYTES..=MAX_VALUE_BYTES) => Ok(bytes),
         _ => Err(format!("a value has from {MIN_VALUE_BYTES} bytes to 1 GiB")),
     }
 }

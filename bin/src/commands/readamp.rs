@@ -9,12 +9,15 @@ use std::str::FromStr;
 use minikv::filter::MAX_BITS_PER_KEY;
 use minikv_instrument::data::Data;
 use minikv_instrument::readamp::{
-    Advised, Experiment, FilterCase, Lookups, Memory, Prefix, Provenance, Report, Rewrite,
-    ScanSettings, Source, Theory, load, readable,
+    Advised, Experiment, FilterCase, Lookups, MAX_REQUESTS, Memory, Prefix, Provenance, Report,
+    Rewrite, ScanSettings, Source, Theory, load, readable,
 };
 use minikv_workloads::Profile;
 
+use super::bench::MAX_VALUE_BYTES;
 use crate::args::{Global, Shape, parse_size};
+use crate::codec::Format;
+use crate::entry_reader::CsvReader;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::output::Stdout;
@@ -40,7 +43,7 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     entries: Option<u64>,
     /// Size in bytes of the values for keys that have none in the data [default: 100]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_value_bytes)]
     value_bytes: Option<usize>,
     /// Configurations to compare: none; block, table or both with bits per key, as in table:10, or
     /// with a range, as in block:4..16, or a range with a step, as in block:0..20:2 (0 bits are the
@@ -49,7 +52,8 @@ pub struct Args {
     /// --db as-is,ignored,block:10,table:10]
     #[arg(long, value_name = "LIST", value_parser = filter_list)]
     filters: Option<FilterList>,
-    /// Number of lookups, or a file of keys to look up in order, one per line [default: 40000]
+    /// Number of lookups, up to 100000000, or a file of keys to look up in order, one per line, in
+    /// CSV after the line `key` [default: 40000]
     #[arg(long, value_name = "N|FILE")]
     lookups: Option<Wanted>,
     /// Fraction of lookups that are for absent keys: near misses of present ones
@@ -70,6 +74,7 @@ pub struct Args {
     /// --like, as in the profile; a scan from an absent key ends before the next key [default: 0;
     /// with --like, the profile's share]
     #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=MAX_REQUESTS))]
     scans: Option<u64>,
     /// Mean number of entries in a scan from a present key; the number varies from 1 to twice the
     /// mean [default: 100, or the profile's]
@@ -125,10 +130,12 @@ impl FromStr for Wanted {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Wanted, String> {
+        // A number of more than 64 bits is not meant as the name of a file.
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
-            Ok(0) => Err("the number of lookups must not be 0".to_string()),
-            Ok(n) => Ok(Wanted::Number(n)),
-            Err(_) => Ok(Wanted::File(PathBuf::from(text))),
+            Ok(number @ 1..=MAX_REQUESTS) => Ok(Wanted::Number(number)),
+            Err(_) if !is_number => Ok(Wanted::File(PathBuf::from(text))),
+            _ => Err(format!("the number of lookups is from 1 to {MAX_REQUESTS}")),
         }
     }
 }
@@ -139,6 +146,13 @@ struct FilterList(Vec<FilterCase>);
 
 fn filter_list(text: &str) -> std::result::Result<FilterList, String> {
     FilterCase::list(text).map(FilterList)
+}
+
+fn parse_value_bytes(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(bytes @ ..=MAX_VALUE_BYTES) => Ok(bytes),
+        _ => Err("a value has from 0 bytes to 1 GiB".to_string()),
+    }
 }
 
 fn parse_ratio(text: &str) -> std::result::Result<f64, String> {
@@ -369,8 +383,26 @@ impl Args {
 /// Returns the keys in a file, which has one key per line. The keys are in the format given by
 /// `--key-format` or `--format`. Without these options, they are plain bytes.
 fn keys_of(path: &PathBuf, global: &Global) -> Result<Lookups> {
-    let format = global.key_format.or(global.format);
     let lines = Lines::open(Some(path))?;
+    let keys = match global.key_format.or(global.format) {
+        Some(Format::Csv) => keys_of_csv(lines)?,
+        format => keys_of_lines(lines, format)?,
+    };
+    match keys.is_empty() {
+        true => Err(CliError::Usage(format!("{} has no keys", path.display()))),
+        false => Ok(Lookups::Keys { keys, from: path.display().to_string() }),
+    }
+}
+
+fn keys_of_csv(lines: Lines) -> Result<Vec<Vec<u8>>> {
+    let (mut records, mut keys) = (CsvReader::new(lines, &["key"])?, Vec::new());
+    while let Some(fields) = records.next()? {
+        keys.extend(fields.into_iter().flatten());
+    }
+    Ok(keys)
+}
+
+fn keys_of_lines(lines: Lines, format: Option<Format>) -> Result<Vec<Vec<u8>>> {
     let mut lines = if format.is_some() { lines } else { lines.of_any_bytes() };
     let mut keys = Vec::new();
     while let Some(line) = lines.next_line()? {
@@ -382,10 +414,7 @@ fn keys_of(path: &PathBuf, global: &Global) -> Result<Lookups> {
             },
         });
     }
-    match keys.is_empty() {
-        true => Err(CliError::Usage(format!("{} has no keys", path.display()))),
-        false => Ok(Lookups::Keys { keys, from: path.display().to_string() }),
-    }
+    Ok(keys)
 }
 
 /// Creates a database of `data` without filters. Each configuration adds its filters later.

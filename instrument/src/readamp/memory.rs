@@ -359,7 +359,8 @@ fn measured(
 
 fn next(divisions: &[MemoryDivision], best: usize, counted: Counted) -> Next {
     let with_more = |division: &MemoryDivision| {
-        counted.left(&division.reads, division.cache_bytes + MORE).0.file_reads_per_get
+        let cache_bytes = division.cache_bytes.saturating_add(MORE);
+        counted.left(&division.reads, cache_bytes).0.file_reads_per_get
     };
     let now = divisions[best].left.file_reads_per_get;
     let each = divisions.iter().map(|division| (with_more(division), &division.filters));

@@ -37,7 +37,7 @@ pub use self::memory::Memory;
 pub use self::provenance::Provenance;
 pub use self::report::Report;
 use self::rewritten::Rewritten;
-pub use self::scans::Prefix;
+pub use self::scans::{MAX_REQUESTS, Prefix};
 use self::scans::{ScanChoice, ScanWork};
 pub use self::source::Source;
 use self::space::Space;

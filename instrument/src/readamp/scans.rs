@@ -24,6 +24,10 @@ use crate::random::Rng;
 use crate::text::Table;
 use crate::text::{count, thousands};
 
+/// Maximum number of lookups, and of scans, which are chosen before the first of them is measured.
+/// With more of them, most machines would run out of memory.
+pub const MAX_REQUESTS: u64 = 100_000_000;
+
 /// Mean number of entries in the range of a scan, unless another mean is given.
 const ENTRIES: u64 = 100;
 
@@ -76,6 +80,10 @@ impl ScanChoice {
         let number = self.number.unwrap_or((lookups.len() as f64 * share).round() as u64);
         if number == 0 {
             return Ok(None);
+        }
+        if number > MAX_REQUESTS {
+            let what = format!("{number} scans are more than {MAX_REQUESTS}");
+            return Err(Error::Usage(format!("{what}; --scans sets their number")));
         }
         let (starts, named) = match self.of_profile(number, keys) {
             Some(starts) => (starts, "chosen by the profile".to_string()),
