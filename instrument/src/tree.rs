@@ -95,7 +95,8 @@ impl Tree {
 
     fn draw_level(&self, level: usize, axis: &Axis, lines: &mut Vec<String>) {
         let tables: Vec<_> = self.tables.iter().filter(|table| table.level == level).collect();
-        let bytes = size(tables.iter().map(|table| table.file_bytes).sum());
+        let bytes = tables.iter().map(|table| table.file_bytes);
+        let bytes = size(bytes.fold(0, u64::saturating_add));
         if tables.is_empty() {
             return;
         }

@@ -217,19 +217,20 @@ fn replay(
     for table in live.iter() {
         let info = table.info();
         tables.1 += 1;
-        all_bytes[info.level] += info.file_bytes;
+        all_bytes[info.level] = info.file_bytes.saturating_add(all_bytes[info.level]);
         let (first, last) = (&info.first_key[..], &info.last_key[..]);
         let from = keys.partition_point(|key| order.compare(key, first).is_lt());
         if keys.get(from).is_none_or(|key| order.compare(key, last).is_gt()) {
             continue;
         }
         tables.0 += 1;
-        bytes[info.level] += info.file_bytes;
+        bytes[info.level] = info.file_bytes.saturating_add(bytes[info.level]);
         shadow.table(info.level, &table.open()?, first, last)?;
     }
     let (outcomes, mut read) = shadow.finish();
     with_unread(&mut read.levels, &bytes, &all_bytes);
-    let whole = all_bytes.iter().sum::<u64>() as f64 / bytes.iter().sum::<u64>().max(1) as f64;
+    let sum = |levels: [u64; NUM_LEVELS]| levels.into_iter().fold(0, u64::saturating_add);
+    let whole = sum(all_bytes) as f64 / sum(bytes).max(1) as f64;
     Ok(LookupReplay { outcomes, read, tables, whole })
 }
 

@@ -165,7 +165,8 @@ impl Source {
         let mut levels = [Stored::default(); NUM_LEVELS];
         for (file, _) in &self.tables {
             levels[file.level].tables += 1;
-            levels[file.level].bytes += file.file_bytes;
+            let bytes = &mut levels[file.level].bytes;
+            *bytes = bytes.saturating_add(file.file_bytes);
         }
         for (stored, level) in levels.iter_mut().zip(&held.levels) {
             stored.keys = level.keys;

@@ -118,7 +118,8 @@ impl Space {
                 &per_entry(level.keys),
             ]);
         }
-        let sum = |of: fn(&LevelSpace) -> u64| self.levels.iter().map(of).sum::<u64>();
+        let sum =
+            |of: fn(&LevelSpace) -> u64| self.levels.iter().map(of).fold(0, u64::saturating_add);
         let (bytes, keys) = (sum(|level| level.bytes), sum(|level| level.keys));
         let all = self.written.as_ref().map(|w| w.wal_bytes + w.flush_bytes + w.compaction_bytes);
         table.row([
