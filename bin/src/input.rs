@@ -7,6 +7,7 @@ use std::io::{
 use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, Result};
+use crate::writer::check_not_lock;
 
 const BUFFER_BYTES: usize = 128 << 10;
 
@@ -38,6 +39,7 @@ impl Lines {
     }
 
     fn open_file(path: &Path) -> Result<Lines> {
+        check_not_lock(path)?;
         let file = File::open(path).map_err(|error| CliError::io("open", path, error))?;
         let metadata = file.metadata().map_err(|error| CliError::io("read", path, error))?;
         let total_bytes = metadata.is_file().then_some(metadata.len());

@@ -1,10 +1,11 @@
 //! The process, if any, that has the database open for writing.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 
+use crate::error::{CliError, Result};
 use crate::{output, system};
 
 /// The process that holds the database's lock.
@@ -49,6 +50,27 @@ static HELD: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// closed.
 pub fn hold(dir: Option<&Path>) {
     *HELD.lock().unwrap_or_else(PoisonError::into_inner) = dir.map(Path::to_path_buf);
+}
+
+/// The database that the shell of this process opens for writing and keeps open.
+static OF_SHELL: OnceLock<PathBuf> = OnceLock::new();
+
+/// Registers `dir` as the database that the shell of this process opens for writing and keeps open.
+pub fn keep_lock_of(dir: &Path) {
+    // A process runs one shell.
+    let _ = OF_SHELL.set(dir.to_path_buf());
+}
+
+/// Returns an error if `path` leads to the lock file of the shell's database. Call this function
+/// before opening or replacing a file that the user names: closing a descriptor of the lock file
+/// would release an `fcntl` lock, even one that is taken only after the file was opened.
+pub fn check_not_lock(path: &Path) -> Result<()> {
+    let is_lock = |dir: &PathBuf| system::is_same_file(path, &dir.join("LOCK"));
+    if !OF_SHELL.get().is_some_and(is_lock) {
+        return Ok(());
+    }
+    let what = "is the lock file of the database, whose lock would be lost; name another file";
+    Err(CliError::Usage(format!("{} {what}", path.display())))
 }
 
 /// Returns whether two paths lead to the same directory.

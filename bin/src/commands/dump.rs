@@ -17,6 +17,7 @@ use crate::output::{
 };
 use crate::style::Style;
 use crate::system::is_readable_by_all;
+use crate::writer::check_not_lock;
 
 const BUFFER_BYTES: usize = 128 << 10;
 const ENTRIES_PER_PROGRESS: u64 = 4096;
@@ -46,6 +47,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         write_entries(&db, style, |line| stdout.write(line))?;
         return stdout.finish();
     };
+    check_not_lock(&path)?;
     let style = Style::plain(global.format()).with_json_values(json_values);
     let entries = match replaceable(&path)? {
         Some(target) => write_whole(&db, style, &target)?,

@@ -17,6 +17,7 @@ use crate::error::{CliError, Result};
 use crate::key_check::check_key;
 use crate::keyspace::InKeyspace;
 use crate::system::{argument_bytes, os_string};
+use crate::writer::check_not_lock;
 
 /// Set the value of a key
 ///
@@ -146,6 +147,7 @@ pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
                 "`@` names no file; give @FILE, or - to read the value from stdin".to_string(),
             ));
         }
+        check_not_lock(path)?;
         return std::fs::read(path).map_err(|source| CliError::io("read", path, source));
     }
     Ok(bytes.into_owned())

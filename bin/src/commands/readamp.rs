@@ -23,6 +23,7 @@ use crate::input::Lines;
 use crate::output::Stdout;
 use crate::scratch::Scratch;
 use crate::words;
+use crate::writer::check_not_lock;
 
 const LOOKUPS: u64 = 40_000;
 
@@ -180,6 +181,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         return stdout.finish();
     }
     let scratch;
+    args.html.as_deref().map_or(Ok(()), check_not_lock)?;
     let input = Input::of(global, &args)?;
     let report = match &input {
         Input::Db(_) if args.rewrite => {

@@ -7,6 +7,7 @@ use super::Command;
 use crate::args::{Cli, Global};
 use crate::definition;
 use crate::error::{CliError, Result, usage};
+use crate::writer::check_not_lock;
 use crate::{output, recorder};
 
 /// Run a command, and write a page that shows its databases at work
@@ -72,6 +73,7 @@ fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
 /// Fails if the file `path` cannot be created or written. Call this function before the command
 /// does its work.
 pub fn check_file(path: &Path) -> Result<()> {
+    check_not_lock(path)?;
     let created = std::fs::OpenOptions::new().create(true).append(true).open(path);
     created.map(drop).map_err(|error| CliError::io("write", path, error))
 }

@@ -8,11 +8,11 @@ mod windows;
 
 #[cfg(unix)]
 pub use unix::{
-    RawStdout, argument_bytes, columns, is_readable_by_all, lock_holder, os_string, stdout,
-    stream_identity,
+    RawStdout, argument_bytes, columns, is_readable_by_all, is_same_file, lock_holder, os_string,
+    stdout, stream_identity,
 };
 #[cfg(windows)]
 pub use windows::{
-    RawStdout, argument_bytes, columns, is_readable_by_all, lock_holder, os_string, stdout,
-    stream_identity,
+    RawStdout, argument_bytes, columns, is_readable_by_all, is_same_file, lock_holder, os_string,
+    stdout, stream_identity,
 };

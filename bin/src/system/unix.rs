@@ -53,6 +53,12 @@ pub fn stream_identity(path: &Path) -> Option<(u64, u64)> {
     (kind.is_fifo() || kind.is_socket()).then(|| (metadata.dev(), metadata.ino()))
 }
 
+/// Returns whether two paths lead to the same file, which is not opened.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino()));
+    matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
+}
+
 /// Returns the process that holds the lock on the file at `path`: `None` if nobody holds it, and
 /// `Some(None)` if the system does not report who does.
 ///

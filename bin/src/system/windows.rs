@@ -106,6 +106,11 @@ pub fn stream_identity(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
+/// Returns whether two paths lead to the same file, as far as their names tell.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
 /// Returns `Some(None)` if another process has the lock file at `path` open for itself; the system
 /// does not report which.
 pub fn lock_holder(path: &Path) -> Option<Option<u32>> {

@@ -17,6 +17,7 @@ use crate::error::{CliError, Result};
 use crate::output::{
     Stdout, {self},
 };
+use crate::writer::check_not_lock;
 
 /// Print the contents of a database's files
 ///
@@ -59,6 +60,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 }
 
 fn inspect(global: &Global, args: &Args, path: &Path) -> Result<()> {
+    check_not_lock(path)?;
     let Some(kind) = Kind::of(path)? else {
         return Err(CliError::Usage(format!(
             "{} is neither a table, a log, a MANIFEST nor CURRENT; name one of these files of a \

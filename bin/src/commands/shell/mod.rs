@@ -20,7 +20,7 @@ use crate::input;
 use crate::output;
 use crate::shared_db::SharedDb;
 use crate::system;
-use crate::writer::is_same_dir;
+use crate::writer::{is_same_dir, keep_lock_of};
 
 const PROMPT: &str = "minikv> ";
 
@@ -47,6 +47,7 @@ pub struct Args {
 
 pub fn run(global: &Global, _: Args) -> Result<()> {
     let (dir, shared) = (global.db()?, SharedDb::default());
+    keep_lock_of(&dir);
     let base = Global { db: Some(dir), shared: Some(shared.clone()), ..global.clone() };
     let shell = Shell { base };
     let outcome = match io::stdin().is_terminal() {

@@ -1,12 +1,13 @@
 //! The file or address that a writer's metrics are read from.
 
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use minikv_instrument::top::Metrics;
 
 use crate::error::{CliError, Result};
+use crate::writer::check_not_lock;
 
 /// Maximum length of the text of metrics, in bytes.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
@@ -31,7 +32,10 @@ impl MetricsSource {
     pub fn new(place: &str, label: Option<&str>) -> Result<MetricsSource> {
         let place = match place.starts_with("http://") {
             true => MetricsPlace::Url(place.to_string()),
-            false => MetricsPlace::File(place.into()),
+            false => {
+                check_not_lock(Path::new(place))?;
+                MetricsPlace::File(place.into())
+            }
         };
         let label = label.map(parsed_label).transpose()?;
         Ok(MetricsSource { place, label })
