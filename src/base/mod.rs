@@ -8,6 +8,7 @@ pub mod hash;
 pub(crate) mod key_bounds;
 pub(crate) mod lock_holder;
 pub(crate) mod prefix;
+pub(crate) mod process;
 pub mod random;
 #[cfg(feature = "serde")]
 pub(crate) mod serialize;

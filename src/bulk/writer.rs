@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::base::process::ProcessId;
 use crate::base::{Error, Result};
 use crate::bulk::sorted::SortedTable;
 use crate::engine::checkpoint::check_empty;
@@ -58,6 +59,8 @@ pub struct TableWriter {
     last_key: Vec<u8>,
     /// Whether the tables are kept when the writer is dropped.
     is_finished: bool,
+    /// The process that the tables belong to.
+    process: ProcessId,
 }
 
 impl TableWriter {
@@ -85,6 +88,7 @@ impl TableWriter {
             files: 0,
             last_key: Vec::new(),
             is_finished: false,
+            process: ProcessId::current(),
         })
     }
 
@@ -166,5 +170,30 @@ impl Drop for TableWriter {
         if !self.was_there {
             let _ = fs.remove_dir(&self.dir);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{Fs, MemFs};
+
+    #[test]
+    fn a_writer_that_is_dropped_removes_its_files_but_not_in_a_forked_child() {
+        let fs = MemFs::new();
+        let options = Options::default().fs(fs.clone());
+        let (home, dir) = (Path::new("/home"), Path::new("/home/tables"));
+        fs.create_dir(home).unwrap();
+        let writer = || {
+            let mut writer = TableWriter::create(dir, &options).unwrap();
+            writer.put("key", "value").unwrap();
+            writer
+        };
+        drop(writer());
+        assert!(!fs.exists(dir).unwrap());
+        let mut inherited = writer();
+        inherited.process = ProcessId::other();
+        drop(inherited);
+        assert_eq!(fs.list(dir).unwrap(), [name::table_name(1)]);
     }
 }

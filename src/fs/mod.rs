@@ -241,6 +241,13 @@ pub trait WriteFile: Send + Debug {
     fn trim(&mut self) -> io::Result<bool> {
         Ok(false)
     }
+
+    /// Closes a synced file, which is not written to again. The engine calls this before another
+    /// file names a file that is complete. An error means that the file cannot be relied on. By
+    /// default, there is none.
+    fn close(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A guard that holds the lock on a lock file until it is dropped.

@@ -10,6 +10,7 @@ mod explain;
 mod filters;
 mod ingest;
 mod keyspaces;
+mod limited;
 mod logs;
 mod observer;
 mod panics;

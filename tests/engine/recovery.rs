@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::fs::sim::{Fault, OpKind, SimFs};
+use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::format::edit::encode;
 use minikv::{Db, Error, Options, Readable, WriteBatch, WriteOptions};
@@ -98,26 +98,40 @@ fn a_torn_log_ends_before_the_torn_batch_at_every_length() {
     }
 }
 
+fn log_names(fs: &SimFs, dir: &str) -> Vec<String> {
+    let names = fs.list(Path::new(dir)).unwrap();
+    names.into_iter().filter(|name| name.ends_with(".log")).collect()
+}
+
+fn bytes_of(fs: &SimFs, path: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; fs.len(path).unwrap() as usize];
+    fs.open(path).unwrap().read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// Makes the database `/db` with a log of which only the first of three writes, to `a`, can be read
+/// again. Returns the contents of the log.
+fn damaged_log(fs: &SimFs) -> Vec<u8> {
+    let db = Db::open("/db", crate::on(fs)).unwrap();
+    db.put("a", "1").unwrap();
+    let path = Path::new("/db").join(&log_names(fs, "/db")[0]);
+    let end_of_a = fs.len(&path).unwrap();
+    db.put("b", "2").unwrap();
+    db.put("c", "3").unwrap();
+    let mut bytes = bytes_of(fs, &path);
+    drop(db);
+    bytes[end_of_a as usize + 8] ^= 1;
+    fs.create(&path).unwrap().write(&bytes).unwrap();
+    bytes
+}
+
 /// Checks that no open removes a damaged log before this open or an earlier one has linked the log
 /// into `lost`.
 #[test]
 fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
     let fs = SimFs::new(1);
-    let db = Db::open("/db", crate::on(&fs)).unwrap();
-    let logs = |dir: &str| {
-        let names = fs.list(Path::new(dir)).unwrap();
-        names.into_iter().filter(|name| name.ends_with(".log")).collect::<Vec<_>>()
-    };
-    db.put("a", "1").unwrap();
-    let path = Path::new("/db").join(&logs("/db")[0]);
-    let end_of_a = fs.len(&path).unwrap();
-    db.put("b", "2").unwrap();
-    db.put("c", "3").unwrap();
-    let mut bytes = vec![0; fs.len(&path).unwrap() as usize];
-    fs.open(&path).unwrap().read_at(&mut bytes, 0).unwrap();
-    drop(db);
-    bytes[end_of_a as usize + 8] ^= 1;
-    fs.create(&path).unwrap().write(&bytes).unwrap();
+    damaged_log(&fs);
+    let logs = |dir: &str| log_names(&fs, dir);
     let damaged = logs("/db");
     for _ in 0..2 {
         fs.inject(Fault::io_error().on(&[OpKind::HardLink]));
@@ -133,6 +147,32 @@ fn an_open_that_cannot_keep_a_damaged_log_aside_fails_and_leaves_it() {
     assert_eq!(contents(&db), [("a".to_owned(), "1".to_owned())]);
     assert_eq!(logs("/db/lost"), damaged);
     assert_ne!(logs("/db"), damaged);
+}
+
+#[test]
+fn a_damaged_log_that_cannot_be_linked_is_copied_aside() {
+    let fs = SimFs::new(1);
+    let bytes = damaged_log(&fs);
+    let damaged = log_names(&fs, "/db");
+    fs.inject(Fault::os_error(CROSSES_DEVICES).on(&[OpKind::HardLink]).sticky());
+    // A copy that is cut short has another name, under which the next open makes it anew.
+    fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*/lost/*"));
+    Db::open("/db", crate::on(&fs)).unwrap_err();
+    assert_eq!((log_names(&fs, "/db"), log_names(&fs, "/db/lost").len()), (damaged.clone(), 0));
+    fs.inject(Fault::io_error().on(&[OpKind::Create]).path("*.ldb"));
+    Db::open("/db", crate::on(&fs)).unwrap_err();
+    assert_eq!(
+        (log_names(&fs, "/db"), log_names(&fs, "/db/lost")),
+        (damaged.clone(), damaged.clone())
+    );
+    let db = Db::open("/db", crate::on(&fs)).unwrap();
+    assert_eq!(contents(&db), [("a".to_owned(), "1".to_owned())]);
+    assert_ne!(log_names(&fs, "/db"), damaged);
+    let kept = Path::new("/db/lost").join(&damaged[0]);
+    for fs in [fs.crash_image(&CrashPlan::strict()), fs] {
+        assert_eq!(fs.list(Path::new("/db/lost")).unwrap(), damaged);
+        assert!(bytes_of(&fs, &kept) == bytes, "the copy differs");
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
 /* The parts of the C API that the example leaves out: callbacks, errors, memory, and minikv's own
    functions. Prints the number of checks, and stops at the first one that fails. */
+#include <dirent.h>
 #include <minikv.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int checks = 0;
@@ -370,6 +373,153 @@ static void shared_cache(void) {
   leveldb_writeoptions_destroy(write);
 }
 
+static int is_empty_at(const char* pointer, size_t length) {
+  /* Go ends a program that holds a pointer into the first page. */
+  return length == 0 && (uintptr_t)pointer >= 4096;
+}
+
+/* Checks the addresses of empty keys and values, in memory and in a table. */
+static void empty_entries(void) {
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_readoptions_t* read = leveldb_readoptions_create();
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_t* db = leveldb_open(options, place("empty-entries"), &error);
+  CHECK(db != NULL);
+  put(db, write, "", "value of the empty key");
+  put(db, write, "k", "");
+  for (int in_table = 0; in_table < 2; in_table++) {
+    size_t length = 77;
+    leveldb_iterator_t* it = leveldb_create_iterator(db, read);
+    leveldb_iter_seek_to_last(it);
+    CHECK(leveldb_iter_valid(it));
+    const char* value = leveldb_iter_value(it, &length);
+    CHECK(is_empty_at(value, length));
+    leveldb_iter_prev(it);
+    CHECK(leveldb_iter_valid(it));
+    length = 77;
+    const char* key = leveldb_iter_key(it, &length);
+    CHECK(is_empty_at(key, length));
+    leveldb_iter_destroy(it);
+    minikv_flush(db, &error);
+    CHECK(error == NULL);
+  }
+  leveldb_close(db);
+  leveldb_options_destroy(options);
+  leveldb_readoptions_destroy(read);
+  leveldb_writeoptions_destroy(write);
+}
+
+static int tables_in(const char* directory) {
+  DIR* open = opendir(directory);
+  int tables = 0;
+  if (open == NULL) return -1;
+  for (struct dirent* entry = readdir(open); entry != NULL; entry = readdir(open)) {
+    size_t length = strlen(entry->d_name);
+    tables += length > 4 && strcmp(entry->d_name + length - 4, ".ldb") == 0;
+  }
+  closedir(open);
+  return tables;
+}
+
+/* Returns whether `work` succeeds in a forked child, which a signal ends if it waits for ever. */
+static int in_child(int (*work)(leveldb_t*, leveldb_iterator_t*), leveldb_t* db,
+                    leveldb_iterator_t* it) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(work(db, it) ? 0 : 1);
+  }
+  int status = 1;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
+}
+
+static int closes(leveldb_t* db, leveldb_iterator_t* it) {
+  leveldb_iter_destroy(it);
+  leveldb_close(db);
+  return 1;
+}
+
+static int refused(void) {
+  int names_the_fork = error != NULL && strstr(error, "forked") != NULL;
+  return failed("Invalid argument: ") && names_the_fork;
+}
+
+static int waits(leveldb_t* db, leveldb_iterator_t* it) {
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  leveldb_writeoptions_set_sync(write, 1);
+  (void)it;
+  put(db, write, "of the child", "1");
+  int all = refused();
+  minikv_flush(db, &error);
+  all &= refused();
+  minikv_compact_range(db, NULL, 0, NULL, 0, &error);
+  all &= refused();
+  minikv_wait_idle(db, &error);
+  all &= refused();
+  minikv_delete_range(db, write, "a", 1, "b", 1, &error);
+  all &= refused();
+  minikv_checkpoint(db, place("copy-of-a-child"), &error);
+  all &= refused();
+  leveldb_compact_range(db, NULL, 0, NULL, 0);
+  leveldb_writeoptions_destroy(write);
+  return all;
+}
+
+static int writes(leveldb_t* db, leveldb_iterator_t* it) {
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  char value[1024];
+  memset(value, 'v', sizeof value);
+  (void)it;
+  for (int i = 0; i < 2048 && error == NULL; i++) {
+    char key[16];
+    int length = snprintf(key, sizeof key, "%06d", i);
+    leveldb_put(db, write, key, length, value, sizeof value, &error);
+  }
+  leveldb_writeoptions_destroy(write);
+  return refused();
+}
+
+/* Checks that a forked child neither harms the database that it has inherited nor waits for threads
+   that it does not have. */
+static void forked(void) {
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_readoptions_t* read = leveldb_readoptions_create();
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_options_set_write_buffer_size(options, 65536);
+  leveldb_t* db = leveldb_open(options, place("forked"), &error);
+  CHECK(db != NULL);
+  put(db, write, "key", "first");
+  minikv_flush(db, &error);
+  leveldb_iterator_t* it = leveldb_create_iterator(db, read);
+  leveldb_iter_seek_to_first(it);
+  put(db, write, "key", "second");
+  minikv_compact_range(db, NULL, 0, NULL, 0, &error);
+  minikv_wait_idle(db, &error);
+  CHECK(error == NULL);
+  int tables = tables_in(place("forked"));
+  CHECK(in_child(closes, db, it));
+  CHECK(tables_in(place("forked")) == tables);
+  CHECK(in_child(waits, db, it));
+  CHECK(has(db, read, "key", "second") && has(db, read, "of the child", NULL));
+  CHECK(leveldb_open(options, place("forked"), &error) == NULL && failed("IO error: lock "));
+  put(db, write, "later", "third");
+  leveldb_iter_destroy(it);
+  CHECK(tables_in(place("forked")) < tables); /* the iterator held one */
+  leveldb_close(db);
+  db = leveldb_open(options, place("forked"), &error);
+  CHECK(db != NULL && has(db, read, "key", "second") && has(db, read, "later", "third"));
+  put(db, write, "last", "fourth");
+  CHECK(in_child(writes, db, NULL));
+  CHECK(has(db, read, "key", "second") && has(db, read, "last", "fourth"));
+  leveldb_close(db);
+  leveldb_options_destroy(options);
+  leveldb_readoptions_destroy(read);
+  leveldb_writeoptions_destroy(write);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   home = argv[1];
@@ -381,6 +531,8 @@ int main(int argc, char** argv) {
   orders_and_filters();
   own_functions();
   shared_cache();
+  empty_entries();
+  forked();
   printf("own functions: %d checks passed\n", checks);
   return 0;
 }

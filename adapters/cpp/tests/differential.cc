@@ -22,8 +22,10 @@
 #include "leveldb/cache.h"
 #include "leveldb/comparator.h"
 #include "leveldb/db.h"
+#include "leveldb/dumpfile.h"
 #include "leveldb/env.h"
 #include "leveldb/filter_policy.h"
+#include "leveldb/helpers/memenv.h"
 #include "leveldb/write_batch.h"
 
 namespace {
@@ -125,9 +127,67 @@ class BrokenEnv final : public leveldb::EnvWrapper {
   bool IsLost(const std::string& name) const { return is_broken && IsTable(name); }
 };
 
+// An Env that cannot append to files, as by default.
+class NoAppendEnv final : public leveldb::EnvWrapper {
+ public:
+  explicit NoAppendEnv(leveldb::Env* base) : EnvWrapper(base) {}
+
+  Status NewAppendableFile(const std::string& name, leveldb::WritableFile** file) override {
+    return leveldb::Env::NewAppendableFile(name, file);
+  }
+};
+
+// A file that loses its last bytes, which only Close tells.
+class LossyFile final : public leveldb::WritableFile {
+ public:
+  explicit LossyFile(leveldb::WritableFile* file) : file_(file) {}
+
+  Status Append(const Slice& data) override { return file_->Append(data); }
+  Status Flush() override { return file_->Flush(); }
+  Status Sync() override { return file_->Sync(); }
+  Status Close() override {
+    file_->Close();
+    return Status::IOError("the last bytes are lost");
+  }
+
+ private:
+  const std::unique_ptr<leveldb::WritableFile> file_;
+};
+
+// An Env whose new tables lose their last bytes, once it is lossy.
+class LossyEnv final : public leveldb::EnvWrapper {
+ public:
+  explicit LossyEnv(leveldb::Env* base) : EnvWrapper(base) {}
+
+  Status NewWritableFile(const std::string& name, leveldb::WritableFile** file) override {
+    const Status status = EnvWrapper::NewWritableFile(name, file);
+    if (status.ok() && is_lossy && BrokenEnv::IsTable(name)) *file = new LossyFile(*file);
+    return status;
+  }
+
+  std::atomic<bool> is_lossy{false};
+};
+
+// What is written to a file.
+class Text final : public leveldb::WritableFile {
+ public:
+  Status Append(const Slice& data) override {
+    bytes.append(data.data(), data.size());
+    return Status::OK();
+  }
+  Status Close() override { return Status::OK(); }
+  Status Flush() override { return Status::OK(); }
+  Status Sync() override { return Status::OK(); }
+
+  std::string bytes;
+};
+
 // What the program calls by name, of one library.
 struct Library {
   Status (*open)(const leveldb::Options&, const std::string&, leveldb::DB**);
+  Status (*destroy)(const std::string&, const leveldb::Options&);
+  Status (*dump)(leveldb::Env*, const std::string&, leveldb::WritableFile*);
+  leveldb::Env* (*new_mem_env)(leveldb::Env*);
   const leveldb::Comparator* order;
   leveldb::Env* env;
   leveldb::Cache* cache;
@@ -145,8 +205,14 @@ Function Named(void* library, const char* name) {
 }
 
 Library Theirs() {
-  return {leveldb::DB::Open, leveldb::BytewiseComparator(), leveldb::Env::Default(),
-          leveldb::NewLRUCache(100000), leveldb::NewBloomFilterPolicy(10)};
+  return {leveldb::DB::Open,
+          leveldb::DestroyDB,
+          leveldb::DumpFile,
+          leveldb::NewMemEnv,
+          leveldb::BytewiseComparator(),
+          leveldb::Env::Default(),
+          leveldb::NewLRUCache(100000),
+          leveldb::NewBloomFilterPolicy(10)};
 }
 
 Library Ours(const char* path) {
@@ -159,6 +225,15 @@ Library Ours(const char* path) {
   ours.open = Named<decltype(ours.open)>(
       library,
       "_ZN7leveldb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_");
+  ours.destroy = Named<decltype(ours.destroy)>(
+      library,
+      "_ZN7leveldb9DestroyDBERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKNS_7OptionsE");
+  ours.dump = Named<decltype(ours.dump)>(
+      library,
+      "_ZN7leveldb8DumpFileEPNS_3EnvERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+      "PNS_12WritableFileE");
+  ours.new_mem_env =
+      Named<decltype(ours.new_mem_env)>(library, "_ZN7leveldb9NewMemEnvEPNS_3EnvE");
   ours.order = Named<const leveldb::Comparator* (*)()>(
       library, "_ZN7leveldb18BytewiseComparatorEv")();
   ours.env = Named<leveldb::Env* (*)()>(library, "_ZN7leveldb3Env7DefaultEv")();
@@ -464,6 +539,131 @@ void TablesThatCannotBeOpened(const Library& ours, const std::string& directory)
   }
 }
 
+// Where files are known by their names alone, a database keeps its writes also if its name ends in
+// slashes, and LevelDB finds its files.
+void NamesThatEndInSlashes(const Library& theirs, const Library& ours) {
+  for (const char* const name : {"/db", "/db/", "/db//"}) {
+    const std::string path = name;
+    const std::unique_ptr<leveldb::Env> env(ours.new_mem_env(ours.env));
+    leveldb::Options options;
+    options.create_if_missing = true;
+    options.comparator = ours.order;
+    options.env = env.get();
+    std::string value;
+    leveldb::DB* db;
+    Agree("open in memory", "OK", ours.open(options, path, &db).ToString());
+    Agree("put in memory", "OK", db->Put({}, "key", "value").ToString());
+    delete db;
+    Agree("open the log in memory", "OK", ours.open(options, path, &db).ToString());
+    Agree("get from the log", "OK", db->Get({}, "key", &value).ToString());
+    db->CompactRange(nullptr, nullptr);
+    delete db;
+    Agree("open the table in memory", "OK", ours.open(options, path, &db).ToString());
+    Agree("get from the table", "OK", db->Get({}, "key", &value).ToString());
+    delete db;
+    options.comparator = theirs.order;
+    Agree("open with LevelDB", "OK", theirs.open(options, path, &db).ToString());
+    Agree("get with LevelDB", "OK", db->Get({}, "key", &value).ToString());
+    delete db;
+    options.comparator = ours.order;
+    Agree("destroy in memory", "OK", ours.destroy(path, options).ToString());
+    std::vector<std::string> names;
+    Agree("list in memory", "OK", env->GetChildren(path, &names).ToString());
+    if (!names.empty()) Differ("files of a destroyed database", "none", names[0]);
+  }
+}
+
+// A missing file is the same error in both.
+void MissingFilesInMemory(const Library& theirs, const Library& ours) {
+  std::vector<std::string> told[2];
+  for (const Library* library : {&theirs, &ours}) {
+    const std::unique_ptr<leveldb::Env> env(library->new_mem_env(library->env));
+    leveldb::SequentialFile* in_order;
+    leveldb::RandomAccessFile* anywhere;
+    uint64_t bytes;
+    told[library == &ours] = {env->NewSequentialFile("/none", &in_order).ToString(),
+                              env->NewRandomAccessFile("/none", &anywhere).ToString(),
+                              env->GetFileSize("/none", &bytes).ToString(),
+                              env->RenameFile("/none", "/other").ToString(),
+                              env->RemoveFile("/none").ToString()};
+  }
+  for (size_t i = 0; i < told[0].size(); i++) Agree("a missing file", told[0][i], told[1][i]);
+}
+
+// With reuse_logs, an Env that cannot append gets new logs.
+void LogsThatCannotBeReused(const Library& ours, const std::string& directory) {
+  NoAppendEnv env(ours.env);
+  leveldb::Options options;
+  options.create_if_missing = true;
+  options.comparator = ours.order;
+  options.env = &env;
+  options.reuse_logs = true;
+  std::string value;
+  for (int opens = 0; opens < 3; opens++) {
+    leveldb::DB* db;
+    Agree("open without appends", "OK", ours.open(options, directory + "/new", &db).ToString());
+    for (int key = 0; key < opens; key++) {
+      Agree("get", "OK", db->Get({}, std::to_string(key), &value).ToString());
+    }
+    Agree("put", "OK", db->Put({}, std::to_string(opens), "value").ToString());
+    delete db;
+  }
+}
+
+// A table that could not be closed takes no log's place.
+void TablesThatCannotBeClosed(const Library& ours, const std::string& directory) {
+  const std::string path = directory + "/lossy";
+  LossyEnv env(ours.env);
+  leveldb::Options options;
+  options.create_if_missing = true;
+  options.comparator = ours.order;
+  options.env = &env;
+  leveldb::DB* db;
+  Agree("open", "OK", ours.open(options, path, &db).ToString());
+  Agree("put", "OK", db->Put({}, "key", "value").ToString());
+  env.is_lossy = true;
+  db->CompactRange(nullptr, nullptr);
+  Fails("put after a table was lost", db->Put({}, "other", "value"));
+  delete db;
+  env.is_lossy = false;
+  std::string value;
+  Agree("open again", "OK", ours.open(options, path, &db).ToString());
+  Agree("get from the log", "OK", db->Get({}, "key", &value).ToString());
+  delete db;
+}
+
+// Both list the operations of a malformed batch up to the error. LevelDB logs such a batch before
+// it refuses it.
+void MalformedBatches(const Library& theirs, const Library& ours, const std::string& directory) {
+  leveldb::Options options;
+  options.create_if_missing = true;
+  const std::string path = directory + "/malformed";
+  leveldb::DB* db;
+  Agree("open", "OK", theirs.open(options, path, &db).ToString());
+  leveldb::WriteBatch batch;
+  batch.Put("first", "value");
+  batch.Delete("second");
+  // The contents are the only member.
+  static_assert(sizeof(batch) == sizeof(std::string), "a batch has more members");
+  reinterpret_cast<std::string*>(&batch)->append("");
+  if (db->Write({}, &batch).ok()) Differ("write of a malformed batch", "an error", "OK");
+  delete db;
+  std::vector<std::string> names;
+  theirs.env->GetChildren(path, &names);
+  for (const std::string& name : names) {
+    if (name.size() < 4 || name.compare(name.size() - 4, 4, ".log") != 0) continue;
+    Text listed[2];
+    Agree("listing", theirs.dump(theirs.env, path + "/" + name, &listed[0]).ToString(),
+          ours.dump(ours.env, path + "/" + name, &listed[1]).ToString());
+    // The libraries describe the error in words of their own.
+    const std::string end = "  error: ";
+    for (Text& text : listed) text.bytes.resize(text.bytes.rfind(end) + end.size());
+    Agree("operations before an error", listed[0].bytes, listed[1].bytes);
+    if (listed[0].bytes.find("del 'second'") != std::string::npos) return;
+  }
+  Differ("a log with the malformed batch", "some", "none");
+}
+
 // A forked child that releases what it inherited leaves the lock to its parent, also the flock that
 // goleveldb asks for.
 void LocksOfTheParent(const Library& ours, const std::string& directory) {
@@ -492,10 +692,18 @@ int main(int argc, char** argv) {
     while (calls < wanted) run.Call();
   }
   const Library ours = Ours(argv[1]);
+  const Library theirs = Theirs();
   TablesThatCannotBeOpened(ours, argv[2]);
+  NamesThatEndInSlashes(theirs, ours);
+  MissingFilesInMemory(theirs, ours);
+  LogsThatCannotBeReused(ours, argv[2]);
+  TablesThatCannotBeClosed(ours, argv[2]);
+  MalformedBatches(theirs, ours, argv[2]);
   LocksOfTheParent(ours, argv[2]);
-  delete ours.cache;
-  delete ours.filter;
+  for (const Library* library : {&theirs, &ours}) {
+    delete library->cache;
+    delete library->filter;
+  }
   delete kBloom;
   if (logger.lines == 0) Differ("lines of the logs", "some", "none");
   std::printf("differential: %lu of %lu calls agree\n", calls.load(), calls.load());

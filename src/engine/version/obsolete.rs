@@ -32,6 +32,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use crate::base::process::ProcessId;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{LockRank, Mutex};
@@ -52,6 +53,8 @@ pub(crate) struct Trash {
     is_empty: AtomicBool,
     /// The lock of the directory, while it is held.
     lock: Option<Weak<dyn FileLock>>,
+    /// The process that the tables belong to.
+    process: ProcessId,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +76,7 @@ impl Trash {
             tables: Mutex::ranked(LockRank::Leaf, TableRefs::default()),
             is_empty: AtomicBool::new(true),
             lock: None,
+            process: ProcessId::current(),
         }
     }
 
@@ -211,6 +215,23 @@ mod tests {
         drop(eighth);
         drop(trash);
         assert!(!there(8));
+    }
+
+    #[test]
+    fn a_forked_child_removes_no_table_of_its_parent() {
+        let fs = MemFs::new();
+        let dir = Path::new("db");
+        fs.create_dir(dir).unwrap();
+        let path = dir.join(name::table_name(7));
+        fs.create(&path).unwrap();
+        let mut trash = Trash::new(Arc::new(fs.clone()), dir);
+        trash.process = ProcessId::other();
+        trash.hold(7);
+        trash.let_go(7, true);
+        trash.empty();
+        trash.remove([7].into_iter());
+        drop(trash);
+        assert!(fs.exists(&path).unwrap());
     }
 
     #[test]

@@ -1,0 +1,32 @@
+//! The process that an object belongs to. A forked child has copies of its parent's objects, but
+//! none of its parent's threads, and the files remain those of its parent.
+
+use std::fmt;
+
+/// The id of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId(u32);
+
+impl ProcessId {
+    /// Returns the id of this process. Makes a system call.
+    pub(crate) fn current() -> ProcessId {
+        ProcessId(std::process::id())
+    }
+
+    /// Returns the id of a process that is not this one.
+    #[cfg(test)]
+    pub(crate) fn other() -> ProcessId {
+        ProcessId(0)
+    }
+
+    /// Returns whether this process has the id. Makes a system call.
+    pub(crate) fn is_current(self) -> bool {
+        self == ProcessId::current()
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
