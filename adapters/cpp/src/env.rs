@@ -4,7 +4,7 @@
 //! in the order in which they were made. The database asks it for nothing else.
 
 use std::collections::HashMap;
-use std::ffi::c_char;
+use std::ffi::{OsStr, c_char};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,15 @@ fn name(path: &Path) -> (*const c_char, usize) {
     (pointer(bytes), bytes.len())
 }
 
+/// Returns the path of a directory as the program gave it: without the slash that
+/// [`Fs::absolute`] adds.
+fn as_given(dir: &Path) -> &Path {
+    match dir.as_os_str().as_bytes().strip_suffix(b"/") {
+        Some(given) if given.ends_with(b"/") => Path::new(OsStr::from_bytes(given)),
+        _ => dir,
+    }
+}
+
 impl Env {
     fn create(&self, path: &Path, append: bool) -> io::Result<Box<dyn WriteFile>> {
         let (at, len) = name(path);
@@ -128,6 +137,17 @@ impl Env {
 }
 
 impl Fs for Env {
+    /// Adds a slash to a path that ends in one, because `Path::join` adds none. LevelDB puts a slash
+    /// between the name of a database and that of a file in any case, and an `Env` may know files
+    /// by their names alone.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        let mut path = path.as_os_str().to_owned();
+        if path.as_bytes().ends_with(b"/") {
+            path.push("/");
+        }
+        Ok(path.into())
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let (at, len) = name(path);
         let mut file = State(null_mut());
@@ -163,16 +183,16 @@ impl Fs for Env {
     /// Creates the directory, but not its parents. LevelDB ignores the result, which most `Env`s
     /// make an error if the directory exists; what is done in the directory fails if it is missing.
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let _ = self.on_name(self.calls.create_dir, path);
+        let _ = self.on_name(self.calls.create_dir, as_given(path));
         Ok(())
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.on_name(self.calls.remove_dir, path)
+        self.on_name(self.calls.remove_dir, as_given(path))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        let (at, len) = name(path);
+        let (at, len) = name(as_given(path));
         let (mut names_len, mut error_len) = (0, 0);
         let out = (Out::of(&mut names_len), Out::of(&mut error_len));
         let text = (self.calls.list)(self.state, at, len, out.0, out.1);
@@ -192,7 +212,7 @@ impl Fs for Env {
 
     /// An `Env` need not know directories, so one with names in it exists, too.
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let (at, len) = name(path);
+        let (at, len) = name(as_given(path));
         let exists = (self.calls.exists)(self.state, at, len) != 0;
         Ok(exists || self.list(path).is_ok_and(|names| !names.is_empty()))
     }
