@@ -338,7 +338,10 @@ pub(crate) fn sync_and_link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
 }
 
 fn cannot_write(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::Unsupported
+    )
 }
 
 fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {

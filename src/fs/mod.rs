@@ -41,7 +41,7 @@ pub use disk::DiskFs;
 pub(crate) use mapped::MAX_STORED_BYTES;
 pub use mem::MemFs;
 pub(crate) use named::{
-    absolute, has_other_names, is_in_use, replace_file, sync_dir, try_sync_dir,
+    absolute, has_other_names, is_in_use, replace_file, sync_dir, try_append, try_sync_dir,
 };
 #[cfg(any(test, feature = "sim"))]
 pub use sim::SimFs;
@@ -80,6 +80,9 @@ pub trait Fs: Send + Sync + Debug + 'static {
     }
 
     /// Opens an existing file for writing at its end.
+    ///
+    /// # Errors
+    /// `Unsupported` if the filesystem cannot append to files. The engine then begins new files.
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// Renames a file or directory, replacing the target if it exists.

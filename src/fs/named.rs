@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::Fs;
+use super::{Fs, WriteFile};
 use crate::base::{Error, Result};
 
 /// Returns whether an error may mean that a file cannot lose its name while it is open, as on
@@ -46,6 +46,16 @@ pub(crate) fn replace_file(
     drop(file);
     fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io("rename", &temp, error))?;
     sync_dir(fs, dir)
+}
+
+/// Opens an existing file for writing at its end. Returns `None` if the filesystem cannot append to
+/// files.
+pub(crate) fn try_append(fs: &dyn Fs, path: &Path) -> Result<Option<Box<dyn WriteFile>>> {
+    match fs.append(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        Err(error) => Err(Error::io("open", path, error)),
+    }
 }
 
 /// Returns `dir` as an absolute path, so that it stays the same directory when the process changes

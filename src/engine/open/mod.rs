@@ -59,7 +59,7 @@ use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
 use crate::format::name::{
     FileName, {self},
 };
-use crate::fs::{FileLock, Fs, absolute, has_other_names, sync_dir};
+use crate::fs::{FileLock, Fs, absolute, has_other_names, sync_dir, try_append};
 use crate::log::LogWriter;
 use crate::table::block_cache::BlockCache;
 use crate::table::block_cache::budget::OpenTables;
@@ -384,8 +384,8 @@ impl Opening {
             && is_alone(number)
             && let path = self.dir.join(name::log_name(number))
             && !has_other_names(&*self.fs, &path)?
+            && let Some(file) = try_append(&*self.fs, &path)?
         {
-            let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
             let log = CurrentLog { number, path, log: LogWriter::new(file, len) };
             let last = replayed.memtables.pop_back();
             let mem = last.map_or_else(|| self.new_memtable(), |last| last.mem);

@@ -22,7 +22,7 @@ use crate::engine::version::obsolete::Trash;
 use crate::format::edit::VersionEdit;
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::format::name::{self};
-use crate::fs::{Fs, has_other_names, try_sync_dir};
+use crate::fs::{Fs, has_other_names, try_append, try_sync_dir};
 use crate::log::LogWriter;
 
 /// The current version and the MANIFEST. Guarded by the manifest lock, so edits are made one at a
@@ -91,7 +91,7 @@ impl VersionSet {
     }
 
     /// Continues the recovered MANIFEST, which must end cleanly. Does nothing if the MANIFEST has a
-    /// second name (a hard link).
+    /// second name (a hard link), or if the filesystem cannot append to files.
     ///
     /// # Errors
     /// I/O errors.
@@ -103,7 +103,7 @@ impl VersionSet {
         // The next edit may declare all logs before a new log obsolete, so the new log's directory
         // entry must be durable.
         self.syncs_names = try_sync_dir(&*self.fs, &self.dir)?;
-        let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
+        let Some(file) = try_append(&*self.fs, &path)? else { return Ok(()) };
         let mut manifest = ManifestWriter {
             number: recovered.manifest_number,
             path,
