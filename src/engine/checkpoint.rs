@@ -350,6 +350,19 @@ fn copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     copy_file(fs, &*file, bytes, to).map(|_| ())
 }
 
+/// Copies a file to `to`, unless there is a file of this name. Until the copy is complete and
+/// durable, it has the name `temp`. The caller must sync the directory of the new name.
+///
+/// # Errors
+/// I/O errors.
+pub(crate) fn copy_whole(fs: &dyn Fs, from: &Path, temp: &Path, to: &Path) -> Result<()> {
+    if fs.exists(to).map_err(|error| Error::io("look for", to, error))? {
+        return Ok(());
+    }
+    copy(fs, from, temp)?;
+    fs.rename(temp, to).map_err(|error| Error::io("rename", temp, error))
+}
+
 /// Returns whether a link was refused because of the filesystem or the file, so that a copy may
 /// succeed.
 pub(crate) fn cannot_link(kind: ErrorKind) -> bool {

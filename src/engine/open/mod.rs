@@ -28,6 +28,7 @@ use std::time::{Duration, SystemTime};
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
+use crate::engine::checkpoint::{cannot_link, copy_whole};
 use crate::engine::compression::Compressions;
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
@@ -438,21 +439,26 @@ impl Opening {
             .with_sample(self.options.sample.clone())
     }
 
-    /// Creates hard links in `lost/` to the logs that were not replayed completely, so that
-    /// removing these logs from the database loses no data.
+    /// Keeps the logs that were not replayed completely in `lost/`, so that removing these logs from
+    /// the database loses no data: as hard links or, if the filesystem cannot link, as copies.
     fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
-        let aside = make_lost(&*self.fs, &self.dir)?;
+        let fs = &*self.fs;
+        let aside = make_lost(fs, &self.dir)?;
         for lost in &recovery.lost {
-            let Some(name) = lost.path.file_name() else { continue };
-            let kept = aside.join(name);
-            match self.fs.hard_link(&lost.path, &kept) {
+            let file = lost.path.file_name().and_then(|file| file.to_str());
+            let Some(FileName::Log(number)) = file.and_then(FileName::parse) else { continue };
+            let kept = aside.join(name::log_name(number));
+            match fs.hard_link(&lost.path, &kept) {
+                Err(error) if cannot_link(error.kind()) => {
+                    copy_whole(fs, &lost.path, &aside.join(name::temp_name(number)), &kept)?;
+                }
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(Error::io("keep aside", &lost.path, error));
                 }
                 _ => {}
             }
         }
-        sync_dir(&*self.fs, &aside)
+        sync_dir(fs, &aside)
     }
 
     /// Returns the logs before `first_log` that are kept for readers of changes, according to the
