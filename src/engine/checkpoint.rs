@@ -375,8 +375,8 @@ pub(crate) fn cannot_link(kind: ErrorKind) -> bool {
     )
 }
 
-/// Copies the first `bytes` bytes of a file and syncs the copy. Holes stay holes. Returns the
-/// CRC-32C of these bytes.
+/// Copies the first `bytes` bytes of a file, and syncs and closes the copy. Holes stay holes.
+/// Returns the CRC-32C of these bytes.
 ///
 /// # Errors
 /// I/O errors.
@@ -390,6 +390,7 @@ pub(crate) fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path)
         written.map_err(|error| Error::io("write", to, error))
     })?;
     file.sync().map_err(|error| Error::io("sync", to, error))?;
+    file.close().map_err(|error| Error::io("close", to, error))?;
     Ok(checksum)
 }
 

@@ -87,8 +87,8 @@ impl SingleTableBuilder {
         self.builder.file_bytes()
     }
 
-    /// Writes the remaining parts and syncs the file. Syncing the directory is left to the caller.
-    /// Returns the size of the file, in bytes.
+    /// Writes the remaining parts, and syncs and closes the file. Syncing the directory is left to
+    /// the caller. Returns the size of the file, in bytes.
     ///
     /// # Errors
     /// An I/O error, after which the file is not a valid table.

@@ -43,6 +43,7 @@ pub(crate) fn replace_file(
     let mut file = fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
     file.write(contents).map_err(|error| Error::io("write", &temp, error))?;
     file.sync().map_err(|error| Error::io("sync", &temp, error))?;
+    file.close().map_err(|error| Error::io("close", &temp, error))?;
     drop(file);
     fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io("rename", &temp, error))?;
     sync_dir(fs, dir)

@@ -111,6 +111,14 @@ impl LogWriter {
         }
     }
 
+    /// Closes the file of a log that is complete and synced.
+    ///
+    /// # Errors
+    /// An I/O error, after which the records cannot be relied on.
+    pub(crate) fn close(mut self) -> io::Result<()> {
+        self.file.close()
+    }
+
     /// Returns the length of the log, in bytes. The file may be longer if it is preallocated.
     pub fn len(&self) -> u64 {
         self.len

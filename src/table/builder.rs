@@ -199,8 +199,8 @@ impl TableBuilder {
         self.out.offset + under_way as u64
     }
 
-    /// Writes the remaining parts and syncs the file. Syncing the directory is left to the caller.
-    /// Returns a summary of the table.
+    /// Writes the remaining parts, and syncs and closes the file. Syncing the directory is left to
+    /// the caller. Returns a summary of the table.
     ///
     /// # Errors
     /// An I/O error, after which the file is not a valid table.
@@ -231,6 +231,7 @@ impl TableBuilder {
         let index = self.out.write_block(self.compressor.compress(self.index.finish()))?;
         self.out.append(&Footer { metaindex, index }.encode())?;
         self.out.sync()?;
+        self.out.close()?;
         Ok(TableSummary {
             file_bytes: self.out.offset,
             entries: self.sum.entries,
@@ -402,6 +403,11 @@ impl Output {
         self.flush()?;
         let synced = self.file.sync();
         self.note("sync", synced)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let closed = self.file.close();
+        self.note("close", closed)
     }
 
     fn note(&mut self, op: &'static str, result: std::io::Result<()>) -> Result<()> {

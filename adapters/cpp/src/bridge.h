@@ -54,7 +54,7 @@ struct cpp_env_calls {
                   size_t* error);
   char* (*write)(void* file, const char* data, size_t len, size_t* error);
   char* (*sync)(void* file, size_t* error);
-  void (*close_write)(void* file);
+  char* (*close_write)(void* file, size_t* error);
   char* (*rename)(void* env, const char* from, size_t from_len, const char* to, size_t to_len,
                   size_t* error);
   char* (*remove)(void* env, const char* name, size_t len, size_t* error);

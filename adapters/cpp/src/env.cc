@@ -105,10 +105,11 @@ char* Sync(void* file, size_t* error) {
   return Told(static_cast<WritableFile*>(file)->Sync(), error);
 }
 
-void CloseWrite(void* file) {
+char* CloseWrite(void* file, size_t* error) {
   WritableFile* const closed = static_cast<WritableFile*>(file);
-  closed->Close();
+  const Status status = closed->Close();
   delete closed;
+  return Told(status, error);
 }
 
 char* Rename(void* env, const char* from, size_t from_len, const char* to, size_t to_len,

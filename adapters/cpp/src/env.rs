@@ -31,7 +31,8 @@ pub struct Calls {
     create: extern "C" fn(State, *const c_char, usize, u8, Out<State>, Out<usize>) -> Malloced,
     write: extern "C" fn(State, *const c_char, usize, Out<usize>) -> Malloced,
     sync: OnFile,
-    close_write: extern "C" fn(State),
+    /// Deletes the file, too, even if it returns an error.
+    close_write: OnFile,
     rename:
         extern "C" fn(State, *const c_char, usize, *const c_char, usize, Out<usize>) -> Malloced,
     remove: OnName,
@@ -112,11 +113,11 @@ impl Env {
         Ok(Box::new(EnvWriteFile { calls: self.calls, written }))
     }
 
-    /// Closes a file that is open for writing.
+    /// Closes a file that is open for writing and about to be removed.
     fn close(&self, path: &Path) {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(written) = writing.remove(path).and_then(|written| written.upgrade()) {
-            written.lock().unwrap_or_else(PoisonError::into_inner).close();
+            let _ = written.lock().unwrap_or_else(PoisonError::into_inner).close();
         }
     }
 
@@ -351,21 +352,21 @@ impl ReadFile for LentReadFile {
 /// An open `WritableFile`, which is closed and deleted when it is dropped.
 struct Written {
     calls: Calls,
-    /// `None` once the file was removed.
+    /// `None` once the file was closed.
     file: Option<State>,
 }
 
 impl Written {
-    fn close(&mut self) {
-        if let Some(file) = self.file.take() {
-            (self.calls.close_write)(file);
-        }
+    /// Closes and deletes the file, unless that is done.
+    fn close(&mut self) -> io::Result<()> {
+        let close = |file| checked(|e| (self.calls.close_write)(file, e));
+        self.file.take().map_or(Ok(()), close)
     }
 }
 
 impl Drop for Written {
     fn drop(&mut self) {
-        self.close();
+        let _ = self.close();
     }
 }
 
@@ -384,11 +385,11 @@ impl WriteFile for EnvWriteFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self.written.lock().unwrap_or_else(PoisonError::into_inner).file {
             Some(file) => checked(|e| (self.calls.write)(file, pointer(bytes), bytes.len(), e)),
-            None => Err(io::Error::other("the file was removed")),
+            None => Err(io::Error::other("the file was closed")),
         }
     }
 
-    /// Does nothing if the file was removed, because nothing refers to it any more.
+    /// Does nothing if the file was closed: it was synced before, or nothing refers to it any more.
     fn sync(&mut self) -> io::Result<()> {
         match self.written.lock().unwrap_or_else(PoisonError::into_inner).file {
             Some(file) => checked(|e| (self.calls.sync)(file, e)),
@@ -398,6 +399,10 @@ impl WriteFile for EnvWriteFile {
 
     fn set_len(&mut self, _: u64) -> io::Result<()> {
         Err(ErrorKind::Unsupported.into())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).close()
     }
 }
 

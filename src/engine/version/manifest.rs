@@ -243,7 +243,8 @@ pub(crate) fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
     set_current(fs, dir, 1)
 }
 
-/// Writes the MANIFEST `number` with one edit and syncs it. The caller syncs the directory.
+/// Writes the MANIFEST `number` with one edit, and syncs and closes it. The caller syncs the
+/// directory.
 ///
 /// # Errors
 /// I/O errors.
@@ -258,7 +259,8 @@ pub(crate) fn write_manifest(
     let mut manifest =
         ManifestWriter { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
     manifest.add(edit)?;
-    manifest.sync()
+    manifest.sync()?;
+    manifest.close()
 }
 
 /// Makes `CURRENT` name a MANIFEST. The rename that does so is durable when this function returns.
@@ -298,6 +300,11 @@ impl ManifestWriter {
             self.log.mark_failed(FAILED_MARK);
             Error::io("sync", &self.path, error)
         })
+    }
+
+    /// Closes a MANIFEST that is complete and synced.
+    fn close(self) -> Result<()> {
+        self.log.close().map_err(|error| Error::io("close", &self.path, error))
     }
 }
 
