@@ -243,9 +243,11 @@ unsafe impl Send for State {}
 unsafe impl Sync for State {}
 
 /// Returns a pointer to the first byte, to be passed to a callback or to be returned as memory that
-/// C only borrows.
+/// C only borrows. If there are no bytes, returns the address of some byte: Rust's own pointer may
+/// be 1, and Go ends a program in which a pointer leads nowhere.
 pub fn pointer(bytes: &[u8]) -> *const c_char {
-    bytes.as_ptr().cast()
+    static NO_BYTES: u8 = 0;
+    if bytes.is_empty() { (&raw const NO_BYTES).cast() } else { bytes.as_ptr().cast() }
 }
 
 /// Returns the effective user id of the process.
