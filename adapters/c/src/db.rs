@@ -88,7 +88,8 @@ impl leveldb_t {
     }
 
     /// Returns the approximate number of bytes that the entries from `start` to `limit` take in the
-    /// table files. Returns 0 after an error, because the C function cannot return errors.
+    /// table files and in memory. Returns 0 after an error, because the C function cannot return
+    /// errors.
     fn approximate_size(&self, start: &[u8], limit: &[u8]) -> u64 {
         Readable::approximate_size(self, start..limit).unwrap_or(0)
     }

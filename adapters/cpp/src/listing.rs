@@ -4,9 +4,11 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::files::{FileName, KeyKind, LogReader, ParsedKey, TableCursor, VersionEdit};
+use minikv::files::{
+    BatchRecord, FileName, KeyKind, LogReader, ParsedKey, TableCursor, VersionEdit,
+};
 use minikv::fs::Fs;
-use minikv::{BatchOp, Error, Options, Result, WriteBatch};
+use minikv::{BatchOp, Error, Options, Result};
 
 use crate::border::{ErrPtr, In, State, export, pointer};
 use crate::calls::Take;
@@ -44,11 +46,11 @@ fn batch(record: &[u8], out: &mut String) -> fmt::Result {
         return writeln!(out, "log record length {} is too small", record.len());
     };
     writeln!(out, "sequence {}", u64::from_le_bytes(*sequence))?;
-    let batch = match WriteBatch::from_contents(record) {
+    let batch = match BatchRecord::parse(record) {
         Ok(batch) => batch,
         Err(error) => return writeln!(out, "  error: {}", minikv_status::text(&error)),
     };
-    for op in batch.iter() {
+    for op in batch.operations() {
         match op {
             Ok(BatchOp::Put { key, value }) => {
                 writeln!(out, "  put '{}' '{}'", Escaped(key), Escaped(value))?;

@@ -191,7 +191,7 @@ class MemEnv final : public EnvWrapper {
 
  private:
   static Status Missing(const std::string& name) {
-    return Status::NotFound(name, "File not found");
+    return Status::IOError(name, "File not found");
   }
 
   Shared Find(const std::string& name) {

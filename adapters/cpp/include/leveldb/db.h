@@ -63,7 +63,8 @@ class LEVELDB_EXPORT DB {
   // "leveldb.approximate-memory-usage". Returns false if there is no such property.
   virtual bool GetProperty(const Slice& property, std::string* value) = 0;
 
-  // Stores, for each of `count` ranges, about how many bytes its entries take in tables.
+  // Stores, for each of `count` ranges, about how many bytes its entries take in tables and in
+  // memory.
   virtual void GetApproximateSizes(const Range* ranges, int count, uint64_t* sizes) = 0;
 
   // Compacts the tables with keys from `*begin` to `*end`. A null pointer is no bound.
