@@ -74,6 +74,11 @@ struct RunningEngine {
 
 impl Drop for RunningEngine {
     fn drop(&mut self) {
+        if self.engine.check_process().is_err() {
+            // The end of the engine would cut its parent's logs and release its parent's lock.
+            std::mem::forget(self.engine.clone());
+            return;
+        }
         self.workers.get_mut().stop(&self.engine);
         self.engine.end_observing();
     }
@@ -447,7 +452,7 @@ impl Db {
     /// The error that kept a table from being written. The table's entries remain in memory and in
     /// the log.
     pub fn flush(&self) -> Result<()> {
-        let _visit = self.inner.engine.check_outside()?;
+        let _visit = self.inner.engine.check_caller()?;
         self.inner.engine.flush()
     }
 
@@ -669,6 +674,7 @@ impl Db {
     /// I/O errors of the log: the last writes may not be durable.
     pub fn close(self) -> Result<()> {
         let engine = &self.inner.engine;
+        engine.check_process()?;
         engine.check_outside_thread()?;
         self.inner.workers.lock().stop(engine);
         engine.close()

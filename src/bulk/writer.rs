@@ -160,7 +160,7 @@ impl fmt::Debug for TableWriter {
 
 impl Drop for TableWriter {
     fn drop(&mut self) {
-        if self.is_finished {
+        if self.is_finished || !self.process.is_current() {
             return;
         }
         let fs = &self.options.fs;

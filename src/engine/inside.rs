@@ -1,4 +1,5 @@
-//! Protection against callbacks that change the database that calls them.
+//! Protection against callbacks that change the database that calls them, and against calls in
+//! forked children.
 //!
 //! A compaction filter, a comparator, a clock and the program's other callbacks are called in the
 //! middle of work for which other threads wait, often under a lock. If such a callback wrote to the
@@ -12,6 +13,11 @@
 //! thread that calls it may then be the only one that could do the work for which such a call
 //! waits. During the call ([`Visit`]), those who wait for work of that database therefore do it
 //! themselves ([`Engine::wait_for_work`]).
+//!
+//! A forked child has a copy of the engine, but none of its threads, and the files are its parent's.
+//! Calls that would wait for the threads therefore fail there ([`Engine::check_process`]). Because
+//! the check makes a system call, a write that is not synced makes it only once it has to look for
+//! room in the memtable.
 
 use std::cell::{Cell, RefCell};
 
@@ -150,6 +156,34 @@ impl Engine {
     #[cold]
     fn is_outer(&self) -> bool {
         OUTER.try_with(|outer| outer.borrow().contains(&address(self))).unwrap_or(false)
+    }
+
+    /// Checks that this process is the one that opened the database, and not a forked child of it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`].
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.opener.is_current() { Ok(()) } else { Err(self.called_in_fork()) }
+    }
+
+    #[cold]
+    fn called_in_fork(&self) -> Error {
+        Error::invalid(format!(
+            "process {} opened {}, and this process was forked from it later: a forked process has \
+             to open the database itself",
+            self.opener,
+            self.dir.display()
+        ))
+    }
+
+    /// Checks that a call may wait for the engine's threads: [`Engine::check_process`] and
+    /// [`Engine::check_outside`]. The caller must hold the result until the call returns.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`].
+    pub(crate) fn check_caller(&self) -> Result<Visit<'_>> {
+        self.check_process()?;
+        self.check_outside()
     }
 
     /// Checks that the call does not come from a callback in a thread that the call would wait for.

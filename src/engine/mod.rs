@@ -18,7 +18,7 @@
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
 //! | `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
-//! | `inside` | refuses calls by which a callback would wait for itself |
+//! | `inside` | refuses calls by which a callback or a forked child would wait for ever |
 //! | `behalf` | threads that do a part of another thread's work |
 //! | `resources/` | threads, a block cache and an I/O limit that several databases may share |
 //! | `throttle` | makes flushes and merges wait in order to stay within an I/O limit |
@@ -78,6 +78,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::base::process::ProcessId;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
 use crate::engine::compression::{Compressions, TableCompression};
@@ -144,6 +145,8 @@ pub(crate) struct Engine {
     pub dir: PathBuf,
     /// The filesystem that the directory is on.
     pub fs: Arc<dyn Fs>,
+    /// The process that opened the database, which the threads and the files belong to.
+    opener: ProcessId,
     /// The options given at open, with the compression that was decided on.
     pub options: Options,
     /// Allocates file numbers.

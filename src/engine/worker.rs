@@ -324,7 +324,7 @@ impl Engine {
     /// # Errors
     /// The error that keeps the remaining work from being done.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        let _visit = self.check_outside()?;
+        let _visit = self.check_caller()?;
         self.state.lock().idle_waiters += 1;
         let idle = self.contain("wait_idle", || self.wait_until_idle());
         self.state.lock().idle_waiters -= 1;

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::base::process::ProcessId;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
@@ -226,6 +227,7 @@ impl Opening {
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
+            opener: ProcessId::current(),
             fs_abilities,
             inline: self.options.inline_background.map(|seed| Mutex::ranked(LockRank::Leaf, seed)),
             observing: self.options.observer.clone().map(Observing::new),

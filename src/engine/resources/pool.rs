@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use crate::base::process::ProcessId;
 use crate::base::sync::thread::{
     JoinHandle, ThreadId, {self},
 };
@@ -57,7 +58,14 @@ pub(crate) trait Member: Send + Sync {
 pub(crate) struct Pool {
     compaction_threads: usize,
     queues: Arc<Queues>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
+}
+
+/// The threads of a pool that have been started.
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    /// The process that started them. A forked child does not have them.
+    process: ProcessId,
 }
 
 /// A database's membership in a pool.
@@ -144,14 +152,16 @@ impl Pool {
             compaction_due: Condvar::new(),
             finished: Condvar::new(),
         };
-        let threads = Mutex::ranked(LockRank::PoolThreads, Vec::new());
+        let threads = Threads { handles: Vec::new(), process: ProcessId::current() };
+        let threads = Mutex::ranked(LockRank::PoolThreads, threads);
         Pool { compaction_threads, queues: Arc::new(queues), threads }
     }
 
     /// Adds a database, and starts the threads if they are not running yet.
     ///
     /// # Errors
-    /// The operating system's error, if it cannot start a thread.
+    /// The operating system's error, if it cannot start a thread; an error in a forked child of the
+    /// process that has started the threads.
     pub(crate) fn join(&self, member: Arc<dyn Member>) -> io::Result<Membership> {
         self.start()?;
         let mut waiting = self.queues.waiting.lock();
@@ -171,8 +181,15 @@ impl Pool {
 
     fn start(&self) -> io::Result<()> {
         let mut threads = self.threads.lock();
-        while threads.len() <= self.compaction_threads {
-            let (name, lane, nice) = match threads.len() {
+        if threads.handles.is_empty() {
+            threads.process = ProcessId::current();
+        } else if !threads.process.is_current() {
+            let process = threads.process;
+            let what = format!("process {process} has them, and this one was forked from it later");
+            return Err(io::Error::other(what));
+        }
+        while threads.handles.len() <= self.compaction_threads {
+            let (name, lane, nice) = match threads.handles.len() {
                 0 => ("minikv-flush", Lane::Flush, FLUSH_NICE),
                 _ => ("minikv-compact", Lane::Compaction, COMPACTION_NICE),
             };
@@ -181,7 +198,7 @@ impl Pool {
                 lower_priority(nice);
                 queues.work(lane);
             };
-            threads.push(thread::Builder::new().name(name.to_owned()).spawn(work)?);
+            threads.handles.push(thread::Builder::new().name(name.to_owned()).spawn(work)?);
         }
         Ok(())
     }
@@ -189,11 +206,18 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        let Threads { handles, process } = self.threads.get_mut();
+        if !process.is_current() {
+            // There is nothing to join or to detach, and a thread of the parent may have held any
+            // lock at the time of the fork.
+            handles.drain(..).for_each(std::mem::forget);
+            return;
+        }
         self.queues.waiting.lock().ends = true;
         self.queues.flush_due.notify_all();
         self.queues.compaction_due.notify_all();
         let this = working_thread();
-        for thread in self.threads.get_mut().drain(..) {
+        for thread in handles.drain(..) {
             // The current thread may be one of the pool's own threads, or work for one, because
             // such a thread may run a program's code that closes the last database.
             if thread.thread().id() != this {

@@ -137,9 +137,10 @@ impl Trash {
         self.remove(thrown);
     }
 
-    /// Removes the tables `numbers`, except for tables that a version names.
+    /// Removes the tables `numbers`, except for tables that a version names. Does nothing in a forked
+    /// child, whose parent may need them.
     pub(crate) fn remove(&self, numbers: impl Iterator<Item = u64>) {
-        if self.check_directory().is_err() {
+        if !self.process.is_current() || self.check_directory().is_err() {
             return;
         }
         for number in numbers {

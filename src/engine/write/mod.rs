@@ -81,6 +81,9 @@ impl Engine {
         } else if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
         }
+        if sync {
+            self.check_process()?;
+        }
         if let Write::Checked(_, check) = &write {
             check.run(&self.reads, &self.reads.view_owned())?;
         }

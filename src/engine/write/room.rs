@@ -64,7 +64,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::ReadOnly`] or [`Error::Closed`] if the database takes no more writes; I/O errors of
-    /// the next log.
+    /// the next log; the error of [`Engine::check_process`].
     pub(crate) fn make_room(&self, commit: &mut CommitState, force: bool) -> Result<()> {
         if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
@@ -73,6 +73,7 @@ impl Engine {
         if bytes < commit.check_room_at && !force {
             return Ok(());
         }
+        self.check_process()?;
         let pressure = match self.pace.share() {
             Some(share) => share.grown_to(bytes as u64),
             None => Pressure::None,
