@@ -289,7 +289,10 @@ async fn leave(
 
 /// Changes the membership. Goes on if the client gives up, because a change has two steps, and the
 /// cluster should not stay between them.
-async fn change_members(node: &Arc<Node>, change: ChangeMembers<u64, BasicNode>) -> ApiResult<()> {
+pub(crate) async fn change_members(
+    node: &Arc<Node>,
+    change: ChangeMembers<u64, BasicNode>,
+) -> ApiResult<()> {
     let raft = node.raft.clone();
     let changed = tokio::spawn(async move {
         let forgets = forgets(&raft);

@@ -206,15 +206,19 @@ async fn finish(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Respons
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::time::Instant;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::time::{Duration, Instant};
 
     use clap::Parser;
     use minikv::fs::SimFs;
-    use openraft::Vote;
     use openraft::raft::{VoteRequest, VoteResponse};
+    use openraft::{
+        BasicNode, ChangeMembers, CommittedLeaderId, Entry, EntryPayload, LogId, ServerState, Vote,
+    };
 
     use super::*;
+    use crate::command::{Command, Op};
+    use crate::service::cluster::change_members;
     use crate::service::node::NodeOptions;
 
     #[derive(Parser)]
@@ -223,10 +227,14 @@ mod tests {
         node: NodeOptions,
     }
 
+    async fn start() -> Arc<Node> {
+        let options = Options::parse_from(["node", "--id", "1", "--dir", "/node"]).node;
+        Node::start_on(&options, Arc::new(SimFs::new(1))).await.unwrap()
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_leader_that_has_voted_for_another_node_has_no_lease() {
-        let options = Options::parse_from(["node", "--id", "1", "--dir", "/node"]).node;
-        let node = Node::start_on(&options, Arc::new(SimFs::new(1))).await.unwrap();
+        let node = start().await;
         let (lead, now) = (Vote::new_committed(1, 1), Instant::now());
         let until = || node.lease.until(&lead, 1, &[BTreeSet::from([1, 2, 3])], now);
         node.lease.accepted(&lead, 2, now);
@@ -239,5 +247,56 @@ mod tests {
         // Answers that come late do not bring it back.
         node.lease.accepted(&lead, 2, now);
         assert_eq!(until(), None);
+    }
+
+    fn put() -> crate::command::Request {
+        let op = Op { key: "a".into(), value: Some("1".into()) };
+        let command = Command::Write { conditions: Vec::new(), ops: vec![op] };
+        crate::command::Request { id: None, command }
+    }
+
+    /// Waits until the log of a node ends with the entry `index`.
+    async fn ends_at(node: &Node, index: u64) {
+        let mut metrics = node.raft.metrics();
+        let grown = metrics.wait_for(|metrics| metrics.last_log_index >= Some(index));
+        tokio::time::timeout(Duration::from_secs(20), grown).await.expect("an entry").unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn entries_that_another_leader_drops_may_still_be_applied() {
+        let node = start().await;
+        let refused = node.writes.apply(put()).await;
+        assert!(matches!(refused, Err(ApiError::NotLeader(None))), "{refused:?}");
+
+        let address = || BasicNode::new("127.0.0.1:1");
+        node.raft.initialize(BTreeMap::from([(1, address())])).await.unwrap();
+        let mut metrics = node.raft.metrics();
+        let leads = metrics.wait_for(|metrics| metrics.state == ServerState::Leader);
+        let term = leads.await.map(|metrics| metrics.current_term).unwrap();
+        node.writes.apply(put()).await.unwrap();
+        let learner = node.raft.add_learner(2, address(), false).await.unwrap();
+
+        // Node 2 never answers, so neither the change nor the write is committed.
+        let last = learner.log_id;
+        let changing = node.clone();
+        let change = tokio::spawn(async move {
+            change_members(&changing, ChangeMembers::AddVoterIds([2].into())).await
+        });
+        ends_at(&node, last.index + 1).await;
+        let writing = node.clone();
+        let write = tokio::spawn(async move { writing.writes.apply(put()).await });
+        ends_at(&node, last.index + 2).await;
+
+        let log_id = LogId::new(CommittedLeaderId::new(term + 1, 2), last.index + 1);
+        let message: AppendEntriesRequest<TypeConfig> = AppendEntriesRequest {
+            vote: Vote::new_committed(term + 1, 2),
+            prev_log_id: Some(last),
+            entries: vec![Entry { log_id, payload: EntryPayload::Blank }],
+            leader_commit: None,
+        };
+        append(&node, &encode(&message).unwrap()).await.unwrap();
+        let (change, write) = (change.await.unwrap(), write.await.unwrap());
+        assert!(matches!(change, Err(ApiError::Unknown(_))), "{change:?}");
+        assert!(matches!(write, Err(ApiError::Unknown(_))), "{write:?}");
     }
 }

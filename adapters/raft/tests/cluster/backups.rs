@@ -5,21 +5,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::processes::{Cluster, PROGRAM};
+use minikv_raft::service::Read;
+
+use crate::processes::{Cluster, PROGRAM, free_port};
 
 /// Snapshots are made often, so that the one of a backup would not stay the latest.
 const SMALL: [&str; 4] = ["--snapshot-every", "20", "--keep-entries", "5"];
 
 fn restore(backup: &Path, to: &Path) -> Output {
+    restore_at(backup, to, "127.0.0.1:1")
+}
+
+fn restore_at(backup: &Path, to: &Path, address: &str) -> Output {
     let _ = fs::remove_dir_all(to);
     Command::new(PROGRAM)
         .arg("restore")
         .arg(backup)
-        .args(["--id", "1", "--advertise", "127.0.0.1:1", "--dir"])
+        .args(["--id", "1", "--advertise", address, "--dir"])
         .arg(to)
         .output()
         .unwrap()
+}
+
+/// Makes a backup of the cluster in `to`.
+fn back_up(cluster: &Cluster, to: &Path) -> Output {
+    let nodes = cluster.addresses().join(",");
+    Command::new(PROGRAM).args(["backup", "--nodes", &nodes]).arg(to).output().unwrap()
+}
+
+fn assert_success(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn copy_dir(from: &Path, to: &Path) {
@@ -65,8 +82,7 @@ async fn backups_at_once_beside_writes_and_snapshots_all_succeed() {
     over.store(true, Ordering::Relaxed);
     writer.await.unwrap();
     assert!(written.load(Ordering::Relaxed) > 40, "too few writes for another snapshot");
-    let restored = restore(&cluster.path("backup-2.2"), &cluster.path("restored"));
-    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    assert_success(&restore(&cluster.path("backup-2.2"), &cluster.path("restored")));
     // Nothing keeps the snapshots of the backups any more.
     let leader = cluster.leader().await;
     let snapshots = fs::read_dir(cluster.dir(leader).join("snapshots")).unwrap().count();
@@ -104,12 +120,9 @@ async fn a_cut_flipped_or_missing_part_of_a_backup_is_an_error() {
         client.put(format!("key/{n:03}"), vec![n as u8; 20_000]).await.unwrap();
     }
     let backup = cluster.path("backup");
-    let nodes = cluster.addresses().join(",");
-    let made = Command::new(PROGRAM).args(["backup", "--nodes", &nodes]).arg(&backup).output();
-    assert!(made.unwrap().status.success());
+    assert_success(&back_up(&cluster, &backup));
     let (bad, to) = (cluster.path("bad"), cluster.path("restored"));
-    let restored = restore(&backup, &to);
-    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    assert_success(&restore(&backup, &to));
 
     let names: Vec<PathBuf> =
         fs::read_dir(&backup).unwrap().map(|file| file.unwrap().file_name().into()).collect();
@@ -143,4 +156,58 @@ async fn a_cut_flipped_or_missing_part_of_a_backup_is_an_error() {
     }
     assert!(tried >= 16, "{tried} changes");
     println!("{tried} damaged backups were refused");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_may_be_named_with_a_slash_at_the_end() {
+    let cluster = Cluster::start(1, &[]).await;
+    cluster.client(10).put("a", "1").await.unwrap();
+    for (number, end) in ["", "/", "//", "/."].into_iter().enumerate() {
+        let backup = cluster.path(&format!("backup-{number}{end}"));
+        let restored = cluster.path(&format!("restored-{number}{end}"));
+        assert_success(&back_up(&cluster, &backup));
+        assert_success(&restore(&backup, &restored));
+        assert!(backup.join("BACKUP").exists() && restored.join("LIVE").exists(), "`{end}`");
+    }
+    let mut names: Vec<_> = fs::read_dir(cluster.path("")).unwrap().map(Result::unwrap).collect();
+    names.retain(|file| file.file_name().to_string_lossy().contains('.'));
+    assert!(names.is_empty(), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_directory_belongs_to_its_node_before_the_first_start() {
+    let cluster = Cluster::start(1, &[]).await;
+    cluster.client(10).put("a", "1").await.unwrap();
+    let (backup, restored) = (cluster.path("backup"), cluster.path("restored"));
+    assert_success(&back_up(&cluster, &backup));
+    assert_success(&restore(&backup, &restored));
+    let address = format!("127.0.0.1:{}", free_port());
+    let serve = tokio::process::Command::new(PROGRAM)
+        .args(["serve", "--id", "2", "--listen", &address, "--dir"])
+        .arg(&restored)
+        .kill_on_drop(true)
+        .output();
+    let ended = tokio::time::timeout(Duration::from_secs(20), serve).await;
+    let ended = ended.expect("node 2 refuses the directory of node 1").unwrap();
+    let words = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && words.contains("of node 1"), "{words}");
+}
+
+/// The log of a restored cluster begins so late that all sessions of the old one have expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_whose_session_has_expired_goes_on_in_another_one() {
+    let mut cluster = Cluster::start(1, &[]).await;
+    let client = cluster.client(20);
+    client.put("a", "1").await.unwrap();
+    let (backup, address) = (cluster.path("backup"), cluster.nodes[0].address.clone());
+    assert_success(&back_up(&cluster, &backup));
+    cluster.kill(1);
+    assert_success(&restore_at(&backup, &cluster.dir(1), &address));
+    cluster.run(1);
+    cluster.leader().await;
+    for value in ["2", "3"] {
+        client.put("a", value).await.unwrap();
+        let read = client.get(b"a", Read::Linearizable).await.unwrap();
+        assert_eq!(read.as_deref(), Some(value.as_bytes()));
+    }
 }

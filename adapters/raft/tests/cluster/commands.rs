@@ -3,13 +3,28 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use crate::processes::{Cluster, PROGRAM};
+use crate::processes::{Cluster, PROGRAM, free_port, http};
 
 fn run(arguments: &[&str], input: &[u8]) -> Output {
+    run_to(Stdio::piped(), arguments, input)
+}
+
+/// Runs a command whose stdout is a pipe without a reader.
+fn run_unread(arguments: &[&str], input: &[u8]) -> Output {
+    run_to(unread(), arguments, input)
+}
+
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    Stdio::from(writer)
+}
+
+fn run_to(stdout: Stdio, arguments: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(PROGRAM)
         .args(arguments)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdout(stdout)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -89,4 +104,64 @@ fn a_node_says_that_it_listens_only_when_it_does() {
     let output = run(&[&serve[..], &["--max-request-bytes", "500000000"]].concat(), b"");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && words.contains("from 1 to"), "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_whose_output_nobody_reads_applies_all_its_groups() {
+    let cluster = Cluster::start(1, &[]).await;
+    let nodes = cluster.nodes[0].address.clone();
+    let groups = b"put\ta\t1\ncommit\nput\tb\t2\ncommit\nput\tc\t3\n";
+    let ran = run_unread(&["batch", "--nodes", &nodes], groups);
+    assert_eq!((ran.status.code(), stdout(&ran).as_str()), (Some(0), ""));
+    assert_eq!(stdout(&run(&["scan", "--nodes", &nodes], b"")), "a\t1\nb\t2\nc\t3\n");
+}
+
+/// Returns the arguments of a command that sends a request to `node`.
+fn to<'a>(node: &'a str, command: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    [&[command, "--nodes", node], rest].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_stdout_changes_no_exit_code() {
+    let mut cluster = Cluster::without_nodes(&[]);
+    let ((_, first), (_, second)) = (cluster.add(), cluster.add());
+    let (backup, restored) = (cluster.path("backup"), cluster.path("restored"));
+    let (backup, restored) = (backup.to_str().unwrap(), restored.to_str().unwrap());
+    let member = format!("2={second}");
+    let restore = ["restore", backup, "--dir", restored, "--id", "1", "--advertise", &first];
+    let cases = [
+        (to(&first, "init", &[]), 0),
+        (to(&first, "join", &[&member]), 0),
+        (to(&first, "status", &[]), 0),
+        (to(&first, "put", &["a", "1"]), 0),
+        (to(&first, "get", &["a"]), 0),
+        (to(&first, "get", &["b"]), 1),
+        (to(&first, "scan", &[]), 0),
+        (to(&first, "backup", &[backup]), 0),
+        (restore.to_vec(), 0),
+        (to(&first, "leave", &["2"]), 0),
+    ];
+    for (arguments, code) in cases {
+        let ran = run_unread(&arguments, b"");
+        let words = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(code), "{arguments:?}: {words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_messages_nobody_reads_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let _node = tokio::process::Command::new(PROGRAM)
+        .args(["serve", "--id", "1", "--listen", &address, "--dir"])
+        .arg(home.path().join("node"))
+        .stderr(unread())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    stdout(&run(&["init", "--nodes", &address], b""));
+    // The node says that it refuses this.
+    let (status, words) = http(&address, "POST", "/raft/claim", &[], b"{}").await.unwrap();
+    assert!(status == 400 && words.contains("checksum"), "{status} {words}");
+    stdout(&run(&["put", "--nodes", &address, "a", "1"], b""));
 }

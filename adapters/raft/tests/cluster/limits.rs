@@ -135,3 +135,19 @@ async fn a_key_that_can_be_put_can_be_read_passed_and_deleted() {
     }
     assert!(began.elapsed() < Duration::from_secs(10), "they were tried again and again");
 }
+
+/// The entry of the request is larger than all entries that the node keeps in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_of_twenty_mebibytes_is_put_and_read() {
+    let mut cluster = Cluster::start(1, &["--max-request-bytes", "67108864"]).await;
+    let client = cluster.client(20);
+    let value = vec![b'x'; 20 << 20];
+    for key in ["a", "b"] {
+        let put = client.put(key, value.clone());
+        let written = tokio::time::timeout(Duration::from_secs(60), put).await;
+        assert!(!cluster.has_ended(1), "the node has ended");
+        written.expect("an answer").unwrap();
+        let read = client.get(key.as_bytes(), Read::Linearizable).await.unwrap();
+        assert!(read.as_deref() == Some(&value[..]), "{key}");
+    }
+}

@@ -20,6 +20,7 @@ mod overload;
 mod power;
 mod processes;
 mod rng;
+mod sessions;
 mod snapshots;
 mod wall_clock;
 mod watching;

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
+use minikv_raft::client::ClientError;
 use minikv_raft::command::Op;
-use minikv_raft::watch::Change;
+use minikv_raft::watch::{Change, ChangeId};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 
@@ -133,6 +134,53 @@ async fn the_id_of_no_event_is_refused() {
     }
     let (status, words) = http(address, "GET", "/v1/watch?after=x", &[], b"").await.unwrap();
     assert!(status == 400 && words.contains("INDEX-POSITION"), "{status} {words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_a_follower_does_not_know_yet_is_refused_there() {
+    let cluster = Cluster::start(3, &[]).await;
+    let index = cluster.client(10).put("w/1", "x").await.unwrap();
+    let leader = cluster.leader().await;
+    let headers = [("last-event-id", "999999-0")];
+    for node in &cluster.nodes {
+        let watched = http(&node.address, "GET", "/v1/watch", &headers, b"");
+        let answered = tokio::time::timeout(Duration::from_secs(10), watched).await;
+        let (status, words) = answered.expect("no stream begins").unwrap();
+        match node.id == leader {
+            true => assert!(status == 410 && words.contains("ends at"), "{status} {words}"),
+            false => assert!(status == 503 && words.contains("behind"), "{status} {words}"),
+        }
+    }
+    // The client takes the leader's word for it, and no follower's.
+    let (client, each) = (cluster.client(10), |_| ControlFlow::Break(()));
+    let watched = client.watch(b"w/", "999999-0".parse().ok(), each);
+    let refused = tokio::time::timeout(Duration::from_secs(20), watched).await.expect("an end");
+    assert!(matches!(refused, Err(ClientError::Refused(410, _))), "{refused:?}");
+    let before = ChangeId::end_of(index - 1);
+    client.watch(b"w/", Some(before), each).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_watched_in_vain_goes_on_at_another_node() {
+    let mut cluster = Cluster::start(3, &[]).await;
+    let deadline = Duration::from_secs(3);
+    let watcher = cluster.client_of(&[1, 2, 3], deadline);
+    let watching = tokio::spawn(async move {
+        let mut key = Bytes::new();
+        let each = |change: Change| {
+            key = change.key;
+            ControlFlow::Break(())
+        };
+        let watched = watcher.watch(b"w/", None, each).await;
+        watched.map(|()| key)
+    });
+    tokio::time::sleep(2 * deadline).await;
+    // The client watches the first node.
+    cluster.kill(1);
+    cluster.run(1);
+    cluster.client(20).put("w/1", "x").await.unwrap();
+    let seen = tokio::time::timeout(Duration::from_secs(30), watching).await.unwrap().unwrap();
+    assert_eq!(seen, Ok(Bytes::from("w/1")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

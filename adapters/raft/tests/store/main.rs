@@ -6,6 +6,7 @@ mod contradictions;
 mod crash;
 mod damage;
 mod interrupted;
+mod large;
 mod observed;
 mod restored;
 mod sessions;
