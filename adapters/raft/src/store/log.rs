@@ -145,7 +145,6 @@ impl<C: StoreConfig> LogStore<C> {
             shared.sizes.push(entry.log_id.index, bytes.len() as u64);
             shared.recent.push(entry, bytes.len());
         }
-        shared.recent.trim(self.store.writer.first_pending());
         let meta = committed_meta(shared.committed);
         let mut job = Job { entries: encoded, last, meta, done: None };
         if self.is_ahead {
@@ -155,6 +154,8 @@ impl<C: StoreConfig> LogStore<C> {
             job.done = Some(Box::new(|result| callback.log_io_completed(result)));
             self.store.writer.push(job)?;
         }
+        // Only now are the new entries pending, and kept until they can be read from the database.
+        shared.recent.trim(self.store.writer.first_pending());
         Ok(())
     }
 
