@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Hello, lost};
-use crate::service::leading::forgets;
+use crate::service::leading::{forgets, propose};
 use crate::service::node::Node;
 use crate::service::peers;
 use crate::service::query::json;
@@ -177,7 +177,8 @@ async fn join(
     }
     let change = async {
         if known.is_none() {
-            node.raft.add_learner(id, BasicNode::new(address.clone()), false).await?;
+            let learner = BasicNode::new(address.clone());
+            propose(&node.raft, node.raft.add_learner(id, learner, false)).await?;
         }
         tokio::select! {
             () = caught_up(&node, id) => {}
@@ -297,7 +298,7 @@ pub(crate) async fn change_members(
     let changed = tokio::spawn(async move {
         let forgets = forgets(&raft);
         tokio::select! {
-            changed = raft.change_membership(change, false) => changed.map_err(ApiError::from),
+            changed = propose(&raft, raft.change_membership(change, false)) => changed,
             () = forgets => {
                 let what = "this node stopped leading: the members may still change";
                 Err(ApiError::Unknown(what.into()))

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 /// An error that a client receives.
 #[derive(Clone, Debug)]
 pub(crate) enum ApiError {
-    /// This node is not the leader. Contains the leader's address if this node knows the leader.
+    /// This node is not the leader, and has changed nothing. Contains the leader's address if this
+    /// node knows the leader.
     NotLeader(Option<String>),
     /// The request cannot be served at present, and has changed nothing.
     Unavailable(String),

@@ -19,7 +19,7 @@ use crate::command::{Command, Request};
 use crate::kv::{Answered, TypeConfig};
 use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::leading::lead_ends;
+use crate::service::leading::{lead_ends, propose};
 
 /// Maximum number of entries in flight. While one entry is being replicated, the next one is being
 /// written.
@@ -166,7 +166,7 @@ async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<SharedRequests>) {
             let encoded = Requests::new(&requests);
             drop(requests);
             let lead_ends = lead_ends(&raft);
-            let mut write = pin!(raft.client_write(encoded));
+            let mut write = pin!(propose(&raft, raft.client_write(encoded)));
             let answered = tokio::select! {
                 result = &mut write => Some(result),
                 () = lead_ends => None,
@@ -188,7 +188,6 @@ async fn gather(raft: openraft::Raft<TypeConfig>, shared: Arc<SharedRequests>) {
                     }
                 }
                 Err(error) => {
-                    let error = ApiError::from(error);
                     for reply in replies {
                         let _ = reply.send(Err(error.clone()));
                     }
