@@ -21,6 +21,9 @@ const MAX_LINE_BYTES: usize = 512 << 20;
 /// The reason why a connection has ended.
 enum End {
     Stopped,
+    /// The node was watched, and its stream has ended.
+    Lost,
+    /// The node cannot be reached, or cannot send the changes for now.
     Broken(String),
     /// The node no longer knows the changes. Another node may still know them.
     Gone(ClientError),
@@ -44,17 +47,18 @@ impl Client {
             Some(after) => after,
             None => ChangeId::end_of(self.status().await?.applied.unwrap_or(0)),
         };
+        // The time to find another node begins when a stream ends, however few changes it had.
         let mut deadline = Instant::now() + self.deadline;
         let (nodes, mut gone) = (super::lock(&self.nodes).addresses.len(), 0);
         loop {
-            let before = seen;
             match self.watch_once(prefix, &mut seen, &mut each).await? {
                 End::Stopped => return Ok(()),
+                End::Lost => {
+                    (gone, deadline) = (0, Instant::now() + self.deadline);
+                    tokio::time::sleep(LONGEST_PAUSE).await;
+                }
                 End::Gone(error) if gone + 1 >= nodes => return Err(error),
                 End::Gone(_) => gone += 1,
-                End::Broken(_) if seen > before => {
-                    (gone, deadline) = (0, Instant::now() + self.deadline)
-                }
                 End::Broken(what) if Instant::now() > deadline => {
                     return Err(ClientError::Deadline(what));
                 }
@@ -91,18 +95,11 @@ impl Client {
         };
         let mut lines = EventLines { body, buffer: Vec::new(), searched: 0 };
         loop {
-            let line = match lines.next().await {
-                Ok(line) => line,
-                Err(what) => {
-                    self.give_up(&to);
-                    return Ok(End::Broken(format!("{to}: {what}")));
-                }
-            };
-            if line == b"event: lost" {
-                let what = format!("the changes after {seen} are no longer known");
+            let line = lines.next().await.filter(|line| line != b"event: lost");
+            let Some(line) = line else {
                 self.give_up(&to);
-                return Ok(End::Gone(ClientError::Refused(StatusCode::GONE.as_u16(), what)));
-            }
+                return Ok(End::Lost);
+            };
             let Some(data) = line.strip_prefix(b"data: ") else { continue };
             let change: ChangeBody = serde_json::from_slice(data)
                 .map_err(|e| ClientError::Invalid(format!("{to} sends a strange change: {e}")))?;
@@ -124,7 +121,8 @@ struct EventLines {
 }
 
 impl EventLines {
-    async fn next(&mut self) -> std::result::Result<Vec<u8>, String> {
+    /// Returns the next line, or `None` if the connection is lost.
+    async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
             if let Some(end) = end.map(|end| self.searched + end) {
@@ -132,15 +130,14 @@ impl EventLines {
                 let mut line = std::mem::replace(&mut self.buffer, rest);
                 line.pop();
                 self.searched = 0;
-                return Ok(line);
+                return Some(line);
             }
             self.searched = self.buffer.len();
             if self.searched > MAX_LINE_BYTES {
-                return Err("a line without an end".into());
+                return None;
             }
             let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
-            let frame = frame.map_err(|_| format!("silent for {} s", SILENCE.as_secs()))?;
-            let frame = frame.ok_or("the stream has ended")?.map_err(|e| e.to_string())?;
+            let frame = frame.ok()??.ok()?;
             if let Some(data) = frame.data_ref() {
                 self.buffer.extend_from_slice(data);
             }
