@@ -5,8 +5,9 @@
 //! `index`, `position`, `key` and `value` (null for a deletion). A client that sends the id of the
 //! last event that it received continues exactly after that event. A node keeps the latest changes
 //! in memory. A request for older changes, and one with an id that no event has, gets the status
-//! 410; the client must then read the whole range again. A stream that falls behind ends with the
-//! event `lost`.
+//! 410; the client must then read the whole range again. A follower that is behind an id answers
+//! 503, as it does not know whether an event has it. A stream that falls behind ends with the event
+//! `lost`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -63,7 +64,7 @@ pub(crate) async fn watch(
     let mut wake = node.hub.subscribe();
     let applied = *wake.borrow_and_update();
     let seen = match place(&headers, &query)? {
-        Some(seen) => check_place(&node, seen)?,
+        Some(seen) => check_place(&node, seen, applied)?,
         None => ChangeId::end_of(applied),
     };
     let prefix = query.bytes("prefix").unwrap_or_default();
@@ -97,17 +98,23 @@ fn place(headers: &HeaderMap, query: &Query) -> ApiResult<Option<ChangeId>> {
     text.parse().map(Some).map_err(bad)
 }
 
-/// Refuses a place after the end of the leader's log: it comes from another cluster, such as the
-/// one from whose backup this cluster was restored. A follower cannot know, because it may lag.
-fn check_place(node: &Node, seen: ChangeId) -> ApiResult<ChangeId> {
+/// Refuses a place after the end of this node's log. If the node leads, the place comes from
+/// another cluster, such as the one from whose backup this cluster was restored. A follower cannot
+/// know, because it may lag; if it took the place, it would drop all changes up to there.
+fn check_place(node: &Node, seen: ChangeId, applied: u64) -> ApiResult<ChangeId> {
     let metrics = node.raft.metrics();
     let metrics = metrics.borrow();
-    let last = metrics.last_log_index.unwrap_or(0);
-    if metrics.state == ServerState::Leader && seen.index > last {
+    // The metrics may not show an entry yet whose changes were sent.
+    let last = metrics.last_log_index.unwrap_or(0).max(applied);
+    if seen.index <= last {
+        return Ok(seen);
+    }
+    if metrics.state == ServerState::Leader {
         let what = format!("there is no change {seen}: the log ends at {last}");
         return Err(ApiError::with(StatusCode::GONE, what));
     }
-    Ok(seen)
+    let what = format!("this node is behind the change {seen}; ask another, or later");
+    Err(ApiError::Unavailable(what))
 }
 
 impl Watching {
