@@ -92,6 +92,7 @@ struct ClientSession {
 }
 
 /// A request that may be sent several times.
+#[derive(Clone)]
 struct Ask<'a> {
     method: Method,
     path: &'a str,
@@ -103,14 +104,26 @@ struct Ask<'a> {
     patient: bool,
 }
 
+/// The answer to a request that was served or refused.
+struct Exchange {
+    answer: Answer,
+    /// The address of the node that answered.
+    node: String,
+    /// Whether an earlier attempt may have been applied, or may be applied later.
+    is_repeated: bool,
+}
+
 /// Result of sending a request once.
 enum Attempt {
     /// The node at this address served or refused the request.
     Answered(Answer, String),
     /// The node redirected to the leader. Holds the node's message.
     Redirected(String),
-    /// The node did not answer, or cannot serve requests for now. Holds the reason.
-    Failed(String),
+    /// The node cannot be reached, or cannot serve requests for now, and has changed nothing. Holds
+    /// the reason.
+    Unserved(String),
+    /// The node did not answer, or does not know the outcome. Holds the reason.
+    Unknown(String),
 }
 
 impl Client {
@@ -218,23 +231,17 @@ impl Client {
         kind: HeaderValue,
         body: Bytes,
     ) -> ClientResult<(bool, u64)> {
-        let mut session = self.take_session().await?;
-        let sequence = session.next;
-        session.next += 1;
-        let headers = vec![
-            (header::CONTENT_TYPE, kind),
-            (HeaderName::from_static(SESSION), HeaderValue::from(session.number)),
-            (HeaderName::from_static(SEQUENCE), HeaderValue::from(sequence)),
-        ];
+        let headers = vec![(header::CONTENT_TYPE, kind)];
         let ask = Ask { method, path, headers, body, anywhere: false, patient: false };
-        let answer = self.ask(&ask).await;
-        let is_gone = matches!(&answer, Ok(answer) if answer.status == StatusCode::GONE);
-        if !is_gone {
-            // The session is reused even after a failure. The failed request may still be in
-            // flight, but the next request in the session supersedes it.
-            lock(&self.sessions).push(session);
+        let session = self.take_session().await?;
+        let mut exchange = self.ask_in_session(&ask, session).await?;
+        if exchange.answer.status == StatusCode::GONE && !exchange.is_repeated {
+            // Nothing was applied: the session was idle for too long, as those that are left may
+            // have been.
+            let session = self.open_session().await?;
+            exchange = self.ask_in_session(&ask, session).await?;
         }
-        let answer = answer?;
+        let answer = exchange.answer;
         match answer.status {
             StatusCode::OK | StatusCode::PRECONDITION_FAILED => {
                 let written: Written = parse_any(&answer)?;
@@ -242,6 +249,27 @@ impl Client {
             }
             _ => Err(refused(&answer)),
         }
+    }
+
+    /// Sends a write as the next one in `session`, and keeps the session unless it has expired.
+    async fn ask_in_session(
+        &self,
+        ask: &Ask<'_>,
+        mut session: ClientSession,
+    ) -> ClientResult<Exchange> {
+        let mut ask = ask.clone();
+        ask.headers.push((HeaderName::from_static(SESSION), session.number.into()));
+        ask.headers.push((HeaderName::from_static(SEQUENCE), session.next.into()));
+        session.next += 1;
+        let exchange = self.ask_node(&ask).await;
+        let is_gone =
+            matches!(&exchange, Ok(exchange) if exchange.answer.status == StatusCode::GONE);
+        if !is_gone {
+            // The session is reused even after a failure. The failed request may still be in
+            // flight, but the next request in the session supersedes it.
+            lock(&self.sessions).push(session);
+        }
+        exchange
     }
 
     /// Returns a page of the entries whose keys begin with `prefix` and come after `after`, and
@@ -331,7 +359,7 @@ impl Client {
         let (method, body) = (Method::POST, Bytes::new());
         let path = "/v1/backup";
         let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: true };
-        let (answer, node) = self.ask_node(&ask).await?;
+        let Exchange { answer, node, .. } = self.ask_node(&ask).await?;
         let listing: Listing = parse(&answer)?;
         let copied = self.copy_files(&node, &listing, dir).await;
         // If nobody releases the backup, the node does so after a while.
@@ -397,9 +425,14 @@ impl Client {
     }
 
     async fn take_session(&self) -> ClientResult<ClientSession> {
-        if let Some(session) = lock(&self.sessions).pop() {
-            return Ok(session);
+        let session = lock(&self.sessions).pop();
+        match session {
+            Some(session) => Ok(session),
+            None => self.open_session().await,
         }
+    }
+
+    async fn open_session(&self) -> ClientResult<ClientSession> {
         let (method, body) = (Method::POST, Bytes::new());
         let path = "/v1/sessions";
         let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: false };
@@ -409,20 +442,28 @@ impl Client {
 
     /// Sends a request repeatedly until a node serves or refuses the request.
     async fn ask(&self, ask: &Ask<'_>) -> ClientResult<Answer> {
-        Ok(self.ask_node(ask).await?.0)
+        Ok(self.ask_node(ask).await?.answer)
     }
 
-    /// Does the same as [`Client::ask`], and also returns the address of the node that answered.
-    async fn ask_node(&self, ask: &Ask<'_>) -> ClientResult<(Answer, String)> {
+    /// Does the same as [`Client::ask`], and also returns the node, and whether an earlier attempt
+    /// may have been applied.
+    async fn ask_node(&self, ask: &Ask<'_>) -> ClientResult<Exchange> {
         check_path(ask.path)?;
         let deadline = Instant::now() + self.deadline + transfer(&ask.body);
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut is_repeated) = (FIRST_PAUSE, false);
         loop {
-            let failure = match self.attempt(ask, deadline).await? {
-                Attempt::Answered(answer, node) => return Ok((answer, node)),
+            let attempt = self.attempt(ask, deadline).await?;
+            let is_unknown = matches!(attempt, Attempt::Unknown(_));
+            let failure = match attempt {
+                Attempt::Answered(answer, node) => {
+                    return Ok(Exchange { answer, node, is_repeated });
+                }
                 Attempt::Redirected(_) if Instant::now() < deadline => continue,
-                Attempt::Redirected(error) | Attempt::Failed(error) => error,
+                Attempt::Redirected(what) | Attempt::Unserved(what) | Attempt::Unknown(what) => {
+                    what
+                }
             };
+            is_repeated |= is_unknown;
             if Instant::now() + pause >= deadline {
                 return Err(ClientError::Deadline(failure));
             }
@@ -450,7 +491,11 @@ impl Client {
         match self.wire.send(call).await {
             Err(error) => {
                 self.give_up(&to);
-                Ok(Attempt::Failed(error.to_string()))
+                let what = error.to_string();
+                match error.is_unsent {
+                    true => Ok(Attempt::Unserved(what)),
+                    false => Ok(Attempt::Unknown(what)),
+                }
             }
             Ok(answer) if answer.status == StatusCode::TEMPORARY_REDIRECT => {
                 let body: ErrorBody = parse_any(&answer)?;
@@ -459,7 +504,10 @@ impl Client {
             }
             Ok(answer) if is_for_now(answer.status) => {
                 self.give_up(&to);
-                Ok(Attempt::Failed(answer.message()))
+                match answer.status {
+                    StatusCode::SERVICE_UNAVAILABLE => Ok(Attempt::Unserved(answer.message())),
+                    _ => Ok(Attempt::Unknown(answer.message())),
+                }
             }
             Ok(answer) => {
                 if !ask.anywhere {

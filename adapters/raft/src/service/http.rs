@@ -178,7 +178,9 @@ async fn write_ops(
             Ok((status, Json(Written { succeeded, index })).into_response())
         }
         Outcome::SessionExpired => {
-            Err(ApiError::with(StatusCode::GONE, "the session has expired: nothing was applied"))
+            let what =
+                "the session has expired: this attempt changed nothing; an earlier one may have";
+            Err(ApiError::with(StatusCode::GONE, what))
         }
         Outcome::Superseded => {
             let what = "the session has a later request: this one was applied then or never";

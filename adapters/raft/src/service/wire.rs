@@ -65,11 +65,26 @@ impl Answer {
 
 /// The reason why a request got no response.
 #[derive(Debug)]
-pub(crate) struct WireError(String);
+pub(crate) struct WireError {
+    what: String,
+    /// Whether there was no connection, so that nothing was sent.
+    pub(crate) is_unsent: bool,
+}
+
+impl WireError {
+    fn new(what: String) -> WireError {
+        WireError { what, is_unsent: false }
+    }
+
+    fn of_request(to: &str, error: &hyper_util::client::legacy::Error) -> WireError {
+        let is_unsent = error.is_connect();
+        WireError { is_unsent, ..WireError::new(format!("{to}: {}", with_causes(error))) }
+    }
+}
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.what)
     }
 }
 
@@ -106,7 +121,7 @@ impl Wire {
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, WireError> {
         let uri = format!("{}://{to}{path}", self.scheme);
-        let wrong = |error: axum::http::Error| WireError(format!("{uri}: {error}"));
+        let wrong = |error: axum::http::Error| WireError::new(format!("{uri}: {error}"));
         let mut request =
             Request::builder().method(method).uri(&uri).body(Full::new(body)).map_err(wrong)?;
         request.headers_mut().extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
@@ -129,12 +144,12 @@ impl Wire {
         headers.push((header::UPGRADE, protocol));
         let request = self.request(Method::POST, to, path, headers, Bytes::new())?;
         let answer = self.client.request(request).await;
-        let answer = answer.map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
+        let answer = answer.map_err(|error| WireError::of_request(to, &error))?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return read(to, answer).await.map(Err);
         }
         let upgraded = hyper::upgrade::on(answer).await;
-        upgraded.map(Ok).map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))
+        upgraded.map(Ok).map_err(|error| WireError::new(format!("{to}: {}", with_causes(&error))))
     }
 
     /// Sends a GET whose answer has no end. Returns the body, or the answer if its status is not
@@ -147,10 +162,8 @@ impl Wire {
     ) -> Result<Result<Incoming, Answer>, WireError> {
         let request = self.request(Method::GET, to, path, Vec::new(), Bytes::new())?;
         let answer = tokio::time::timeout(timeout, self.client.request(request)).await;
-        let late = |_| WireError(format!("{to}: no answer within {} ms", timeout.as_millis()));
-        let answer = answer
-            .map_err(late)?
-            .map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
+        let answer = answer.map_err(|_| late(to, timeout))?;
+        let answer = answer.map_err(|error| WireError::of_request(to, &error))?;
         match answer.status() {
             StatusCode::OK => Ok(Ok(answer.into_body())),
             _ => read(to, answer).await.map(Err),
@@ -161,25 +174,25 @@ impl Wire {
         let Call { method, to, path, headers, body, timeout } = call;
         let request = self.request(method, to, path, headers, body)?;
         let exchange = async {
-            let answer = self
-                .client
-                .request(request)
-                .await
-                .map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
-            read(to, answer).await
+            let answer = self.client.request(request).await;
+            read(to, answer.map_err(|error| WireError::of_request(to, &error))?).await
         };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(WireError(format!("{to}: no answer within {} ms", timeout.as_millis()))),
+            Err(_) => Err(late(to, timeout)),
         }
     }
+}
+
+fn late(to: &str, timeout: Duration) -> WireError {
+    WireError::new(format!("{to}: no answer within {} ms", timeout.as_millis()))
 }
 
 /// Reads the body of an answer.
 async fn read(to: &str, answer: axum::http::Response<Incoming>) -> Result<Answer, WireError> {
     let (head, body) = answer.into_parts();
     let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-    let body = body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
+    let body = body.map_err(|error| WireError::new(format!("{to}: {}", with_causes(&*error))))?;
     let (status, body) = (head.status, body.to_bytes());
     let sum = sums::given(&head.headers);
     let is_checked = sum.is_some_and(|sum| sum == sums::of_answer(status, &body));
