@@ -42,11 +42,13 @@ pub struct RestoreArgs {
 pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
     let client = args.target.client()?;
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    if args.to.exists() {
-        return Err(format!("{}: exists already", args.to.display()));
+    // Without a slash at the end, behind which the suffix would be a name in the directory.
+    let to: PathBuf = args.to.components().collect();
+    if to.exists() {
+        return Err(format!("{}: exists already", to.display()));
     }
     // The backup gets its final name only after it is complete.
-    let mut building = args.to.clone().into_os_string();
+    let mut building = to.clone().into_os_string();
     building.push(".incomplete");
     let building = PathBuf::from(building);
     match fs::remove_dir_all(&building) {
@@ -58,11 +60,11 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
     let summary = client.backup_into(&building).await.map_err(|e| e.to_string())?;
     let finish = || {
         File::open(&building)?.sync_all()?;
-        fs::rename(&building, &args.to)?;
-        let parent = args.to.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::rename(&building, &to)?;
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     };
-    finish().map_err(|e| failed(&args.to, e))?;
+    finish().map_err(|e| failed(&to, e))?;
     let (files, bytes, index) = summary;
     println!("backup of {files} files, {bytes} bytes, up to entry {index} of the log");
     Ok(ExitCode::SUCCESS)

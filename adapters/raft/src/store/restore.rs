@@ -7,7 +7,7 @@
 //! from the same backup: so what was numbered by an entry there, such as a session or a change, is
 //! unknown here, and is not taken for another one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use minikv::{WriteBatch, WriteOptions};
 use openraft::{BasicNode, LogId, Membership, StoredMembership, Vote};
@@ -43,7 +43,9 @@ impl Store {
         address: &str,
     ) -> Result<LogId<u64>> {
         let fs = options.fs.clone();
-        let dir = &fs.absolute(dir).map_err(Error::file("resolve", dir))?;
+        let dir = fs.absolute(dir).map_err(Error::file("resolve", dir))?;
+        // Without a slash at the end, behind which the suffix would be a name in `dir`.
+        let dir = &dir.components().collect::<PathBuf>();
         if fs.exists(dir).map_err(Error::file("query", dir))? {
             return Err(Error::Refused(format!("{}: exists already", dir.display())));
         }
@@ -62,6 +64,7 @@ impl Store {
         minikv::checkpoint(origin.dir(), &target, &database)?;
         begin(&store, number, after_gap(last)?, id, address)?;
         store.set_cluster(&ClusterFile::random()?)?;
+        store.claim(id)?;
         store.home.set_live(number)?;
         drop(store);
         super::files::rename(&*options.fs, building, dir)?;
