@@ -9,6 +9,7 @@ use minikv_raft::service::LayoutArg;
 use minikv_raft::store::{Origin, Store, StoreOptions};
 
 use crate::cli::ClusterTarget;
+use crate::cli::output::say;
 
 #[derive(clap::Args)]
 pub struct BackupArgs {
@@ -66,7 +67,7 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
     };
     finish().map_err(|e| failed(&to, e))?;
     let (files, bytes, index) = summary;
-    println!("backup of {files} files, {bytes} bytes, up to entry {index} of the log");
+    say(format_args!("backup of {files} files, {bytes} bytes, up to entry {index} of the log"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,6 +80,6 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode, String> {
     };
     let restored = Store::restore(origin, &args.dir, options, args.id, &args.advertise);
     let last = restored.map_err(|e| e.to_string())?;
-    println!("node {} has the state up to entry {} of the log", args.id, last.index);
+    say(format_args!("node {} has the state up to entry {} of the log", args.id, last.index))?;
     Ok(ExitCode::SUCCESS)
 }

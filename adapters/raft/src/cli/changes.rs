@@ -11,6 +11,7 @@ use minikv_raft::command::Op;
 use minikv_raft::watch::{Change, ChangeId};
 
 use crate::cli::ClusterTarget;
+use crate::cli::output::{finish, say};
 
 #[derive(clap::Args)]
 pub struct BatchArgs {
@@ -63,7 +64,7 @@ pub async fn batch(args: &BatchArgs) -> Result<ExitCode, String> {
             let count = ops.len();
             let done = client.write(Vec::new(), std::mem::take(&mut ops)).await;
             done.map_err(|e| e.to_string())?;
-            println!("committed {count}");
+            say(format_args!("committed {count}"))?;
         }
         if is_end {
             return Ok(ExitCode::SUCCESS);
@@ -92,10 +93,7 @@ pub async fn watch(args: &WatchArgs) -> Result<ExitCode, String> {
         let watched = client.watch(args.prefix.as_bytes(), args.after, print).await;
         watched.map_err(|e| e.to_string())?;
     }
-    match failure {
-        Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    finish(failure.map_or(Ok(()), Err))
 }
 
 /// Parses an operation. Returns `None` for `commit`.

@@ -9,6 +9,8 @@ use minikv_raft::service::tls::Trust;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::cli::output::say;
+
 #[derive(clap::Args)]
 pub struct ClusterArgs {
     /// Number of nodes.
@@ -68,9 +70,9 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
         Err(error) => return Err(error.to_string()),
     }
     for (id, address) in &members {
-        println!("node {id}: http://{address}/");
+        say(format_args!("node {id}: http://{address}/"))?;
     }
-    println!("Ctrl-C ends the cluster.");
+    say("Ctrl-C ends the cluster.")?;
     let mut end = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
     tokio::select! {
         result = all_end(&mut children) => return result,

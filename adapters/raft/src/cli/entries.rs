@@ -4,9 +4,10 @@ use std::io::{IsTerminal, Read as _, Write};
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use minikv_raft::service::Read;
+use minikv_raft::service::{Read, notice};
 
 use crate::cli::ClusterTarget;
+use crate::cli::output::finish;
 
 /// The exit code if a key is absent or a condition does not hold.
 const NOT_FOUND: u8 = 1;
@@ -71,7 +72,7 @@ pub async fn put(args: &PutArgs) -> Result<ExitCode, String> {
     match done.map_err(|e| e.to_string())? {
         true => Ok(ExitCode::SUCCESS),
         false => {
-            eprintln!("minikv-raft: the condition does not hold: {}", args.key);
+            notice(format_args!("the condition does not hold: {}", args.key));
             Ok(ExitCode::from(NOT_FOUND))
         }
     }
@@ -100,11 +101,10 @@ pub async fn get(args: &GetArgs) -> Result<ExitCode, String> {
                 true => writeln!(out, "{}", value.escape_ascii()),
                 false => out.write_all(&value),
             };
-            written.and_then(|()| out.flush()).map_err(|e| e.to_string())?;
-            Ok(ExitCode::SUCCESS)
+            finish(written.and_then(|()| out.flush()))
         }
         None => {
-            eprintln!("minikv-raft: key not found: {}", args.key);
+            notice(format_args!("key not found: {}", args.key));
             Ok(ExitCode::from(NOT_FOUND))
         }
     }
@@ -125,8 +125,10 @@ pub async fn scan(args: &ScanArgs) -> Result<ExitCode, String> {
             client.range(args.prefix.as_bytes(), after.as_deref(), left.min(PAGE), args.read);
         let (entries, more) = page.await.map_err(|e| e.to_string())?;
         for (key, value) in &entries {
-            let line = format!("{}\t{}", key.escape_ascii(), value.escape_ascii());
-            writeln!(out, "{line}").map_err(|e| e.to_string())?;
+            let printed = writeln!(out, "{}\t{}", key.escape_ascii(), value.escape_ascii());
+            if printed.is_err() {
+                return finish(printed);
+            }
         }
         left -= entries.len().min(left);
         after = entries.last().map(|(key, _)| key.clone());
@@ -134,6 +136,5 @@ pub async fn scan(args: &ScanArgs) -> Result<ExitCode, String> {
             break;
         }
     }
-    out.flush().map_err(|e| e.to_string())?;
-    Ok(ExitCode::SUCCESS)
+    finish(out.flush())
 }

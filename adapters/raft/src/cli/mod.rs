@@ -4,6 +4,7 @@ mod backup;
 mod changes;
 mod cluster;
 mod entries;
+mod output;
 mod serve;
 
 use std::process::ExitCode;
@@ -11,8 +12,10 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use minikv_raft::client::Client;
-use minikv_raft::service::NodeOptions;
 use minikv_raft::service::tls::Trust;
+use minikv_raft::service::{NodeOptions, notice};
+
+use crate::cli::output::say;
 
 /// A replicated key-value store on minikv
 #[derive(Parser)]
@@ -150,10 +153,10 @@ async fn run_command(command: CliCommand) -> Result<ExitCode, String> {
             match tokio::time::timeout(SILENT, &mut join).await {
                 Ok(joined) => joined,
                 Err(_) => {
-                    eprintln!(
-                        "minikv-raft: waits until node {id} at {address} has the data of the \
-                         cluster: up to {timeout} s, or 15 s without an answer from it"
-                    );
+                    notice(format_args!(
+                        "waits until node {id} at {address} has the data of the cluster: up to \
+                         {timeout} s, or 15 s without an answer from it"
+                    ));
                     join.await
                 }
             }
@@ -162,6 +165,6 @@ async fn run_command(command: CliCommand) -> Result<ExitCode, String> {
         CliCommand::Status(target) => target.client()?.status().await,
     };
     let status = status.map_err(|e| e.to_string())?;
-    println!("{}", serde_json::to_string_pretty(&status).map_err(|e| e.to_string())?);
+    say(serde_json::to_string_pretty(&status).map_err(|e| e.to_string())?)?;
     Ok(ExitCode::SUCCESS)
 }

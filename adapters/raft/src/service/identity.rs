@@ -18,6 +18,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::notices::notice;
 use crate::store::cluster::{ClusterFile, is_cluster_id};
 use crate::store::{Result, Store};
 
@@ -284,7 +285,7 @@ fn note(of: &mut BTreeMap<u64, String>, id: u64, refusal: Option<String>, verb: 
         // Whoever can reach this node chooses the number.
         Some(_) if of.len() >= MAX_REFUSALS && !of.contains_key(&id) => {}
         Some(what) => {
-            eprintln!("minikv-raft: this node {verb}: {what}");
+            notice(format_args!("this node {verb}: {what}"));
             of.insert(id, what);
         }
     }

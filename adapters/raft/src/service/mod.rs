@@ -35,6 +35,7 @@
 //! | `report` | metrics and the status page |
 //! | `text` | keys and values in JSON and in paths |
 //! | `error` | errors as HTTP answers |
+//! | `notices` | lines on stderr |
 //! | `backup` | the routes for reading a backup |
 //! | `kept` | the snapshots of backups |
 //! | `faults`, `fault_routes` | faults on demand, in builds for tests |
@@ -61,6 +62,7 @@ mod leading;
 mod lease;
 mod network;
 mod node;
+mod notices;
 mod pace;
 mod peers;
 mod query;
@@ -84,6 +86,7 @@ mod writes;
 #[cfg(feature = "faults")]
 pub use faults::Faults;
 pub use node::{LayoutArg, Node, NodeOptions};
+pub use notices::notice;
 pub use reads::Read;
 pub use routes::routes;
 pub use serve::Listening;

@@ -23,6 +23,7 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::service::identity::{Claim, Hello, sender};
 use crate::service::network::{Finish, Offer};
 use crate::service::node::Node;
+use crate::service::notices::notice;
 use crate::service::query::json;
 use crate::service::stream::{MAX_MESSAGE_BYTES, PROTOCOL, Stream};
 use crate::service::sums;
@@ -140,7 +141,7 @@ async fn accept(State(node): State<Arc<Node>>, request: Request) -> Response {
                 && error.kind() == io::ErrorKind::InvalidData
             {
                 let from = from.map_or("an unknown node".into(), |id| format!("node {id}"));
-                eprintln!("minikv-raft: closes the connection from {from}: {error}");
+                notice(format_args!("closes the connection from {from}: {error}"));
             }
         }
     });

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::service::error::ApiError;
 use crate::service::identity::sender;
+use crate::service::notices::notice;
 use crate::service::stream::MAX_MESSAGE_BYTES;
 
 /// Header with the CRC-32C of a message, or of an answer.
@@ -40,7 +41,7 @@ pub(crate) async fn check(request: Request, next: Next) -> Response {
     if head.method != Method::GET && given(&head.headers) != Some(of_message(path, &body)) {
         let from = sender(&head.headers).map_or("unknown".into(), |id| format!("node {id}"));
         let what = "does not have its checksum: it was damaged on the way";
-        eprintln!("minikv-raft: refuses a message of {from} to {path}, which {what}");
+        notice(format_args!("refuses a message of {from} to {path}, which {what}"));
         return ApiError::bad(format!("the message {what}")).into_response();
     }
     let response = next.run(Request::from_parts(head, Body::from(body))).await;

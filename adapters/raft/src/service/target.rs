@@ -9,6 +9,7 @@ use openraft::error::{NetworkError, Unreachable};
 
 use crate::service::identity::Identity;
 use crate::service::lease::Lease;
+use crate::service::notices::notice;
 use crate::service::stream::{PROTOCOL, Stream};
 use crate::service::wire::{Answer, Wire};
 use crate::store::Store;
@@ -91,7 +92,7 @@ impl Target {
         let answer = answer.map_err(|error| {
             if error.kind() == std::io::ErrorKind::InvalidData {
                 let (id, address) = (self.id, &self.address);
-                eprintln!("minikv-raft: closes the connection to node {id} at {address}: {error}");
+                notice(format_args!("closes the connection to node {id} at {address}: {error}"));
             }
             unreachable(format!("{}: {error}", self.address))
         })?;
