@@ -59,6 +59,7 @@ export async function features (db: MinikvLevel): Promise<void> {
   await users.put('ann', { name: 'Ann' })
   await sessions.put('s1', 'ann', { ttl: 1000 })
   await sessions.batch([{ type: 'put', key: 's2', value: 'bob', expires: new Date() }])
+  await sessions.batch().put('s3', 'cat', { ttl: 1000 }).put('s4', 'dan').write({ sync: true })
   const expiry: Date | null | undefined = await sessions.expiry('s1')
   const name: string | undefined = (await users.get('ann'))?.name
   const names: Array<string | Buffer> = (await db.keyspaces()).map(({ name }) => name)

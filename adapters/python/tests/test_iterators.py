@@ -169,4 +169,12 @@ def test_where_plyvel_differs(db, tmp_path):
 
     # In plyvel, a seek past an included stop yields the stop.
     assert both(seek(b'9'), stop=b'4', include_stop=True) == [NONE, b'4']
+
+    # In plyvel, a step back after a seek leaves the range, and even the prefix of a prefixed_db.
+    def back_from(target):
+        return lambda it: (it.seek(target), prev_or_none(it))[1]
+    assert both(back_from(b'3'), start=b'3') == [NONE, b'2']
+    assert both(seek(b'3'), start=b'3', reverse=True) == [NONE, b'2']
+    below = [store.prefixed_db(b'3').iterator(include_value=False) for store in (db, theirs)]
+    assert [back_from(b'')(it) for it in below] == [NONE, b'']
     theirs.close()

@@ -199,6 +199,36 @@ def test_a_forked_process_cannot_use_the_database(path):
     assert done.stdout == 'fine\n'
 
 
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='no fork')
+def test_a_forked_process_gets_nothing_that_was_read_before(path):
+    done = run('''
+        import os, sys, minikv
+        db = minikv.DB(sys.argv[1], create_if_missing=True)
+        for n in range(100):
+            db.put(b'%02d' % n, b'')
+        it, raw = db.iterator(include_value=False), db.raw_iterator()
+        for n in range(20):
+            assert next(it) == b'%02d' % n
+        raw.seek_to_first()
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for call in (lambda: next(it), it.prev, raw.key, raw.value, raw.item, raw.valid):
+                try:
+                    call()
+                except RuntimeError as error:
+                    assert 'forked' in str(error)
+                    refused += 1
+            os._exit(0 if refused == 6 else 1)
+        status = os.waitpid(child, 0)[1]
+        assert status == 0, status
+        assert next(it) == b'20'
+        assert raw.key() == b'00'
+        print('fine')
+    ''', path)
+    assert done.stdout == 'fine\n'
+
+
 # The end of a process after which nothing is closed.
 DEATH = 'os._exit(0)'
 

@@ -96,6 +96,18 @@ def test_verify_and_repair_of_damage(path):
         assert 0 < len(list(db)) < 1000
 
 
+@pytest.mark.parametrize('call', [minikv.repair_db, minikv.verify])
+def test_repair_and_verify_of_a_place_without_a_database_are_io_errors(tmp_path, call):
+    missing, empty = tmp_path / 'missing', tmp_path / 'empty'
+    with pytest.raises(minikv.IOError, match='NotFound: .*missing: cannot (repair|verify)'):
+        call(missing)
+    assert not missing.exists()
+    empty.mkdir()
+    with pytest.raises(minikv.IOError, match='IO error: .*empty.*there is no database in it'):
+        call(empty)
+    assert os.listdir(empty) == []
+
+
 def test_a_scan_returns_what_lies_before_the_damage(path):
     damage(path)
     with minikv.DB(path) as db:

@@ -1,5 +1,6 @@
 """Wrong usage, and what help() shows."""
 
+import decimal
 import inspect
 import sys
 
@@ -26,6 +27,8 @@ def test_wrong_types(db, path):
         lambda: db.prefixed_db('a'), lambda: db.prefixed_db(None),
         lambda: db.approximate_size('a', b'b'), lambda: db.approximate_sizes(None),
         lambda: db.approximate_sizes((b'a',)), lambda: db.approximate_sizes((b'a', 'b')),
+        lambda: db.approximate_sizes([b'a', 'b']), lambda: db.approximate_sizes('ab'),
+        lambda: db.approximate_sizes(b'ab'), lambda: db.approximate_sizes([b'a', b'b', b'c']),
         lambda: db.compact_range(start='a'), lambda: db.compact_range(b'a', b'b'),
         lambda: db.write_batch(True), lambda: db.write_batch().put('a', b''),
         lambda: db.write_batch().append(None), lambda: db.write_batch().append([]),
@@ -66,6 +69,42 @@ def test_sizes_out_of_leveldbs_limits_are_moved_into_them(path):
         with minikv.DB(path, create_if_missing=True, **options) as db:
             db.put(b'a', b'1')
             assert db.get(b'a') == b'1'
+
+
+@pytest.mark.parametrize('options', [
+    dict(lru_cache_size=512 * 1e6), dict(write_buffer_size=64e6), dict(block_size=4096.0),
+    dict(block_size=decimal.Decimal(4096)), dict(block_restart_interval=16.5),
+    dict(block_restart_interval=-1), dict(max_file_size=4e6), dict(max_open_files=-1),
+    dict(max_open_files=1e3), dict(max_open_files=True), dict(bloom_filter_bits=10.0),
+    dict(bloom_filter_bits=-1),
+], ids=str)
+def test_numbers_that_plyvel_takes_are_taken(path, options):
+    plyvel = pytest.importorskip('plyvel')
+    for store in (plyvel, minikv):
+        store.DB(path + store.__name__, create_if_missing=True, **options).close()
+
+
+@pytest.mark.parametrize('options, error', [
+    (dict(write_buffer_size=-1), OverflowError), (dict(lru_cache_size=-1.5), OverflowError),
+    (dict(max_open_files=1 << 70), OverflowError), (dict(block_size=1e30), OverflowError),
+    (dict(block_size=float('inf')), OverflowError), (dict(block_size=float('nan')), ValueError),
+    (dict(block_size='4096'), TypeError), (dict(max_open_files=b'74'), TypeError),
+    (dict(bloom_filter_bits='10'), TypeError),
+], ids=str)
+def test_numbers_that_plyvel_refuses_are_refused(path, options, error):
+    plyvel = pytest.importorskip('plyvel')
+    for store in (plyvel, minikv):
+        with pytest.raises(error):
+            store.DB(path + store.__name__, create_if_missing=True, **options)
+    with pytest.raises(error, match=f"argument '{next(iter(options))}'"):
+        minikv.DB(path, create_if_missing=True, **options)
+
+
+def test_ranges_may_be_lists(db):
+    db.put(b'a', bytes(1000))
+    size = db.approximate_size(b'a', b'b')
+    assert size > 0
+    assert db.approximate_sizes([b'a', b'b'], (b'a', b'b')) == [size, size]
 
 
 def test_what_may_be_in_the_directory(path):

@@ -1,9 +1,11 @@
 'use strict'
 
 const assert = require('assert')
+const crypto = require('crypto')
 const fs = require('fs')
 const path = require('path')
 const test = require('node:test')
+const { promisify } = require('util')
 const { MinikvLevel } = require('../..')
 const { place, open, fill } = require('./support')
 
@@ -112,6 +114,25 @@ test('changes close, and with their database', async (t) => {
   assert.throws(() => db.changes(0), { code: 'LEVEL_DATABASE_NOT_OPEN' })
   assert.throws(() => db.sequence, { code: 'LEVEL_DATABASE_NOT_OPEN' })
   for (const since of [-1, 1.5, '1', null]) assert.throws(() => db.changes(since))
+})
+
+test('a close waits for a next() under way', async (t) => {
+  const closes = { database: (db) => db.close(), changes: (_, changes) => changes.close() }
+  for (const [name, close] of Object.entries(closes)) {
+    const db = await open(t)
+    await db.put('a', '1')
+    const changes = db.changes(0)
+    // All threads of libuv are occupied, so the read has not begun.
+    const hash = promisify(crypto.pbkdf2)
+    const busy = Array.from({ length: 4 }, () => hash('a', 'b', 300_000, 64, 'sha512'))
+    const nexts = [changes.next(), changes.next()]
+    const closed = close(db, changes)
+    assert.strictEqual((await nexts[0]).sequence, 1, name)
+    assert.strictEqual(await nexts[1], undefined, name)
+    await closed
+    await assert.rejects(changes.next(), { code: 'LEVEL_CHANGES_NOT_OPEN' })
+    await Promise.all(busy)
+  }
 })
 
 test('backups are made, listed, verified, restored and removed', async (t) => {

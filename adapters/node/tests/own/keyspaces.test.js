@@ -218,6 +218,111 @@ test('a keyspace is found as it was made', async (t) => {
   await again.close()
 })
 
+test('a keyspace that is opened again is found as it is then', async (t) => {
+  const db = await open(t)
+  const space = db.keyspace('s')
+  await space.open()
+  assert.strictEqual(space.expiring, false)
+  await db.close()
+  assert.strictEqual(space.expiring, undefined)
+
+  const other = await open(t, {}, db.location)
+  await other.keyspace('s', { expiring: true }).put('a', '1', { ttl: 3_600_000 })
+  await other.close()
+  await db.open()
+  // A transaction finds a keyspace that is not open.
+  const options = { keyspace: space, ttl: 3_600_000 }
+  await db.transact(async (transaction) => {
+    assert.strictEqual(await transaction.get('a', options), '1')
+    transaction.put('b', '2', options)
+  })
+  await space.open()
+  assert.strictEqual(space.expiring, true)
+  assert.strictEqual(await space.get('a'), '1')
+  await space.put('c', '3', { ttl: 3_600_000 })
+  assert.deepStrictEqual(await space.values().all(), ['1', '2', '3'])
+
+  // The same without a close of the database.
+  const late = db.keyspace('late')
+  await late.open()
+  await late.close()
+  await db.keyspace('late', { expiring: true }).put('a', '1', { ttl: 3_600_000 })
+  await late.open()
+  assert.strictEqual(late.expiring, true)
+  assert.strictEqual(await late.get('a'), '1')
+})
+
+test('a transaction keeps no writes for a keyspace that has become another kind', async (t) => {
+  const db = await open(t)
+  const space = db.keyspace('s')
+  await space.open()
+  const transaction = db.transaction()
+  transaction.put('a', 'longer than an expiry', { keyspace: space })
+  await space.close()
+  await db.keyspace('s', { expiring: true }).put('b', '1')
+  await space.open()
+  const invalid = { code: 'LEVEL_INVALID_ARGUMENT', message: /another kind/ }
+  await assert.rejects(transaction.commit(), invalid)
+  assert.deepStrictEqual(await space.keys().all(), ['b'])
+})
+
+const ELSEWHERE = {
+  code: 'LEVEL_NOT_SUPPORTED',
+  message: 'A batch cannot write to another keyspace: use a transaction'
+}
+
+test('a batch does not write to another keyspace', async (t) => {
+  const db = await open(t)
+  const [users, emails] = ['users', 'emails'].map((name) => db.keyspace(name))
+  const [top, inner] = [db.sublevel('top'), users.sublevel('inner')]
+  for (const store of [users, emails, top, inner]) await store.open()
+  for (const store of [db, users]) await store.put('a', 'kept')
+  for (const [store, sublevel] of [
+    [db, users], [db, inner], [top, users], [top, inner], [users, db], [users, top],
+    [users, emails], [inner, db], [inner, emails]
+  ]) {
+    const put = { type: 'put', key: 'a', value: 'lost' }
+    for (const operation of [put, { type: 'del', key: 'a' }]) {
+      await assert.rejects(store.batch([{ ...operation, sublevel }]), ELSEWHERE)
+      await assert.rejects(store.batch([operation], { sublevel }), ELSEWHERE)
+    }
+    const chained = async () => store.batch().put('a', 'lost', { sublevel }).write()
+    await assert.rejects(chained, ELSEWHERE)
+  }
+  for (const [store, sublevel] of [[db, users], [db, inner], [users, db], [users, emails]]) {
+    const batch = store.batch()
+    assert.throws(() => batch.del('a', { sublevel }), ELSEWHERE)
+    await batch.close()
+  }
+  // The keys of keyspaces are the last ones of the database.
+  for (const store of [db, users]) {
+    assert.deepStrictEqual(await store.iterator({ lt: '~' }).all(), [['a', 'kept']])
+  }
+
+  // What lies within is written to.
+  await db.batch([{ type: 'put', key: 'b', value: '1', sublevel: top }])
+  await db.batch().put('c', '1', { sublevel: top }).del('b', { sublevel: top }).write()
+  await users.batch([{ type: 'put', key: 'b', value: '1', sublevel: inner }])
+  await users.batch().put('c', '1', { sublevel: users }).del('b', { sublevel: inner }).write()
+  assert.deepStrictEqual(await db.keys({ lt: '~' }).all(), ['!top!c', 'a'])
+  assert.deepStrictEqual(await users.keys().all(), ['a', 'c'])
+})
+
+test('a prewrite hook does not write to another keyspace', async (t) => {
+  const db = await open(t)
+  const users = db.keyspace('users')
+  await users.open()
+  for (const added of [{ type: 'put', key: 'a', value: '1' }, { type: 'del', key: 'a' }]) {
+    const hook = (_, batch) => batch.add({ ...added, sublevel: users })
+    db.hooks.prewrite.add(hook)
+    await assert.rejects(db.put('b', '1'), ELSEWHERE)
+    await assert.rejects(db.batch([{ type: 'put', key: 'b', value: '1' }]), ELSEWHERE)
+    await assert.rejects(db.batch().put('b', '1').write(), ELSEWHERE)
+    db.hooks.prewrite.delete(hook)
+  }
+  for (const store of [db, users]) assert.deepStrictEqual(await store.keys().all(), [])
+})
+
 test('wrong expiries are errors', async (t) => {
   const db = await open(t)
   const sessions = db.keyspace('sessions', { expiring: true })

@@ -145,8 +145,23 @@ test('transactions write to keyspaces', async (t) => {
   const late = db.transaction()
   const foreign = { keyspace: other.keyspace('users') }
   assert.throws(() => late.put('a', 'b', foreign), /keyspace of the transaction's database/)
+  const sublevel = { keyspace: db.sublevel('users') }
+  assert.throws(() => late.put('a', 'b', sublevel), /keyspace of the transaction's database/)
+  await assert.rejects(late.get('a', sublevel), /keyspace of the transaction's database/)
   await users.put('ann', { age: 8 })
   await late.close()
+})
+
+test('a database closes and opens after a commit that failed', async (t) => {
+  const db = await open(t)
+  await db.keyspace('users').put('ann', '1')
+  const transaction = db.transaction()
+  transaction.put('ann', '2', { keyspace: db.keyspace('users', { expiring: true }) })
+  await assert.rejects(transaction.commit(), { code: 'LEVEL_INVALID_ARGUMENT' })
+  await db.close()
+  await db.open()
+  assert.strictEqual(await db.keyspace('users').get('ann'), '1')
+  assert.throws(() => transaction.put('ann', '3'), ENDED)
 })
 
 test('a transaction ends once, and with its database', async (t) => {
