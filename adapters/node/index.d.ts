@@ -135,7 +135,8 @@ export class MinikvLevel<KDefault = string, VDefault = string> extends Store<KDe
 
   /**
    * Returns a keyspace: a database of its own within this one, with all reads and writes. It opens
-   * when this database is open, and closes with it.
+   * when this database is open, and closes with it. A batch writes to one keyspace; a transaction
+   * can write to several.
    *
    * @param name Name of the keyspace, 1 to 255 bytes.
    */

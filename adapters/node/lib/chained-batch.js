@@ -3,6 +3,7 @@
 const { AbstractChainedBatch } = require('abstract-level')
 const { expiryOf } = require('./expiry')
 const { Frames } = require('./frames')
+const { isWithin, refuseOther } = require('./sublevel')
 
 // A batch that puts its operations into frames one by one.
 class ChainedBatch extends AbstractChainedBatch {
@@ -17,11 +18,19 @@ class ChainedBatch extends AbstractChainedBatch {
     this.#write = write
   }
 
+  // abstract-level takes the option `sublevel` of a del for one of a sublevel within the database.
+  del (key, options) {
+    if (!isWithin(options?.sublevel ?? this.db, this.db)) refuseOther(options)
+    return super.del(key, options)
+  }
+
   _put (key, value, options) {
+    refuseOther(options)
     this.#frames.put(key, value, expiryOf(options, this.#isExpiring))
   }
 
-  _del (key) {
+  _del (key, options) {
+    refuseOther(options)
     this.#frames.del(key)
   }
 

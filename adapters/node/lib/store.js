@@ -10,6 +10,7 @@ const { Iterator, KeyIterator, ValueIterator } = require('./iterator')
 const { boolean, uint32 } = require('./options')
 const { framesOf, rangeOf } = require('./range')
 const { Reader } = require('./reader')
+const { refuseOther } = require('./sublevel')
 
 const kNative = Symbol('native')
 
@@ -120,6 +121,7 @@ class Store extends AbstractLevel {
   _batch (operations, options) {
     return this.#write((frames) => {
       for (const operation of operations) {
+        refuseOther(operation)
         if (operation.type === 'put') {
           const expiry = expiryOf(operation, this.expiring)
           frames.put(operation.key, operation.value, expiry)
