@@ -7,7 +7,9 @@ const { dateOf } = require('./expiry')
 class Keyspace extends Store {
   #db
   #name
-  #isExpiring
+  // Whether entries may expire: what the program asks for, and what the last open has found.
+  #asked
+  #found
 
   // If `isExpiring` is undefined, this is the keyspace `name` that has entries, or an ordinary one.
   constructor (db, writer, name, isExpiring, options) {
@@ -15,7 +17,7 @@ class Keyspace extends Store {
     super(native, writer, { additionalMethods: { expiry: true } }, options)
     this.#db = db
     this.#name = name
-    this.#isExpiring = isExpiring
+    this.#asked = isExpiring
   }
 
   get db () {
@@ -28,10 +30,9 @@ class Keyspace extends Store {
 
   // `undefined` while it is not known, because the database is not open yet.
   get expiring () {
-    if (this.#isExpiring === undefined && this.#db.status === 'open') {
-      this.#isExpiring = this[kNative].isExpiring()
-    }
-    return this.#isExpiring
+    if (this.#asked !== undefined) return this.#asked
+    if (this.status === 'open') return this.#found
+    return this.#db.status === 'open' ? this[kNative].isExpiring() : undefined
   }
 
   async _open (options) {
@@ -40,7 +41,7 @@ class Keyspace extends Store {
     this.#db._assertOpen('Database is not open')
     this.#db.attachResource(this)
     try {
-      this.#isExpiring = await this[kNative].find()
+      this.#found = await this[kNative].find()
     } catch (error) {
       this.#db.detachResource(this)
       throw error

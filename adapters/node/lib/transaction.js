@@ -25,6 +25,8 @@ class Transaction {
   // Writes to one store that the native module does not know yet.
   #frames = new Frames()
   #store = null
+  // Whether entries of that store may expire, which the frames depend on.
+  #isExpiring = false
   #isOpen = true
   #hasConflict = false
 
@@ -147,19 +149,25 @@ class Transaction {
   }
 
   #framesFor (store) {
-    if (this.#store !== store || this.#frames.length > WRITE_BYTES) this.#flush()
+    const isExpiring = store.expiring === true
+    const isSame = this.#store === store && this.#isExpiring === isExpiring
+    if (!isSame || this.#frames.length > WRITE_BYTES) this.#flush()
     this.#store = store
     return this.#frames
   }
 
+    this.#isExpiring = isExpiring
   // Passes the writes to the native module.
   #flush () {
     if (this.#frames.length === 0) return
     const frames = this.#frames.bytes()
     const native = this.#store[kNative]
     this.#frames = new Frames()
-    this.#chain(() => this.#native.write(frames, native)).catch((error) => { this.#fault = error })
+    this.#chain(() => this.#native.write(frames, native, isExpiring)).catch((error) => {
+      this.#fault = error
+    })
   }
+    const isExpiring = this.#isExpiring
 
   // Makes the call `call`, which sees all writes before it.
   async #run (call) {

@@ -108,9 +108,9 @@ impl NativeDatabase {
     /// Returns the keyspace that calls read and write.
     ///
     /// # Errors
-    /// Those of [`Space::find`].
+    /// [`Fault::NotOpen`] if the database is not open; those of [`Space::known`].
     pub fn space(&self) -> Result<Option<SpaceName>, Fault> {
-        self.space.as_ref().map(|space| space.find(|| self.slot.get())).transpose()
+        self.space.as_ref().map(|space| space.known(&self.slot.get()?)).transpose()
     }
 
     /// Returns what a call reads at `snapshot` or, if there is none, now.
@@ -515,21 +515,22 @@ impl NativeDatabase {
         NativeDatabase { slot: self.slot.clone(), space, hook: None }
     }
 
-    /// Finds the keyspace in the database. Returns a promise of whether it is an expiring one.
+    /// Finds the keyspace in the database, even if it was found before. Returns a promise of whether
+    /// it is an expiring one.
     #[napi(catch_unwind)]
     pub fn find(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.start(
             env,
             |this| Ok((this.slot.clone(), this.space.clone())),
             |(slot, space)| {
-                let space = space.map(|space| space.find(|| slot.get())).transpose()?;
+                let space = space.map(|space| space.find(&slot.get()?)).transpose()?;
                 Ok(Reply::Flag(space.is_some_and(|space| space.is_expiring)))
             },
         )
     }
 
     /// Returns whether this is an expiring keyspace. Reads from the database, if nothing has found
-    /// the keyspace before.
+    /// the keyspace since the database was opened.
     #[napi(catch_unwind)]
     pub fn is_expiring(&self, env: Env) -> napi::Result<bool> {
         let space = guarded(|| self.space()).map_err(|fault| fault.into_error(env))?;

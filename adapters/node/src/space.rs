@@ -1,6 +1,6 @@
 //! Keyspaces: how calls name them, and writes into them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use minikv::{
@@ -9,7 +9,7 @@ use minikv::{
 
 use crate::error::Fault;
 use crate::frames;
-use crate::slot::{Handle, either};
+use crate::slot::{Handle, either, lock};
 
 /// The expiry of an entry that never expires, as `lib/frames.js` writes it.
 const NEVER: u64 = u64::MAX;
@@ -27,32 +27,51 @@ pub struct Space {
     /// The kind that was asked for: whether entries may expire. `None` stands for the kind that has
     /// entries.
     asked: Option<bool>,
-    /// The kind, once it was found.
-    found: OnceLock<bool>,
+    /// The kind that was found last. The lock is held meanwhile, so that all get the same answer.
+    found: Mutex<Option<Found>>,
+}
+
+/// The kind of a keyspace in an open database.
+struct Found {
+    is_expiring: bool,
+    /// The database. After it was closed, the keyspace may become one of another kind.
+    handle: Weak<Handle>,
 }
 
 impl Space {
     pub fn new(name: &[u8], asked: Option<bool>) -> Space {
-        Space { name: name.to_vec(), asked, found: OnceLock::new() }
+        Space { name: name.to_vec(), asked, found: Mutex::new(None) }
     }
 
-    /// Returns name and kind. The first call finds the kind in the database that `open` returns,
-    /// with one or two seeks.
+    /// Returns name and kind in the open database `handle`. The first call finds the kind there.
     ///
     /// # Errors
-    /// Those of `open` and of [`Spaces::find`].
-    pub fn find(
-        &self,
-        open: impl FnOnce() -> Result<Arc<Handle>, Fault>,
-    ) -> Result<SpaceName, Fault> {
-        let is_expiring = match self.found.get() {
-            Some(&found) => found,
-            None => {
-                let found = either!(&*open()?, db => db.find(&self.name, self.asked)?);
-                *self.found.get_or_init(|| found)
-            }
-        };
-        Ok(SpaceName { name: self.name.clone(), is_expiring })
+    /// Those of [`Spaces::find`].
+    pub fn known(&self, handle: &Arc<Handle>) -> Result<SpaceName, Fault> {
+        let mut found = lock(&self.found);
+        match found.as_ref().filter(|found| Weak::as_ptr(&found.handle) == Arc::as_ptr(handle)) {
+            Some(found) => Ok(self.named(found.is_expiring)),
+            None => self.find_as(&mut found, handle),
+        }
+    }
+
+    /// Finds the kind in the open database `handle`, with one or two seeks, even if it was found
+    /// before. Returns name and kind.
+    ///
+    /// # Errors
+    /// Those of [`Spaces::find`].
+    pub fn find(&self, handle: &Arc<Handle>) -> Result<SpaceName, Fault> {
+        self.find_as(&mut lock(&self.found), handle)
+    }
+
+    fn find_as(&self, found: &mut Option<Found>, handle: &Arc<Handle>) -> Result<SpaceName, Fault> {
+        let is_expiring = either!(&**handle, db => db.find(&self.name, self.asked)?);
+        *found = Some(Found { is_expiring, handle: Arc::downgrade(handle) });
+        Ok(self.named(is_expiring))
+    }
+
+    fn named(&self, is_expiring: bool) -> SpaceName {
+        SpaceName { name: self.name.clone(), is_expiring }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Transactions.
 
-use minikv::{Readable, Transaction, WriteOptions};
+use minikv::{Error, Readable, Transaction, WriteOptions};
 use napi::Env;
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
@@ -35,13 +35,20 @@ pub fn begin_transaction(env: Env, of: &NativeDatabase) -> napi::Result<NativeTr
 
 #[napi]
 impl NativeTransaction {
-    /// Adds the writes encoded in `frames`, to the keyspace `of` if it is one.
+    /// Adds the writes encoded in `frames`, to the keyspace `of` if it is one. `is_expiring` says
+    /// whether the frames are those of an expiring keyspace.
     #[napi(catch_unwind)]
-    pub fn write(&self, frames: &[u8], of: &NativeDatabase) -> AsyncTask<Job> {
+    pub fn write(&self, frames: &[u8], of: &NativeDatabase, is_expiring: bool) -> AsyncTask<Job> {
         let (shared, frames, space) = (self.shared.clone(), frames.to_vec(), of.space());
         start(move || {
             shared.with(|transaction| {
-                let space = space?.map(|space| transaction.snapshot().space(&space)).transpose()?;
+                let space = space?;
+                if space.as_ref().is_some_and(|space| space.is_expiring) != is_expiring {
+                    // Another write has made it one, and the program has opened it again.
+                    let what = "the keyspace has become one of another kind".to_owned();
+                    return Err(Error::InvalidArgument { what }.into());
+                }
+                let space = space.map(|space| transaction.snapshot().space(&space)).transpose()?;
                 transaction.fill(&frames, space.as_ref())
             })?;
             Ok(Reply::Nothing)
