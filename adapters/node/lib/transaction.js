@@ -121,6 +121,8 @@ class Transaction {
       this.#hasConflict = error.code === 'LEVEL_CONFLICT'
       throw error
     } finally {
+      // A commit that an earlier error prevents has left the native transaction open.
+      this.#native.close()
       this.#db.detachResource(this)
     }
   }
@@ -142,7 +144,8 @@ class Transaction {
   #storeOf (options) {
     this.#assertOpen()
     const store = options?.keyspace ?? this.#db
-    if (store !== this.#db && store.db !== this.#db) {
+    // The database of a sublevel is this one, too.
+    if (store !== this.#db && (store.db !== this.#db || store[kNative] === undefined)) {
       throw new TypeError("The option 'keyspace' must be a keyspace of the transaction's database")
     }
     return store
@@ -153,21 +156,21 @@ class Transaction {
     const isSame = this.#store === store && this.#isExpiring === isExpiring
     if (!isSame || this.#frames.length > WRITE_BYTES) this.#flush()
     this.#store = store
+    this.#isExpiring = isExpiring
     return this.#frames
   }
 
-    this.#isExpiring = isExpiring
   // Passes the writes to the native module.
   #flush () {
     if (this.#frames.length === 0) return
     const frames = this.#frames.bytes()
     const native = this.#store[kNative]
+    const isExpiring = this.#isExpiring
     this.#frames = new Frames()
     this.#chain(() => this.#native.write(frames, native, isExpiring)).catch((error) => {
       this.#fault = error
     })
   }
-    const isExpiring = this.#isExpiring
 
   // Makes the call `call`, which sees all writes before it.
   async #run (call) {
