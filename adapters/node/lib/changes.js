@@ -25,6 +25,8 @@ class Changes {
   #batches = []
   #sequence
   #isOpen = true
+  // Settled when the last call of next() has ended. The next one starts then.
+  #last = Promise.resolve()
 
   // `during` lets the database wait for a call.
   constructor (db, native, sequence, during, options) {
@@ -44,6 +46,15 @@ class Changes {
 
   // Returns a promise of the next batch; of `undefined`, if there is none for now.
   async next () {
+    if (!this.#isOpen) {
+      throw new ModuleError('Changes are not open', { code: 'LEVEL_CHANGES_NOT_OPEN' })
+    }
+    const next = this.#last.then(() => this.#next())
+    this.#last = next.catch(() => {})
+    return next
+  }
+
+  async #next () {
     if (this.#batches.length === 0) await this.#fill()
     const batch = this.#batches[0]
     if (batch === undefined) return undefined
@@ -59,18 +70,16 @@ class Changes {
     for (let batch; (batch = await this.next()) !== undefined;) yield batch
   }
 
+  // Waits for the calls under way.
   async close () {
-    if (!this.#isOpen) return
     this.#isOpen = false
+    await this.#last
     this.#batches = []
     this.#native.close()
     this.#db.detachResource(this)
   }
 
   async #fill () {
-    if (!this.#isOpen) {
-      throw new ModuleError('Changes are not open', { code: 'LEVEL_CHANGES_NOT_OPEN' })
-    }
     const reader = new FrameReader(await this.#read())
     while (!reader.isEmpty) {
       const sequence = reader.number() + reader.number() * 2 ** 32
