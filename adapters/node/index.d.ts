@@ -2,6 +2,7 @@ import {
   AbstractBatchOperation,
   AbstractBatchOptions,
   AbstractChainedBatch,
+  AbstractChainedBatchPutOptions,
   AbstractChainedBatchWriteOptions,
   AbstractClearOptions,
   AbstractDatabaseOptions,
@@ -717,6 +718,13 @@ export interface RepairReport extends Report {
 
 export class ChainedBatch<TDatabase, KDefault, VDefault>
   extends AbstractChainedBatch<TDatabase, KDefault, VDefault> {
+  put (key: KDefault, value: VDefault): this
+  put<K = KDefault, V = VDefault> (
+    key: K,
+    value: V,
+    options: AbstractChainedBatchPutOptions<TDatabase, K, V> & ExpiryOptions
+  ): this
+
   write (): Promise<void>
   write (options: ChainedBatchWriteOptions): Promise<void>
 }
