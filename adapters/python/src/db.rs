@@ -300,14 +300,14 @@ impl DB {
         self.with(py, |db| Ok(either!(db, db => db.approximate_size(start..stop))?))
     }
 
-    /// Returns a list of the approximate sizes of ranges. Each range is a tuple of start and stop.
+    /// Returns a list of the approximate sizes of ranges. Each range is a pair of start and stop.
     #[pyo3(signature = (*ranges))]
     fn approximate_sizes(&self, ranges: &Bound<'_, PyTuple>) -> PyResult<Vec<u64>> {
         self.check_open()?;
         let size = |range: Bound<'_, PyAny>| {
-            let (start, stop): (Bound<'_, PyBytes>, Bound<'_, PyBytes>) = range
+            let [start, stop]: [Bound<'_, PyBytes>; 2] = range
                 .extract()
-                .map_err(|_| PyTypeError::new_err("Ranges must be tuples of two byte strings"))?;
+                .map_err(|_| PyTypeError::new_err("Ranges must be pairs of two byte strings"))?;
             self.approximate_size(range.py(), start.as_bytes(), stop.as_bytes())
         };
         ranges.iter().map(size).collect()

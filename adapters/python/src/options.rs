@@ -44,6 +44,20 @@ impl<'py> Arguments<'py> {
         Ok(value)
     }
 
+    /// Removes the argument `name` and returns what `convert` makes of its value; `None` if the
+    /// argument is missing or `None`.
+    fn take_with<T>(
+        &self,
+        name: &str,
+        convert: impl FnOnce(Bound<'py, PyAny>) -> PyResult<T>,
+    ) -> PyResult<Option<T>> {
+        let given = self.take(name)?.filter(|value| !value.is_none());
+        given.map(convert).transpose().map_err(|error| {
+            let py = self.left.py();
+            PyErr::from_type(error.get_type(py), format!("argument '{name}': {}", error.value(py)))
+        })
+    }
+
     /// Removes the argument `name` and returns its value; `None` if the argument is missing or
     /// `None`.
     fn take_as<T>(&self, name: &str) -> PyResult<Option<T>>
@@ -51,17 +65,34 @@ impl<'py> Arguments<'py> {
         T: for<'a> FromPyObject<'a, 'py>,
         for<'a> <T as FromPyObject<'a, 'py>>::Error: Into<PyErr>,
     {
-        let given = self.take(name)?.filter(|value| !value.is_none());
-        let extract = |value: Bound<'py, PyAny>| value.extract::<T>().map_err(Into::into);
-        given.map(extract).transpose().map_err(|error: PyErr| {
-            let py = self.left.py();
-            PyErr::from_type(error.get_type(py), format!("argument '{name}': {}", error.value(py)))
+        self.take_with(name, |value| value.extract::<T>().map_err(Into::into))
+    }
+
+    /// Removes the argument `name` and returns its value as an integer: of every number, as plyvel
+    /// does, but not of text.
+    fn integer<T>(&self, name: &str) -> PyResult<Option<T>>
+    where
+        T: for<'a> FromPyObject<'a, 'py>,
+        for<'a> <T as FromPyObject<'a, 'py>>::Error: Into<PyErr>,
+    {
+        self.take_with(name, |value| {
+            let integer = match value.hasattr("__int__")? {
+                true => value.call_method0("__int__")?,
+                false => value,
+            };
+            integer.extract::<T>().map_err(Into::into)
         })
     }
 
     /// Removes the argument `name` and returns its value as a number, clamped to LevelDB's limits.
     fn number(&self, name: &str, least: u64, most: u64) -> PyResult<Option<u64>> {
-        Ok(self.take_as::<u64>(name)?.map(|number| number.clamp(least, most)))
+        Ok(self.integer::<u64>(name)?.map(|number| number.clamp(least, most)))
+    }
+
+    /// Does the same as [`Arguments::number`] for a number that LevelDB takes with a sign.
+    fn signed(&self, name: &str, least: u64, most: u64) -> PyResult<Option<u64>> {
+        let number = self.integer::<i64>(name)?;
+        Ok(number.map(|number| number.max(0).unsigned_abs().clamp(least, most)))
     }
 
     /// Checks that all arguments were removed.
@@ -109,7 +140,7 @@ fn sizes(arguments: &Arguments<'_>, mut options: Options) -> PyResult<Options> {
     if let Some(bytes) = arguments.number("write_buffer_size", 64 << 10, 1 << 30)? {
         options = options.write_buffer_bytes(size(bytes));
     }
-    if let Some(files) = arguments.number("max_open_files", 74, 50_000)? {
+    if let Some(files) = arguments.signed("max_open_files", 74, 50_000)? {
         options = options.max_open_files(size(files));
     }
     if let Some(bytes) = arguments.number("lru_cache_size", 0, u64::MAX)? {
@@ -118,7 +149,7 @@ fn sizes(arguments: &Arguments<'_>, mut options: Options) -> PyResult<Options> {
     if let Some(bytes) = arguments.number("block_size", 1 << 10, 4 << 20)? {
         options = options.block_bytes(size(bytes));
     }
-    if let Some(keys) = arguments.number("block_restart_interval", 1, u64::from(u32::MAX))? {
+    if let Some(keys) = arguments.signed("block_restart_interval", 1, u64::from(u32::MAX))? {
         options = options.block_restart_interval(size(keys));
     }
     if let Some(bytes) = arguments.number("max_file_size", 1 << 20, 1 << 30)? {
@@ -159,7 +190,7 @@ fn behaviour(arguments: &Arguments<'_>, options: Options) -> PyResult<Options> {
 }
 
 fn filter(arguments: &Arguments<'_>, options: Options) -> PyResult<Options> {
-    let bits = arguments.take_as::<i64>("bloom_filter_bits")?.unwrap_or(0);
+    let bits = arguments.integer::<i64>("bloom_filter_bits")?.unwrap_or(0);
     let layout = arguments.take_as::<String>("filter_layout")?;
     let kind = match layout.as_deref() {
         None | Some("block") => Filters::Block,
