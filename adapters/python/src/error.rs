@@ -27,6 +27,11 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
+    /// Returns the fault of a tool that does `op` to the files of a database.
+    pub fn of_tool(error: Error, op: &'static str) -> Fault {
+        Fault::from(minikv_status::of_tool(error, op))
+    }
+
     /// Converts the fault to an exception.
     pub fn into_exception(self, py: Python<'_>) -> PyErr {
         match self {

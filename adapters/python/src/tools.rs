@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use crate::call::blocking;
 use crate::convert::report;
 use crate::db::DB;
+use crate::error::Fault;
 use crate::options::{parse, path_of};
 
 /// Opens the database for reading only and returns a DB. Another process may write to the database
@@ -46,7 +47,10 @@ pub fn repair_db<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let with = parse(name, options)?;
     let how = RepairOptions::default().dry_run(dry_run);
-    let repair = || Ok(minikv::repair(&with.path, &with.options, how)?);
+    let repair = || {
+        let report = minikv::repair(&with.path, &with.options, how);
+        report.map_err(|error| Fault::of_tool(error, "repair"))
+    };
     report(name.py(), blocking(name.py(), repair)?)
 }
 
@@ -63,7 +67,10 @@ pub fn verify<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let with = parse(name, options)?;
-    let verify = || Ok(minikv::verify(&with.path, &with.options)?);
+    let verify = || {
+        let report = minikv::verify(&with.path, &with.options);
+        report.map_err(|error| Fault::of_tool(error, "verify"))
+    };
     report(name.py(), blocking(name.py(), verify)?)
 }
 
