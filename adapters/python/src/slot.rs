@@ -39,9 +39,10 @@ impl<T: Send + 'static> Slot<T> {
         work(open.take().ok_or(Fault::Closed(self.closed))?)
     }
 
-    /// Locks the object, or returns `None` if another thread is using it. Does not wait, so the
-    /// caller may hold the GIL.
+    /// Locks the object, or returns `None` if another thread is using it, and in a forked process;
+    /// then [`Slot::with`] waits, or says so. Does not wait, so the caller may hold the GIL.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Option<T>>> {
+        self.database.check_process().ok()?;
         match self.open.try_lock() {
             Ok(open) => Some(open),
             Err(TryLockError::Poisoned(open)) => Some(open.into_inner()),
