@@ -14,10 +14,10 @@
 //! waits. During the call ([`Visit`]), those who wait for work of that database therefore do it
 //! themselves ([`Engine::wait_for_work`]).
 //!
-//! A forked child has a copy of the engine, but none of its threads, and the files are its parent's.
-//! Calls that would wait for the threads therefore fail there ([`Engine::check_process`]). Because
-//! the check makes a system call, a write that is not synced makes it only once it has to look for
-//! room in the memtable.
+//! A forked child has a copy of the engine, but none of its threads, and the files are its
+//! parent's. Calls that would wait for the threads therefore fail there
+//! ([`Engine::check_process`]). Because the check makes a system call, a write that is not synced
+//! makes it only once it has to look for room in the memtable.
 
 use std::cell::{Cell, RefCell};
 

@@ -138,9 +138,9 @@ impl Env {
 }
 
 impl Fs for Env {
-    /// Adds a slash to a path that ends in one, because `Path::join` adds none. LevelDB puts a slash
-    /// between the name of a database and that of a file in any case, and an `Env` may know files
-    /// by their names alone.
+    /// Adds a slash to a path that ends in one, because `Path::join` adds none. LevelDB puts a
+    /// slash between the name of a database and that of a file in any case, and an `Env` may know
+    /// files by their names alone.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         let mut path = path.as_os_str().to_owned();
         if path.as_bytes().ends_with(b"/") {

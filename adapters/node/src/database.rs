@@ -515,8 +515,8 @@ impl NativeDatabase {
         NativeDatabase { slot: self.slot.clone(), space, hook: None }
     }
 
-    /// Finds the keyspace in the database, even if it was found before. Returns a promise of whether
-    /// it is an expiring one.
+    /// Finds the keyspace in the database, even if it was found before. Returns a promise of
+    /// whether it is an expiring one.
     #[napi(catch_unwind)]
     pub fn find(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
         self.start(

@@ -441,8 +441,8 @@ impl Opening {
             .with_sample(self.options.sample.clone())
     }
 
-    /// Keeps the logs that were not replayed completely in `lost/`, so that removing these logs from
-    /// the database loses no data: as hard links or, if the filesystem cannot link, as copies.
+    /// Keeps the logs that were not replayed completely in `lost/`, so that removing these logs
+    /// from the database loses no data: as hard links or, if the filesystem cannot link, as copies.
     fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
         let fs = &*self.fs;
         let aside = make_lost(fs, &self.dir)?;

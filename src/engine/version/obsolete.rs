@@ -137,8 +137,8 @@ impl Trash {
         self.remove(thrown);
     }
 
-    /// Removes the tables `numbers`, except for tables that a version names. Does nothing in a forked
-    /// child, whose parent may need them.
+    /// Removes the tables `numbers`, except for tables that a version names. Does nothing in a
+    /// forked child, whose parent may need them.
     pub(crate) fn remove(&self, numbers: impl Iterator<Item = u64>) {
         if !self.process.is_current() || self.check_directory().is_err() {
             return;
