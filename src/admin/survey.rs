@@ -258,12 +258,9 @@ impl Survey {
     ) -> Option<String> {
         let named: BTreeSet<u64> = manifest.files().map(|file| file.number).collect();
         let log_number = manifest.log_number.unwrap_or(0);
-        let lost = match log_number {
-            // Errors of the log are found when it is read.
-            0 => check::lost_edits(fs, dir, &self.files, &manifest.recovered()).unwrap_or_default(),
-            _ => directory::lost_edits(&self.files, log_number, &named),
-        };
-        if let Some(what) = lost {
+        // Errors of the log are found when it is read.
+        let lost = check::lost_edits(fs, dir, &self.files, &manifest.recovered());
+        if let Some(what) = lost.unwrap_or_default() {
             let error = Error::corruption(what.clone()).at(manifest.valid_end);
             findings.fault(error, &manifest.path);
             return Some(what);

@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::base::{Error, Result};
-use crate::engine::open::directory::{check_files, check_no_live_directory, ended, live_logs};
+use crate::engine::open::directory::{
+    check_files, check_no_live_directory, ended, live_logs, missing_log,
+};
 use crate::engine::open::entries::DirListing;
 use crate::engine::version::manifest::Recovered;
 use crate::format::batch::decode_header;
@@ -25,7 +27,7 @@ use crate::log::LogReader;
 /// takes the place of a live log, and that the first live log shows no loss of edits.
 ///
 /// # Errors
-/// As [`check_files`], [`check_no_live_directory`] and [`lost_edits`].
+/// As [`check_files`], [`check_no_live_directory`] and [`late_log`].
 pub(crate) fn check_entries(
     fs: &dyn Fs,
     dir: &Path,
@@ -40,10 +42,33 @@ pub(crate) fn check_entries(
     if log_number != 0 && recovered.damage.is_none() {
         return Ok(());
     }
-    match lost_edits(fs, dir, &entries.files, recovered)? {
+    match late_log(fs, dir, &entries.files, recovered)? {
         None => Ok(()),
         Some(what) => Err(recovered.damage.clone().unwrap_or_else(|| ended(dir, recovered, what))),
     }
+}
+
+/// Returns a description of the evidence that an undamaged MANIFEST lacks its last edits, or `None`
+/// if there is no evidence: the answer of [`missing_log`] or, before the first flush, of
+/// [`late_log`].
+///
+/// # Errors
+/// As [`late_log`].
+pub(crate) fn lost_edits(
+    fs: &dyn Fs,
+    dir: &Path,
+    files: &[(String, FileName)],
+    recovered: &Recovered,
+) -> Result<Option<String>> {
+    match recovered.log_number {
+        0 => late_log(fs, dir, files, recovered),
+        number => Ok(missing_log(files, number, &named(recovered))),
+    }
+}
+
+/// Returns the numbers of the tables that the MANIFEST names.
+fn named(recovered: &Recovered) -> BTreeSet<u64> {
+    recovered.edit.new_files.iter().map(|file| file.number).collect()
 }
 
 /// Returns a description of the evidence that the MANIFEST lacks its last edits, or `None` if there
@@ -53,13 +78,13 @@ pub(crate) fn check_entries(
 ///
 /// # Errors
 /// I/O errors; unsupported, if the log is another engine's. Damage of the log is no error.
-pub(crate) fn lost_edits(
+pub(crate) fn late_log(
     fs: &dyn Fs,
     dir: &Path,
     files: &[(String, FileName)],
     recovered: &Recovered,
 ) -> Result<Option<String>> {
-    let named: BTreeSet<u64> = recovered.edit.new_files.iter().map(|file| file.number).collect();
+    let named = named(recovered);
     let unnamed = files.iter().find(|(_, name)| match name {
         FileName::Table { number, .. } => !named.contains(number),
         _ => false,
@@ -133,10 +158,10 @@ mod tests {
         let files: Vec<_> = names.into_iter().map(parsed).collect();
         let edit = testing::edit(["L0: 5:[a-c]"]);
         let recovered = Recovered { edit, log_number, last_seq: 10, ..Recovered::default() };
-        let evidence = lost_edits(&fs, Path::new(DIR), &files, &recovered);
+        let evidence = late_log(&fs, Path::new(DIR), &files, &recovered);
         let without = files.into_iter().filter(|(file, _)| file != "000006.ldb");
         let without: Vec<_> = without.collect();
-        assert_eq!(lost_edits(&fs, Path::new(DIR), &without, &recovered).unwrap(), None);
+        assert_eq!(late_log(&fs, Path::new(DIR), &without, &recovered).unwrap(), None);
         evidence.unwrap()
     }
 
@@ -169,7 +194,7 @@ mod tests {
         let lost = |names: &[&str]| {
             let parsed = names.iter().map(|name| ((*name).to_owned(), FileName::parse(name)));
             let files: Vec<_> = parsed.map(|(name, parsed)| (name, parsed.unwrap())).collect();
-            lost_edits(&MemFs::new(), Path::new(DIR), &files, &recovered).unwrap()
+            late_log(&MemFs::new(), Path::new(DIR), &files, &recovered).unwrap()
         };
         let evidence = "the MANIFEST ends too early: there is no log, and no edit names 000005.ldb";
         assert_eq!(lost(&["CURRENT", "000005.ldb"]).as_deref(), Some(evidence));

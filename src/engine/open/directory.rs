@@ -198,7 +198,7 @@ fn check_end(
     recovered: &Recovered,
     named: &BTreeSet<u64>,
 ) -> Result<()> {
-    match lost_edits(files, recovered.log_number, named) {
+    match missing_log(files, recovered.log_number, named) {
         None => Ok(()),
         Some(what) => Err(ended(dir, recovered, what)),
     }
@@ -217,7 +217,7 @@ pub(crate) fn ended(dir: &Path, recovered: &Recovered, what: String) -> Error {
 /// exists that has a higher number than the log but is not named. (A log is removed only once its
 /// contents are in a table.) If the log still exists, replaying it and all later logs makes up for
 /// lost edits.
-pub(crate) fn lost_edits(
+pub(crate) fn missing_log(
     files: &[(String, FileName)],
     log_number: u64,
     named: &BTreeSet<u64>,
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn edits_are_lost_if_the_first_log_is_gone_and_a_later_table_is_not_named() {
         let lost = |names: &[&str], log, named: &[u64]| {
-            lost_edits(&files(names), log, &named.iter().copied().collect())
+            missing_log(&files(names), log, &named.iter().copied().collect())
         };
         let evidence =
             "the MANIFEST ends too early: 000007.log is gone, and no edit names 000008.ldb";
