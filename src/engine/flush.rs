@@ -300,11 +300,8 @@ impl Engine {
             return Ok(());
         };
         while state.frozen.iter().any(|frozen| Arc::ptr_eq(&frozen.mem, &last)) {
-            if let Some(error) = &state.lifecycle.failed {
-                return Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
-            }
-            if state.lifecycle.closing {
-                return Err(Error::Closed);
+            if let Some(error) = state.lifecycle.refusal() {
+                return Err(error);
             }
             self.wait_for_work(&mut state, Lane::Flush);
         }
