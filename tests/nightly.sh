@@ -15,6 +15,8 @@ out=target/nightly
 mkdir -p "$out"
 export MINIKV_SEED="${MINIKV_SEED:-$(($(date +%s) / 86400))}"
 jobs="${MINIKV_JOBS:-$(nproc)}"
+# With all assertions, but a quarter more attempts in the same time than at the level of the tests.
+export CARGO_PROFILE_DEV_OPT_LEVEL=3
 
 names=() running=0
 

@@ -292,7 +292,8 @@ impl Engine {
     fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Span>> {
         let worth =
             compaction.input_bytes() / MIN_PART_TABLES.saturating_mul(self.options.max_file_bytes);
-        let count = worth.min(self.idle_cores() as u64);
+        // The number of cores is read from files, which takes longer than a small merge.
+        let count = if worth < 2 { worth } else { worth.min(self.idle_cores() as u64) };
         let mut cuts: Vec<(Vec<u8>, u64)> = Vec::new();
         let files = compaction.input_files().count();
         match count {
@@ -321,12 +322,14 @@ impl Engine {
 
     /// Returns the number of threads that one running compaction may use.
     fn idle_cores(&self) -> usize {
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        // In deterministic mode, there are two parts on every machine, merged one after the other.
+        let cores = match &self.inline {
+            Some(_) => 2,
+            None => thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_PARTS)),
+        };
         let running = self.state.lock().compactions.running.len();
         let shared = self.options.resources.pool.as_ref().map_or(0, |pool| pool.busy());
         let running = running.max(shared).max(1);
-        // In deterministic mode, there are two parts on every machine, merged one after the other.
-        let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)
     }
 }
