@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs all long searches for violations in one command, and prints a table of their results:
 #
-#   tests/nightly.sh          all of it: about two hours on two cores that do nothing else
+#   tests/nightly.sh          all of it: two to four hours on two cores that do nothing else
+#   tests/nightly.sh 2        half the attempts of what has no end; what ends by itself is whole
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works
 #
 # MINIKV_SEED is the first seed; if it is not set, the number of the day is used. MINIKV_JOBS
@@ -18,6 +19,7 @@ jobs="${MINIKV_JOBS:-$(nproc)}"
 # With all assertions, but a quarter more attempts in the same time than at the level of the tests.
 export CARGO_PROFILE_DEV_OPT_LEVEL=3
 
+long=$((scale <= 2)) # whether the searches that end by themselves are whole
 names=() running=0
 
 # search NAME PATTERN COMMAND...: runs the command; the last line of output that matches is its
@@ -63,9 +65,9 @@ MINIKV_KERNEL_IMAGES=$((10000 / scale)) row kernel 'losses of power at' \
   cargo test -q --manifest-path tests/kernel/Cargo.toml -- --nocapture
 MINIKV_FLIPS=$((10000 / scale)) MINIKV_FLIPS_ENGINES=minikv,leveldb row flips '^minikv compact' \
   cargo test -q --manifest-path tests/flips/Cargo.toml -- --nocapture
-MINIKV_PROTOCOL_LONG=$((scale == 1)) row protocol 'states explored' \
+MINIKV_PROTOCOL_LONG=$long row protocol 'states explored' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test exploration -- --nocapture every_order
-MINIKV_PROTOCOL_LONG=$((scale == 1)) row node 'states explored' \
+MINIKV_PROTOCOL_LONG=$long row node 'states explored' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test raft -- --nocapture every_order
 MINIKV_TRACES=$((4000 / scale)) row traces 'are allowed' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test traces -- --nocapture every_trace
@@ -78,11 +80,11 @@ MINIKV_CURSOR_SECONDS=$((120 / scale > 0 ? 120 / scale : 1)) row cursors 'nothin
   cargo test -q -p minikv --test model -- --nocapture cursors_both_ways
 MINIKV_OPS=$((60000 / scale)) row tables 'test result' \
   cargo test -q -p minikv --test model -- --nocapture every_table
-MINIKV_EXHAUSTIVE=$((scale == 1)) row exhaustive 'test result' \
+MINIKV_EXHAUSTIVE=$long row exhaustive 'test result' \
   cargo test -q -p minikv --test exhaustive -- --nocapture
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
-RUSTFLAGS="--cfg minikv_loom" LOOM_MAX_PREEMPTIONS=$((scale == 1 ? 3 : 2)) row loom 'tidy.*executions' \
+RUSTFLAGS="--cfg minikv_loom" LOOM_MAX_PREEMPTIONS=$((long ? 3 : 2)) row loom 'tidy.*executions' \
   cargo test -q -p minikv --lib --target-dir target/loom -- --nocapture weak_orders
 MINIKV_MIRI_SEEDS=$((8 / scale > 0 ? 8 / scale : 1)) row miri 'under Miri|skipped' tests/miri.sh
 MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages
@@ -92,7 +94,7 @@ MINIKV_RAFT_LINKS=1 MINIKV_RAFT_FLIPS=$flips MINIKV_RAFT_TRACES=$((400 / scale))
   adapters/raft/test
 mutants=''
 # A short run tries only one of the mutants.
-[ "$scale" -gt 1 ] && mutants='the log is not synced'
+[ "$long" = 0 ] && mutants='the log is not synced'
 MINIKV_MUTANT=$mutants row mutants 'mutants caught' \
   cargo test -q -p minikv --test mutants -- --ignored --nocapture
 
@@ -114,8 +116,8 @@ fi
 wait
 failed=0
 {
-  printf '%s, seed %s, %s minutes\n' "$(git log -1 --format='commit %h of %cs')" "$MINIKV_SEED" \
-    "$((SECONDS / 60))"
+  printf '%s, seed %s, scale %s, %s minutes\n' "$(git log -1 --format='commit %h of %cs')" \
+    "$MINIKV_SEED" "$scale" "$((SECONDS / 60))"
   for name in "${names[@]}"; do cat "$out/$name.row"; done
 } >"$out/table"
 printf '\n'
