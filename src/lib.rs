@@ -51,6 +51,9 @@
 //! - `zstd`: tables compressed with zstd, which LevelDB 1.23 and older cannot read.
 //! - `sim`: `fs::SimFs`, a filesystem that crashes and fails on demand, for tests.
 //!
+//! Until 1.0, a new minor version may change what this documentation shows. The files stay
+//! LevelDB's.
+//!
 //! # Durability
 //! Once a write has returned, it survives the end of the process, and also a loss of power if
 //! [`WriteOptions::sync`] was set. After a loss of power, a prefix of the sequence of writes is

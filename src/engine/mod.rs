@@ -29,6 +29,23 @@
 //! | `expiry` | finds out when tables expire |
 //! | `span` | a range of keys with any bounds |
 //!
+//! LevelDB's names, and where their work is done:
+//!
+//! | LevelDB | here |
+//! | --- | --- |
+//! | `DBImpl::Write`, `BuildBatchGroup` | `Engine::write`, `WriteQueue::take_group` |
+//! | `MakeRoomForWrite`, `imm_` | `Engine::make_room` and `Engine::freeze`, `State::frozen` |
+//! | `MaybeScheduleCompaction` | `Engine::claim_due` |
+//! | `CompactMemTable`, `WriteLevel0Table` | `Engine::flush_oldest`, `write_table` in `flush` |
+//! | `PickCompaction` | `pick` in `compact/pick` |
+//! | `DoCompactionWork` | `Engine::merge_into` |
+//! | `ShouldStopBefore`, `IsBaseLevelForKey` | `OutputSplitter`, `DropRule::hides_nothing` |
+//! | `VersionSet::LogAndApply` | `Engine::publish`, `VersionSet::commit` |
+//! | `VersionSet::Recover`, `RecoverLogFile` | `recover_manifest`, `LogReplay` |
+//! | `RemoveObsoleteFiles` | `Trash`; at an open, `Opening::remove_obsolete` |
+//! | `DBIter`, `MergingIterator` | `VisibleCursor`, `MergeCursor` |
+//! | `TwoLevelIterator` | `LevelCursor`, and `TableCursor` of `table` |
+//!
 //! # Locks
 //! A thread takes locks in the order of the table below: while it holds a lock, it takes only locks
 //! of rows further down. [`LockRank`](crate::base::sync::LockRank) defines the same order; builds

@@ -2,10 +2,10 @@
 //!
 //! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's kind.
 //! A table's filter block (`block`) has one filter for each 2 KiB range of data-block offsets.
-//! Filters are built from user keys: the table builder removes the trailers of internal keys.
-//! `whole_table` is a filter over all keys of a table, and `prefix` is a filter over the prefixes
-//! of these keys; `keyspace` lets each keyspace have its own prefixes. [`math`] predicts
-//! false-positive rates.
+//! Filters are built from user keys and asked for them: `table` removes the trailers of internal
+//! keys. `whole_table` is a filter over all keys of a table, and `prefix` is a filter over the
+//! prefixes of these keys; `fuse` builds both, which are no bloom filters. `keyspace` lets each
+//! keyspace have its own prefixes. [`math`] predicts false-positive rates.
 
 pub(crate) mod block;
 pub(crate) mod bloom;

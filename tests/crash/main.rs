@@ -5,6 +5,7 @@
 //! | `check` | checks of a recovered database against itself and its files |
 //! | `sweep` | a crash after every operation, and after every operation of the recovery |
 //! | `faults` | a fault at every operation |
+//! | `creation` | a crash while a database is created |
 //! | `health` | the reaction of a running database to faults |
 //! | `known_bugs` | bugs of other engines of this format, one test each |
 //! | `kill` | kills of a real process |

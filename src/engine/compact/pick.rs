@@ -1,8 +1,8 @@
 //! Picks the tables to compact next.
 //!
 //! 1. Each level has a target: for level 0 a number of tables, because every table of level 0 makes
-//!    every read more expensive; for every other level a size in bytes, at most ten times the
-//!    target of the level above ([`target_in`]).
+//!    every read more expensive; for every other level a size in bytes, about ten times the
+//!    target of the level above at most ([`target_in`]).
 //! 2. Levels at or over their target are tried in the order of their scores, highest first. The
 //!    score is the level's size divided by its target.
 //! 3. From level 0, all tables are taken, unless a running compaction uses one of them. From any
@@ -38,8 +38,8 @@ pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
 /// waits and makes reads slower.
 pub(crate) const LEVEL0_STOP_FILES: usize = 20;
 
-/// Highest ratio of a level's target to the target of the level above. With a higher ratio, there
-/// are fewer levels and more expensive merges.
+/// Highest ratio of a level's target to the target of the level above, from level 3 on. With a
+/// higher ratio, there are fewer levels and more expensive merges.
 const LEVEL_FACTOR: u64 = 10;
 
 /// Returns the highest target of a sorted level, in bytes.
