@@ -452,7 +452,7 @@ impl Db {
     /// The error that kept a table from being written. The table's entries remain in memory and in
     /// the log.
     pub fn flush(&self) -> Result<()> {
-        let _visit = self.inner.engine.check_caller()?;
+        self.inner.engine.check_caller()?;
         self.inner.engine.flush()
     }
 

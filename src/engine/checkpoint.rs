@@ -123,7 +123,7 @@ impl Engine {
     /// # Errors
     /// I/O errors while the logs are opened.
     pub(crate) fn source(&self) -> Result<CopySource<'_>> {
-        let _visit = self.check_caller()?;
+        self.check_caller()?;
         // While both locks are held, nothing is written and no new version is installed.
         let commit = self.commit.lock();
         let manifest = self.manifest.lock();

@@ -67,7 +67,7 @@ impl Engine {
     /// # Errors
     /// The same as for [`Db::delete_range`](crate::Db::delete_range).
     pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
-        let _visit = self.check_caller()?;
+        self.check_caller()?;
         self.contain("a range delete", || {
             // Detects ranges with too many entries for a batch before the lock is taken.
             if self.batch_of_deletions(span)?.is_some() {

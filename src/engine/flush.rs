@@ -303,7 +303,7 @@ impl Engine {
             if let Some(error) = state.lifecycle.refusal() {
                 return Err(error);
             }
-            self.wait_for_work(&mut state, Lane::Flush);
+            self.wait_for_change(&mut state);
         }
         Ok(())
     }

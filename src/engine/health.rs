@@ -244,7 +244,7 @@ impl Engine {
     /// stays read-only. After a panic in the middle of a change to the memtable, the database must
     /// be opened again, which replays the log.
     pub(crate) fn resume(&self) -> Result<()> {
-        let _visit = self.check_caller()?;
+        self.check_caller()?;
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();
         while state.flushing && !state.lifecycle.closing {

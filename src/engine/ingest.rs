@@ -138,7 +138,7 @@ impl Engine {
     /// tables overlap; [`Error::ReadOnly`], [`Error::Closed`]; I/O errors, and corruption of a
     /// table that is rewritten.
     pub(crate) fn ingest(&self, tables: &[Incoming]) -> Result<Done> {
-        let _visit = self.check_caller()?;
+        self.check_caller()?;
         self.check_comparators(tables)?;
         let order = self.reads.order.user();
         let mut sorted: Vec<&Incoming> = tables.iter().collect();

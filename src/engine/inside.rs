@@ -9,10 +9,8 @@
 //! ([`Engine::check_outside`]). A thread that does a part of another thread's work takes over what
 //! that thread remembers ([`Duty`]).
 //!
-//! A callback may use other databases, even those that share background threads with its own. The
-//! thread that calls it may then be the only one that could do the work for which such a call
-//! waits. During the call ([`Visit`]), those who wait for work of that database therefore do it
-//! themselves ([`Engine::wait_for_work`]).
+//! A callback may use other databases, but not change or wait for one that shares background threads
+//! with its own: its thread may be the only one that could do the work for which such a call waits.
 //!
 //! A forked child has a copy of the engine, but none of its threads, and the files are its
 //! parent's. Calls that would wait for the threads therefore fail there
@@ -20,6 +18,8 @@
 //! makes it only once it has to look for room in the memtable.
 
 use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::Arc;
 
 use crate::base::sync::thread::ThreadId;
 use crate::base::sync::thread_local;
@@ -28,18 +28,55 @@ use crate::engine::Engine;
 use crate::engine::behalf::{work_for, working_thread};
 
 thread_local! {
-    /// Address of the engine for which the thread works now; 0 if there is none.
-    static ENGINE: Cell<usize> = const { Cell::new(0) };
+    /// What the thread works for now.
+    static WORK: Cell<Work> = const { Cell::new(Work::NONE) };
 
-    /// Addresses of the other engines for which the thread works: a callback of each called the
-    /// next one.
-    static OUTER: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// What the thread works for besides: a callback of each engine called the next one.
+    static OUTER: RefCell<Vec<Work>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An engine for which a thread works, and the threads that it shares with other engines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Work {
+    /// Address of the engine; 0 if there is none.
+    engine: usize,
+    /// Address of the shared pool of threads; 0 if there is none.
+    pool: usize,
+}
+
+impl Work {
+    const NONE: Work = Work { engine: 0, pool: 0 };
+
+    #[inline]
+    fn of(engine: &Engine) -> Work {
+        let pool = match &engine.options.resources.pool {
+            Some(pool) if engine.inline.is_none() => Arc::as_ptr(pool).addr(),
+            _ => 0,
+        };
+        Work { engine: ptr::from_ref(engine).addr(), pool }
+    }
+
+    /// Returns what the current thread works for.
+    #[inline]
+    fn current() -> Work {
+        WORK.try_with(Cell::get).unwrap_or(Work::NONE)
+    }
+
+    /// Sets what the current thread works for, and returns what it worked for before.
+    #[inline]
+    fn begin(self) -> Work {
+        // A thread that is ending may have destroyed the variable already. It calls no callbacks.
+        WORK.try_with(|work| work.replace(self)).unwrap_or(Work::NONE)
+    }
+
+    fn shares_threads(self, other: Work) -> bool {
+        self.pool != 0 && self.pool == other.pool
+    }
 }
 
 /// Marks the thread as working for an engine until it is dropped.
 pub(super) struct Inside {
-    /// The engine for which the thread worked before.
-    before: usize,
+    before: Work,
     /// Whether `before` was added to the outer engines.
     is_nested: bool,
 }
@@ -47,9 +84,9 @@ pub(super) struct Inside {
 impl Inside {
     #[inline]
     pub(super) fn enter(engine: &Engine) -> Inside {
-        let engine = address(engine);
-        let before = replace(engine);
-        let is_nested = before != 0 && before != engine;
+        let work = Work::of(engine);
+        let before = work.begin();
+        let is_nested = before.engine != 0 && before != work;
         if is_nested {
             let _ = OUTER.try_with(|outer| outer.borrow_mut().push(before));
         }
@@ -60,29 +97,18 @@ impl Inside {
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        replace(self.before);
+        self.before.begin();
         if self.is_nested {
             let _ = OUTER.try_with(|outer| outer.borrow_mut().pop());
         }
     }
 }
 
-/// Sets the engine of the thread, and returns the engine before.
-#[inline]
-fn replace(engine: usize) -> usize {
-    // A thread that is ending may have destroyed the variable already. It calls no callbacks.
-    ENGINE.try_with(|cell| cell.replace(engine)).unwrap_or(0)
-}
-
-fn address(engine: &Engine) -> usize {
-    std::ptr::from_ref(engine).addr()
-}
-
 /// The engines for which a thread works, for a new thread that does a part of this work.
 #[derive(Clone)]
 pub(super) struct Duty {
-    engine: usize,
-    outer: Vec<usize>,
+    work: Work,
+    outer: Vec<Work>,
     worker: ThreadId,
 }
 
@@ -90,7 +116,7 @@ impl Duty {
     /// Returns the duty of the current thread.
     pub(super) fn current() -> Duty {
         Duty {
-            engine: ENGINE.try_with(Cell::get).unwrap_or(0),
+            work: Work::current(),
             outer: OUTER.try_with(|outer| outer.borrow().clone()).unwrap_or_default(),
             worker: working_thread(),
         }
@@ -99,63 +125,43 @@ impl Duty {
     /// Makes the current thread, which has just begun, work for the same engines. The thread whose
     /// duty it is must wait until the current thread has ended.
     pub(super) fn share(self) {
-        replace(self.engine);
+        self.work.begin();
         let _ = OUTER.try_with(|outer| outer.replace(self.outer));
         work_for(self.worker);
     }
 }
 
-/// A call of an engine. If the call comes from the middle of another engine's work, and the two may
-/// share background threads, the engine counts it as a visitor until this value is dropped.
-#[must_use = "the visit ends when this value is dropped"]
-pub(crate) struct Visit<'a>(Option<&'a Engine>);
-
-impl Drop for Visit<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(engine) = self.0 {
-            engine.state.lock().visitors -= 1;
-        }
-    }
-}
-
 impl Engine {
-    /// Checks that the call does not come from a callback in the middle of this engine's own work.
-    /// The caller must hold the result until the call returns.
+    /// Checks that the call does not come from a callback in the middle of the work of this engine,
+    /// or of one that shares its threads.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`].
     #[inline]
-    pub(crate) fn check_outside(&self) -> Result<Visit<'_>> {
-        match ENGINE.try_with(Cell::get).unwrap_or(0) {
-            0 => Ok(Visit(None)),
-            engine if engine == address(self) || self.is_outer() => Err(called_from_inside()),
-            _ => Ok(self.visit()),
+    pub(crate) fn check_outside(&self) -> Result<()> {
+        match Work::current() {
+            Work::NONE => Ok(()),
+            _ => self.check_callback(),
         }
     }
 
     #[cold]
-    fn visit(&self) -> Visit<'_> {
-        if self.inline.is_some() || self.options.resources.pool.is_none() {
-            return Visit(None);
-        }
-        self.state.lock().visitors += 1;
-        // Wakes those whose wait the visitor may have to wait for.
-        self.changed.notify_all();
-        Visit(Some(self))
+    fn check_callback(&self) -> Result<()> {
+        let own = Work::of(self);
+        let waits = |work: Work| work.engine == own.engine || work.shares_threads(own);
+        if self.is_called_in(waits) { Err(called_from_inside()) } else { Ok(()) }
     }
 
     /// Returns whether the current thread is in the middle of this engine's work.
     pub(crate) fn is_inside(&self) -> bool {
-        match ENGINE.try_with(Cell::get).unwrap_or(0) {
-            0 => false,
-            engine => engine == address(self) || self.is_outer(),
-        }
+        let own = Work::of(self);
+        self.is_called_in(|work| work.engine == own.engine)
     }
 
-    #[cold]
-    fn is_outer(&self) -> bool {
-        OUTER.try_with(|outer| outer.borrow().contains(&address(self))).unwrap_or(false)
+    /// Returns whether the current thread works for an engine for which `is` returns true.
+    fn is_called_in(&self, is: impl Fn(Work) -> bool) -> bool {
+        let is_outer = |outer: &RefCell<Vec<Work>>| outer.borrow().iter().any(|work| is(*work));
+        is(Work::current()) || OUTER.try_with(is_outer).unwrap_or(false)
     }
 
     /// Checks that this process is the one that opened the database, and not a forked child of it.
@@ -177,11 +183,11 @@ impl Engine {
     }
 
     /// Checks that a call may wait for the engine's threads: [`Engine::check_process`] and
-    /// [`Engine::check_outside`]. The caller must hold the result until the call returns.
+    /// [`Engine::check_outside`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`].
-    pub(crate) fn check_caller(&self) -> Result<Visit<'_>> {
+    pub(crate) fn check_caller(&self) -> Result<()> {
         self.check_process()?;
         self.check_outside()
     }
@@ -199,7 +205,8 @@ impl Engine {
 #[cold]
 fn called_from_inside() -> Error {
     Error::invalid(
-        "a compaction filter or another callback may not change the database that called it, nor \
-         wait for it: do this in another thread, without waiting for that thread",
+        "a compaction filter or another callback may not change the database that called it, or one \
+         that shares its threads, nor wait for them: do this in another thread, without waiting for \
+         that thread",
     )
 }

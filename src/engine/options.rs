@@ -293,12 +293,15 @@ impl Options {
     /// contains it. The rule is called by several threads at once, with the keys of keyspaces as
     /// the database stores them, and may be called again for entries that it kept. The rule may
     /// read the database, but calls that change the database or wait for its background work fail
-    /// with [`Error::InvalidArgument`], because the compaction would wait for itself. If the rule
-    /// panics, the compaction fails with [`Error::Panicked`], and the database takes no more writes
-    /// until [`Db::resume`].
+    /// with [`Error::InvalidArgument`], because the compaction would wait for itself; so do those
+    /// for a database that shares its threads ([`Resources::compaction_threads`]). It may change
+    /// other databases, but rules of two databases that change each other may wait for each other
+    /// for ever. If the rule panics, the compaction fails with [`Error::Panicked`], and the
+    /// database takes no more writes until [`Db::resume`].
     ///
     /// [`Db::compact_range`]: crate::Db::compact_range
     /// [`Db::resume`]: crate::Db::resume
+    /// [`Resources::compaction_threads`]: crate::Resources::compaction_threads
     #[must_use]
     pub fn compaction_filter(
         mut self,

@@ -35,9 +35,6 @@ pub(crate) struct State {
     pub(super) lifecycle: Lifecycle,
     /// Number of threads that wait until nothing is running or due.
     pub(super) idle_waiters: usize,
-    /// Number of calls of this engine from the middle of another engine's work, if the two may
-    /// share background threads.
-    pub(super) visitors: usize,
 }
 
 /// The failures to read the expiry times of a table, one after the other.
@@ -157,7 +154,6 @@ impl State {
             failed_looks: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
             idle_waiters: 0,
-            visitors: 0,
         };
         debug_assert_eq!(state.check(), Ok(()));
         state

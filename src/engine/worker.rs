@@ -4,18 +4,15 @@
 //! A thread that is free asks for work ([`Member::next`]). With the state lock held, the engine
 //! looks for work that is due and claims it. The claimed work runs without the lock, and notifies
 //! `Engine::changed` when it ends. The deterministic mode of tests has no threads: a caller that
-//! would wait for a thread runs a piece of background work instead (`run_inline`). So does a caller
-//! that waits for shared threads which may be waiting for the caller (`wait_for_work`).
+//! would wait for a thread runs a piece of background work instead (`run_inline`).
 
 use std::sync::Arc;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::thread;
-use crate::base::sync::{Instant, LockRank, Mutex, MutexGuard};
+use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{self, DropHorizon};
 use crate::engine::compact::plan::Compaction;
-use crate::engine::inside::Duty;
 use crate::engine::resources::pool::{COMPACTION_THREADS, Lane, Member, Membership, Next, Pool};
 use crate::engine::state::Manual;
 use crate::engine::version::{KeyRange, TableFile};
@@ -140,40 +137,6 @@ impl Engine {
             None => self.changed.wait(state),
             Some(_) => MutexGuard::unlocked(state, || self.run_inline()),
         }
-    }
-
-    /// Waits until the state may have changed, because of work in `lane`. If the shared threads
-    /// that do such work may be waiting for the caller, does a piece of it instead.
-    pub(crate) fn wait_for_work(&self, state: &mut MutexGuard<'_, State>, lane: Lane) {
-        let claimed = match state.visitors {
-            0 => None,
-            _ => self.claim_due(state, lane),
-        };
-        match claimed {
-            Some(claimed) => MutexGuard::unlocked(state, || self.run_aside(claimed)),
-            None => self.wait_for_change(state),
-        }
-    }
-
-    /// Runs a piece of work that was claimed, in a thread of its own: the caller may hold the
-    /// commit lock, and callbacks may take that of another engine.
-    fn run_aside(&self, claimed: Claimed) {
-        let work = Mutex::ranked(LockRank::Leaf, Some(claimed));
-        let run = || {
-            let claimed = work.lock().take();
-            claimed.into_iter().for_each(|claimed| self.run_claimed(claimed));
-        };
-        let duty = Duty::current();
-        thread::scope(|scope| {
-            let builder = thread::Builder::new().name("minikv-aside".to_owned());
-            let spawned = builder.spawn_scoped(scope, || {
-                duty.share();
-                run();
-            });
-            if spawned.is_err() {
-                run();
-            }
-        });
     }
 
     /// Waits for the flushes and compactions that callers run. Does nothing if such a caller may be
@@ -324,7 +287,7 @@ impl Engine {
     /// # Errors
     /// The error that keeps the remaining work from being done.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        let _visit = self.check_caller()?;
+        self.check_caller()?;
         self.state.lock().idle_waiters += 1;
         let idle = self.contain("wait_idle", || self.wait_until_idle());
         self.state.lock().idle_waiters -= 1;
@@ -350,8 +313,7 @@ impl Engine {
                 // compaction due without waking a thread.
                 self.reads.work.give();
             }
-            let lane = if flushes { Lane::Flush } else { Lane::Compaction };
-            self.wait_for_work(&mut state, lane);
+            self.wait_for_change(&mut state);
         }
     }
 

@@ -189,42 +189,6 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
     });
 }
 
-/// Checks that a compaction filter can wait for another database whose compactions only the
-/// filter's own thread could do.
-#[test]
-fn a_filter_waits_for_a_database_that_shares_its_only_thread() {
-    const LEVEL0_FILES: usize = 4;
-    check(|| {
-        let fs = MemFs::new();
-        let shared = Resources::default().compaction_threads(1).block_cache_bytes(1 << 10);
-        let options = || options(&fs).resources(&shared);
-        let other = Db::open("/other", options()).unwrap();
-        let inside = other.clone();
-        let filtered = options().compaction_filter(move |_, value| {
-            inside.put("seen", value).unwrap();
-            inside.flush().unwrap();
-            inside.wait_idle().unwrap();
-            CompactionDecision::Keep
-        });
-        let db = Db::open(crate::DIR, filtered).unwrap();
-        let fill = |db: &Db| {
-            for _ in 0..LEVEL0_FILES {
-                db.put("a", "1").unwrap();
-                db.flush().unwrap();
-            }
-        };
-        let filler = {
-            let other = other.clone();
-            thread::spawn(move || fill(&other))
-        };
-        fill(&db);
-        db.wait_idle().unwrap();
-        filler.join().unwrap();
-        other.wait_idle().unwrap();
-        assert_eq!(other.get("seen").unwrap().unwrap(), "1");
-    });
-}
-
 /// Checks two databases that share a memory budget: writes to one database may cause a flush of the
 /// other database's memtable.
 #[test]

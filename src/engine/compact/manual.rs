@@ -158,7 +158,7 @@ impl Engine {
     /// # Errors
     /// Errors of the flush of the memtable and of the merges.
     pub(crate) fn compact_range(&self, range: KeyRange<'_>) -> Result<()> {
-        let _visit = self.check_caller()?;
+        self.check_caller()?;
         self.flush()?;
         self.contain("a compaction", || self.compact_in_turn(range))
     }

@@ -53,7 +53,7 @@ impl Engine {
     /// I/O errors of the log, after which the database takes no more writes; [`Error::ReadOnly`]
     /// for every later write, and after background work has failed.
     pub(crate) fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
-        let _visit = self.check_outside()?;
+        self.check_outside()?;
         let write = match self.queue.enter(write, options.sync) {
             Turn::Lead(write) => write,
             Turn::Done(result) => return result,

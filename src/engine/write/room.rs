@@ -24,7 +24,6 @@ use crate::engine::compact::pick::{self, DropHorizon};
 use crate::engine::health::is_retried;
 use crate::engine::report::event::{EventKind, StallCause};
 use crate::engine::resources::memory::Pressure;
-use crate::engine::resources::pool::Lane;
 use crate::engine::write::commit::CommitState;
 use crate::engine::{Engine, State};
 
@@ -133,14 +132,14 @@ impl Engine {
             if !state.may_freeze(self.options.write_buffer_bytes) {
                 cause = Some(StallCause::Flush);
                 self.begin_stall(&mut state, StallCause::Flush);
-                self.wait_for_work(&mut state, Lane::Flush);
+                self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
                 if let Some(error) = self.level0_trouble(&state) {
                     break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
                 cause = Some(StallCause::Level0);
                 self.begin_stall(&mut state, StallCause::Level0);
-                self.wait_for_work(&mut state, Lane::Compaction);
+                self.wait_for_change(&mut state);
             } else {
                 break Ok(());
             }

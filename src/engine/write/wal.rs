@@ -21,7 +21,6 @@ use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::read::view::VisibleSeq;
 use crate::engine::report::event::EventKind;
-use crate::engine::resources::pool::Lane;
 use crate::engine::write::commit::CommitState;
 use crate::engine::write::log_file::{OutgoingLog, SpareLog, empty_batch};
 use crate::engine::{Engine, Frozen};
@@ -110,7 +109,7 @@ impl Engine {
                 flushed?;
                 continue;
             }
-            self.wait_for_work(&mut state, Lane::Flush);
+            self.wait_for_change(&mut state);
         }
         Ok(())
     }
