@@ -3,7 +3,7 @@
 const { AbstractChainedBatch } = require('abstract-level')
 const { expiryOf } = require('./expiry')
 const { Frames } = require('./frames')
-const { isWithin, refuseOther } = require('./sublevel')
+const { refuseOther, refuseOutside } = require('./sublevel')
 
 // A batch that puts its operations into frames one by one.
 class ChainedBatch extends AbstractChainedBatch {
@@ -18,9 +18,8 @@ class ChainedBatch extends AbstractChainedBatch {
     this.#write = write
   }
 
-  // abstract-level takes the option `sublevel` of a del for one of a sublevel within the database.
   del (key, options) {
-    if (!isWithin(options?.sublevel ?? this.db, this.db)) refuseOther(options)
+    refuseOutside(this.db, options)
     return super.del(key, options)
   }
 

@@ -10,7 +10,7 @@ const { Iterator, KeyIterator, ValueIterator } = require('./iterator')
 const { boolean, uint32 } = require('./options')
 const { framesOf, rangeOf } = require('./range')
 const { Reader } = require('./reader')
-const { refuseOther } = require('./sublevel')
+const { refuseOther, Sublevel } = require('./sublevel')
 
 const kNative = Symbol('native')
 
@@ -130,6 +130,10 @@ class Store extends AbstractLevel {
         }
       }
     }, options)
+  }
+
+  _sublevel (name, options) {
+    return new Sublevel(this, name, options)
   }
 
   _chainedBatch () {

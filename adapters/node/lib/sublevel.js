@@ -1,5 +1,6 @@
 'use strict'
 
+const { AbstractSublevel } = require('abstract-level')
 const ModuleError = require('module-error')
 
 // Refuses an operation that still has the option `sublevel`. abstract-level has put the prefixes of
@@ -20,4 +21,27 @@ function isWithin (level, store) {
   return false
 }
 
-module.exports = { refuseOther, isWithin }
+// Refuses a del of a chained batch of `level` that names a level outside of it. abstract-level would
+// delete the key within `level`.
+function refuseOutside (level, options) {
+  if (!isWithin(options?.sublevel ?? level, level)) refuseOther(options)
+}
+
+// A sublevel whose chained batches refuse what a store's refuse.
+class Sublevel extends AbstractSublevel {
+  _sublevel (name, options) {
+    return new Sublevel(this, name, options)
+  }
+
+  _chainedBatch () {
+    const batch = super._chainedBatch()
+    const del = batch.del
+    batch.del = (key, options) => {
+      refuseOutside(this, options)
+      return del.call(batch, key, options)
+    }
+    return batch
+  }
+}
+
+module.exports = { refuseOther, refuseOutside, Sublevel }

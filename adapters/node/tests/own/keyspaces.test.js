@@ -277,6 +277,8 @@ test('a batch does not write to another keyspace', async (t) => {
   const [top, inner] = [db.sublevel('top'), users.sublevel('inner')]
   for (const store of [users, emails, top, inner]) await store.open()
   for (const store of [db, users]) await store.put('a', 'kept')
+  const sibling = db.sublevel('sibling')
+  for (const store of [top, inner, sibling]) await store.put('a', 'kept')
   for (const [store, sublevel] of [
     [db, users], [db, inner], [top, users], [top, inner], [users, db], [users, top],
     [users, emails], [inner, db], [inner, emails]
@@ -289,10 +291,18 @@ test('a batch does not write to another keyspace', async (t) => {
     const chained = async () => store.batch().put('a', 'lost', { sublevel }).write()
     await assert.rejects(chained, ELSEWHERE)
   }
-  for (const [store, sublevel] of [[db, users], [db, inner], [users, db], [users, emails]]) {
+  for (const [store, sublevel] of [
+    [db, users], [db, inner], [users, db], [users, emails], [top, users], [top, inner],
+    [top, sibling], [inner, db], [inner, emails]
+  ]) {
     const batch = store.batch()
     assert.throws(() => batch.del('a', { sublevel }), ELSEWHERE)
     await batch.close()
+  }
+  for (const store of [top, inner, sibling]) {
+    assert.strictEqual(await store.get('a'), 'kept')
+    await store.batch().del('a', { sublevel: store }).write()
+    assert.strictEqual(await store.get('a'), undefined)
   }
   // The keys of keyspaces are the last ones of the database.
   for (const store of [db, users]) {
