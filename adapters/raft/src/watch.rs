@@ -117,7 +117,7 @@ impl Hub {
     }
 
     /// Returns the changes after `seen` whose keys begin with `prefix`, and the place up to which
-    /// changes were examined.
+    /// the log was examined.
     ///
     /// # Errors
     /// The place after which all changes are in memory, if some changes after `seen` may no longer
@@ -127,6 +127,8 @@ impl Hub {
         seen: ChangeId,
         prefix: &[u8],
     ) -> Result<(Vec<Change>, ChangeId), ChangeId> {
+        // Their changes are in memory before the index shows them.
+        let applied = ChangeId::end_of(*self.applied.borrow());
         let recent = self.lock();
         if seen < recent.complete_after {
             return Err(recent.complete_after);
@@ -135,7 +137,7 @@ impl Hub {
         let newer = recent.changes.range(first..);
         let matching = newer.filter(|change| change.key.starts_with(prefix)).cloned();
         let upto = recent.changes.back().map_or(seen, |change| change.id.max(seen));
-        Ok((matching.collect(), upto))
+        Ok((matching.collect(), upto.max(applied)))
     }
 }
 
@@ -190,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn a_watch_of_a_quiet_prefix_comes_as_far_as_the_log() {
+        let hub = Hub::new(4);
+        hub.publish(6, vec![change(5, 0)], 0);
+        hub.publish(9, Vec::new(), 0);
+        let quiet = |hub: &Hub, seen| hub.since(seen, b"quiet").map(|(_, upto)| upto);
+        let end = ChangeId::end_of;
+        assert_eq!(quiet(&hub, end(4)), Ok(end(9)));
+        let restarted = Hub::new(9);
+        assert_eq!(quiet(&restarted, end(9)), Ok(end(9)));
+        assert_eq!(quiet(&restarted, end(4)), Err(end(9)));
+    }
+
+    #[test]
     fn forgotten_changes_are_reported_even_within_an_entry() {
         let hub = Hub::new(0);
         let many = |index| (0..40_000).map(|position| change(index, position)).collect();
@@ -212,7 +227,7 @@ mod tests {
         hub.publish(2, vec![change(2, 0)], KEPT_BYTES + 1);
         assert_eq!(hub.since(start, b""), Err(ChangeId { index: 1, position: count as u32 - 1 }));
         let (changes, upto) = hub.since(ChangeId::end_of(1), b"").unwrap();
-        assert_eq!((changes.len(), upto), (1, ChangeId { index: 2, position: 0 }));
+        assert_eq!((changes.len(), upto), (1, ChangeId::end_of(2)));
         hub.publish(3, vec![change(3, 0)], 0);
         assert_eq!(hub.since(upto, b"").map(|(changes, _)| changes.len()), Ok(1));
     }

@@ -1,5 +1,6 @@
 //! Watching changes, across the loss of connections and of nodes.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use crate::service::api::ChangeBody;
 use crate::service::encode_percent;
 use crate::watch::{Change, ChangeId};
 
-/// The time without any byte after which a connection counts as broken. A node sends a comment
-/// every 15 seconds.
+/// The time without any byte after which a connection counts as broken. A node sends an event at
+/// least every 5 seconds.
 const SILENCE: Duration = Duration::from_secs(40);
 /// Maximum length of a line of the stream. A change has at most the size of a message.
 const MAX_LINE_BYTES: usize = 512 << 20;
@@ -25,8 +26,8 @@ enum End {
     Lost,
     /// The node cannot be reached, or cannot send the changes for now.
     Broken(String),
-    /// The node no longer knows the changes. Another node may still know them.
-    Gone(ClientError),
+    /// The node at this address no longer knows the changes. Another node may still know them.
+    Gone(String, ClientError),
 }
 
 impl Client {
@@ -36,7 +37,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Refused`] with the status 410 if the changes after `after` are no longer
-    /// known by any node, also if this happens later on; see [`ClientError`].
+    /// known by any node, or by none that is reached before the deadline, also if this happens
+    /// later on; see [`ClientError`].
     pub async fn watch(
         &self,
         prefix: &[u8],
@@ -49,18 +51,28 @@ impl Client {
         };
         // The time to find another node begins when a stream ends, however few changes it had.
         let mut deadline = Instant::now() + self.deadline;
-        let (nodes, mut gone) = (super::lock(&self.nodes).addresses.len(), 0);
+        let nodes = super::lock(&self.nodes).addresses.len();
+        // A node that is not reached for a moment may be the one that knows the changes.
+        let mut gone = BTreeMap::new();
         loop {
-            match self.watch_once(prefix, &mut seen, &mut each).await? {
+            let end = self.watch_once(prefix, &mut seen, &mut each).await?;
+            let is_late = Instant::now() > deadline;
+            match end {
                 End::Stopped => return Ok(()),
                 End::Lost => {
-                    (gone, deadline) = (0, Instant::now() + self.deadline);
+                    gone.clear();
+                    deadline = Instant::now() + self.deadline;
                     tokio::time::sleep(LONGEST_PAUSE).await;
                 }
-                End::Gone(error) if gone + 1 >= nodes => return Err(error),
-                End::Gone(_) => gone += 1,
-                End::Broken(what) if Instant::now() > deadline => {
-                    return Err(ClientError::Deadline(what));
+                End::Gone(node, error) => {
+                    gone.insert(node, error.clone());
+                    if is_late || gone.len() >= nodes {
+                        return Err(error);
+                    }
+                }
+                End::Broken(what) if is_late => {
+                    let known = gone.into_values().next();
+                    return Err(known.unwrap_or(ClientError::Deadline(what)));
                 }
                 End::Broken(_) => tokio::time::sleep(LONGEST_PAUSE).await,
             }
@@ -85,7 +97,8 @@ impl Client {
             }
             Ok(Err(answer)) if answer.status == StatusCode::GONE => {
                 self.give_up(&to);
-                return Ok(End::Gone(super::refused(&answer)));
+                let refused = super::refused(&answer);
+                return Ok(End::Gone(to, refused));
             }
             Ok(Err(answer)) => return Err(super::refused(&answer)),
             Err(error) => {
@@ -94,12 +107,20 @@ impl Client {
             }
         };
         let mut lines = EventLines { body, buffer: Vec::new(), searched: 0 };
+        let mut is_progress = false;
         loop {
             let line = lines.next().await.filter(|line| line != b"event: lost");
             let Some(line) = line else {
                 self.give_up(&to);
                 return Ok(End::Lost);
             };
+            if line.starts_with(b"event: ") {
+                is_progress = line == b"event: progress";
+            }
+            // The id of a change counts once its data has arrived.
+            if let Some(id) = line.strip_prefix(b"id: ").filter(|_| is_progress) {
+                *seen = (*seen).max(place_of(id, &to)?);
+            }
             let Some(data) = line.strip_prefix(b"data: ") else { continue };
             let change: ChangeBody = serde_json::from_slice(data)
                 .map_err(|e| ClientError::Invalid(format!("{to} sends a strange change: {e}")))?;
@@ -110,6 +131,11 @@ impl Client {
             }
         }
     }
+}
+
+fn place_of(id: &[u8], node: &str) -> ClientResult<ChangeId> {
+    let id = String::from_utf8_lossy(id);
+    id.parse().map_err(|_| ClientError::Invalid(format!("{node} sends a strange place: {id}")))
 }
 
 /// The lines of a stream of events.

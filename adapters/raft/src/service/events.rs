@@ -8,6 +8,10 @@
 //! 410; the client must then read the whole range again. A follower that is behind an id answers
 //! 503, as it does not know whether an event has it. A stream that falls behind ends with the event
 //! `lost`.
+//!
+//! While no change has the prefix, the event `progress`, which has an id but no data, tells every
+//! [`PROGRESS`] how far the node has looked. A client that has missed nothing can then go on at a
+//! node that no longer knows the changes before. Browsers keep the id, and dispatch no event.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,18 +20,22 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{Event, Sse};
 use bytes::Bytes;
 use futures_util::Stream;
 use openraft::ServerState;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 use crate::service::query::Query;
 use crate::service::text::Text;
 use crate::watch::{Change, ChangeId};
+
+/// The time without an event after which a stream tells how far it has come.
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// The data of an event.
 #[derive(Serialize, Deserialize)]
@@ -52,6 +60,8 @@ struct Watching {
     seen: ChangeId,
     wake: watch::Receiver<u64>,
     waiting: VecDeque<Change>,
+    /// The time of the last event.
+    told: Instant,
     is_over: bool,
 }
 
@@ -73,12 +83,13 @@ pub(crate) async fn watch(
         return Err(ApiError::with(StatusCode::GONE, what));
     }
     let waiting = VecDeque::new();
-    let watching = Watching { node, prefix, seen, wake, waiting, is_over: false };
-    let events = futures_util::stream::unfold(watching, |mut watching| async {
+    let told = Instant::now();
+    let watching = Watching { node, prefix, seen, wake, waiting, told, is_over: false };
+    Ok(Sse::new(futures_util::stream::unfold(watching, |mut watching| async {
         let event = watching.next().await?;
+        watching.told = Instant::now();
         Some((Ok(event), watching))
-    });
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+    })))
 }
 
 /// Returns the place after which a client wants to see changes. A browser that reconnects sends the
@@ -141,7 +152,15 @@ impl Watching {
                 }
             }
             if self.waiting.is_empty() {
-                self.wake.changed().await.ok()?;
+                let until = self.told + PROGRESS;
+                if Instant::now() >= until {
+                    let ChangeId { index, position } = self.seen;
+                    let id = format!("{index}-{position}");
+                    return Some(Event::default().event("progress").id(id));
+                }
+                if let Ok(changed) = timeout_at(until, self.wake.changed()).await {
+                    changed.ok()?;
+                }
             }
         }
     }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use minikv_raft::client::ClientError;
 use minikv_raft::command::Op;
 use minikv_raft::watch::{Change, ChangeId};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::{TcpListener, TcpStream};
 
-use crate::processes::{Cluster, http};
+use crate::processes::{Cluster, client_of, free_port, http, wait_for};
 use crate::rng::Rng;
 
 /// An event: its id, and its data.
@@ -43,7 +43,10 @@ impl Watcher {
         let read = async {
             while id.is_none() || data.is_none() {
                 let line = self.lines.next_line().await.unwrap().expect("the stream goes on");
-                if let Some(text) = line.strip_prefix("id: ") {
+                if line == "event: progress" {
+                    // Its id follows, and no data.
+                    self.lines.next_line().await.unwrap();
+                } else if let Some(text) = line.strip_prefix("id: ") {
                     id = Some(text.to_string());
                 } else if let Some(text) = line.strip_prefix("data: ") {
                     data = Some(text.to_string());
@@ -181,6 +184,71 @@ async fn a_client_that_has_watched_in_vain_goes_on_at_another_node() {
     cluster.client(20).put("w/1", "x").await.unwrap();
     let seen = tokio::time::timeout(Duration::from_secs(30), watching).await.unwrap().unwrap();
     assert_eq!(seen, Ok(Bytes::from("w/1")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_of_a_quiet_prefix_goes_on_at_a_node_that_was_restarted_since() {
+    let mut cluster = Cluster::start(3, &[]).await;
+    let watcher = cluster.client_of(&[1, 2, 3], Duration::from_secs(10));
+    let watching = tokio::spawn(async move {
+        let mut key = Bytes::new();
+        let each = |change: Change| {
+            key = change.key;
+            ControlFlow::Break(())
+        };
+        let watched = watcher.watch(b"w/", None, each).await;
+        watched.map(|()| key)
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let index = cluster.client(20).put("x", "1").await.unwrap();
+    // Time for an event that tells how far the first node has looked.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    for id in [2, 3] {
+        cluster.kill(id);
+        cluster.run(id);
+        let cluster = &cluster;
+        let applied = wait_for(|| async move {
+            cluster.status(id).await.filter(|status| status.applied >= Some(index))
+        });
+        assert!(applied.await.is_some(), "node {id} has not caught up");
+    }
+    cluster.kill(1);
+    cluster.run(1);
+    cluster.client(20).put("w/1", "x").await.unwrap();
+    let seen = tokio::time::timeout(Duration::from_secs(30), watching).await.unwrap().unwrap();
+    assert_eq!(seen, Ok(Bytes::from("w/1")));
+}
+
+/// Answers every connection with `answer`.
+async fn serve_always(listener: TcpListener, answer: &'static str) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 4096];
+        assert!(stream.read(&mut request).await.unwrap() > 0);
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_forgotten_speaks_for_no_node_that_is_not_reached() {
+    const GONE: &str =
+        "HTTP/1.1 410 -\r\nconnection: close\r\ncontent-length: 13\r\n\r\n{\"error\":\"x\"}";
+    const CHANGE: &str = "HTTP/1.1 200 -\r\ncontent-type: text/event-stream\r\n\r\ndata: \
+        {\"index\":9,\"position\":0,\"key\":\"w/1\",\"value\":\"x\"}\n\n";
+    let forgetful = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let later = format!("127.0.0.1:{}", free_port());
+    let addresses = [forgetful.local_addr().unwrap().to_string(), later.clone()];
+    tokio::spawn(serve_always(forgetful, GONE));
+    let client = client_of(&addresses, Duration::from_secs(3));
+    let each = |_| ControlFlow::Break(());
+    // The other node is reached by nobody, and the deadline ends.
+    let refused = client.watch(b"w/", "5-0".parse().ok(), each).await;
+    assert!(matches!(refused, Err(ClientError::Refused(410, _))), "{refused:?}");
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        serve_always(TcpListener::bind(later).await.unwrap(), CHANGE).await;
+    });
+    client.watch(b"w/", "5-0".parse().ok(), each).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
