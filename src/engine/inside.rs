@@ -9,8 +9,9 @@
 //! ([`Engine::check_outside`]). A thread that does a part of another thread's work takes over what
 //! that thread remembers ([`Duty`]).
 //!
-//! A callback may use other databases, but not change or wait for one that shares background threads
-//! with its own: its thread may be the only one that could do the work for which such a call waits.
+//! A callback may use other databases, but not change or wait for one that shares background
+//! threads with its own: its thread may be the only one that could do the work for which such a
+//! call waits.
 //!
 //! A forked child has a copy of the engine, but none of its threads, and the files are its
 //! parent's. Calls that would wait for the threads therefore fail there
@@ -28,10 +29,10 @@ use crate::engine::Engine;
 use crate::engine::behalf::{work_for, working_thread};
 
 thread_local! {
-    /// What the thread works for now.
+    /// The engine for which the thread works now.
     static WORK: Cell<Work> = const { Cell::new(Work::NONE) };
 
-    /// What the thread works for besides: a callback of each engine called the next one.
+    /// The other engines for which the thread works: a callback of each called the next one.
     static OUTER: RefCell<Vec<Work>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -205,8 +206,8 @@ impl Engine {
 #[cold]
 fn called_from_inside() -> Error {
     Error::invalid(
-        "a compaction filter or another callback may not change the database that called it, or one \
-         that shares its threads, nor wait for them: do this in another thread, without waiting for \
-         that thread",
+        "a compaction filter or another callback may not change the database that called it, or \
+         one that shares its threads, nor wait for them: do this in another thread, without \
+         waiting for that thread",
     )
 }
