@@ -160,6 +160,12 @@ fn logs() -> Vec<(&'static str, Verdict, Files)> {
         ),
         ("a gap that nothing follows", Sound, with_log(log_of(&[batch(2, 1), batch(50, 0)]))),
         ("a gap before empty batches", Damaged, with_log(log_of(&[batch(50, 0), batch(50, 0)]))),
+        ("a gap after an empty batch", Damaged, with_log(log_of(&[batch(2, 0), batch(50, 0)]))),
+        (
+            "writes after a gap after an empty batch",
+            Damaged,
+            with_log(log_of(&[batch(2, 0), batch(50, 0), batch(50, 3)])),
+        ),
         ("a record of type 200", Unsupported, with_log(record_9(200))),
     ];
     for record_type in 5..=8 {

@@ -351,6 +351,54 @@ fn a_manifest_that_lost_the_edit_of_a_range_delete_is_refused_and_the_deletions_
     }
 }
 
+/// Damages or cuts off the last edit, of a range delete that only drops tables. A snapshot has kept
+/// their files until the process was killed.
+#[test]
+fn a_manifest_that_lost_the_edit_of_a_range_delete_that_drops_tables_is_refused() {
+    for (is_cut, writes_after) in [(false, false), (false, true), (true, false), (true, true)] {
+        let fs = SimFs::new(11);
+        let db = Db::open("/db", on(&fs)).unwrap();
+        fill(&db, 0..6000, "value");
+        db.compact_range(..).unwrap();
+        let before = contents(&db);
+        let snapshot = db.snapshot();
+        let done = db.delete_range(..).unwrap();
+        assert!(done.tables > 3 && done.keys == 0, "{done:?}");
+        if writes_after {
+            db.writing(WriteOptions::default().sync(true)).put("after", "1").unwrap();
+        }
+        let [sound, killed] = [(); 2].map(|()| fs.crash_image(&CrashPlan::process_kill()));
+        drop(snapshot);
+        let deleted = contents(&Db::open("/db", on(&sound)).unwrap());
+        assert_eq!(deleted.len(), usize::from(writes_after));
+        let (manifest, edits) = edits(&killed, "/db");
+        let last = *edits.last().unwrap();
+        match is_cut {
+            false => killed.damage(&manifest, last + 7, 1).unwrap(),
+            true => killed.append(&manifest).unwrap().set_len(last).unwrap(),
+        }
+        let what = format!("cut: {is_cut}, writes after: {writes_after}");
+        let tables = tables_on_disk(&killed);
+        for opened in [
+            Db::open("/db", on(&killed)).map(drop),
+            Db::open_read_only("/db", on(&killed)).map(drop),
+        ] {
+            assert!(opened.expect_err(&what).is_corruption(), "{what}");
+        }
+        assert!(!minikv::verify("/db", &on(&killed)).unwrap().is_sound(), "{what}");
+        assert_eq!(tables_on_disk(&killed), tables, "{what}");
+        // A repair cannot know what was deleted, but it keeps the write.
+        minikv::repair("/db", &on(&killed), RepairOptions::default()).unwrap();
+        let db = Db::open("/db", on(&killed)).unwrap();
+        assert!(db.recovery().lost.is_empty(), "{what}: {:?}", db.recovery());
+        let mut found = contents(&db);
+        assert_eq!(found.remove(&b"after"[..]).is_some(), writes_after, "{what}");
+        assert!(found == before, "{what}");
+        drop(db);
+        assert!(minikv::verify("/db", &on(&killed)).unwrap().is_sound(), "{what}");
+    }
+}
+
 #[test]
 fn a_damaged_table_within_the_range_is_dropped_and_across_its_end_it_is_an_error() {
     let fs = SimFs::new(8);

@@ -436,6 +436,7 @@ fn ingests_beside_writers_readers_and_compactions_are_seen_whole() {
     assert!(minikv::verify(dir("db"), &options).unwrap().is_sound());
 }
 
+/// Makes an ingest and a write after a reader has read the MANIFEST, and before it reads the logs.
 #[test]
 fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_them() {
     for earlier_puts in [0, 3] {
@@ -444,20 +445,21 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         (0..earlier_puts).for_each(|i| db.put(format!("before{i}"), "1").unwrap());
         db.flush().unwrap();
         let written = tables("/tables", &on(&fs), 0..500, "new ");
-        let names = fs.list(Path::new("/db")).unwrap();
-        let manifest = names.into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
-        let manifest = Path::new("/db").join(manifest);
-        let len = fs.len(&manifest).unwrap();
-        db.ingest(&written).unwrap();
-        db.put("after", "1").unwrap();
-        drop(db);
-        // A concurrent reader finds this combination of files if it reads the MANIFEST before the
-        // ingest and the logs after it.
-        fs.append(&manifest).unwrap().set_len(len).unwrap();
-        let db = Db::open_read_only("/db", on(&fs)).unwrap();
-        assert_eq!(db.get("after").unwrap(), None);
-        assert_eq!(db.iter().count(), earlier_puts);
-        assert!(db.recovery().lost[0].why.contains("at sequence number"), "{:?}", db.recovery());
+        let has_ingested = AtomicBool::new(false);
+        fs.set_hook(move |operation| {
+            let is_log = operation.path.extension().is_some_and(|ending| ending == "log");
+            if is_log
+                && operation.kind == OpKind::Open
+                && !has_ingested.swap(true, Ordering::Relaxed)
+            {
+                db.ingest(&written).unwrap();
+                db.put("after", "1").unwrap();
+            }
+        });
+        let reader = Db::open_read_only("/db", on(&fs)).unwrap();
+        assert_eq!(reader.iter().count(), earlier_puts + 501);
+        assert!(reader.recovery().lost.is_empty(), "{:?}", reader.recovery());
+        fs.set_hook(|_| ());
     }
 }
 
@@ -486,6 +488,39 @@ fn a_manifest_that_lost_the_edit_of_an_ingest_is_refused_and_the_tables_stay() {
         assert_eq!(fs.list(Path::new("/db")).unwrap(), names, "last: {is_last}");
         minikv::repair("/db", &on(&fs), minikv::RepairOptions::default()).unwrap();
         assert!(contents(&Db::open("/db", on(&fs)).unwrap()) == expected, "last: {is_last}");
+    }
+}
+
+/// Cuts off the edit of an ingest, and also the edit of the flush before it, whose log was kept.
+#[test]
+fn a_manifest_that_ends_before_an_ingest_is_refused_and_the_tables_stay() {
+    for lost in [1, 2] {
+        let fs = SimFs::new(12);
+        let options = |fs: &SimFs| on(fs).keep_logs_bytes(1 << 20);
+        let db = Db::open("/db", options(&fs)).unwrap();
+        db.put("first", "1").unwrap();
+        db.flush().unwrap();
+        db.put("before", "1").unwrap();
+        db.ingest(&tables("/tables", &on(&fs), 0..50, "new ")).unwrap();
+        db.writing(WriteOptions::default().sync(true)).put("after", "1").unwrap();
+        let expected = contents(&db);
+        let killed = fs.crash_image(&CrashPlan::process_kill());
+        let (manifest, edits) = edits(&killed, "/db");
+        let len = edits[edits.len() - lost];
+        killed.append(&manifest).unwrap().set_len(len).unwrap();
+        let names = killed.list(Path::new("/db")).unwrap();
+        for opened in [
+            Db::open("/db", options(&killed)).map(drop),
+            Db::open_read_only("/db", options(&killed)).map(drop),
+        ] {
+            assert!(opened.unwrap_err().is_corruption(), "{lost} lost");
+        }
+        assert!(!minikv::verify("/db", &options(&killed)).unwrap().is_sound(), "{lost} lost");
+        assert_eq!(killed.list(Path::new("/db")).unwrap(), names, "{lost} lost");
+        minikv::repair("/db", &options(&killed), minikv::RepairOptions::default()).unwrap();
+        let repaired = Db::open("/db", options(&killed)).unwrap();
+        assert!(contents(&repaired) == expected, "{lost} lost");
+        assert!(repaired.recovery().lost.is_empty(), "{lost} lost");
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use minikv::files::VersionEdit;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::format::edit::encode;
@@ -36,7 +37,7 @@ fn copy(from: &Path) -> tempfile::TempDir {
     to
 }
 
-fn contents(db: &Db) -> Vec<(String, String)> {
+fn contents(db: &impl Readable) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     db.iter().map(|entry| entry.map(|(k, v)| (text(&k), text(&v))).unwrap()).collect()
 }
@@ -620,13 +621,87 @@ fn a_manifest_that_lost_a_transaction_before_the_writes_in_its_log_is_refused() 
     let original = fixture("goleveldb/06-transaction");
     let sound = copy(&original);
     let expected = contents(&Db::open(sound.path(), Options::default()).unwrap());
-    let damaged = copy(&original);
-    let manifest = damaged.path().join("MANIFEST-000000");
-    let mut bytes = fs::read(&manifest).unwrap();
-    bytes[98 + 7] ^= 1;
-    fs::write(&manifest, bytes).unwrap();
-    let found = repaired_after_refusals(damaged.path(), "000004.ldb");
-    assert!(found == expected, "{} of {}", found.len(), expected.len());
+    for is_cut in [false, true] {
+        let damaged = copy(&original);
+        let manifest = damaged.path().join("MANIFEST-000000");
+        let mut bytes = fs::read(&manifest).unwrap();
+        match is_cut {
+            false => bytes[98 + 7] ^= 1,
+            true => bytes.truncate(98),
+        }
+        fs::write(&manifest, bytes).unwrap();
+        let found = repaired_after_refusals(damaged.path(), "000004.ldb");
+        assert!(found == expected, "cut: {is_cut}: {} of {}", found.len(), expected.len());
+    }
+}
+
+/// Writes `edits` into the MANIFEST `name` in `dir`.
+fn make_manifest(dir: &Path, name: &str, edits: &[VersionEdit]) {
+    let file = DiskFs.create(&dir.join(name)).unwrap();
+    let mut log = minikv::internals::log::LogWriter::new(file, 0);
+    for edit in edits {
+        let mut record = Vec::new();
+        encode(edit, &mut record);
+        log.add_record(&record).unwrap();
+    }
+}
+
+/// Returns the first edit of a MANIFEST.
+fn first_edit(next_file_number: u64) -> VersionEdit {
+    VersionEdit {
+        comparator: Some("leveldb.BytewiseComparator".to_owned()),
+        log_number: Some(0),
+        next_file_number: Some(next_file_number),
+        last_seq: Some(0),
+        ..VersionEdit::default()
+    }
+}
+
+/// goleveldb's `Recover` states the log number 0 and the last sequence number in tables. Then it
+/// replays the log, which begins one number later than that, because goleveldb has left out a
+/// number. If it is killed before it records the tables that it writes, no edit names them.
+#[test]
+fn a_database_that_goleveldb_was_killed_while_it_recovered_is_opened() {
+    let original = fixture("goleveldb/05-edge");
+    let sound = copy(&original);
+    let before =
+        minikv::files::recover_manifest(&DiskFs, &original, "leveldb.BytewiseComparator").unwrap();
+    let db = Db::open(sound.path(), Options::default()).unwrap();
+    let expected = contents(&db);
+    db.flush().unwrap();
+    let flushed = files(sound.path(), ".ldb").pop().unwrap();
+    assert!(!flushed.ends_with("000002.ldb"));
+    for table in [b"half a table".to_vec(), fs::read(flushed).unwrap()] {
+        let killed = copy(&original);
+        let named = VersionEdit {
+            next_file_number: Some(10),
+            last_seq: Some(262),
+            new_files: before.edit.new_files.clone(),
+            ..VersionEdit::default()
+        };
+        make_manifest(killed.path(), "MANIFEST-000004", &[first_edit(1), named]);
+        fs::write(killed.path().join("000009.ldb"), &table).unwrap();
+        let report = minikv::verify(killed.path(), &Options::default()).unwrap();
+        assert!(report.is_sound(), "{:?}", report.faults);
+        let db = Db::open_read_only(killed.path(), Options::default()).unwrap();
+        assert!(contents(&db) == expected && db.recovery().lost.is_empty());
+        let db = Db::open(killed.path(), Options::default()).unwrap();
+        assert!(contents(&db) == expected && db.recovery().lost.is_empty());
+        assert!(!killed.path().join("000009.ldb").exists());
+    }
+}
+
+/// LevelDB's `RepairDB` states the log number 0, and no table if it could save nothing. It leaves
+/// an empty file for each table from which it has read no entry.
+#[test]
+fn a_database_of_which_leveldb_repaired_nothing_opens_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    make_manifest(dir.path(), "MANIFEST-000001", &[first_edit(7)]);
+    fs::write(dir.path().join("CURRENT"), "MANIFEST-000001\n").unwrap();
+    fs::write(dir.path().join("000006.ldb"), "").unwrap();
+    assert!(minikv::verify(dir.path(), &Options::default()).unwrap().is_sound());
+    assert!(contents(&Db::open_read_only(dir.path(), Options::default()).unwrap()).is_empty());
+    assert!(contents(&Db::open(dir.path(), Options::default()).unwrap()).is_empty());
 }
 
 #[test]
@@ -765,7 +840,7 @@ fn a_database_in_memory_works_as_one_on_disk() {
 }
 
 /// Appends an edit to the MANIFEST of a database that is not open.
-fn append_edit(dir: &Path, edit: &minikv::files::VersionEdit) {
+fn append_edit(dir: &Path, edit: &VersionEdit) {
     let manifest = files(dir, "").into_iter().find(|path| {
         path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("MANIFEST"))
     });
@@ -794,7 +869,7 @@ fn a_manifest_that_needs_a_log_before_its_first_one_or_logs_ahead_is_opened() {
         let first = before.next_file_number - 1 + ahead;
         append_edit(
             &dir,
-            &minikv::files::VersionEdit {
+            &VersionEdit {
                 log_number: Some(first),
                 prev_log_number: needs_both.then_some(log),
                 ..Default::default()
