@@ -25,6 +25,9 @@ pub(crate) struct LogFacts {
     /// The next sequence number, as stated by the log's first record; `None` if that record states
     /// no number.
     pub begins_at: Option<SeqNo>,
+    /// The next sequence number, as stated by the last empty batch before the log's first write:
+    /// where the log goes on after changes of the tables. `None` if `begins_at` is.
+    pub writes_from: Option<SeqNo>,
     /// The highest sequence number before the first bad record; 0 if there is no number.
     pub max_seq: SeqNo,
     /// Whether any record is bad.
@@ -88,7 +91,7 @@ fn read(
                 gap = what.map(|what| (if records == 1 { 0 } else { offset }, what));
                 match batch {
                     Ok(batch) => {
-                        facts.add(batch, records == 1);
+                        facts.add(batch);
                         continue;
                     }
                     Err(error @ Error::Unsupported { .. }) => return Err(error),
@@ -108,7 +111,7 @@ fn read(
 
 impl LogFacts {
     /// Adds a batch of `count` operations, unless it is after a bad record.
-    fn add(&mut self, (first_seq, count): (SeqNo, u32), is_first: bool) {
+    fn add(&mut self, (first_seq, count): (SeqNo, u32)) {
         if self.is_damaged {
             return;
         }
@@ -116,8 +119,9 @@ impl LogFacts {
             self.batches += 1;
             let last = (first_seq + u64::from(count)).saturating_sub(1);
             self.max_seq = self.max_seq.max(last);
-        } else if is_first {
-            self.begins_at = Some(first_seq);
+        } else if self.batches == 0 {
+            self.begins_at.get_or_insert(first_seq);
+            self.writes_from = self.writes_from.max(Some(first_seq));
         }
     }
 }

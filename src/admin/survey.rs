@@ -243,7 +243,7 @@ impl Survey {
         check_levels(manifest, order, findings);
         self.distrust = match &manifest.damage {
             Some(damage) => Some(damage.to_string()),
-            None => self.signs_of_lost_edits(fs, dir, manifest, findings),
+            None => self.signs_of_lost_edits(fs, dir, order, manifest, findings),
         };
     }
 
@@ -253,14 +253,22 @@ impl Survey {
         &self,
         fs: &dyn Fs,
         dir: &Path,
+        order: &InternalComparator,
         manifest: &Manifest,
         findings: &mut Findings<'_>,
     ) -> Option<String> {
         let named: BTreeSet<u64> = manifest.files().map(|file| file.number).collect();
         let log_number = manifest.log_number.unwrap_or(0);
-        // Errors of the log are found when it is read.
-        let lost = check::lost_edits(fs, dir, &self.files, &manifest.recovered());
-        if let Some(what) = lost.unwrap_or_default() {
+        let lost = check::lost_edits(fs, dir, order, &self.files, &manifest.recovered());
+        let lost = lost.unwrap_or_else(|error| {
+            // A table that the MANIFEST does not name may not be read again. Other errors are those
+            // of logs, and are found when the logs are read.
+            if matches!(error, Error::Unsupported { .. }) {
+                findings.fault(error, dir);
+            }
+            None
+        });
+        if let Some(what) = lost {
             let error = Error::corruption(what.clone()).at(manifest.valid_end);
             findings.fault(error, &manifest.path);
             return Some(what);

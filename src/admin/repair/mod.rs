@@ -423,11 +423,12 @@ impl<'a> Repair<'a> {
             ..VersionEdit::default()
         };
         let mut live: Vec<&LogFacts> = self.survey.logs.iter().collect();
+        let mut has_gap = self.survey.has_gap;
         if self.survey.distrust.is_some() {
             live = self.live_by_seq(self.written_to_tables());
             edit.log_number = live.first().map(|log| log.number);
             edit.prev_log_number = Some(0);
-            let first_is = live.first().and_then(|log| log.begins_at).unwrap_or(0);
+            let first_is = live.first().and_then(|log| log.writes_from).unwrap_or(0);
             if first_is > in_tables + 1 && in_tables > 0 {
                 self.report.notes.push(format!(
                     "the first live log begins at sequence number {first_is}, and the \
@@ -435,9 +436,10 @@ impl<'a> Repair<'a> {
                 ));
             }
             edit.last_seq = edit.last_seq.max(Some(first_is.saturating_sub(1)));
+            has_gap = begins_late(&live, edit.last_seq.unwrap_or(0));
         }
         let mut has_logs = !live.is_empty();
-        if live.iter().any(|log| log.is_damaged) || self.survey.has_gap {
+        if live.iter().any(|log| log.is_damaged) || has_gap {
             let numbers: Vec<u64> = live.iter().map(|log| log.number).collect();
             let last_seq = self.flush(&numbers, edit.last_seq.unwrap_or(0))?;
             edit.last_seq = edit.last_seq.max(Some(last_seq));
@@ -460,7 +462,7 @@ impl<'a> Repair<'a> {
     /// number, ahead of every log: an ingest links it before it is committed.
     fn written_to_tables(&self) -> SeqNo {
         let reached =
-            |log: &LogFacts| log.max_seq.max(log.begins_at.unwrap_or(0).saturating_sub(1));
+            |log: &LogFacts| log.max_seq.max(log.writes_from.unwrap_or(0).saturating_sub(1));
         let logged = self.survey.logs.iter().map(reached).max().unwrap_or(0);
         let has_number = |table: &&TableFacts| {
             let is_ingested = table.min_seq == table.max_seq && table.max_seq > logged;
@@ -525,6 +527,17 @@ impl<'a> Repair<'a> {
         self.report.lost_logs = replayed.recovery.lost;
         Ok(replayed.last_seq)
     }
+}
+
+/// Returns whether one of `logs`, which follow `last_seq`, begins after a gap. An open would stop
+/// there, or take the gap for a loss of edits.
+fn begins_late(logs: &[&LogFacts], last_seq: SeqNo) -> bool {
+    let mut end = last_seq;
+    logs.iter().any(|log| {
+        let is_late = log.writes_from.is_some_and(|next| next > end.saturating_add(1));
+        end = end.max(log.max_seq);
+        is_late
+    })
 }
 
 /// Returns the last sequence number to record for a repaired database without logs. `last_seq` is

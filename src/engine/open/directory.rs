@@ -216,7 +216,7 @@ pub(crate) fn ended(dir: &Path, recovered: &Recovered, what: String) -> Error {
 /// numbers of the tables that it names. The evidence is that this log is missing, and that a table
 /// exists that has a higher number than the log but is not named. (A log is removed only once its
 /// contents are in a table.) If the log still exists, replaying it and all later logs makes up for
-/// lost edits.
+/// lost flushes.
 pub(crate) fn missing_log(
     files: &[(String, FileName)],
     log_number: u64,

@@ -188,7 +188,7 @@ impl Opening {
     fn new(dir: &Path, mut options: Options, entries: DirListing) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover_manifest(&*fs, dir, options.comparator.name())?;
-        check_entries(&*fs, dir, &entries, &recovered, options.paranoid_checks)?;
+        check_entries(dir, &options, &entries, &recovered)?;
         let DirListing { files, directories } = entries;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
         // not be assigned again.

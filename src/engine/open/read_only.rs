@@ -149,7 +149,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
     let comparator = options.comparator.name();
     let recovered =
         manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
-    check_entries(fs, dir, &entries, &recovered, options.paranoid_checks)?;
+    check_entries(dir, options, &entries, &recovered)?;
     let mut files = entries.files;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
     // The files are listed again, because a log whose writes are older than the tables may have
