@@ -30,3 +30,11 @@ impl fmt::Display for ProcessId {
         self.0.fmt(f)
     }
 }
+
+/// Runs `work` in a thread of its own and returns the result. Fails if `work` waits for ever.
+#[cfg(test)]
+pub(crate) fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let _ends_or_hangs = std::thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(std::time::Duration::from_secs(10)).expect("it returns")
+}

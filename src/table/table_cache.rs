@@ -10,6 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
+use crate::base::process::ProcessId;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::{ArcSwapOption, LockRank, Mutex, MutexGuard};
 use crate::base::{Error, Result};
@@ -143,6 +144,8 @@ pub struct TableCache {
     ring: Mutex<Ring>,
     /// The lock of the directory; `None` if no lock guards the cache.
     lock: Option<Weak<dyn FileLock>>,
+    /// The process whose threads open the tables.
+    process: ProcessId,
 }
 
 impl TableCache {
@@ -155,7 +158,8 @@ impl TableCache {
         capacity: usize,
     ) -> TableCache {
         let ring = Mutex::ranked(LockRank::OpenTables, Ring::default());
-        TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None }
+        let process = ProcessId::current();
+        TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None, process }
     }
 
     /// Makes the cache refuse to open tables once the lock file of `lock`, the directory's lock,
@@ -313,6 +317,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::base::process::in_time;
     use crate::filter::FilterPolicy;
     use crate::filter::policy::FilterGenerator;
     use crate::format::key::{KeyKind, internal_key};
@@ -365,6 +370,18 @@ mod tests {
             }
         }
         assert!(cache.pinned_bytes() > 0);
+    }
+
+    #[test]
+    fn a_forked_child_does_not_wait_for_a_table_that_a_thread_of_its_parent_opens() {
+        let (_, mut cache, slots) = cache(3);
+        cache.process = ProcessId::other();
+        assert_eq!(number_in(&cache, &slots[0]), 1);
+        let _opening = slots[1].opening.lock();
+        let slot = slots[1].clone();
+        let error = in_time(move || cache.table(&slot)).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        assert!(error.to_string().contains("forked"), "{error}");
     }
 
     #[test]

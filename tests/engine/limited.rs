@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use minikv::fs::{FileLock, Fs, LockHolder, MemFs, ReadFile, WriteFile};
-use minikv::{Db, Options};
+use minikv::{Db, Error, Options};
 
 use crate::small;
 
@@ -176,4 +176,43 @@ fn logs_are_reused_only_where_files_can_be_appended_to() {
         db.put(format!("{opens}"), "value").unwrap();
     }
     assert!(minikv::verify("/db", &on(&fs)).unwrap().is_sound());
+}
+
+/// Returns the sequence numbers of all changes, up to the last one.
+fn changes(db: &Db) -> Vec<u64> {
+    db.changes_since(0).unwrap().map(|change| change.unwrap().sequence()).collect()
+}
+
+#[test]
+fn logs_are_kept_where_files_cannot_be_appended_to() {
+    let fs = LimitedFs::default();
+    let open = || Db::open("/db", on(&fs).keep_logs_bytes(1 << 20)).unwrap();
+    let db = open();
+    for (last, key) in ["a", "b", "c"].into_iter().enumerate() {
+        db.put(key, "value").unwrap();
+        db.flush().unwrap();
+        assert_eq!(changes(&db), (1..=last as u64 + 1).collect::<Vec<_>>());
+    }
+    db.put("only in the log", "value").unwrap();
+    drop(db);
+    let db = open();
+    assert_eq!(changes(&db), [1, 2, 3, 4]);
+    db.flush().unwrap();
+    drop(db);
+    assert_eq!(changes(&open()), [1, 2, 3, 4]);
+    let names = fs.list(Path::new("/db")).unwrap();
+    assert!(names.iter().all(|name| !name.ends_with(".dbtmp")), "{names:?}");
+}
+
+#[test]
+fn a_log_that_cannot_be_made_durable_is_not_kept() {
+    let fs = LimitedFs::default();
+    let db = Db::open("/db", on(&fs).keep_logs_bytes(1 << 20)).unwrap();
+    db.put("key", "1").unwrap();
+    fs.set_unclosable(Some(".dbtmp"));
+    db.flush().unwrap();
+    let error = db.changes_since(0).unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
+    let names = fs.list(Path::new("/db")).unwrap();
+    assert!(names.iter().all(|name| !name.ends_with(".dbtmp")), "{names:?}");
 }

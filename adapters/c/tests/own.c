@@ -522,6 +522,90 @@ static void forked(void) {
   leveldb_writeoptions_destroy(write);
 }
 
+/* Reverse byte order, for which one thread waits at the comparison with the number that it has set:
+   it tells so through one pipe, and goes on once there is a byte in the other. */
+static __thread int compared = 0, stops_at = 0;
+static int stopped[2], goes_on[2];
+static int stopping(void* state, const char* a, size_t alen, const char* b, size_t blen) {
+  char byte = 0;
+  if (++compared == stops_at && (write(stopped[1], &byte, 1) != 1 || read(goes_on[0], &byte, 1) != 1))
+    _exit(3);
+  return reverse(state, a, alen, b, blen);
+}
+
+/* Deletes a range that has no entries, and stops at the last comparison, in the middle of a write
+   for which all others wait. */
+static void* stops_in_a_write(void* db) {
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  char* failure = NULL;
+  for (int round = 0; round < 3; round++) {
+    stops_at = round < 2 ? 0 : compared;
+    compared = 0;
+    minikv_delete_range(db, write, "f", 1, "c", 1, &failure);
+    if (failure != NULL || compared == 0) _exit(4);
+  }
+  leveldb_writeoptions_destroy(write);
+  return NULL;
+}
+
+static void* puts_one(void* db) {
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  char* failure = NULL;
+  leveldb_put(db, write, "waiting", 7, "1", 1, &failure);
+  leveldb_writeoptions_destroy(write);
+  return failure;
+}
+
+static int puts_are_refused(leveldb_t* db, leveldb_iterator_t* it) {
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  int all = 1;
+  for (int i = 0; i < 4; i++) {
+    leveldb_writeoptions_set_sync(write, i % 2);
+    put(db, write, "of the child", "1");
+    all &= refused();
+  }
+  leveldb_writeoptions_destroy(write);
+  return all && closes(db, it);
+}
+
+/* Checks that the writes of a forked child fail, too, if threads of its parent were in a write at
+   the fork. */
+static void forked_beside_writers(void) {
+  leveldb_comparator_t* order =
+      leveldb_comparator_create(&destroyed, destroy, stopping, reverse_name);
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_readoptions_t* read_options = leveldb_readoptions_create();
+  leveldb_writeoptions_t* write_options = leveldb_writeoptions_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_options_set_comparator(options, order);
+  CHECK(pipe(stopped) == 0 && pipe(goes_on) == 0);
+  leveldb_t* db = leveldb_open(options, place("forked-beside-writers"), &error);
+  CHECK(db != NULL);
+  put(db, write_options, "a", "1");
+  put(db, write_options, "z", "1");
+  leveldb_iterator_t* it = leveldb_create_iterator(db, read_options);
+  pthread_t first, second;
+  char byte = 0;
+  void* failure = NULL;
+  CHECK(pthread_create(&first, NULL, stops_in_a_write, db) == 0);
+  CHECK(read(stopped[0], &byte, 1) == 1);
+  CHECK(in_child(puts_are_refused, db, it));
+  CHECK(pthread_create(&second, NULL, puts_one, db) == 0);
+  usleep(100000); /* it is the first in the queue then */
+  CHECK(in_child(puts_are_refused, db, it));
+  CHECK(write(goes_on[1], &byte, 1) == 1);
+  CHECK(pthread_join(first, NULL) == 0);
+  CHECK(pthread_join(second, &failure) == 0 && failure == NULL);
+  CHECK(has(db, read_options, "waiting", "1") && has(db, read_options, "of the child", NULL));
+  leveldb_iter_destroy(it);
+  leveldb_close(db);
+  leveldb_options_destroy(options);
+  leveldb_comparator_destroy(order);
+  leveldb_readoptions_destroy(read_options);
+  leveldb_writeoptions_destroy(write_options);
+  for (int end = 0; end < 2; end++) CHECK(close(stopped[end]) == 0 && close(goes_on[end]) == 0);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   home = argv[1];
@@ -535,6 +619,7 @@ int main(int argc, char** argv) {
   shared_cache();
   empty_entries();
   forked();
+  forked_beside_writers();
   printf("own functions: %d checks passed\n", checks);
   return 0;
 }

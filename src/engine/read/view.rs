@@ -431,3 +431,23 @@ impl Drop for ReadSeq {
         drop(snapshots);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::base::process::in_time;
+    use crate::engine::testing::engine_in_memory;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn a_snapshot_ends_in_a_forked_child_while_a_thread_of_its_parent_takes_one() {
+        let mut state = engine_in_memory().reads.frozen();
+        let trash = Trash::new(Arc::new(MemFs::new()), Path::new("db")).inherited();
+        Arc::get_mut(&mut state).unwrap().trash = Arc::new(trash);
+        let (snapshot, _) = ReadSeq::now(&state);
+        let _held = state.snapshots.lock();
+        in_time(move || drop(snapshot));
+    }
+}

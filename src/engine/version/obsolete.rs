@@ -80,6 +80,13 @@ impl Trash {
         }
     }
 
+    /// Returns the trash as a forked child has it.
+    #[cfg(test)]
+    pub(crate) fn inherited(mut self) -> Trash {
+        self.process = ProcessId::other();
+        self
+    }
+
     /// Makes the trash stop removing tables once `lock`, the directory's lock, has been replaced.
     /// Returns the trash.
     pub(crate) fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
@@ -174,6 +181,7 @@ impl Drop for Trash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::process::in_time;
     use crate::fs::sim::Lack;
     use crate::fs::{MemFs, SimFs};
 
@@ -225,14 +233,28 @@ mod tests {
         fs.create_dir(dir).unwrap();
         let path = dir.join(name::table_name(7));
         fs.create(&path).unwrap();
-        let mut trash = Trash::new(Arc::new(fs.clone()), dir);
-        trash.process = ProcessId::other();
+        let trash = Trash::new(Arc::new(fs.clone()), dir).inherited();
         trash.hold(7);
         trash.let_go(7, true);
         trash.empty();
         trash.remove([7].into_iter());
         drop(trash);
         assert!(fs.exists(&path).unwrap());
+    }
+
+    #[test]
+    fn a_forked_child_does_not_wait_for_the_tables_that_a_thread_of_its_parent_counts() {
+        let trash = Trash::new(Arc::new(MemFs::new()), Path::new("db")).inherited();
+        trash.hold(7);
+        trash.hold(8);
+        trash.let_go(8, true);
+        let trash = Arc::new(trash);
+        let _held = trash.tables.lock();
+        let child = trash.clone();
+        in_time(move || {
+            child.let_go(7, true);
+            child.empty();
+        });
     }
 
     #[test]

@@ -216,6 +216,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::base::process::{ProcessId, in_time};
     use crate::engine::options::Options;
     use crate::engine::report::health::HealthState;
     use crate::engine::testing::engine_in_memory;
@@ -241,6 +242,29 @@ mod tests {
         write(2).unwrap();
         write(1).unwrap_err();
         assert_eq!(engine.reads.visible_seq(), MAX_SEQ_NO);
+    }
+
+    #[test]
+    fn a_forked_child_is_refused_where_a_write_would_wait_for_a_thread_of_its_parent() {
+        let mut engine = engine_in_memory();
+        engine.write(&WriteOptions::default(), Write::Put(b"parent", b"")).unwrap();
+        Arc::get_mut(&mut engine).unwrap().opener = ProcessId::other();
+        let put = |sync| {
+            let child = engine.clone();
+            in_time(move || child.write(&WriteOptions { sync }, Write::Put(b"child", b"")))
+        };
+        let is_refused = |sync| {
+            let refused = put(sync).unwrap_err().to_string();
+            assert!(refused.contains("forked"), "{refused}");
+        };
+        is_refused(true);
+        let commit = engine.commit.lock();
+        [false, true, false].into_iter().for_each(is_refused);
+        drop(commit);
+        assert!(matches!(engine.queue.enter(Write::Delete(b"parent"), false), Turn::Lead(_)));
+        [false, true, false].into_iter().for_each(is_refused);
+        engine.queue.leave(Group::default(), &Ok(()));
+        put(false).unwrap();
     }
 
     /// A memtable that could not take the whole batch made the database read-only, and every later

@@ -245,13 +245,21 @@ fn next_room_check(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+    use std::panic::resume_unwind;
     use std::path::Path;
+    use std::thread;
 
     use super::*;
+    use crate::base::Comparator;
+    use crate::base::sync::atomic::{AtomicBool, AtomicUsize};
+    use crate::engine::compact::plan::{Compaction, Inputs};
     use crate::engine::options::Options;
     use crate::engine::options::WriteOptions;
+    use crate::engine::report::event::Event;
     use crate::engine::resources::Resources;
     use crate::engine::testing::engine_in_memory;
+    use crate::engine::version::testing::version;
     use crate::engine::write::queue::Write;
     use crate::fs::MemFs;
 
@@ -290,6 +298,71 @@ mod tests {
         engine.end_stall(engine.state.lock(), StallCause::Slowdown, Duration::ZERO);
         other.grown_to(1);
         assert!(share.take_request());
+    }
+
+    /// A comparator that panics while it is armed.
+    #[derive(Debug)]
+    struct TrapOrder(Arc<AtomicBool>);
+
+    impl Comparator for TrapOrder {
+        fn name(&self) -> &str {
+            "test.TrapOrder"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            if self.0.load(Relaxed) {
+                resume_unwind(Box::new("the trap was sprung"));
+            }
+            a.cmp(b)
+        }
+    }
+
+    /// Makes the comparator panic when the writer looks whether level 0, which is full, can still
+    /// become shorter.
+    #[test]
+    fn a_stall_ends_with_a_writer_that_panics() {
+        let (armed, stalls) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let seen = stalls.clone();
+        let options =
+            Options::default().create_if_missing(true).comparator(TrapOrder(armed.clone()));
+        let options = options.fs(MemFs::new()).observer(move |event: &Event| match event.kind {
+            EventKind::StallBegan { .. } => _ = seen.fetch_add(1, Relaxed),
+            EventKind::StallEnded { .. } => _ = seen.fetch_sub(1, Relaxed),
+            _ => {}
+        });
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        engine.start_observing().unwrap();
+        engine.write(&WriteOptions::default(), Write::Put(b"a", b"1")).unwrap();
+        let full: Vec<_> =
+            (0..pick::LEVEL0_STOP_FILES).map(|at| format!("{}:[a-c]", 90 - at)).collect();
+        let version = version([&*format!("L0: {}", full.join(" ")), "L1: 3:[x-z]"]);
+        let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
+        let order = engine.reads.order.user();
+        let merge = Compaction::from_inputs(version.clone(), order, inputs, 2);
+        let before = {
+            let mut state = engine.state.lock();
+            state.compactions.damaged.insert(9, Error::corruption("torn"));
+            state.compactions.running.push(Arc::new(merge));
+            std::mem::replace(&mut state.version, version)
+        };
+        let writer = engine.clone();
+        let writer = thread::spawn(move || {
+            let make_room = || writer.make_room(&mut writer.commit.lock(), true);
+            writer.contain("a write", make_room)
+        });
+        while engine.health().stall != Some(StallCause::Level0) {
+            thread::yield_now();
+        }
+        armed.store(true, Relaxed);
+        engine.state.lock().compactions.running.clear();
+        engine.changed.notify_all();
+        let error = writer.join().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Panicked { .. }), "{error}");
+        assert_eq!(engine.health().stall, None);
+        assert_eq!(engine.stats().stalls.level0.count, 1);
+        engine.state.lock().version = before;
+        engine.end_observing();
+        assert_eq!(stalls.load(Relaxed), 0, "the observer is told of every end");
     }
 
     #[test]
