@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::base::sync::{Mutex, MutexGuard};
+
 /// The id of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId(u32);
@@ -22,6 +24,13 @@ impl ProcessId {
     /// Returns whether this process has the id. Makes a system call.
     pub(crate) fn is_current(self) -> bool {
         self == ProcessId::current()
+    }
+
+    /// Locks `mutex` and returns the guard. In a forked child of the process, returns `None` if the
+    /// mutex is locked: a thread of the parent may have locked it, which will not unlock the copy.
+    #[inline]
+    pub(crate) fn lock<T>(self, mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.lock_after(|| self.is_current().then_some(()).ok_or(())).ok()
     }
 }
 

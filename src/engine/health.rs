@@ -206,7 +206,10 @@ impl Engine {
     /// Returns the error that writes return while the database is read-only or closed. The caller
     /// must hold the commit lock: otherwise, a `resume` could end the failure before this call.
     pub(crate) fn read_only_error(&self) -> Error {
-        self.state.lock().lifecycle.refusal().unwrap_or(Error::Closed)
+        match self.state.lock_after(|| self.check_process()) {
+            Ok(state) => state.lifecycle.refusal().unwrap_or(Error::Closed),
+            Err(error) => error,
+        }
     }
 
     /// Returns the operations that the database currently serves, and the failures that restrict

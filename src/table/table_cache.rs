@@ -228,7 +228,8 @@ impl TableCache {
 
     #[cold]
     fn open(&self, slot: &Arc<TableSlot>) -> Result<Arc<Table>> {
-        let _one_at_a_time = slot.opening.lock();
+        let opening = self.process.lock(&slot.opening);
+        let _one_at_a_time = opening.ok_or_else(|| self.opened_elsewhere(slot.number))?;
         if let Some(table) = slot.table.load_full() {
             slot.touch();
             return Ok(table);
@@ -260,6 +261,17 @@ impl TableCache {
             cache.close_tables();
         }
         Ok(table)
+    }
+
+    #[cold]
+    fn opened_elsewhere(&self, number: u64) -> Error {
+        let path = self.dir.join(table_name(number));
+        Error::invalid(format!(
+            "process {} was opening {} when this process was forked from it: a forked process has \
+             to open the database itself",
+            self.process,
+            path.display()
+        ))
     }
 
     fn open_file(&self, slot: &TableSlot) -> Result<Arc<Table>> {

@@ -171,11 +171,31 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Panics
     /// The same as for [`Mutex::lock`].
+    #[inline]
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
         self.order.enter();
         Some(MutexGuard { order: self.order, inner })
+    }
+
+    /// Locks the mutex. If it is locked already, calls `check` before waiting. Returns the guard.
+    ///
+    /// # Errors
+    /// The error of `check`.
+    ///
+    /// # Panics
+    /// The same as for [`Mutex::lock`].
+    #[inline]
+    #[track_caller]
+    pub(crate) fn lock_after<E>(
+        &self,
+        check: impl FnOnce() -> Result<(), E>,
+    ) -> Result<MutexGuard<'_, T>, E> {
+        match self.try_lock() {
+            Some(guard) => Ok(guard),
+            None => check().map(|()| self.lock()),
+        }
     }
 
     /// Returns the value. No lock is needed, because the caller has exclusive access.

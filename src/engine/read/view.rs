@@ -419,7 +419,8 @@ impl ReadSeq {
 
 impl Drop for ReadSeq {
     fn drop(&mut self) {
-        let mut snapshots = self.state().snapshots.lock();
+        let process = self.state().trash.process;
+        let Some(mut snapshots) = process.lock(&self.state().snapshots) else { return };
         debug_assert!(snapshots.contains_key(&self.seq), "a held sequence number is not listed");
         let ended = snapshots.get_mut(&self.seq).is_some_and(|held| {
             held.count -= 1;

@@ -54,7 +54,7 @@ pub(crate) struct Trash {
     /// The lock of the directory, while it is held.
     lock: Option<Weak<dyn FileLock>>,
     /// The process that the tables belong to.
-    process: ProcessId,
+    pub process: ProcessId,
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +115,7 @@ impl Trash {
     /// the next [`Trash::empty`] removes the table. This function does no I/O, so it can be called
     /// under any lock.
     pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
-        let mut tables = self.tables.lock();
+        let Some(mut tables) = self.process.lock(&self.tables) else { return };
         debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");
         debug_assert!(!tables.thrown.contains(&number), "table {number:06} is thrown away twice");
         if let Some(count) = tables.named.get_mut(&number) {
@@ -136,7 +136,7 @@ impl Trash {
             return;
         }
         let thrown = {
-            let mut tables = self.tables.lock();
+            let Some(mut tables) = self.process.lock(&self.tables) else { return };
             self.is_empty.store(true, Relaxed);
             let refused = std::mem::take(&mut tables.refused);
             std::mem::take(&mut tables.thrown).into_iter().chain(refused)

@@ -51,18 +51,25 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors of the log, after which the database takes no more writes; [`Error::ReadOnly`]
-    /// for every later write, and after background work has failed.
+    /// for every later write, and after background work has failed; the error of
+    /// [`Engine::check_process`] if the write is synced or has to wait.
     pub(crate) fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
         self.check_outside()?;
-        let write = match self.queue.enter(write, options.sync) {
+        // The check makes a system call, so a write that is neither synced nor has to wait goes
+        // without it.
+        let may_wait = || self.check_process();
+        if options.sync {
+            may_wait()?;
+        }
+        let write = match self.queue.enter(write, options.sync, may_wait) {
             Turn::Lead(write) => write,
             Turn::Done(result) => return result,
         };
-        let mut commit = self.commit.lock();
         let mut group = Group::default();
-        let lead = || self.lead(&mut commit, options.sync, write, &mut group);
-        let result = self.contain("a write", lead);
-        drop(commit);
+        let result = self.commit.lock_after(may_wait).and_then(|mut commit| {
+            let lead = || self.lead(&mut commit, options.sync, write, &mut group);
+            self.contain("a write", lead)
+        });
         self.queue.leave(group, &result);
         self.maybe_run_inline();
         result
@@ -80,9 +87,6 @@ impl Engine {
             self.make_room(commit, false)?;
         } else if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
-        }
-        if sync {
-            self.check_process()?;
         }
         if let Write::Checked(_, check) = &write {
             check.run(&self.reads, &self.reads.view_owned())?;
@@ -261,7 +265,10 @@ mod tests {
         let commit = engine.commit.lock();
         [false, true, false].into_iter().for_each(is_refused);
         drop(commit);
-        assert!(matches!(engine.queue.enter(Write::Delete(b"parent"), false), Turn::Lead(_)));
+        assert!(matches!(
+            engine.queue.enter(Write::Delete(b"parent"), false, || Ok(())),
+            Turn::Lead(_)
+        ));
         [false, true, false].into_iter().for_each(is_refused);
         engine.queue.leave(Group::default(), &Ok(()));
         put(false).unwrap();

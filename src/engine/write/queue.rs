@@ -228,14 +228,26 @@ impl Group {
 impl WriteQueue {
     /// Makes the writer the leader, or waits until the lead is handed to it or another leader has
     /// handled the write. Returns the writer's next step. Refuses a write with a key or value that
-    /// is too long.
+    /// is too long, and one for which `may_wait` fails, which is called before the writer waits.
     #[inline]
-    pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
-        if let Err(error) = write.check() {
+    pub(super) fn enter<'a>(
+        &self,
+        write: Write<'a>,
+        sync: bool,
+        may_wait: impl Fn() -> Result<()>,
+    ) -> Turn<'a> {
+        let checked = write.check().and_then(|()| self.line.lock_after(&may_wait));
+        let mut line = match checked {
+            Ok(line) => line,
+            Err(error) => return Turn::Done(Err(error)),
+        };
+        line.check();
+        if line.led
+            && let Err(error) = MutexGuard::unlocked(&mut line, may_wait)
+        {
             return Turn::Done(Err(error));
         }
-        let mut line = self.line.lock();
-        line.check();
+        // The leader may have left meanwhile.
         if !line.led {
             line.led = true;
             return Turn::Lead(write);
@@ -420,13 +432,13 @@ mod tests {
     #[test]
     fn a_leader_waits_for_as_many_writers_as_before() {
         let queue = WriteQueue::default();
-        assert!(matches!(queue.enter(Write::Delete(b"lead"), true), Turn::Lead(_)));
+        assert!(matches!(queue.enter(Write::Delete(b"lead"), true, || Ok(())), Turn::Lead(_)));
         queue.line.lock().expected = 3;
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     std::thread::sleep(Duration::from_millis(5));
-                    let turn = queue.enter(Write::Delete(b"follow"), true);
+                    let turn = queue.enter(Write::Delete(b"follow"), true, || Ok(()));
                     assert!(matches!(turn, Turn::Done(Ok(()))));
                 });
             }
@@ -455,7 +467,10 @@ mod tests {
             ];
             for write in writes {
                 let queue = WriteQueue::default();
-                assert!(matches!(queue.enter(Write::Delete(b"lead"), false), Turn::Lead(_)));
+                assert!(matches!(
+                    queue.enter(Write::Delete(b"lead"), false, || Ok(())),
+                    Turn::Lead(_)
+                ));
                 queue.line.lock().waiting.push_back(Arc::new(Waiter {
                     sync: false,
                     bytes: 20,
@@ -474,7 +489,7 @@ mod tests {
     #[test]
     fn a_leader_waits_ever_less_often_for_writers_that_do_not_come() {
         let queue = WriteQueue::default();
-        assert!(matches!(queue.enter(Write::Delete(b"lead"), true), Turn::Lead(_)));
+        assert!(matches!(queue.enter(Write::Delete(b"lead"), true, || Ok(())), Turn::Lead(_)));
         queue.line.lock().expected = 2;
         let mut waited = 0;
         for _ in 0..1000 {
