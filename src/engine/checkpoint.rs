@@ -337,6 +337,25 @@ pub(crate) fn sync_and_link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     }
 }
 
+/// Makes the contents of a file of `dir` durable. If it cannot be opened for writing, a copy takes
+/// its place, which has the name `temp` until it is complete.
+///
+/// # Errors
+/// I/O errors.
+pub(crate) fn sync_or_replace(fs: &dyn Fs, dir: &Path, path: &Path, temp: &Path) -> Result<()> {
+    let synced = fs.append(path).and_then(|mut file| file.sync());
+    match synced {
+        Err(error) if cannot_write(error.kind()) => {
+            let copied = copy(fs, path, temp).and_then(|()| {
+                fs.rename(temp, path).map_err(|error| Error::io("rename", temp, error))
+            });
+            copied.inspect_err(|_| drop(fs.remove(temp)))?;
+            sync_dir(fs, dir)
+        }
+        synced => synced.map_err(|error| Error::io("sync", path, error)),
+    }
+}
+
 fn cannot_write(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::base::{Error, Result};
+use crate::engine::checkpoint::sync_or_replace;
 use crate::engine::options::Options;
 use crate::format::name;
 use crate::format::record::HEADER_BYTES;
@@ -50,7 +51,7 @@ impl KeepLimits {
 }
 
 impl KeptLog {
-    /// Syncs the log `number` and returns it. Returns `None` if the log has no records.
+    /// Makes the log `number` durable and returns it. Returns `None` if the log has no records.
     ///
     /// # Errors
     /// I/O errors.
@@ -58,8 +59,7 @@ impl KeptLog {
         let log = KeptLog::found(fs, dir, number)?;
         if log.is_some() {
             let path = dir.join(name::log_name(number));
-            let synced = fs.append(&path).and_then(|mut file| file.sync());
-            synced.map_err(|error| Error::io("sync", path, error))?;
+            sync_or_replace(fs, dir, &path, &dir.join(name::temp_name(number)))?;
         }
         Ok(log)
     }
