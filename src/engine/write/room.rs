@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock::whole_micros;
+use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{self, DropHorizon};
 use crate::engine::health::is_retried;
@@ -121,33 +121,26 @@ impl Engine {
 
     /// Waits until a memtable may be frozen.
     fn wait_for_room(&self) -> Result<()> {
-        let began = Instant::now();
-        let mut cause = None;
+        let mut stall = Stall::new(self);
         let mut state = self.state.lock();
-        let result = loop {
+        loop {
             if let Some(error) = state.lifecycle.refusal() {
-                break Err(error);
+                return Err(error);
             }
             let level0 = state.version.level(0).len();
             if !state.may_freeze(self.options.write_buffer_bytes) {
-                cause = Some(StallCause::Flush);
-                self.begin_stall(&mut state, StallCause::Flush);
+                stall.begin(&mut state, StallCause::Flush);
                 self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
                 if let Some(error) = self.level0_trouble(&state) {
-                    break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
+                    return Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
-                cause = Some(StallCause::Level0);
-                self.begin_stall(&mut state, StallCause::Level0);
+                stall.begin(&mut state, StallCause::Level0);
                 self.wait_for_change(&mut state);
             } else {
-                break Ok(());
+                return Ok(());
             }
-        };
-        if let Some(cause) = cause {
-            self.end_stall(state, cause, began.elapsed());
         }
-        result
     }
 
     /// Returns the error for which a writer does not wait until level 0 is shorter, if there is
@@ -162,23 +155,6 @@ impl Engine {
         };
         let waits = !is_retried(trouble) && (!running.is_empty() || can_shrink());
         (!waits).then_some(trouble)
-    }
-
-    /// Records that a writer has begun to wait.
-    fn begin_stall(&self, state: &mut State, cause: StallCause) {
-        if state.lifecycle.stall.replace(cause).is_none() {
-            self.observe(|| EventKind::StallBegan { cause });
-        }
-    }
-
-    /// Records that the writer has stopped waiting.
-    fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
-        state.lifecycle.stall = None;
-        // If the writer wrote nothing more, nothing else would offer the memtable's memory again.
-        self.tell_pace(&state);
-        self.observe(|| EventKind::StallEnded { cause, took: whole_micros(waited) });
-        drop(state);
-        self.metrics.stall(cause, waited);
     }
 
     /// Asks for the next log to be created in the background, once half the write buffer is full.
@@ -203,19 +179,55 @@ impl Engine {
             Pressure::SlowDown => MAX_WAIT,
             _ => self.pace.lead(mem_bytes, self.options.write_buffer_bytes),
         };
+        let mut stall = Stall::new(self);
         let mut state = self.state.lock();
         let level0 = state.version.level(0).len();
         wait = wait.max(slowdown(level0));
         if wait < MIN_WAIT || state.lifecycle.refusal().is_some() {
             return;
         }
-        let began = Instant::now();
-        self.begin_stall(&mut state, StallCause::Slowdown);
+        stall.begin(&mut state, StallCause::Slowdown);
         match self.inline {
             None => drop(self.changed.wait_for(&mut state, wait.min(MAX_WAIT))),
             Some(_) => self.wait_for_change(&mut state),
         }
-        self.end_stall(state, StallCause::Slowdown, began.elapsed());
+    }
+}
+
+/// A writer that may have to wait. The wait ends when this value is dropped, also by a panic. It is
+/// dropped without the state lock, and so made before that lock is taken.
+struct Stall<'a> {
+    engine: &'a Engine,
+    /// Cause and beginning of the wait; `None` if the writer has not begun to wait.
+    waits: Option<(StallCause, Instant)>,
+}
+
+impl<'a> Stall<'a> {
+    fn new(engine: &'a Engine) -> Stall<'a> {
+        Stall { engine, waits: None }
+    }
+
+    /// Records that the writer waits, because of `cause` from now on.
+    fn begin(&mut self, state: &mut State, cause: StallCause) {
+        let began = self.waits.map_or_else(Instant::now, |(_, began)| began);
+        self.waits = Some((cause, began));
+        if state.lifecycle.stall.replace(cause).is_none() {
+            self.engine.observe(|| EventKind::StallBegan { cause });
+        }
+    }
+}
+
+impl Drop for Stall<'_> {
+    fn drop(&mut self) {
+        let Some((cause, began)) = self.waits else { return };
+        let (engine, waited) = (self.engine, began.elapsed());
+        let mut state = engine.state.lock();
+        state.lifecycle.stall = None;
+        // If the writer wrote nothing more, nothing else would offer the memtable's memory again.
+        engine.tell_pace(&state);
+        engine.observe(|| EventKind::StallEnded { cause, took: whole_micros(waited) });
+        drop(state);
+        engine.metrics.stall(cause, waited);
     }
 }
 
@@ -290,12 +302,13 @@ mod tests {
         let engine = Engine::open(Path::new("/db"), options).unwrap();
         let share = engine.pace.share().unwrap();
         share.grown_to(300 << 10);
-        engine.begin_stall(&mut engine.state.lock(), StallCause::Slowdown);
+        let mut stall = Stall::new(&engine);
+        stall.begin(&mut engine.state.lock(), StallCause::Slowdown);
         engine.give_up_memtable().unwrap();
         let other = engine.options.resources.memory.as_ref().unwrap().join();
         other.grown_to(1);
         assert!(!share.take_request(), "the writer waits");
-        engine.end_stall(engine.state.lock(), StallCause::Slowdown, Duration::ZERO);
+        drop(stall);
         other.grown_to(1);
         assert!(share.take_request());
     }
