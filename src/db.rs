@@ -14,9 +14,7 @@ use crate::admin::backup::take::take;
 use crate::base::key_bounds::KeyBounds;
 use crate::base::sync::{LockRank, Mutex};
 use crate::base::{Error, Result};
-use crate::bulk::sorted::{
-    Ingested, SortedTable, {self},
-};
+use crate::bulk::sorted::{self, Ingested, SortedTable};
 use crate::engine::Engine;
 use crate::engine::compression::TableCompression;
 use crate::engine::delete_range::DeletedRange;

@@ -1,8 +1,6 @@
 //! Entries read from a file or from stdin, in any format.
 
-use std::io::{
-    Chain, Read, {self},
-};
+use std::io::{self, Chain, Read};
 use std::path::PathBuf;
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};

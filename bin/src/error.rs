@@ -13,9 +13,7 @@
 
 pub mod usage;
 
-use std::io::{
-    Write, {self},
-};
+use std::io::{self, Write};
 use std::path::Path;
 
 use minikv::{Error as DbError, Feature};

@@ -1,9 +1,7 @@
 //! Numbered lines of a file or of stdin.
 
 use std::fs::File;
-use std::io::{
-    BufRead, BufReader, Read, {self},
-};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, Result};

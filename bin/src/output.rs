@@ -1,8 +1,6 @@
 //! Output: data goes to stdout, everything else to stderr, and progress only to a terminal.
 
-use std::io::{
-    BufWriter, IsTerminal, Write, {self},
-};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,12 +9,8 @@ pub use minikv_instrument::text::Table;
 use serde::Serialize;
 
 use crate::error::{CliError, Result};
-use crate::interrupt::{
-    Guard, {self},
-};
-use crate::system::{
-    RawStdout, {self},
-};
+use crate::interrupt::{self, Guard};
+use crate::system::{self, RawStdout};
 
 const BUFFER_BYTES: usize = 128 << 10;
 

@@ -6,9 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::error::{CliError, Result};
-use crate::interrupt::{
-    Guard, {self},
-};
+use crate::interrupt::{self, Guard};
 
 /// A temporary directory, removed when dropped and when the process is interrupted.
 pub struct Scratch {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::admin::findings::Findings;
-use crate::admin::logs::{self};
+use crate::admin::logs;
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{CopySource, LiveFiles, OpenLog, check_empty, link_or_copy};
 use crate::engine::open::check::check_entries;

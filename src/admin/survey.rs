@@ -6,29 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::admin::findings::Findings;
-use crate::admin::logs::{
-    LogFacts, {self},
-};
-use crate::admin::manifest::{
-    Manifest, {self},
-};
-use crate::admin::tables::{
-    TableFacts, {self},
-};
+use crate::admin::logs::{self, LogFacts};
+use crate::admin::manifest::{self, Manifest};
+use crate::admin::tables::{self, TableFacts};
 use crate::base::{Error, Result};
 use crate::engine::open::check;
 use crate::engine::open::directory;
-use crate::engine::open::entries::{
-    DirListing, {self},
-};
+use crate::engine::open::entries::{self, DirListing};
 use crate::engine::options::Options;
 use crate::engine::version::manifest::read_current;
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{InternalComparator, KeyOrder};
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::Fs;
 use crate::table::reader::TableContext;
 

@@ -10,9 +10,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::base::transcript::{
-    Command, number, {self},
-};
+use crate::base::transcript::{self, Command, number};
 use crate::engine::options::Filters;
 use crate::filter::prefix::FixedPrefix;
 use crate::format::compress::Compression;

@@ -3,9 +3,7 @@
 
 use std::cell::Cell;
 
-use crate::base::sync::thread::{
-    ThreadId, {self},
-};
+use crate::base::sync::thread::{self, ThreadId};
 use crate::base::sync::thread_local;
 
 thread_local! {

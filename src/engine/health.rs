@@ -28,9 +28,7 @@ use crate::engine::state::{CompactionState, Lifecycle};
 use crate::engine::version::Version;
 use crate::engine::write::commit::CommitState;
 use crate::engine::{Engine, State};
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 
 /// Back-off after the first failed compaction; each further failure doubles it. With a longer
 /// back-off, failed compactions are retried less often.

@@ -37,9 +37,7 @@
 use bytes::Bytes;
 
 use crate::base::hash::key_hash;
-use crate::filter::fuse::{
-    Geometry, MAX_SEGMENT_LG, Solution, {self},
-};
+use crate::filter::fuse::{self, Geometry, MAX_SEGMENT_LG, Solution};
 use crate::format::coding::{get_fixed32, get_fixed64};
 
 /// Name of a whole-table filter in the metaindex. Another version or kind of filter must have

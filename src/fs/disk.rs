@@ -4,9 +4,7 @@
 //! opened at all: a database copied from a stranger may contain a FIFO, and opening a FIFO may wait
 //! for ever.
 
-use std::fs::{
-    File, OpenOptions, {self},
-};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,9 +8,7 @@
 //! A forked child inherits the table and the open files, which still are its parent's: it neither
 //! releases these locks nor holds them, but its copies of the files keep a `flock` alive.
 
-use std::fs::{
-    File, {self},
-};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::{io, process};
 

@@ -2,9 +2,7 @@
 
 use minikv::fs::MemFs;
 use minikv::{Db, Error, Readable, Result};
-use shuttle::thread::{
-    JoinHandle, {self},
-};
+use shuttle::thread::{self, JoinHandle};
 
 use crate::{check, open, options, sync, tables};
 

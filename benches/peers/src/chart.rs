@@ -7,9 +7,7 @@ use minikv_workloads::{Better, Result};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::colors::{
-    INK, {self},
-};
+use crate::colors::{self, INK};
 use crate::report::Report;
 
 const WIDTH: u32 = 900;

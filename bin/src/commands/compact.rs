@@ -12,9 +12,7 @@ use super::{count, size};
 use crate::args::{Dir, Global};
 use crate::error::Result;
 use crate::interrupt;
-use crate::output::{
-    Progress, Stdout, {self},
-};
+use crate::output::{self, Progress, Stdout};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 

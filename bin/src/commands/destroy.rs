@@ -1,8 +1,6 @@
 //! `minikv destroy`
 
-use std::io::{
-    BufRead, IsTerminal, Write, {self},
-};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use minikv::Options;

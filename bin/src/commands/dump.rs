@@ -1,9 +1,7 @@
 //! `minikv dump [FILE]`
 
 use std::fs;
-use std::io::{
-    BufWriter, Write, {self},
-};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::count;
@@ -12,9 +10,7 @@ use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::interrupt;
 use crate::keyspace::InKeyspace;
-use crate::output::{
-    Progress, Stdout, {self},
-};
+use crate::output::{self, Progress, Stdout};
 use crate::style::Style;
 use crate::system::is_readable_by_all;
 use crate::writer::check_not_lock;

@@ -8,9 +8,7 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::keyspace::{InKeyspace, ReadScope};
-use crate::output::{
-    Stdout, {self},
-};
+use crate::output::{self, Stdout};
 use crate::style::Style;
 
 /// Print the values of keys

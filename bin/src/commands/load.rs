@@ -10,9 +10,7 @@ use crate::entry_reader::EntryReader;
 use crate::error::Result;
 use crate::key_check::KeyCheck;
 use crate::keyspace::{InKeyspace, Target};
-use crate::output::{
-    Progress, {self},
-};
+use crate::output::{self, Progress};
 use crate::tally::Tally;
 
 const BATCH_ENTRIES: usize = 1000;

@@ -10,9 +10,7 @@ use clap_mangen::Man;
 use super::count;
 use crate::definition;
 use crate::error::{CliError, Result};
-use crate::output::{
-    Stdout, {self},
-};
+use crate::output::{self, Stdout};
 
 const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
 .TP

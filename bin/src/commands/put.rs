@@ -1,9 +1,7 @@
 //! `minikv put KEY VALUE`
 
 use std::ffi::{OsStr, OsString};
-use std::io::{
-    Read, {self},
-};
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 

@@ -19,9 +19,7 @@ use super::{count, size, thousands};
 use crate::args::{Dir, Global};
 use crate::error::{CliError, Result};
 use crate::interrupt;
-use crate::output::{
-    Stdout, {self},
-};
+use crate::output::{self, Stdout};
 use crate::writer::Writer;
 
 mod source;

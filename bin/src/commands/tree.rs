@@ -6,9 +6,7 @@ use minikv_instrument::tree::{Log, Tree};
 use crate::args::{Dir, Global};
 use crate::error::Result;
 use crate::files::{LogFile, Survey};
-use crate::output::{
-    Stdout, {self},
-};
+use crate::output::{self, Stdout};
 use crate::style::shortened;
 use crate::writer::Writer;
 

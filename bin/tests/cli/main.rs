@@ -1,9 +1,7 @@
 //! Tests of the command as a user types it: the built binary, its streams and its exit codes.
 
 use std::collections::BTreeMap;
-use std::fs::{
-    File, {self},
-};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

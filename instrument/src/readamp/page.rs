@@ -6,9 +6,7 @@ use std::fmt::Write;
 use minikv::files::NUM_LEVELS;
 
 use super::advise::Advised;
-use super::chart::{
-    Bar, Frame, NARROW, Row, Span, WIDE, escape, {self},
-};
+use super::chart::{self, Bar, Frame, NARROW, Row, Span, WIDE, escape};
 use super::filters::FilterCase;
 use super::measure::{Class, Measured, Pass};
 use super::provenance::Provenance;

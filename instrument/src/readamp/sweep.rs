@@ -7,9 +7,7 @@ use minikv::BloomFilterPolicy;
 use minikv::filter::math::false_positive_probability;
 use minikv::stats::AllFilters;
 
-use super::curve::{
-    Axes, Curve, Point, Unit, {self},
-};
+use super::curve::{self, Axes, Curve, Point, Unit};
 use super::filters::FilterCase;
 use super::measure::{Class, Measured};
 use super::page::{both, class_of, family, rate_in_words, title_of};

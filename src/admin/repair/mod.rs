@@ -57,9 +57,7 @@ use crate::engine::version::numbers::{FileNumbers, MAX_AHEAD, MAX_FILE_NUMBER};
 use crate::format::batch::MAX_OPERATIONS;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo, user_key};
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
 

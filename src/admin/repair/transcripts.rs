@@ -4,9 +4,7 @@ use crate::admin::manifest::Manifest;
 use crate::admin::repair::plan::{RepairPlan, plan};
 use crate::admin::survey::Survey;
 use crate::admin::tables::TableFacts;
-use crate::base::transcript::{
-    Command, {self},
-};
+use crate::base::transcript::{self, Command};
 use crate::engine::options::Options;
 use crate::engine::version::testing::{edit, order, table};
 use crate::fs::MemFs;

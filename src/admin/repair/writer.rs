@@ -14,9 +14,7 @@ use crate::engine::table_writer::{TableRun, Target};
 use crate::engine::version::numbers::FileNumbers;
 use crate::format::edit::NewFile;
 use crate::format::key::InternalComparator;
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::{Fs, sync_dir};
 
 /// Creates new files in a database's directory.

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use crate::admin::findings::Findings;
 use crate::admin::survey::Survey;
-use crate::base::transcript::{
-    Command, number, {self},
-};
+use crate::base::transcript::{self, Command, number};
 use crate::engine::open::entries;
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::engine::version::testing::{edit, order};

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::transcript::{
-    Command, number, {self},
-};
+use crate::base::transcript::{self, Command, number};
 use crate::engine::compact::manual::ManualCompaction;
 use crate::engine::compact::parts::split;
 use crate::engine::compact::pick::{DropHorizon, pick, target_in};

@@ -25,9 +25,7 @@ use crate::engine::open::entries;
 use crate::engine::read::view::ReadState;
 use crate::format::batch::{WriteBatch, decode_header};
 use crate::format::key::SeqNo;
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::format::record::HEADER_BYTES;
 use crate::fs::{Fs, ReadFile};
 use crate::log::LogReader;

@@ -16,9 +16,7 @@ use crate::engine::open::replay::{gap_before, overlap};
 use crate::engine::version::manifest::Recovered;
 use crate::format::batch::{decode_header, decode_ops};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::format::record::HEADER_BYTES;
 use crate::fs::{Fs, ReadFile};
 use crate::log::LogReader;

@@ -40,9 +40,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::entries::Entries;
-use super::sort::{
-    SortKey, compare, compare_entries, {self},
-};
+use super::sort::{self, SortKey, compare, compare_entries};
 use crate::base::Comparator;
 use crate::base::prefix::{common_prefix, head};
 use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};

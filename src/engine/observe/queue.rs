@@ -7,9 +7,7 @@ use std::io;
 use crate::base::clock::whole_micros;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::thread::{
-    JoinHandle, ThreadId, {self},
-};
+use crate::base::sync::thread::{self, JoinHandle, ThreadId};
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex};
 use crate::engine::behalf::working_thread;
 use crate::engine::report::event::{Event, EventKind, Observed};

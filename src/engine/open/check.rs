@@ -24,9 +24,7 @@ use crate::engine::options::Options;
 use crate::engine::version::manifest::Recovered;
 use crate::format::batch::decode_header;
 use crate::format::key::{InternalComparator, KeyOrder, ParsedKey, SeqNo};
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::Fs;
 use crate::log::LogReader;
 use crate::table::Table;

@@ -11,9 +11,7 @@ use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::{MAX_AHEAD, MAX_FILE_NUMBER, MAX_FOREIGN_NUMBER};
 use crate::format::edit::VersionEdit;
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::{EntryKind, FileLock, Fs, is_in_use, sync_dir};
 
 /// Name of the directory, inside a database's directory, for files that an open or a repair takes

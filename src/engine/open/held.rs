@@ -14,9 +14,7 @@ use crate::engine::open::entries::{self, DirListing};
 use crate::engine::options::Options;
 use crate::engine::version::{Version, manifest};
 use crate::format::edit::NewFile;
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::bytes_file::BytesFile;
 use crate::fs::forward::forward_to;
 use crate::fs::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};

@@ -58,9 +58,7 @@ use crate::engine::{Engine, Frozen, FsAbilities, State};
 use crate::format::batch::{MAX_OPERATIONS, WriteBatch};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::{FileLock, Fs, absolute, has_other_names, sync_dir, try_append};
 use crate::log::LogWriter;
 use crate::table::block_cache::BlockCache;

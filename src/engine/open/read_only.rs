@@ -9,12 +9,12 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::engine::Frozen;
 use crate::engine::memtable::Memtable;
+use crate::engine::open;
 use crate::engine::open::check::check_entries;
-use crate::engine::open::directory::{self};
+use crate::engine::open::directory;
 use crate::engine::open::entries;
 use crate::engine::open::held::{Files, HeldFs, hold_logs, hold_tables};
 use crate::engine::open::replay::{LogReplay, Replayed};
-use crate::engine::open::{self};
 use crate::engine::options::Options;
 use crate::engine::read::view::{Layers, ReadState, VisibleSeq};
 use crate::engine::report::recovery::Recovery;
@@ -23,9 +23,7 @@ use crate::engine::version::obsolete::Trash;
 use crate::engine::version::{Version, manifest};
 use crate::format::batch::MAX_OPERATIONS;
 use crate::format::key::InternalComparator;
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::{Fs, ReadFile, absolute};
 
 /// Maximum number of attempts to make a view while a writer changes the files. A higher limit helps

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::Result;
-use crate::base::transcript::{
-    Command, {self},
-};
+use crate::base::transcript::{self, Command};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::version::testing::{key, order};

@@ -16,9 +16,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::base::process::ProcessId;
-use crate::base::sync::thread::{
-    JoinHandle, ThreadId, {self},
-};
+use crate::base::sync::thread::{self, JoinHandle, ThreadId};
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex, MutexGuard};
 use crate::engine::behalf::working_thread;
 

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use crate::base::{Error, Feature, Result};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
-use crate::format::name::{
-    FileName, {self},
-};
+use crate::format::name::{self, FileName};
 use crate::fs::{Fs, ReadFile, replace_file, sync_dir};
 use crate::log::{LogReader, LogWriter, Tail};
 

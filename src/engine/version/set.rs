@@ -21,7 +21,7 @@ use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
 use crate::format::edit::VersionEdit;
 use crate::format::key::{InternalComparator, SeqNo};
-use crate::format::name::{self};
+use crate::format::name;
 use crate::fs::{Fs, has_other_names, try_append, try_sync_dir};
 use crate::log::LogWriter;
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::transcript::{
-    Command, number, {self},
-};
+use crate::base::transcript::{self, Command, number};
 use crate::engine::version::testing::{
     key, level, numbers, order, range, table, table_text, text, trash, version,
 };

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::transcript::{
-    Command, {self},
-};
+use crate::base::transcript::{self, Command};
 use crate::block::{Block, BlockView};
 use crate::format::block_builder::BlockBuilder;
 use crate::table::block_cache::{

@@ -8,9 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Case, Measured};
-use crate::colors::{
-    INK, {self},
-};
+use crate::colors::{self, INK};
 
 const NAMES_WIDTH: u32 = 170;
 const PANEL_WIDTH: u32 = 250;

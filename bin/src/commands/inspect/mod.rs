@@ -14,9 +14,7 @@ use report::Report;
 
 use crate::args::Global;
 use crate::error::{CliError, Result};
-use crate::output::{
-    Stdout, {self},
-};
+use crate::output::{self, Stdout};
 use crate::writer::check_not_lock;
 
 /// Print the contents of a database's files

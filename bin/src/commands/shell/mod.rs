@@ -2,9 +2,7 @@
 
 mod completer;
 
-use std::io::{
-    IsTerminal, {self},
-};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use rustyline::error::ReadlineError;

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::{Condvar, Mutex};
-use crate::base::transcript::{
-    Command, number, {self},
-};
+use crate::base::transcript::{self, Command, number};
 use crate::engine::write::queue::{Group, Signal, Waiter, WriteQueue};
 use crate::format::batch::WriteBatch;
 

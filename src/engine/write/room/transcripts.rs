@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::transcript::{
-    Command, number, {self},
-};
+use crate::base::transcript::{self, Command, number};
 use crate::engine::write::pace::Pace;
 use crate::engine::write::room::{MAX_WAIT, MIN_WAIT};
 

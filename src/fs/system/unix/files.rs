@@ -1,8 +1,6 @@
 //! Files and directories by Unix's calls.
 
-use std::fs::{
-    File, OpenOptions, {self},
-};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;

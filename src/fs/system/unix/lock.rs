@@ -9,9 +9,7 @@
 //! An `fcntl` lock belongs to the process: locking again in the same process succeeds, and closing
 //! *any* descriptor of the file releases the lock.
 
-use std::fs::{
-    File, {self},
-};
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 

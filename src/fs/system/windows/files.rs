@@ -5,9 +5,7 @@
 //! for long; then it cannot be renamed or removed. So such calls are repeated for a while.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{
-    File, OpenOptions, {self},
-};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf, Prefix};
