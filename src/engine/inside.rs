@@ -16,7 +16,7 @@
 //! A forked child has a copy of the engine, but none of its threads, and the files are its
 //! parent's. Calls that would wait for the threads therefore fail there
 //! ([`Engine::check_process`]). Because the check makes a system call, a write that is not synced
-//! makes it only once it has to look for room in the memtable.
+//! makes it only once it has to wait, or to look for room in the memtable.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;

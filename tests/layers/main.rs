@@ -545,8 +545,8 @@ fn an_import_upward_is_found() {
     let text = "
 use crate::base::Error;
 use crate::engine::open;
-use crate::format::{self, key,
-    coding::};
+use crate::format::{key,
+    coding::{self}};
 use crate::{base, db::Db};
 fn f() { crate::log::reader::new() }
 ";

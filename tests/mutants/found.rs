@@ -87,8 +87,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a leader that panics takes its group along",
         "engine/write/mod.rs write",
-        "let result = self.contain(\"a write\", lead);",
-        "let result = if ON { lead() } else { self.contain(\"a write\", lead) };",
+        "self.contain(\"a write\", lead)",
+        "if ON { lead() } else { self.contain(\"a write\", lead) }",
     )
     .caught_in(ENGINE, "panics::writers_whose_leader_panics"),
     mutant(

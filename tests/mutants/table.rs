@@ -446,7 +446,7 @@ pub const MUTANTS: &[Mutant] = &[
     .caught_in(Build::Test("engine"), "observer::"),
     mutant(
         "a stall begins whenever its writer waits again",
-        "engine/write/room.rs begin_stall",
+        "engine/write/room.rs begin",
         "if state.lifecycle.stall.replace(cause).is_none() {",
         "if state.lifecycle.stall.replace(cause).is_none() || ON {",
     )

@@ -374,7 +374,7 @@ mod tests {
         let (done, order) = mpsc::channel();
         let (begin, begins) = mpsc::channel::<()>();
         let begins = Arc::new(Mutex::ranked(LockRank::Leaf, begins));
-        let pieces = |name: &'static str| -> Vec<Piece> {
+        let pieces = |name: &'static str, count: usize| -> Vec<Piece> {
             let piece = |_| -> Piece {
                 let (done, begins) = (done.clone(), begins.clone());
                 Box::new(move || {
@@ -382,17 +382,18 @@ mod tests {
                     done.send(name).unwrap();
                 })
             };
-            (0..3).map(piece).collect()
+            (0..count).map(piece).collect()
         };
-        let (a, _asks_a) = worker(pieces("a"), None);
-        let (b, asks_b) = worker(pieces("b"), None);
-        let memberships = [pool.join(a).unwrap(), pool.join(b).unwrap()];
-        // The compaction thread waits inside the first piece of one database, so the other database
-        // is first asked for a flush.
+        let (first, _asks_first) = worker(pieces("first", 1), None);
+        let (a, _asks_a) = worker(pieces("a", 3), None);
+        let (b, asks_b) = worker(pieces("b", 3), None);
+        let memberships = [first, a, b].map(|worker| pool.join(worker).unwrap());
+        // The compaction thread waits inside the piece of the first database, so the others are
+        // first asked for a flush.
         assert_eq!(asks_b.recv().unwrap(), Lane::Flush);
-        (0..6).for_each(|_| begin.send(()).unwrap());
-        let order: Vec<_> = (0..6).map(|_| order.recv().unwrap()).collect();
-        assert_eq!(order, ["a", "b", "a", "b", "a", "b"]);
+        (0..7).for_each(|_| begin.send(()).unwrap());
+        let order: Vec<_> = (0..7).map(|_| order.recv().unwrap()).collect();
+        assert_eq!(order, ["first", "a", "b", "a", "b", "a", "b"]);
         memberships.into_iter().for_each(Membership::leave);
     }
 
