@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use minikv_raft::client::ClientError;
+use minikv_raft::client::{Client, ClientError, ClientResult};
 use minikv_raft::command::Op;
 use minikv_raft::watch::{Change, ChangeId};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
@@ -163,20 +163,23 @@ async fn an_id_that_a_follower_does_not_know_yet_is_refused_there() {
     client.watch(b"w/", Some(before), each).await.unwrap();
 }
 
+/// Watches until the next change, and returns its key.
+async fn next_key(watcher: Client) -> ClientResult<Bytes> {
+    let mut key = Bytes::new();
+    let each = |change: Change| {
+        key = change.key;
+        ControlFlow::Break(())
+    };
+    watcher.watch(b"w/", None, each).await?;
+    Ok(key)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_has_watched_in_vain_goes_on_at_another_node() {
     let mut cluster = Cluster::start(3, &[]).await;
     let deadline = Duration::from_secs(3);
     let watcher = cluster.client_of(&[1, 2, 3], deadline);
-    let watching = tokio::spawn(async move {
-        let mut key = Bytes::new();
-        let each = |change: Change| {
-            key = change.key;
-            ControlFlow::Break(())
-        };
-        let watched = watcher.watch(b"w/", None, each).await;
-        watched.map(|()| key)
-    });
+    let watching = tokio::spawn(next_key(watcher));
     tokio::time::sleep(2 * deadline).await;
     // The client watches the first node.
     cluster.kill(1);
@@ -190,15 +193,7 @@ async fn a_client_that_has_watched_in_vain_goes_on_at_another_node() {
 async fn a_watch_of_a_quiet_prefix_goes_on_at_a_node_that_was_restarted_since() {
     let mut cluster = Cluster::start(3, &[]).await;
     let watcher = cluster.client_of(&[1, 2, 3], Duration::from_secs(10));
-    let watching = tokio::spawn(async move {
-        let mut key = Bytes::new();
-        let each = |change: Change| {
-            key = change.key;
-            ControlFlow::Break(())
-        };
-        let watched = watcher.watch(b"w/", None, each).await;
-        watched.map(|()| key)
-    });
+    let watching = tokio::spawn(next_key(watcher));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let index = cluster.client(20).put("x", "1").await.unwrap();
     // Time for an event that tells how far the first node has looked.
