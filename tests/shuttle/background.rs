@@ -3,7 +3,7 @@
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
-use minikv::{CompactionDecision, Db, Readable, Resources, Snapshot, WriteBatch};
+use minikv::{Db, Readable, Resources, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, live_tables, open, options, sync, tables};
