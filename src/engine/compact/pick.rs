@@ -1,8 +1,8 @@
 //! Picks the tables to compact next.
 //!
 //! 1. Each level has a target: for level 0 a number of tables, because every table of level 0 makes
-//!    every read more expensive; for every other level a size in bytes, about ten times the
-//!    target of the level above at most ([`target_in`]).
+//!    every read more expensive; for every other level a size in bytes, at most ten times the
+//!    target of the level above, or 13 1/3 times for level 2 ([`target_in`]).
 //! 2. Levels at or over their target are tried in the order of their scores, highest first. The
 //!    score is the level's size divided by its target.
 //! 3. From level 0, all tables are taken, unless a running compaction uses one of them. From any
