@@ -158,6 +158,7 @@ fn logs() -> Vec<(&'static str, Verdict, Files)> {
             Damaged,
             with_log(log_of(&[batch(2, 1), batch(50, 0), batch(50, 1)])),
         ),
+        ("number 0 before all writes", Sound, with_log(log_of(&[batch(0, 0), batch(2, 1)]))),
         ("a gap that nothing follows", Sound, with_log(log_of(&[batch(2, 1), batch(50, 0)]))),
         ("a gap before empty batches", Damaged, with_log(log_of(&[batch(50, 0), batch(50, 0)]))),
         ("a gap after an empty batch", Damaged, with_log(log_of(&[batch(2, 0), batch(50, 0)]))),

@@ -277,7 +277,8 @@ pub(crate) fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Opti
 /// gives up the earlier logs: if one follows, the MANIFEST that was read is out of date.
 pub(crate) fn overlap(record: &[u8], last_seq: SeqNo) -> Option<String> {
     match decode_header(record) {
-        Ok((next_seq, 0)) if next_seq <= last_seq => Some(format!(
+        // No write has the number 0.
+        Ok((next_seq @ 1.., 0)) if next_seq <= last_seq => Some(format!(
             "begins at sequence number {next_seq}, but the previous log ends at {last_seq}"
         )),
         _ => None,
