@@ -373,8 +373,8 @@ fn without_nanoseconds(line: &str) -> String {
 fn missing(step: &Step, printed: &[String]) -> Option<String> {
     let printed = without_times(printed);
     let mut rest = printed.iter();
-    let line =
-        without_times(&step.printed).into_iter().find(|line| !rest.any(|other| other == line))?;
+    let mut expected = without_times(&step.printed).into_iter().filter(|line| line != LEFT_OUT);
+    let line = expected.find(|line| !rest.any(|other| other == line))?;
     Some(format!("`{}` does not print {line:?} here:\n{}", step.command, printed.join("\n")))
 }
 
