@@ -153,9 +153,9 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a panic in close goes on",
         "engine/health.rs close_log",
-        "self.contain(\"close\", || self.sync_log(&mut commit, next_seq))",
-        "if ON { return self.sync_log(&mut commit, next_seq); } self.contain(\"close\", || \
-         self.sync_log(&mut commit, next_seq))",
+        "let synced = self.contain(\"close\", || self.sync_log(&mut commit, next_seq));",
+        "let synced = if ON { self.sync_log(&mut commit, next_seq) } else { \
+         self.contain(\"close\", || self.sync_log(&mut commit, next_seq)) };",
     )
     .caught_in(ENGINE, "panics::a_filesystem_that_panics_in_close"),
     mutant(
