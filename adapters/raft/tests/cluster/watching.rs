@@ -1,6 +1,8 @@
 //! Tests clients that watch changes and reconnect.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -251,11 +253,14 @@ async fn a_client_that_watches_goes_on_at_another_node() {
     const PUTS: usize = 150;
     let mut cluster = Cluster::start(3, &[]).await;
     let (watcher, writer) = (cluster.client(20), cluster.client(20));
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
     let watching = tokio::spawn(async move {
         let mut seen = Vec::new();
         let after = "0".parse().ok();
         let each = |change: Change| {
             seen.push(String::from_utf8(change.key.to_vec()).unwrap());
+            counted.store(seen.len(), Ordering::Relaxed);
             if seen.len() < PUTS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         watcher.watch(b"w/", after, each).await.unwrap();
@@ -264,6 +269,14 @@ async fn a_client_that_watches_goes_on_at_another_node() {
     for n in 0..PUTS {
         writer.put(format!("w/{n:03}"), "x").await.unwrap();
         if n % 50 == 20 {
+            // A node forgets the changes from before it starts: the client must have reached the
+            // next node before that one ends, too.
+            let count = count.clone();
+            let has_gone_on = wait_for(|| {
+                let seen = count.load(Ordering::Relaxed);
+                async move { (seen + 20 > n).then_some(()) }
+            });
+            assert!(has_gone_on.await.is_some(), "after {n} puts");
             // The client begins with the first node, and then takes the next ones.
             let id = 1 + (n / 50) as u64;
             cluster.kill(id);
