@@ -30,7 +30,8 @@ search() {
   if "$@" >"$out/$name.txt" 2>&1 </dev/null; then
     line=$(grep -aE "$pattern" "$out/$name.txt" | tail -n 1 | sed -E -e 's/[;,]? ?(from )?seed [0-9]+//' \
       -e 's/, MINIKV_SEED=[0-9]+//' -e 's/; 0 failed.*//' -e 's/^\.*(test result: )?//' \
-      -e 's/; \{.*\}$//' -e 's/(,| in) [0-9.]+ ?s$//')
+      -e 's/; \{.*\}$//' -e 's/, \{.*\}//' -e 's/(: 0 violations); .* lost commits.*/\1/' \
+      -e 's/(,| in) [0-9.]+ ?s$//')
   fi
   printf '%-16s %6s s  %s\n' "$name" "$((SECONDS - began))" \
     "${line:-FAILED: see $out/$name.txt}" | tee "$out/$name.row"
