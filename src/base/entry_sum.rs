@@ -34,6 +34,11 @@ impl EntrySum {
         self.hashes = self.hashes.wrapping_add(hash);
     }
 
+    /// Returns the sum over `entries` entries, of which `hashes` is the sum of the [`entry_hash`]es.
+    pub(crate) fn of(entries: u64, hashes: u64) -> EntrySum {
+        EntrySum { entries, hashes }
+    }
+
     /// Returns the sum with another number of entries.
     pub(crate) fn with_entries(self, entries: u64) -> EntrySum {
         EntrySum { entries, ..self }

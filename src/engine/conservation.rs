@@ -9,8 +9,8 @@
 //! - *What goes in.* For a table that this process wrote, but not for a bulk load, the sum that its
 //!   writer had. So the table must also be read as it was written. For any other table, the sum of
 //!   the entries as they come out of their blocks, before they are merged
-//!   ([`read::input`](crate::engine::read::input)). For a memtable, the number of its entries, and
-//!   the sum of what its order for the flush showed.
+//!   ([`read::input`](crate::engine::read::input)). For a memtable, the sum of the entries as they
+//!   were inserted ([`Memtable::sum`](crate::engine::memtable::Memtable)).
 //! - *What is left out or made*, by the rules of the job.
 //! - *What comes out.* The sum of the entries as they are in the buffer of their block
 //!   ([`TableBuilder::sum`](crate::table::builder::TableBuilder)).

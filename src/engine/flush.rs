@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::base::clock::whole_micros;
-use crate::base::entry_sum::EntrySum;
 use crate::base::sync::Instant;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
@@ -54,7 +53,8 @@ pub(crate) fn write_table(
     number: u64,
     mut written: impl FnMut(u64, u64),
 ) -> Result<(NewFile, EntryCounts)> {
-    let (mut read, mut ledger) = (EntrySum::default(), Ledger::default());
+    let mut ledger = Ledger::default();
+    ledger.read(mem.sum());
     let mut table = TableOutput::create(target, 0, number)?;
     let fill = || {
         let mut retention = Retention::new(read_seqs, target.order.user().clone());
@@ -64,7 +64,6 @@ pub(crate) fn write_table(
             if entries % REPORT_ENTRIES == 0 {
                 written(REPORT_ENTRIES, table.file_bytes());
             }
-            read.add(key, value);
             let parsed = ParsedKey::parse(key)?;
             if retention.is_shadowed(&parsed)? {
                 ledger.drop(Reason::Overwritten, key, value);
@@ -76,7 +75,6 @@ pub(crate) fn write_table(
     let finished = fill().and_then(|()| table.finish());
     let checked = finished.and_then(|table| {
         let (entries, last_seq) = (mem.len(), mem.last_seq());
-        ledger.read(read.with_entries(entries as u64));
         let job =
             format!("the flush of {entries} entries up to number {last_seq} into {number:06}");
         ledger.check(table.1.sum.unwrap_or_default(), job)?;
@@ -334,6 +332,27 @@ mod tests {
         let (_, counts) =
             write_table(&engine.table_target(), &mem, Vec::new(), number, report).unwrap();
         assert_eq!((counts.entries, reports), (2500, vec![1024, 1024]));
+    }
+
+    #[test]
+    fn a_flush_of_an_entry_that_changed_in_memory_is_refused_and_its_log_stays() {
+        let fs = MemFs::new();
+        let open = || {
+            let options = Options::default().create_if_missing(true).inline_background(Some(4));
+            Engine::open(Path::new("/db"), options.fs(fs.clone())).unwrap()
+        };
+        let engine = open();
+        engine.write(&WriteOptions::default(), Write::Put(b"key", b"value")).unwrap();
+        engine.commit.lock().mem.change_sum();
+        let error = engine.flush().unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("the flush of 1 entries up to number 1"), "{text}");
+        assert!(text.contains("did not conserve"), "{text}");
+        drop(engine);
+        let view = open().reads.view_owned();
+        let found = view.memtables().find_map(|mem| mem.get(b"key", 1));
+        assert_eq!(found.map(|found| found.value), Some(b"value"[..].into()));
     }
 
     #[test]

@@ -326,6 +326,13 @@ pub const MUTANTS: &[Mutant] = &[
     )
     .caught_in(Build::Lib, "a_compaction_of_a_table_that_is_not_what_was_written"),
     mutant(
+        "a flush does not see that an entry changed in memory",
+        "engine/flush.rs write_table",
+        "ledger.check(table.1.sum.unwrap_or_default(), job)?;",
+        "if !ON { ledger.check(table.1.sum.unwrap_or_default(), job)?; }",
+    )
+    .caught_in(Build::Lib, "a_flush_of_an_entry_that_changed_in_memory"),
+    mutant(
         "a flush leaves out an entry",
         "engine/flush.rs write_table",
         "table.add(key, &parsed, value)",

@@ -18,6 +18,7 @@ use bytes::Bytes;
 pub use cursor::MemCursor;
 pub use entries::Arena;
 
+use crate::base::entry_sum::{EntrySum, entry_hash};
 use crate::base::hash::key_hash;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize};
@@ -70,6 +71,8 @@ pub struct Memtable {
     bytes: AtomicUsize,
     /// The highest sequence number inserted; 0 while the memtable is empty.
     last_seq: AtomicU64,
+    /// Sum of the hashes of the entries, with their values as they were in the batches.
+    hashes: AtomicU64,
 }
 
 /// A version found in a memtable.
@@ -101,6 +104,7 @@ impl Memtable {
             order: order.custom().cloned(),
             by_order_only: AtomicBool::new(!order.get().equal_means_same_bytes()),
             last_seq: AtomicU64::new(0),
+            hashes: AtomicU64::new(0),
         }
     }
 
@@ -128,6 +132,8 @@ impl Memtable {
             }
             let entry = arena.store(key, pack_trailer(seq, kind), value);
             added += ENTRY_BYTES + entry.internal_key().len() + value.len();
+            let hash = entry_hash(entry.internal_key(), value);
+            self.hashes.store(self.hashes.load(Relaxed).wrapping_add(hash), Relaxed);
             self.by_hash.push(&self.entries, entry, key_hash(key));
             seq += 1;
         }
@@ -151,6 +157,11 @@ impl Memtable {
     /// Returns the highest sequence number in the memtable; 0 while it is empty.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq.load(Relaxed)
+    }
+
+    /// Returns the sum over all entries as they were inserted. No other thread may insert.
+    pub(crate) fn sum(&self) -> EntrySum {
+        EntrySum::of(self.len() as u64, self.hashes.load(Relaxed))
     }
 
     /// Returns the number of entries, including old versions and tombstones.
@@ -248,6 +259,11 @@ impl Memtable {
 
 #[cfg(test)]
 impl Memtable {
+    /// Changes the sum, as if one of the entries had changed since it was inserted.
+    pub(crate) fn change_sum(&self) {
+        self.hashes.fetch_add(1, Relaxed);
+    }
+
     /// Panics if an invariant of the memtable is broken. No other thread may use the memtable
     /// during the check.
     fn check(&self) {

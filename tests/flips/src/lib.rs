@@ -28,16 +28,19 @@ static PUTS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> =
 static EXPECTED: LazyLock<BTreeMap<&[u8], &[u8]>> =
     LazyLock::new(|| PUTS.iter().map(|(key, value)| (&key[..], &value[..])).collect());
 
-/// Work that a process does while one of its registers is changed.
+/// Work that a process does while one of its registers is changed; for `Memory`, after an entry in
+/// its memory was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Put,
     Flush,
     Compact,
     Get,
+    Memory,
 }
 
-pub const PHASES: [Phase; 4] = [Phase::Put, Phase::Flush, Phase::Compact, Phase::Get];
+pub const PHASES: [Phase; 5] =
+    [Phase::Put, Phase::Flush, Phase::Compact, Phase::Get, Phase::Memory];
 
 impl Phase {
     pub fn name(self) -> &'static str {
@@ -46,6 +49,7 @@ impl Phase {
             Phase::Flush => "flush",
             Phase::Compact => "compact",
             Phase::Get => "get",
+            Phase::Memory => "memory",
         }
     }
 
@@ -71,7 +75,7 @@ impl Phase {
         LazyLock::force(&PUTS);
         match self {
             // LevelDB and RocksDB make a table of a log when they open it.
-            Phase::Flush => put_all(db),
+            Phase::Flush | Phase::Memory => put_all(db),
             _ => Ok(()),
         }
     }
@@ -81,7 +85,7 @@ impl Phase {
     pub fn work(self, db: &dyn Engine) -> Result<Result<(), String>, String> {
         match self {
             Phase::Put => put_all(db)?,
-            Phase::Flush => db.flush()?,
+            Phase::Flush | Phase::Memory => db.flush()?,
             Phase::Compact => db.compact()?,
             Phase::Get => {
                 for (key, value) in PUTS.iter().skip(PUTS.len() / 2) {
@@ -93,6 +97,11 @@ impl Phase {
         }
         Ok(Ok(()))
     }
+}
+
+/// Returns one of the entries that are put.
+pub fn any_entry(rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
+    entry(rng.below(ENTRIES as usize) as u64)
 }
 
 /// Returns an entry. Every key is put twice, the second time with another value.

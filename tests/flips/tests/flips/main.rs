@@ -1,6 +1,7 @@
 //! Flips one bit of one register of a process that puts, flushes, compacts or gets, at a random
-//! moment, as a processor that errs does. Then the process goes on. What comes of it is counted,
-//! for minikv and, where their libraries are installed, for LevelDB and RocksDB:
+//! moment, as a processor that errs does; or one bit of an entry in the memtable, before a flush, as
+//! memory does that errs. Then the process goes on. What comes of it is counted, for minikv and,
+//! where their libraries are installed, for LevelDB and RocksDB:
 //!
 //! | outcome | |
 //! | --- | --- |
@@ -13,13 +14,15 @@
 //! puts, which leaves some of them, it is not read. The database itself is asked afterwards, by a
 //! process in which nothing was flipped and with every check on. Of the flips in minikv's flushes
 //! and compactions, one in a hundred may be silent: a bit of a block that changes between its
-//! buffer and its checksum is not noticed. For each silent one, the place of the flip is printed.
+//! buffer and its checksum is not noticed. Of those in its memtable, none may be silent. For each
+//! silent one, the place of the flip is printed.
 //!
 //! With `MINIKV_FLIPS_VERIFY`, minikv runs with `Options::verify_compression`.
 //! `MINIKV_FLIPS` is the number of flips in each phase; without it there are 100, and 30 of
 //! LevelDB. `MINIKV_SEED` seeds their places, `MINIKV_FLIPS_ENGINES` and `MINIKV_FLIPS_PHASES` name
 //! the only ones.
 
+mod memory;
 mod place;
 mod subject;
 
@@ -103,8 +106,9 @@ impl Trial {
         copy(&self.template, dir);
         let mut subject = Subject::start(self.kind, self.phase.name(), dir);
         let moment = Duration::from_nanos(rng.below(self.within.as_nanos() as usize) as u64);
+        let flipped = (self.phase == Phase::Memory).then(|| subject.flip_memory(rng));
         subject.go();
-        let outcome = subject.flip(moment, rng).map(|flip| {
+        let outcome = flipped.or_else(|| subject.flip(moment, rng)).map(|flip| {
             let (_, status) = subject.wait(self.within * 20 + Duration::from_millis(200));
             (self.judge(status, dir), flip)
         });
@@ -197,8 +201,11 @@ fn flip_phases(kind: Kind, flips: u64, home: &Path) -> u64 {
             of(Outcome::Silent)
         );
         assert!(of(Outcome::None) < flips, "nothing was flipped");
-        if matches!(phase, Phase::Flush | Phase::Compact) {
-            silent += of(Outcome::Silent);
+        match phase {
+            Phase::Put | Phase::Get => {}
+            Phase::Flush | Phase::Compact => silent += of(Outcome::Silent),
+            Phase::Memory if kind == Kind::Minikv => assert_eq!(of(Outcome::Silent), 0),
+            Phase::Memory => {}
         }
     }
     silent

@@ -12,13 +12,15 @@ const STACK_WORDS: usize = 512;
 /// Number of functions of the stack that are named.
 const NAMED: usize = 6;
 
-/// A mapping of a process: its addresses, whether it is code, and its file.
-struct Mapping {
-    first: u64,
-    end: u64,
+/// A mapping of a process: its addresses, whether it is code, whether it may be written, and its
+/// file, which is empty for memory of no file.
+pub struct Mapping {
+    pub first: u64,
+    pub end: u64,
     offset: u64,
     code: bool,
-    file: String,
+    pub writable: bool,
+    pub file: String,
 }
 
 /// An address, as the file that it is from has it, and what the stack points to.
@@ -31,15 +33,17 @@ pub struct Place {
     stack: Vec<u64>,
 }
 
-fn mappings(pid: Pid) -> Option<Vec<Mapping>> {
+pub fn mappings(pid: Pid) -> Option<Vec<Mapping>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let parsed = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let (first, end) = words.next()?.split_once('-')?;
-        let code = words.next()?.contains('x');
+        let allowed = words.next()?;
+        let (code, writable) = (allowed.contains('x'), allowed.contains('w'));
         let number = |text| u64::from_str_radix(text, 16).ok();
         let (first, end, offset) = (number(first)?, number(end)?, number(words.next()?)?);
-        Some(Mapping { first, end, offset, code, file: words.nth(2)?.to_owned() })
+        let file = words.nth(2).unwrap_or_default().to_owned();
+        Some(Mapping { first, end, offset, code, writable, file })
     });
     Some(parsed.collect())
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use minikv_flips::Kind;
+use minikv_flips::{Kind, any_entry};
 use minikv_support::rng::Rng;
 use nix::sys::ptrace;
 use nix::sys::ptrace::regset::NT_PRFPREG;
@@ -16,6 +16,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 
+use crate::memory;
 use crate::place::Place;
 
 /// The program that does the phases.
@@ -30,7 +31,7 @@ const NAMES: [&str; 17] = [
     "r14", "r15", "rip",
 ];
 
-/// A bit that was flipped.
+/// A bit that was flipped, of a register or of an entry in memory.
 #[derive(Debug)]
 pub struct Flip {
     pub register: String,
@@ -102,6 +103,14 @@ impl Subject {
             std::thread::sleep(Duration::from_micros(200));
         }
         (self.used(), Some(self.child.wait().unwrap()))
+    }
+
+    /// Flips a bit of an entry in memory. To be called before [`Subject::go`].
+    pub fn flip_memory(&self, rng: &mut Rng) -> Flip {
+        let (key, value) = any_entry(rng);
+        let bit = memory::flip(self.pid(), &key, &value, rng).expect("the entry in a memtable");
+        let register = format!("the entry {}", key.escape_ascii());
+        Flip { register, bit, place: Place::default() }
     }
 
     /// Flips a bit of a register of a thread that works, as soon as the process has worked for
