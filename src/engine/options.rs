@@ -341,8 +341,10 @@ impl Options {
     /// holding a lock: the observer may use the database (an observer that owns a clone of the `Db`
     /// keeps the database open until [`Db::close`]). The database does not wait for the observer,
     /// so events take memory until they are delivered. When [`Db::close`] returns, or the last
-    /// clone of the `Db` is dropped, all events have been delivered. If the observer panics, the
-    /// database takes no more writes until [`Db::resume`], but the next event is still delivered.
+    /// clone of the `Db` is dropped, all events have been delivered: an observer must not wait for
+    /// a thread that does one of these, such as by work of another database, in whose callback
+    /// that thread is. If the observer panics, the database takes no more writes until
+    /// [`Db::resume`], but the next event is still delivered.
     ///
     /// [`Db::close`]: crate::Db::close
     /// [`Db::resume`]: crate::Db::resume
