@@ -267,12 +267,14 @@ impl Memtable {
     /// Panics if an invariant of the memtable is broken. No other thread may use the memtable
     /// during the check.
     fn check(&self) {
-        let mut bytes = self.by_hash.bytes();
+        let (mut bytes, mut sum) = (self.by_hash.bytes(), EntrySum::default());
         for number in 0..self.entries.len() {
             let entry = self.entries.get(number).expect("an entry below the length");
             assert!(entry.seq() <= self.last_seq(), "an entry newer than the newest");
             bytes += ENTRY_BYTES + entry.internal_key().len() + entry.value().len();
+            sum.add(entry.internal_key(), entry.value());
         }
+        assert_eq!(self.sum(), sum, "entries as they were inserted");
         // The size of the index in `self.bytes` may be out of date, because the index may have
         // grown.
         assert!(self.bytes() <= bytes + self.len() * ORDERED_ENTRY_BYTES, "bytes counted twice");
