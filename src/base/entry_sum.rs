@@ -34,7 +34,7 @@ impl EntrySum {
         self.hashes = self.hashes.wrapping_add(hash);
     }
 
-    /// Returns the sum over `entries` entries, of which `hashes` is the sum of the [`entry_hash`]es.
+    /// Returns the sum over `entries` entries, the sum of whose [`entry_hash`]es is `hashes`.
     pub(crate) fn of(entries: u64, hashes: u64) -> EntrySum {
         EntrySum { entries, hashes }
     }

@@ -1,6 +1,6 @@
 //! Flips one bit of one register of a process that puts, flushes, compacts or gets, at a random
-//! moment, as a processor that errs does; or one bit of an entry in the memtable, before a flush, as
-//! memory does that errs. Then the process goes on. What comes of it is counted, for minikv and,
+//! moment, as a processor that errs does; or one bit of an entry in the memtable, before a flush,
+//! as memory does that errs. Then the process goes on. What comes of it is counted, for minikv and,
 //! where their libraries are installed, for LevelDB and RocksDB:
 //!
 //! | outcome | |
