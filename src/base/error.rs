@@ -373,3 +373,20 @@ impl std::error::Error for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn the_error_of_the_system_is_the_source() {
+        let error = Error::io("read", Path::new("5.ldb"), io::ErrorKind::UnexpectedEof.into());
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::UnexpectedEof));
+        let error = Error::ReadOnly { reason: Arc::new(error) };
+        assert!(error.source().and_then(|source| source.source()).is_some());
+        assert!(Error::corruption("damaged").source().is_none());
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use minikv::bulk::TableWriter;
 use minikv::fs::{Fs, MemFs};
-use minikv::repair::TableOutcome;
+use minikv::repair::{Quarantined, TableOutcome};
 use minikv::{Compression, Db, RepairOptions, RepairReport};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, is_lost, options, path, read_all};
@@ -380,5 +380,40 @@ fn a_log_is_not_given_up_for_a_table_of_an_ingest_that_was_not_committed() {
         let table = writer.finish().unwrap().remove(0);
         let bytes = crate::database::read(&fs, table.path());
         assert_found(&Files::of(&fs), ("000099.ldb".to_owned(), bytes), &expected);
+    }
+}
+
+/// Returns what the report says of the file `name`.
+fn kept_aside<'a>(report: &'a RepairReport, name: &str) -> Option<&'a Quarantined> {
+    report.quarantined.iter().find(|file| file.path == path(name))
+}
+
+#[test]
+fn current_is_kept_aside_only_if_it_names_no_sound_manifest() {
+    let made = Made::new(SHAPE);
+    let table = made.files.named(".ldb").remove(0);
+    for (files, is_kept) in
+        [(made.files.flip(&table, 10, 1), false), (made.files.cut("CURRENT", 5), true)]
+    {
+        let (report, _) = repaired(&files, "current");
+        assert_eq!(kept_aside(&report, "CURRENT").is_some(), is_kept, "{report:#?}");
+    }
+}
+
+#[test]
+fn a_damaged_file_gets_a_new_number_in_lost_if_its_name_is_taken_there() {
+    let made = Made::new(SHAPE);
+    let manifest = made.files.named("MANIFEST").remove(0);
+    for name in made.files.named(".ldb").into_iter().take(1).chain([manifest]) {
+        let files = made.files.flip(&name, 20, 1);
+        let fs = files.load();
+        let taken = path("lost").join(&name);
+        fs.create_dir(&path("lost")).unwrap();
+        fs.create(&taken).unwrap().write(b"of an earlier repair").unwrap();
+        let report = minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
+        let kept = &kept_aside(&report, &name).unwrap().kept;
+        assert!(kept.parent() == taken.parent() && *kept != taken, "{}", kept.display());
+        assert!(crate::database::read(&fs, kept) == files.0[&name], "{name}");
+        assert_eq!(crate::database::read(&fs, &taken), b"of an earlier repair", "{name}");
     }
 }
