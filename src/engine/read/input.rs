@@ -135,11 +135,11 @@ impl InputCursor {
         }
     }
 
-    /// Returns the level of the input, and counts of the work done so far.
-    pub(super) fn trace(&self) -> (usize, LevelTrace) {
+    /// Passes the level of the input, and counts of the work done so far, to `count`.
+    pub(super) fn each_trace(&self, mut count: impl FnMut(usize, &LevelTrace)) {
         match &self.inner {
-            Inner::Table(cursor, _) => (0, cursor.trace().clone()),
-            Inner::Level(cursor) => (cursor.run.level(), cursor.trace()),
+            Inner::Table(cursor, _) => count(0, cursor.trace()),
+            Inner::Level(cursor) => cursor.each_trace(count),
         }
     }
 }

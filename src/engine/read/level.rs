@@ -108,12 +108,13 @@ impl LevelCursor {
         self.current().value_bytes()
     }
 
-    pub(super) fn trace(&self) -> LevelTrace {
-        let mut trace = self.trace.clone();
+    /// Passes the level, and counts of the work done so far, to `count`, one or two times.
+    pub(super) fn each_trace(&self, mut count: impl FnMut(usize, &LevelTrace)) {
+        let level = self.run.level();
+        count(level, &self.trace);
         if let Some(cursor) = &self.cursor {
-            trace.add(cursor.trace());
+            count(level, cursor.trace());
         }
-        trace
     }
 
     /// Makes the table at index `at` the current table. Returns the table's cursor, or `None` if

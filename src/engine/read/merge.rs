@@ -15,9 +15,9 @@ use crate::engine::memtable::MemCursor;
 use crate::engine::read::input::{Inner, InputCursor};
 use crate::engine::read::level::LevelCursor;
 use crate::engine::read::own::OwnCursor;
-use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::TableFile;
 use crate::format::key::{InternalComparator, ParsedKey};
+use crate::table::counts::LevelTrace;
 use crate::table::iter::TableCursor;
 
 /// One sorted run of entries.
@@ -124,15 +124,12 @@ impl Source {
         each!(self, mem => Ok(mem.prev()), cursor => cursor.prev())
     }
 
-    fn add_trace_to(&self, trace: &mut ReadTrace) {
+    fn each_trace(&self, mut count: impl FnMut(usize, &LevelTrace)) {
         match self {
             Source::Own(_) | Source::Mem(_) => {}
-            Source::Table(cursor, _) => trace.levels[0].add(cursor.trace()),
-            Source::Level(cursor) => trace.levels[cursor.run.level()].add(&cursor.trace()),
-            Source::Input(cursor) => {
-                let (level, of_input) = cursor.trace();
-                trace.levels[level].add(&of_input);
-            }
+            Source::Table(cursor, _) => count(0, cursor.trace()),
+            Source::Level(cursor) => cursor.each_trace(count),
+            Source::Input(cursor) => cursor.each_trace(count),
         }
     }
 }
@@ -289,18 +286,17 @@ impl MergeCursor {
         }
     }
 
-    /// Returns counts of the work that the sources have done so far.
-    pub(crate) fn trace(&self) -> ReadTrace {
-        let mut trace = ReadTrace::default();
-        for source in &self.sources {
-            source.add_trace_to(&mut trace);
-        }
-        trace
+    /// Passes levels, and counts of the work that the sources have done there so far, to `count`.
+    /// A level can come several times.
+    pub(crate) fn each_trace(&self, mut count: impl FnMut(usize, &LevelTrace)) {
+        self.sources.iter().for_each(|source| source.each_trace(&mut count));
     }
 
     /// Returns the number of bytes read from files so far.
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.trace().levels.iter().map(|level| level.bytes_read).sum()
+        let mut bytes = 0;
+        self.each_trace(|_, trace| bytes += trace.bytes_read);
+        bytes
     }
 
     #[inline]

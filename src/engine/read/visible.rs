@@ -14,11 +14,11 @@ use crate::engine::read::own::OWN_SEQ;
 use crate::engine::read::point::OwnedPoint;
 use crate::engine::read::prefix_scan::PrefixScan;
 use crate::engine::read::sources::sources;
-use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::tombstones::CRAWL_TOMBSTONES;
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
+use crate::table::counts::LevelTrace;
 use crate::table::reader::MAX_COPIED_VALUE_BYTES;
 
 mod versions;
@@ -37,8 +37,8 @@ pub(crate) struct VisibleCursor {
     saved_value: SavedValue,
     /// Buffer for the internal key that a seek of the merge looks for.
     seek_key: Vec<u8>,
-    /// Counts of the work that was done to create the sources.
-    trace: ReadTrace,
+    /// Counts of the work that was done in level 0 to create the sources.
+    level0: LevelTrace,
     /// The read point of the cursor. Keeps alive the tables that the sources may open later.
     // Must stay the last field: `merge` is dropped before the sweep, which can then remove the
     // tables that only `merge` and the view kept alive.
@@ -97,8 +97,8 @@ impl VisibleCursor {
     /// Returns a cursor that reads at `point`. If `scan` is given, the cursor may skip entries that
     /// do not belong to that prefix scan.
     pub(crate) fn new(point: OwnedPoint, scan: Option<&Arc<PrefixScan>>) -> Result<VisibleCursor> {
-        let mut trace = ReadTrace::default();
-        let sources = sources(&point, scan, &mut trace.levels[0])?;
+        let mut level0 = LevelTrace::default();
+        let sources = sources(&point, scan, &mut level0)?;
         let merge = MergeCursor::new(point.state().order.clone(), sources);
         Ok(VisibleCursor {
             merge,
@@ -106,7 +106,7 @@ impl VisibleCursor {
             saved_key: Vec::new(),
             saved_value: SavedValue::default(),
             seek_key: Vec::new(),
-            trace,
+            level0,
             point,
         })
     }
@@ -421,7 +421,9 @@ impl VisibleCursor {
 
 impl Drop for VisibleCursor {
     fn drop(&mut self) {
-        self.trace.add(&self.merge.trace());
-        self.point.state().totals.add_scan(&self.trace);
+        self.point.state().totals.add_scan(|tally| {
+            tally.levels[0].add(&self.level0);
+            self.merge.each_trace(|level, trace| tally.levels[level].add(trace));
+        });
     }
 }

@@ -52,9 +52,9 @@ impl ReadTotals {
         });
     }
 
-    /// Adds the counts of a cursor's work.
-    pub(crate) fn add_scan(&self, trace: &ReadTrace) {
-        self.with(|tally| tally.add(trace));
+    /// Calls `add` with the tally to which the work of a cursor is added.
+    pub(crate) fn add_scan(&self, add: impl FnOnce(&ReadTally)) {
+        self.with(add);
     }
 
     fn with(&self, count: impl FnOnce(&ReadTally)) {
