@@ -25,7 +25,7 @@
 //!   and this library opens databases written by them, by Chromium and by others. A program can
 //!   switch to minikv, and switch back.
 //! - **Concurrent, in safe Rust.** Reads do not wait for writes, and both continue during flushes
-//!   and compactions. `unsafe` is in two files of `fs`, for the mapped end of the log.
+//!   and compactions. `unsafe` is in three files of `fs`, for mapped tables and the end of the log.
 //! - **It explains its reads.** [`Db::explain`] shows which tables, filters and blocks a get goes
 //!   through; the package `minikv-instrument` says what other filters would save.
 //! - **Damage is never "not found".** Damage on disk is an [`Error`] that names the file, the

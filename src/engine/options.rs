@@ -39,6 +39,7 @@ pub struct Options {
     pub(crate) allow_no_lock: bool,
     pub(crate) write_buffer_bytes: usize,
     pub(crate) max_open_files: usize,
+    pub(crate) map_tables: bool,
     pub(crate) block_cache_bytes: usize,
     pub(crate) block_bytes: usize,
     pub(crate) block_restart_interval: usize,
@@ -168,6 +169,7 @@ impl Default for Options {
             allow_no_lock: false,
             write_buffer_bytes: 4 << 20,
             max_open_files: 10_000,
+            map_tables: false,
             block_cache_bytes: 8 << 20,
             block_bytes: 4 << 10,
             block_restart_interval: 16,
@@ -477,6 +479,21 @@ impl Options {
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;
+        self
+    }
+
+    /// Reads tables through memory mappings, as LevelDB does: a get from a table in the system's
+    /// page cache then takes about a third less time. While many reads have to wait for the disk,
+    /// they do without the mappings.
+    ///
+    /// A failing disk, or a program that makes a table shorter while it is open, then ends the
+    /// process with `SIGBUS`; without mappings, the read returns an error. Mapped tables count as
+    /// memory of the process, which the system takes back when it needs it. Has no effect on
+    /// Windows, on 32-bit systems, and with a filesystem ([`Options::fs`]) that is not the
+    /// operating system's. Default: false.
+    #[must_use]
+    pub fn map_tables(mut self, yes: bool) -> Options {
+        self.map_tables = yes;
         self
     }
 

@@ -16,6 +16,7 @@ mod disk;
 pub(crate) mod forward;
 mod lock;
 mod mapped;
+mod mapped_table;
 mod mem;
 mod named;
 mod namespace;
@@ -193,6 +194,10 @@ pub trait ReadFile: Send + Sync + Debug {
     fn skip_hole(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }
+
+    /// Asks for reads without a system call, through a mapping of the file, which must not change
+    /// from now on. By default, does nothing.
+    fn map(&self) {}
 
     /// Returns whether the file stays readable after its name is removed.
     fn is_held(&self) -> bool {

@@ -7,46 +7,54 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::ReadFile;
+use super::mapped_table::{RESIDENCY, TableMap};
 use super::open::require_regular_file;
 use super::retry::read_fully_at;
 use super::system::{FileIdentity, identity, max_open_files, not_through_links, read_at};
 
-/// Number of tables kept open.
-#[derive(Debug)]
-struct OpenCount(AtomicU64);
+/// Maximum number of mapped tables in the process: a quarter of the mappings that Linux allows by
+/// default. A higher number leaves fewer mappings to the rest of the program.
+const MAX_MAPPED_TABLES: u64 = 16 << 10;
 
-static KEPT_OPEN: OpenCount = OpenCount(AtomicU64::new(0));
+/// Number of files kept open or mapped.
+#[derive(Debug)]
+struct OpenFiles(AtomicU64);
+
+static KEPT_OPEN: OpenFiles = OpenFiles(AtomicU64::new(0));
+static MAPPED: OpenFiles = OpenFiles(AtomicU64::new(0));
 
 /// A table's file: kept open, or opened for each read.
 #[derive(Debug)]
 pub(super) struct RandomAccessFile {
     path: PathBuf,
     id: FileIdentity,
-    kept: Option<KeptFile>,
+    kept: Option<Counted<File>>,
+    /// The mapping of a file that is kept open, once one was asked for.
+    map: OnceLock<Option<Counted<TableMap>>>,
 }
 
-/// An open file, counted until it is dropped.
+/// An open file or a mapping, counted until it is dropped.
 #[derive(Debug)]
-struct KeptFile {
-    file: File,
-    count: &'static OpenCount,
+struct Counted<T> {
+    inner: T,
+    count: &'static OpenFiles,
 }
 
-impl OpenCount {
-    /// Counts `file` as kept open and returns it. Returns `None` if `most` files are already kept
-    /// open.
-    fn keep(&'static self, file: File, most: u64) -> Option<KeptFile> {
+impl OpenFiles {
+    /// Counts `inner` and returns it. Returns `None` if `most` are already counted.
+    fn keep<T>(&'static self, inner: T, most: u64) -> Option<Counted<T>> {
         let one_more = |open| (open < most).then_some(open + 1);
         self.0.fetch_update(Relaxed, Relaxed, one_more).ok()?;
-        Some(KeptFile { file, count: self })
+        Some(Counted { inner, count: self })
     }
 }
 
-impl Drop for KeptFile {
+impl<T> Drop for Counted<T> {
     fn drop(&mut self) {
         let before = self.count.0.fetch_sub(1, Relaxed);
         debug_assert!(before > 0, "a table was closed that was not counted");
@@ -59,11 +67,12 @@ pub(super) fn open(path: &Path) -> io::Result<RandomAccessFile> {
     open_within(path, &KEPT_OPEN, most)
 }
 
-fn open_within(path: &Path, count: &'static OpenCount, most: u64) -> io::Result<RandomAccessFile> {
+fn open_within(path: &Path, count: &'static OpenFiles, most: u64) -> io::Result<RandomAccessFile> {
     require_regular_file(path)?;
     let file = open_file(path)?;
     let id = identity(&file)?;
-    Ok(RandomAccessFile { path: path.to_path_buf(), id, kept: count.keep(file, most) })
+    let (path, kept) = (path.to_path_buf(), count.keep(file, most));
+    Ok(RandomAccessFile { path, id, kept, map: OnceLock::new() })
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
@@ -73,7 +82,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 impl RandomAccessFile {
     fn with<R>(&self, f: impl FnOnce(&File) -> io::Result<R>) -> io::Result<R> {
         match &self.kept {
-            Some(kept) => f(&kept.file),
+            Some(kept) => f(&kept.inner),
             None => f(&self.open_again()?),
         }
     }
@@ -87,11 +96,26 @@ impl RandomAccessFile {
             false => Err(io::Error::other("is another file than the one that was opened before")),
         }
     }
+
+    fn read_with_call(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.with(|file| read_fully_at(buf, offset, |buf, offset| read_at(file, buf, offset)))
+    }
 }
 
 impl ReadFile for RandomAccessFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.with(|file| read_fully_at(buf, offset, |buf, offset| read_at(file, buf, offset)))
+        let Some(Some(map)) = self.map.get() else { return self.read_with_call(buf, offset) };
+        RESIDENCY.watch(buf.len(), || match RESIDENCY.is_high() && map.inner.copy(buf, offset) {
+            true => Ok(buf.len()),
+            false => self.read_with_call(buf, offset),
+        })
+    }
+
+    fn map(&self) {
+        self.map.get_or_init(|| {
+            let map = TableMap::new(&self.kept.as_ref()?.inner).ok()?;
+            MAPPED.keep(map, MAX_MAPPED_TABLES)
+        });
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -109,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_table_that_is_opened_again_must_be_the_same_file() {
-        static NONE: OpenCount = OpenCount(AtomicU64::new(0));
+        static NONE: OpenFiles = OpenFiles(AtomicU64::new(0));
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("000005.ldb"), dir.path().join("other"));
         std::fs::write(&path, b"ours").unwrap();
@@ -123,7 +147,7 @@ mod tests {
 
     #[test]
     fn tables_beyond_the_bound_are_opened_for_each_read() {
-        static OURS: OpenCount = OpenCount(AtomicU64::new(0));
+        static OURS: OpenFiles = OpenFiles(AtomicU64::new(0));
         let dir = tempfile::tempdir().unwrap();
         let path = |i: usize| dir.path().join(i.to_string());
         let open = |i: usize| {

@@ -141,6 +141,8 @@ pub struct TableCache {
     dir: PathBuf,
     context: TableContext,
     capacity: usize,
+    /// Whether the files of tables are mapped.
+    maps_files: bool,
     ring: Mutex<Ring>,
     /// The lock of the directory; `None` if no lock guards the cache.
     lock: Option<Weak<dyn FileLock>>,
@@ -159,7 +161,14 @@ impl TableCache {
     ) -> TableCache {
         let ring = Mutex::ranked(LockRank::OpenTables, Ring::default());
         let process = ProcessId::current();
-        TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None, process }
+        let (capacity, maps_files) = (capacity.max(1), false);
+        TableCache { fs, dir, context, capacity, maps_files, ring, lock: None, process }
+    }
+
+    /// Makes the cache map the files of the tables that it opens, if `yes`.
+    pub fn map_files(mut self, yes: bool) -> TableCache {
+        self.maps_files = yes;
+        self
     }
 
     /// Makes the cache refuse to open tables once the lock file of `lock`, the directory's lock,
@@ -282,6 +291,9 @@ impl TableCache {
         // Check the lock only after the file was opened: if the lock file has not been replaced by
         // now, the opened file belongs to this database.
         check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
+        if self.maps_files {
+            file.map();
+        }
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }
 

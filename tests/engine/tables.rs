@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use minikv::{Compression, Db, Filters, FixedPrefix, Options};
+use minikv::{Compression, Db, Filters, FixedPrefix, Options, Readable};
+
+use crate::{contents, key, small};
 
 /// Options with which nearly every write creates a table, and few tables are open at a time.
 fn tiny() -> Options {
@@ -84,4 +86,41 @@ fn gets_over_more_tables_than_may_be_open_look_into_their_own() {
         }
     });
     assert!(!failed.into_inner(), "a get did not find its key");
+}
+
+/// Returns the number of the process's mappings of tables of `dir`.
+#[cfg(target_os = "linux")]
+fn mapped_tables(dir: &Path) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let ours = maps.lines().filter(|line| line.contains(dir.to_str().unwrap()));
+    ours.filter(|line| line.contains(".ldb")).count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tables_are_mapped_only_if_asked_for_and_as_long_as_they_are_used() {
+    for asked in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = small().block_cache_bytes(0).map_tables(asked);
+        let db = Db::open(dir.path(), options).unwrap();
+        for i in 0..4000 {
+            db.put(key(i), i.to_string()).unwrap();
+        }
+        db.flush().unwrap();
+        let before = contents(&db);
+        assert_eq!(before.len(), 4000);
+        assert_eq!(mapped_tables(dir.path()) > 0, asked);
+        let snapshot = db.snapshot();
+        for i in 0..4000 {
+            db.delete(key(i)).unwrap();
+        }
+        // The snapshot reads tables whose files have lost their names.
+        let cursor = snapshot.iter();
+        db.compact_range(..).unwrap();
+        let all = cursor.map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap());
+        assert!(all.eq(before), "{asked}");
+        drop(snapshot);
+        db.compact_range(..).unwrap();
+        assert_eq!((db.stats().open_tables, mapped_tables(dir.path())), (0, 0));
+    }
 }

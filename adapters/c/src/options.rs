@@ -27,9 +27,10 @@ pub struct leveldb_options_t {
 }
 
 impl leveldb_options_t {
-    /// Returns LevelDB's defaults: no filter, and one thousand open tables.
+    /// Returns LevelDB's defaults: no filter, and one thousand open tables, which are mapped.
     fn new() -> leveldb_options_t {
         let options = Options::default().filters(Filters::None).max_open_files(1000);
+        let options = options.map_tables(true);
         let (order, policy) = (Arc::new(BytewiseComparator), None);
         leveldb_options_t { options, order, policy, compression_error: None, layout_error: None }
     }
@@ -237,6 +238,10 @@ export! {
 
     fn minikv_options_set_preallocate_logs(options: &mut leveldb_options_t, on: u8) {
         options.change(|options| options.preallocate_logs(on != 0));
+    }
+
+    fn minikv_options_set_map_tables(options: &mut leveldb_options_t, on: u8) {
+        options.change(|options| options.map_tables(on != 0));
     }
 
     fn leveldb_readoptions_create() -> Kept<leveldb_readoptions_t> {

@@ -84,7 +84,8 @@ pub(crate) fn table_cache(
     let block_cache = options.resources.block_cache(options.block_cache_bytes);
     let context = options.table_context(order, block_cache.clone());
     let capacity = options.max_open_files.max(16);
-    let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
+    let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity)
+        .map_files(options.map_tables);
     let tables = Arc::new(match lock {
         Some(lock) => tables.guarded_by(lock),
         None => tables,

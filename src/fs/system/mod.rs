@@ -11,6 +11,7 @@
 //! | `sync_dir` | `fsync` of the directory | a check only: there is no such call |
 //! | `reserve_space`, `make_writable` | of Linux; else refused | refused, so no log is mapped |
 //! | `forbid` | `mprotect` | refused |
+//! | `map_file` | `mmap`, with addresses of 64 bits; else refused | refused |
 
 #[cfg(unix)]
 mod unix;

@@ -61,6 +61,9 @@ void minikv_options_set_filter_at_level(leveldb_options_t*, int level, int layou
 void minikv_options_set_reuse_logs(leveldb_options_t*, uint8_t);
 /* Lets the log that is being written end in zeros. Default: 1. */
 void minikv_options_set_preallocate_logs(leveldb_options_t*, uint8_t);
+/* Reads tables through memory mappings, as LevelDB does. If the disk fails, or another program cuts
+   a table off, the process then ends with SIGBUS. Default: 1. */
+void minikv_options_set_map_tables(leveldb_options_t*, uint8_t);
 /* Declares that keys that compare equal have equal bytes, so that filters may be used. Call it
    before a database is opened with the comparator. Default: 0. */
 void minikv_comparator_set_equal_means_same_bytes(leveldb_comparator_t*, uint8_t);

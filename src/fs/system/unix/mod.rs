@@ -11,7 +11,7 @@ pub(in crate::fs) use files::{
 pub(in crate::fs) use lock::{lock_is_replaced, open_lock, release_lock, take_lock};
 pub(in crate::fs) use rustix::io::Errno;
 pub(in crate::fs) use space::{
-    file_size_limit, filesystem_kind, forbid, make_writable, page_bytes, reserve_space,
+    file_size_limit, filesystem_kind, forbid, make_writable, map_file, page_bytes, reserve_space,
 };
 
 /// Returns the error with the system's number `code`.

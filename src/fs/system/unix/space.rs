@@ -1,9 +1,10 @@
-//! Space that is reserved ahead of a log's records, and pages that are made writable.
+//! Space that is reserved ahead of a log's records, pages that are made writable, and mapped
+//! tables.
 
 use std::fs::File;
 use std::io;
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MprotectFlags, mprotect};
 use rustix::process::{Resource, getrlimit};
@@ -30,6 +31,18 @@ pub(in crate::fs) fn make_writable(map: &MmapMut, from: usize, bytes: usize) -> 
 /// signal.
 #[cfg(not(target_os = "linux"))]
 pub(in crate::fs) fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Maps a whole file for reading.
+#[cfg(target_pointer_width = "64")]
+pub(in crate::fs) fn map_file(file: &File) -> io::Result<MmapRaw> {
+    memmap2::MmapOptions::new().map_raw_read_only(file)
+}
+
+/// Always fails: a process has too few addresses for the tables of a large database.
+#[cfg(not(target_pointer_width = "64"))]
+pub(in crate::fs) fn map_file(_: &File) -> io::Result<MmapRaw> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

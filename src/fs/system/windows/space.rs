@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapRaw};
 
 /// Always fails: an allocation may be given up again before it is written.
 pub(in crate::fs) fn reserve_space(_: &File, _: u64, _: u64) -> io::Result<()> {
@@ -17,6 +17,11 @@ pub(in crate::fs) fn file_size_limit() -> u64 {
 
 /// Always fails: no call reports an error where a store would raise an exception.
 pub(in crate::fs) fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Always fails: the name of a mapped file cannot be removed.
+pub(in crate::fs) fn map_file(_: &File) -> io::Result<MmapRaw> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
