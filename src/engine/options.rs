@@ -758,13 +758,18 @@ impl Options {
         }
     }
 
-    /// Returns the options for new tables of a level.
-    pub(crate) fn table_options(&self, order: &InternalComparator, level: usize) -> TableOptions {
+    /// Returns the filters of new tables of a level.
+    pub(crate) fn filters_of(&self, level: usize) -> Filters {
         let own = self.level_filters.iter().find(|(other, _)| *other == level);
-        let filters = match self.comparator.equal_means_same_bytes() {
+        match self.comparator.equal_means_same_bytes() {
             true => own.map_or(self.filters, |(_, filters)| *filters),
             false => Filters::None,
-        };
+        }
+    }
+
+    /// Returns the options for new tables of a level.
+    pub(crate) fn table_options(&self, order: &InternalComparator, level: usize) -> TableOptions {
+        let filters = self.filters_of(level);
         let bits = filters.bits_per_key();
         let block_bits = bits.filter(|_| filters.has_block());
         TableOptions {

@@ -31,13 +31,6 @@ use crate::format::key::{SeqNo, UserComparator};
 /// Number of tables in level 0 at which level 0 is compacted; LevelDB's `kL0_CompactionTrigger`.
 /// With a higher number, reads search more tables and compactions rewrite less.
 pub(crate) const LEVEL0_COMPACT_FILES: usize = 4;
-/// Number of tables in level 0 at which writes are slowed down. A higher number delays the slowdown
-/// and makes reads slower.
-pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
-/// Number of tables in level 0 at which writes wait for a compaction. A higher number delays the
-/// waits and makes reads slower.
-pub(crate) const LEVEL0_STOP_FILES: usize = 20;
-
 /// Highest ratio of a level's target to the target of the level above, from level 3 on. With a
 /// higher ratio, there are fewer levels and more expensive merges.
 const LEVEL_FACTOR: u64 = 10;

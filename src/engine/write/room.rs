@@ -5,7 +5,7 @@
 //! 1. each time the memtable has grown by [`STEP_BYTES`], a writer waits for as long as the flush
 //!    needs to catch up, at most [`MAX_WAIT`] (`keep_pace`);
 //! 2. a full memtable is frozen only once [`State::may_freeze`] and level 0 has fewer than
-//!    [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables (`wait_for_room`).
+//!    [`Level0Limits::stop`] tables (`wait_for_room`).
 //!
 //! So the memtables of a database take at most twice the size of a write buffer.
 //!
@@ -22,6 +22,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{self, DropHorizon};
 use crate::engine::health::is_retried;
+use crate::engine::options::{Filters, Options};
 use crate::engine::report::event::{EventKind, StallCause};
 use crate::engine::resources::memory::Pressure;
 use crate::engine::write::commit::CommitState;
@@ -44,6 +45,22 @@ const MAX_WAIT: Duration = Duration::from_micros(2500);
 /// for shorter times; a later step waits longer instead. A higher value makes waits rarer and
 /// longer.
 const MIN_WAIT: Duration = Duration::from_micros(200);
+
+/// Numbers of tables in level 0 at which writers wait. With higher numbers, they wait later, and
+/// reads are slower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Level0Limits {
+    /// Number of tables at which writes are slowed down.
+    slowdown: usize,
+    /// Number of tables at which writes wait for a compaction.
+    stop: usize,
+}
+
+/// The limits with filters, which spare a get most blocks of level 0.
+const WITH_FILTERS: Level0Limits = Level0Limits { slowdown: 12, stop: 20 };
+/// The limits without filters, when a get reads a block of every table of level 0; LevelDB's
+/// `kL0_SlowdownWritesTrigger` and `kL0_StopWritesTrigger`.
+const WITHOUT_FILTERS: Level0Limits = Level0Limits { slowdown: 8, stop: 12 };
 
 impl State {
     /// Returns whether the memtable may be frozen now: the frozen memtables then have to fit into
@@ -121,6 +138,7 @@ impl Engine {
 
     /// Waits until a memtable may be frozen.
     fn wait_for_room(&self) -> Result<()> {
+        let limits = level0_limits(&self.options);
         let mut stall = Stall::new(self);
         let mut state = self.state.lock();
         loop {
@@ -131,7 +149,7 @@ impl Engine {
             if !state.may_freeze(self.options.write_buffer_bytes) {
                 stall.begin(&mut state, StallCause::Flush);
                 self.wait_for_change(&mut state);
-            } else if level0 >= pick::LEVEL0_STOP_FILES {
+            } else if level0 >= limits.stop {
                 if let Some(error) = self.level0_trouble(&state) {
                     return Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
@@ -182,7 +200,7 @@ impl Engine {
         let mut stall = Stall::new(self);
         let mut state = self.state.lock();
         let level0 = state.version.level(0).len();
-        wait = wait.max(slowdown(level0));
+        wait = wait.max(slowdown(level0, level0_limits(&self.options)));
         if wait < MIN_WAIT || state.lifecycle.refusal().is_some() {
             return;
         }
@@ -240,10 +258,18 @@ fn grew_event(commit: &CommitState) -> EventKind {
     }
 }
 
+/// Returns the limits of level 0.
+fn level0_limits(options: &Options) -> Level0Limits {
+    match options.filters_of(0) {
+        Filters::None => WITHOUT_FILTERS,
+        _ => WITH_FILTERS,
+    }
+}
+
 /// Returns the wait at each step while level 0 has `level0` tables. The wait grows with each table
-/// from [`LEVEL0_SLOWDOWN_FILES`](pick::LEVEL0_SLOWDOWN_FILES) on, up to [`MAX_WAIT`].
-fn slowdown(level0: usize) -> Duration {
-    match level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
+/// from [`Level0Limits::slowdown`] on, up to [`MAX_WAIT`].
+fn slowdown(level0: usize, limits: Level0Limits) -> Duration {
+    match level0.checked_sub(limits.slowdown) {
         Some(over) => MAX_WAIT / 8 * (over as u32 + 1).min(8),
         None => Duration::ZERO,
     }
@@ -266,7 +292,6 @@ mod tests {
     use crate::base::Comparator;
     use crate::base::sync::atomic::{AtomicBool, AtomicUsize};
     use crate::engine::compact::plan::{Compaction, Inputs};
-    use crate::engine::options::Options;
     use crate::engine::options::WriteOptions;
     use crate::engine::report::event::Event;
     use crate::engine::resources::Resources;
@@ -346,8 +371,7 @@ mod tests {
         let engine = Engine::open(Path::new("/db"), options).unwrap();
         engine.start_observing().unwrap();
         engine.write(&WriteOptions::default(), Write::Put(b"a", b"1")).unwrap();
-        let full: Vec<_> =
-            (0..pick::LEVEL0_STOP_FILES).map(|at| format!("{}:[a-c]", 90 - at)).collect();
+        let full: Vec<_> = (0..WITH_FILTERS.stop).map(|at| format!("{}:[a-c]", 90 - at)).collect();
         let version = version([&*format!("L0: {}", full.join(" ")), "L1: 3:[x-z]"]);
         let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
         let order = engine.reads.order.user();
@@ -379,11 +403,24 @@ mod tests {
     }
 
     #[test]
+    fn writers_wait_earlier_if_no_filter_spares_the_blocks_of_level_0() {
+        let none = Options::default().filters(Filters::None);
+        let at = |level| none.clone().filters_at_level(level, Filters::Table(10));
+        assert_eq!(level0_limits(&Options::default()), WITH_FILTERS);
+        assert_eq!(level0_limits(&at(0)), WITH_FILTERS);
+        assert_eq!(level0_limits(&at(6)), WITHOUT_FILTERS);
+        assert_eq!(level0_limits(&none), WITHOUT_FILTERS);
+    }
+
+    #[test]
     fn a_writer_waits_longer_with_each_table_of_level_0() {
-        let most = pick::LEVEL0_SLOWDOWN_FILES;
-        let eighths = |files| slowdown(files).as_nanos() * 8 / MAX_WAIT.as_nanos();
-        assert_eq!([most - 1, most, most + 1, most + 6].map(eighths), [0, 1, 2, 7]);
-        assert_eq!([most + 7, most + 8, most + 100].map(slowdown), [MAX_WAIT; 3]);
+        for limits in [WITH_FILTERS, WITHOUT_FILTERS] {
+            let most = limits.slowdown;
+            let wait = |files| slowdown(files, limits);
+            let eighths = |files| wait(files).as_nanos() * 8 / MAX_WAIT.as_nanos();
+            assert_eq!([most - 1, most, most + 1, most + 6].map(eighths), [0, 1, 2, 7]);
+            assert_eq!([most + 7, most + 8, most + 100].map(wait), [MAX_WAIT; 3]);
+        }
     }
 
     #[test]
