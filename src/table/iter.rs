@@ -24,6 +24,8 @@ pub struct TableCursor {
     index: IndexCursor,
     /// A cursor over the current data block, if there is one.
     data: BlockCursor,
+    /// The offset in the file of the data block of `data`; `None` before the first one.
+    loaded: Option<u64>,
     trace: LevelTrace,
 }
 
@@ -36,6 +38,7 @@ impl Table {
             options,
             index: self.index().cursor(),
             data: self.index().block().cursor(),
+            loaded: None,
             trace: LevelTrace::default(),
         }
     }
@@ -203,10 +206,15 @@ impl TableCursor {
         Ok(false)
     }
 
+    /// Makes `data` a cursor over the index's current block, unless it is one already.
     fn load_block(&mut self) -> Result<()> {
         self.data.invalidate();
         let spot = self.index.spot(self.table.index());
         let spot = spot.map_err(|error| self.table.index_error(error))?;
+        let offset = spot.handle.offset;
+        if self.loaded == Some(offset) {
+            return Ok(());
+        }
         let block = self.table.data_block(spot, &self.options, &mut self.trace)?;
         if self.options.twice {
             let again = self.table.read_data_block(spot, &self.options, &mut NoSink)?;
@@ -216,6 +224,7 @@ impl TableCursor {
             }
         }
         self.data.set_block(block);
+        self.loaded = Some(offset);
         Ok(())
     }
 

@@ -91,6 +91,28 @@ fn counts_do_not_depend_on_earlier_answers_of_filters() {
 }
 
 #[test]
+fn a_cursor_reads_a_block_once_while_it_stays_there() {
+    let options = small_blocks(internal_order());
+    let table = Arc::new(open(build(&options, &even_keys(500)).0, &context_of(&options)).unwrap());
+    let mut cursor = table.cursor(BlockReadOptions::default());
+    let mut blocks = std::collections::BTreeSet::new();
+    for i in 0..1000 {
+        let found = cursor.seek(&lookup_key(&format!("key{i:06}"))).unwrap();
+        assert_eq!(found, i < 999, "the last key is 998");
+        if found {
+            let key = format!("key{:06}", i + i % 2);
+            assert_eq!(internal_order().user_key(cursor.key()), key.as_bytes());
+            blocks.insert(table.approximate_offset_of(cursor.key()).unwrap());
+        }
+    }
+    assert_eq!(cursor.trace().data_blocks(), blocks.len() as u64);
+    assert!(cursor.seek_to_last().unwrap() && cursor.seek_to_last().unwrap());
+    assert_eq!(cursor.trace().data_blocks(), blocks.len() as u64);
+    assert!(cursor.seek_to_first().unwrap());
+    assert_eq!(cursor.trace().data_blocks(), blocks.len() as u64 + 1);
+}
+
+#[test]
 fn a_lookup_counts_its_steps() {
     let options = TableOptions {
         compression: Compression::Snappy,

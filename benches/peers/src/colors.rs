@@ -8,9 +8,10 @@ use minikv_workloads::Result;
 use plotters::prelude::*;
 
 /// Names of the engines, and their colours on light and on dark pages.
-const ENGINES: [(&str, u32, u32); 6] = [
+const ENGINES: [(&str, u32, u32); 7] = [
     ("minikv", 0x3b78b5, 0x6ea8e0),
     ("minikv-table", 0x8db9e0, 0xa9cdee),
+    ("minikv-mapped", 0x2a9d9d, 0x5cc8c8),
     ("leveldb", 0xc8553d, 0xf0836a),
     ("rocksdb", 0x50a05a, 0x74c27e),
     ("fjall", 0x966eb4, 0xba97d6),

@@ -12,6 +12,8 @@ pub enum Engine {
     Minikv,
     /// minikv with one filter per table.
     MinikvTable,
+    /// minikv with LevelDB's filter blocks and mapped tables.
+    MinikvMapped,
     LevelDb,
     #[cfg(feature = "rocksdb")]
     RocksDb,
@@ -25,6 +27,7 @@ pub enum Engine {
 pub const ENGINES: &[Engine] = &[
     Engine::Minikv,
     Engine::MinikvTable,
+    Engine::MinikvMapped,
     Engine::LevelDb,
     #[cfg(feature = "rocksdb")]
     Engine::RocksDb,
@@ -39,6 +42,7 @@ impl Engine {
         match self {
             Engine::Minikv => "minikv",
             Engine::MinikvTable => "minikv-table",
+            Engine::MinikvMapped => "minikv-mapped",
             Engine::LevelDb => "leveldb",
             #[cfg(feature = "rocksdb")]
             Engine::RocksDb => "rocksdb",
@@ -57,7 +61,19 @@ impl Engine {
     }
 
     pub fn is_minikv(self) -> bool {
-        matches!(self, Engine::Minikv | Engine::MinikvTable)
+        matches!(self, Engine::Minikv | Engine::MinikvTable | Engine::MinikvMapped)
+    }
+
+    /// Returns the workloads that the engine runs unless it is named on the command line: those
+    /// that differ from [`Engine::Minikv`]'s. `None` stands for all.
+    pub fn own_workloads(self) -> Option<&'static [&'static str]> {
+        match self {
+            Engine::MinikvTable => Some(&["readmissing", "readmissing-cache8m"]),
+            Engine::MinikvMapped => {
+                Some(&["readrandom-cache8m", "readmissing-cache8m", "readrandom-4k"])
+            }
+            _ => None,
+        }
     }
 
     /// Returns whether the engine is a log-structured merge tree. redb is the only engine that is
@@ -72,7 +88,9 @@ impl Engine {
     /// Opens or creates a database.
     pub fn open(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Store>> {
         Ok(match self {
-            Engine::Minikv | Engine::MinikvTable => self.open_minikv(dir, settings)?,
+            Engine::Minikv | Engine::MinikvTable | Engine::MinikvMapped => {
+                self.open_minikv(dir, settings)?
+            }
             Engine::LevelDb => Box::new(crate::leveldb::LevelDb::open(dir, settings)?),
             #[cfg(feature = "rocksdb")]
             Engine::RocksDb if settings.transactions => {
@@ -88,7 +106,8 @@ impl Engine {
     }
 
     fn open_minikv(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Store>> {
-        let options = minikv_options(settings);
+        let is_mapped = self == Engine::MinikvMapped;
+        let options = minikv_options(settings).map_tables(is_mapped);
         let (options, filter) = match self {
             Engine::MinikvTable => {
                 (options.filters(Filters::Table(10)), "whole-table binary fuse filter")
@@ -97,7 +116,8 @@ impl Engine {
         };
         let describe = format!(
             "minikv, {filter} 10 bits, blocks 4 KiB, snappy, checksums verified; CRC-32C in \
-             hardware"
+             hardware{}",
+            if is_mapped { "; tables mapped" } else { "" }
         );
         Ok(Box::new(Minikv::open(dir, options, settings, describe)?))
     }

@@ -16,10 +16,6 @@ use crate::report::Report;
 use crate::results;
 use crate::task::Task;
 
-/// Workloads whose speed depends on the kind of filter. `minikv-table` runs only these workloads,
-/// unless it is named on the command line.
-const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
-
 /// Workloads whose final state no other workload needs. If such a workload is slow, it can be left
 /// out of repetitions.
 const ENDS: &[&str] = &[
@@ -93,11 +89,10 @@ fn wanted(
     args: &Args,
     so_far: &Report,
 ) -> Vec<&'static Workload> {
-    let is_asked_for = args.engines.contains(&engine) || engine != Engine::MinikvTable;
+    let own = engine.own_workloads().filter(|_| !args.engines.contains(&engine));
     let is_long = |name| so_far.seconds(engine, name).is_some_and(|s| s > LONG_SECONDS);
     let runs = |w: &&&Workload| {
-        (is_asked_for || FILTER_WORKLOADS.contains(&w.name))
-            && !(ENDS.contains(&w.name) && is_long(w.name))
+        own.is_none_or(|own| own.contains(&w.name)) && !(ENDS.contains(&w.name) && is_long(w.name))
     };
     group.iter().filter(runs).copied().collect()
 }

@@ -12,7 +12,7 @@ impl Case {
     /// Creates a database.
     pub fn open(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Counted>> {
         Ok(match self.engine {
-            Engine::Minikv | Engine::MinikvTable => {
+            Engine::Minikv | Engine::MinikvTable | Engine::MinikvMapped => {
                 Box::new(minikv::MinikvCounts::open(dir, settings, self)?)
             }
             Engine::LevelDb => Box::new(leveldb::LevelDbCounts::open(dir, settings, self.filters)?),
