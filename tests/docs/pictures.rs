@@ -71,7 +71,7 @@ fn charts_have_colors_for_dark_pages() {
 #[test]
 fn an_engine_has_the_same_color_in_every_chart() {
     let colors = engine_colors();
-    assert_eq!(colors.len(), 6);
+    assert_eq!(colors.len(), 7);
     let charts = ["docs/amplification.svg", "docs/by-size.svg"].map(page);
     for svg in &charts {
         for (engine, (light, dark)) in &colors {
