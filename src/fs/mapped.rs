@@ -1,6 +1,6 @@
 //! A log on the disk that is written through a memory mapping of its end, without a system call for
-//! each record. This file and its call `forbid` have the only unsafe code of the library;
-//! `docs/history/performance.md` says how much time the mapping saves.
+//! each record. `docs/history/performance.md` says how much time the mapping saves. The only unsafe
+//! code of the library is here, in the call `forbid`, and in `mapped_table.rs`.
 //!
 //! When a process is killed, the system keeps the bytes that the process stored in a shared
 //! mapping, just like written bytes, and `fdatasync` makes both kinds of bytes durable. After the
