@@ -483,8 +483,8 @@ impl Options {
     }
 
     /// Reads tables through memory mappings, as LevelDB does: a get from a table in the system's
-    /// page cache then takes about a third less time. While many reads have to wait for the disk,
-    /// they do without the mappings.
+    /// page cache then takes some 30 % less time. While many reads have to wait for the disk, they
+    /// do without the mappings.
     ///
     /// A failing disk, or a program that makes a table shorter while it is open, then ends the
     /// process with `SIGBUS`; without mappings, the read returns an error. Mapped tables count as

@@ -21,7 +21,7 @@ use super::system::{FileIdentity, identity, max_open_files, not_through_links, r
 /// default. A higher number leaves fewer mappings to the rest of the program.
 const MAX_MAPPED_TABLES: u64 = 16 << 10;
 
-/// Number of files kept open or mapped.
+/// Number of files that are kept open, or of those that are mapped.
 #[derive(Debug)]
 struct OpenFiles(AtomicU64);
 

@@ -606,6 +606,41 @@ static void forked_beside_writers(void) {
   for (int end = 0; end < 2; end++) CHECK(close(stopped[end]) == 0 && close(goes_on[end]) == 0);
 }
 
+/* Returns the number of mappings of tables below `home`. */
+static int mapped_tables(void) {
+  char line[8192];
+  int count = 0;
+  FILE* maps = fopen("/proc/self/maps", "r");
+  if (maps == NULL) return -1;
+  while (fgets(line, sizeof line, maps) != NULL) {
+    count += strstr(line, home) != NULL && strstr(line, ".ldb") != NULL;
+  }
+  fclose(maps);
+  return count;
+}
+
+/* Tables are mapped, as by LevelDB, unless the program turns that off. */
+static void mappings(void) {
+  for (int off = 0; off <= 1; off++) {
+    leveldb_options_t* options = leveldb_options_create();
+    leveldb_readoptions_t* read = leveldb_readoptions_create();
+    leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+    leveldb_options_set_create_if_missing(options, 1);
+    if (off) minikv_options_set_map_tables(options, 0);
+    leveldb_t* db = leveldb_open(options, place(off ? "unmapped" : "mapped"), &error);
+    CHECK(error == NULL);
+    put(db, write, "a", "1");
+    leveldb_compact_range(db, NULL, 0, NULL, 0);
+    CHECK(has(db, read, "a", "1"));
+    CHECK(mapped_tables() == (off ? 0 : 1));
+    leveldb_close(db);
+    CHECK(mapped_tables() == 0);
+    leveldb_readoptions_destroy(read);
+    leveldb_writeoptions_destroy(write);
+    leveldb_options_destroy(options);
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   home = argv[1];
@@ -618,6 +653,7 @@ int main(int argc, char** argv) {
   own_functions();
   shared_cache();
   empty_entries();
+  mappings();
   forked();
   forked_beside_writers();
   printf("own functions: %d checks passed\n", checks);
