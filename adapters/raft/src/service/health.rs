@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use openraft::ServerState;
 
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::leading::{leader, was_removed};
 use crate::service::node::Node;
 use crate::service::peers;
 
@@ -42,17 +43,17 @@ impl Node {
             return Some("the node belongs to no cluster yet".into());
         }
         let limit = self.patience.as_millis();
+        if was_removed(&metrics, self.id) {
+            return Some("the node was removed from the cluster".into());
+        }
         if metrics.state == ServerState::Leader {
-            if membership.get_node(&self.id).is_none() {
-                return Some("the node was removed from the cluster".into());
-            }
             let (now, configs) = (Instant::now(), membership.get_joint_config());
             let heard = self.lease.quorum_at(&metrics.vote, self.id, configs, now);
             let is_recent = heard.is_some_and(|at| now < at + self.patience);
             let problem = || format!("no majority has acknowledged the leader for {limit} ms");
             return (!is_recent).then(problem);
         }
-        if metrics.current_leader.is_none() {
+        if leader(&metrics, self.id).is_none() {
             return Some("there is no leader at present".into());
         }
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Calls of Raft that are answered only while the node leads.
+//! The node that leads, and calls of Raft that are answered only while it does.
 //!
 //! openraft 0.9 answers a write or a change of the membership once it has applied the entry, or has
 //! dropped it from the log. It never answers if a node that no longer leads gets the entry, or
@@ -12,7 +12,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use openraft::error::{ClientWriteError, RaftError};
-use openraft::{BasicNode, Raft, ServerState};
+use openraft::{BasicNode, Raft, RaftMetrics, ServerState};
 
 use crate::kv::TypeConfig;
 use crate::service::error::{ApiError, ApiResult};
@@ -24,6 +24,19 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Time after the end of a lead within which openraft may still answer: a leader that removes
 /// itself stops leading first.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Returns whether the node `id` led the cluster until it removed itself.
+pub(crate) fn was_removed(metrics: &RaftMetrics<u64, BasicNode>, id: u64) -> bool {
+    let membership = metrics.membership_config.membership();
+    metrics.current_leader == Some(id) && membership.get_node(&id).is_none()
+}
+
+/// Returns the leader that the node `id` knows. openraft names a node that has stopped leading, but
+/// has not voted since, as its own leader.
+pub(crate) fn leader(metrics: &RaftMetrics<u64, BasicNode>, id: u64) -> Option<u64> {
+    let leads = metrics.state == ServerState::Leader && !was_removed(metrics, id);
+    metrics.current_leader.filter(|leader| *leader != id || leads)
+}
 
 /// Waits until the node of `raft` does not lead in its present term any more.
 pub(crate) fn lead_ends(raft: &Raft<TypeConfig>) -> impl Future<Output = ()> + Send + use<> {
@@ -69,6 +82,41 @@ pub(crate) async fn propose<T>(
         _ => {
             let what = "this node stopped leading: the request may still be applied";
             Err(ApiError::Unknown(what.into()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use openraft::{Membership, StoredMembership};
+
+    use super::*;
+
+    fn metrics(state: ServerState, members: &[u64]) -> RaftMetrics<u64, BasicNode> {
+        let nodes: BTreeMap<_, _> = members.iter().map(|id| (*id, BasicNode::new(""))).collect();
+        let membership = Membership::new(vec![members.iter().copied().collect()], nodes);
+        RaftMetrics {
+            state,
+            current_leader: Some(2),
+            membership_config: Arc::new(StoredMembership::new(None, membership)),
+            ..RaftMetrics::new_initial(2)
+        }
+    }
+
+    #[test]
+    fn a_node_that_has_stopped_leading_does_not_name_itself_as_the_leader() {
+        let leads = metrics(ServerState::Leader, &[1, 2, 3]);
+        assert_eq!((was_removed(&leads, 2), leader(&leads, 2)), (false, Some(2)));
+        let follows = metrics(ServerState::Follower, &[1, 2, 3]);
+        assert_eq!((was_removed(&follows, 1), leader(&follows, 1)), (false, Some(2)));
+        assert_eq!((was_removed(&follows, 2), leader(&follows, 2)), (false, None));
+        // openraft makes a leader that has removed itself a learner, earlier or later.
+        for state in [ServerState::Leader, ServerState::Learner] {
+            let removed = metrics(state, &[1, 3]);
+            assert_eq!((was_removed(&removed, 2), leader(&removed, 2)), (true, None));
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::service::hosts::Hosts;
 use crate::service::identity::Identity;
 use crate::service::kept::Backups;
+use crate::service::leading::leader;
 use crate::service::lease::Lease;
 use crate::service::rounds::Rounds;
 use crate::service::stream::MAX_MESSAGE_BYTES;
@@ -284,7 +285,7 @@ impl Node {
             let stall = self.store.log_stall(self.stall_limit);
             return stall.map_or(Ok(()), |stall| Err(ApiError::Unavailable(stall)));
         }
-        let leader = self.raft.metrics().borrow().current_leader.filter(|id| *id != self.id);
+        let leader = leader(&self.raft.metrics().borrow(), self.id);
         Err(ApiError::NotLeader(leader.and_then(|id| self.member(id))))
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use openraft::ServerState;
 use serde::{Deserialize, Serialize};
 
+use crate::service::leading::{leader, was_removed};
 use crate::service::node::Node;
 
 /// The status of the cluster, as one node knows it.
@@ -55,16 +55,16 @@ pub struct Status {
 pub(crate) fn status(node: &Node) -> Status {
     let metrics = node.raft.metrics().borrow().clone();
     let membership = metrics.membership_config.membership();
+    let is_removed = was_removed(&metrics, node.id);
+    let leader = leader(&metrics, node.id);
     let replicated = metrics.replication.unwrap_or_default();
-    let is_removed =
-        metrics.state == ServerState::Leader && membership.get_node(&node.id).is_none();
     Status {
         id: node.id,
         address: node.identity.address.clone(),
         cluster: node.identity.cluster(),
         role: if is_removed { "Removed".into() } else { format!("{:?}", metrics.state) },
         term: metrics.current_term,
-        leader: metrics.current_leader.filter(|id| !is_removed || *id != node.id),
+        leader,
         last_log: metrics.last_log_index,
         applied: metrics.last_applied.map(|id| id.index),
         snapshot: metrics.snapshot.map(|id| id.index),

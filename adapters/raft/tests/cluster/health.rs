@@ -56,9 +56,9 @@ async fn a_removed_leader_and_a_new_node_are_not_healthy() {
         wait_for_health(&cluster, node, 200, "").await;
     }
     cluster.client(20).leave(leader).await.unwrap();
-    wait_for_health(&cluster, leader, 503, "").await;
+    wait_for_health(&cluster, leader, 503, "was removed").await;
     let status = cluster.status(leader).await.unwrap();
-    assert!(status.role != "Leader" && status.leader != Some(leader), "{status:?}");
+    assert!(status.role == "Removed" && status.leader.is_none(), "{status:?}");
     let (new, _) = cluster.add();
     wait_for_health(&cluster, new, 503, "no cluster").await;
 }
