@@ -12,8 +12,10 @@ mod workload;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use allocator::FailOnce;
+use minikv_support::system::fast_folder;
 use workload::{Mistake, PUTS, check};
 
 #[global_allocator]
@@ -69,13 +71,25 @@ fn run_child(dir: &Path, at: u64, mistake: Mistake) -> Result<Told, String> {
 
 /// Fails allocation number `at` of the workload and checks the directory.
 fn try_at(at: u64, mistake: Mistake) -> Result<Told, String> {
-    let shm = Path::new("/dev/shm");
     // The process ends, not the system, so memory is as good as a disk.
-    let home = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    let home = tempfile::tempdir_in(fast_folder());
     let dir = home.as_ref().map_err(|error| error.to_string())?.path().join("db");
     let told = run_child(&dir, at, mistake)?;
     check(&dir, told.acked)?;
     Ok(told)
+}
+
+/// Tries each of `places`, as many at a time as there are processors.
+fn try_all(places: &[u64]) -> Vec<(u64, Result<Told, String>)> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let tried = |part: &[u64]| -> Vec<_> {
+        part.iter().map(|&at| (at, try_at(at, Mistake::None))).collect()
+    };
+    thread::scope(|scope| {
+        let parts = places.chunks(places.len().div_ceil(threads));
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || tried(part))).collect();
+        running.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    })
 }
 
 fn setting(name: &str) -> Option<u64> {
@@ -111,18 +125,18 @@ fn after_any_failed_allocation_everything_acknowledged_is_there() {
     let all = count_allocations();
     let wanted = setting("MINIKV_ALLOCATIONS").unwrap_or(100).clamp(1, all);
     let only = setting("MINIKV_ALLOCATION");
+    let places: Vec<u64> = match only {
+        Some(at) => vec![at],
+        None => (0..wanted).map(|nth| 1 + nth * all / wanted).collect(),
+    };
     let mut ends = BTreeMap::from([(End::Completed, 0), (End::Error, 0), (End::Aborted, 0)]);
-    for nth in 0..wanted {
-        let at = only.unwrap_or(1 + nth * all / wanted);
-        match try_at(at, Mistake::None) {
+    for (at, told) in try_all(&places) {
+        match told {
             Ok(told) => *ends.entry(told.end).or_insert(0) += 1,
             Err(error) => panic!(
                 "allocation {at} of {all}: {error}\n  replay: MINIKV_ALLOCATION={at} cargo test \
                  --test allocation after_any"
             ),
-        }
-        if only.is_some() {
-            break;
         }
     }
     println!("{wanted} of {all} allocations failed, {ends:?}: nothing acknowledged is lost");

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 #[test]
 fn every_example_runs_to_its_end() {
@@ -13,7 +14,7 @@ fn every_example_runs_to_its_end() {
     let names: BTreeSet<_> = sources.read_dir().unwrap().map(|file| file.unwrap().path()).collect();
     assert!(names.len() > 20, "{names:?}");
     let dir = tempfile::tempdir().unwrap();
-    for source in names {
+    let run = |source: &Path| {
         let name = source.file_stem().unwrap();
         let mut run = Command::new(built.join(name));
         if name == "metrics" {
@@ -23,5 +24,7 @@ fn every_example_runs_to_its_end() {
         let run = run.unwrap_or_else(|error| panic!("{name:?}: {error}; cargo build --examples"));
         let told = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.success() && !run.stdout.is_empty(), "{name:?}: {told}");
-    }
+    };
+    // Most of them wait for the disk.
+    thread::scope(|scope| names.iter().for_each(|name| drop(scope.spawn(|| run(name)))));
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use minikv::Options;
 use minikv::fs::sim::{CrashPlan, SimFs};
 use minikv::fs::{DiskFs, Fs, MemFs};
+use minikv_support::system::fast_folder;
 
 /// A directory on some filesystem, removed when dropped.
 pub struct Home {
@@ -18,7 +19,16 @@ pub struct Home {
 
 impl Home {
     pub fn on_disk() -> Home {
-        let disk = tempfile::tempdir().expect("a temporary directory");
+        Home::in_folder(&std::env::temp_dir())
+    }
+
+    /// Returns a directory of the system's files in which a sync does not wait.
+    pub fn in_fast_files() -> Home {
+        Home::in_folder(&fast_folder())
+    }
+
+    fn in_folder(folder: &Path) -> Home {
+        let disk = tempfile::tempdir_in(folder).expect("a temporary directory");
         Home { fs: Arc::new(DiskFs), dir: disk.path().join("db"), sim: None, _disk: Some(disk) }
     }
 

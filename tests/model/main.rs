@@ -141,5 +141,5 @@ fn histories_of_many_threads_are_linearizable() {
 
 #[test]
 fn every_table_that_a_view_names_is_there() {
-    tables::run(&Home::on_disk(), rng::seed(), operations(4_000));
+    tables::run(&Home::in_fast_files(), rng::seed(), operations(4_000));
 }

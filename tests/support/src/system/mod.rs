@@ -2,6 +2,8 @@
 //! same functions. A test that needs what a system lacks fails there; `tests/windows` lists these
 //! tests with the reasons.
 
+use std::path::PathBuf;
+
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -11,3 +13,9 @@ mod windows;
 pub use unix::*;
 #[cfg(windows)]
 pub use windows::*;
+
+/// Returns the folder for small files that need not outlive the system: in memory, if there is one.
+pub fn fast_folder() -> PathBuf {
+    let shm = PathBuf::from("/dev/shm");
+    if shm.is_dir() { shm } else { std::env::temp_dir() }
+}
