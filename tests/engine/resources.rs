@@ -1,13 +1,14 @@
 //! Block cache, threads, I/O limit and memory budget shared by several databases.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use minikv::fs::MemFs;
 use minikv::fs::sim::SimFs;
+use minikv::fs::{Fs, MemFs};
 use minikv::{CompactionDecision, Db, Options, Resources};
 use tempfile::TempDir;
 
@@ -184,6 +185,40 @@ fn background_io_stays_within_the_limit() {
     // The statistics count whole tables as read, including their indexes and filters.
     let least = Duration::from_secs_f64(0.7 * bytes as f64 / rate as f64);
     assert!(took >= least, "{bytes} bytes in {took:?}");
+}
+
+#[test]
+fn a_limited_compaction_waits_as_it_goes_and_not_at_its_end() {
+    let fs = Arc::new(MemFs::new());
+    let shared = Resources::default().background_bytes_per_second(8 << 20);
+    let options = Options::default().create_if_missing(true).resources(&shared).fs(fs.clone());
+    let options = options.compression(minikv::Compression::None).max_file_bytes(64 << 20);
+    let db = Db::open("/db", options.write_buffer_bytes(16 << 20)).unwrap();
+    for _ in 0..2 {
+        fill(&db, 2000, 1000);
+        db.flush().unwrap();
+    }
+    let bytes = || {
+        let files = fs.list(Path::new("/db")).unwrap_or_default();
+        let tables = files.iter().filter(|name| name.ends_with(".ldb"));
+        let sizes = tables.map(|name| fs.len(&Path::new("/db").join(name)).unwrap_or(0));
+        sizes.sum::<u64>()
+    };
+    let (began, mut grown, mut most) = (Instant::now(), Duration::ZERO, bytes());
+    let merging = std::thread::spawn({
+        let db = db.clone();
+        move || db.compact_range(..).unwrap()
+    });
+    while !merging.is_finished() {
+        if bytes() > most {
+            (grown, most) = (began.elapsed(), bytes());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let took = began.elapsed();
+    merging.join().unwrap();
+    assert!(took > Duration::from_millis(500), "{took:?}");
+    assert!(grown > took / 2, "the output grew for {grown:?} of {took:?}");
 }
 
 #[test]
