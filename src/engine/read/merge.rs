@@ -157,13 +157,23 @@ pub(crate) struct MergeCursor {
     sources: Vec<Source>,
     /// Indices of the sources that are at an entry, as a binary heap.
     heap: Vec<u32>,
+    /// The place in the heap of the first of the top's children; 0 if it is unknown, as after every
+    /// step that changed the top. Most steps leave the same source at the top: most entries are in
+    /// the last level.
+    first_child: usize,
     direction: Direction,
 }
 
 impl MergeCursor {
     /// Returns a cursor over `sources`, newest first. The cursor is at no entry.
     pub(crate) fn new(order: InternalComparator, sources: Vec<Source>) -> MergeCursor {
-        MergeCursor { order, sources, heap: Vec::new(), direction: Direction::Forward }
+        MergeCursor {
+            order,
+            sources,
+            heap: Vec::new(),
+            first_child: 0,
+            direction: Direction::Forward,
+        }
     }
 
     /// Returns whether the cursor is at an entry.
@@ -320,6 +330,7 @@ impl MergeCursor {
             }
         }
         self.build_heap();
+        self.first_child = 0;
         debug_assert!(self.check(), "the heap of sources is out of order");
         Ok(self.valid())
     }
@@ -396,9 +407,15 @@ impl MergeCursor {
     fn settle_top(&mut self, valid: bool) -> bool {
         if !valid {
             self.heap.swap_remove(0);
+            self.first_child = 0;
         }
-        if self.heap.len() > 1 {
-            self.sift_down(0);
+        if self.first_child == 0 {
+            self.first_child = self.child_of(0).unwrap_or(0);
+        }
+        if self.first_child != 0 && self.before(self.first_child, 0) {
+            self.heap.swap(self.first_child, 0);
+            self.sift_down(self.first_child);
+            self.first_child = 0;
         }
         debug_assert!(
             (1..self.heap.len().min(3)).all(|at| !self.before(at, 0)),
@@ -408,19 +425,20 @@ impl MergeCursor {
     }
 
     fn sift_down(&mut self, mut at: usize) {
-        loop {
-            let left = 2 * at + 1;
-            if left >= self.heap.len() {
-                return;
-            }
-            let right = left + 1;
-            let child =
-                if right < self.heap.len() && self.before(right, left) { right } else { left };
-            if !self.before(child, at) {
-                return;
-            }
+        while let Some(child) = self.child_of(at).filter(|&child| self.before(child, at)) {
             self.heap.swap(child, at);
             at = child;
+        }
+    }
+
+    /// Returns the first of the children of the place `at` of the heap, if there is one.
+    #[inline]
+    fn child_of(&self, at: usize) -> Option<usize> {
+        let (left, right) = (2 * at + 1, 2 * at + 2);
+        match self.heap.len() {
+            len if len <= left => None,
+            len if len == right => Some(left),
+            _ => Some(if self.before(right, left) { right } else { left }),
         }
     }
 
@@ -514,6 +532,43 @@ mod tests {
             assert!(interrupted.0.lock().unwrap().is_none(), "nothing was compared");
             let expected = if number == 2 { b"b" } else { b"a" };
             assert_eq!(user_key(merge.key()), expected, "move {number}");
+        }
+    }
+
+    #[test]
+    fn all_entries_come_in_order_from_whichever_sources_in_runs_or_in_turns() {
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % below
+        };
+        for count in [1, 2, 3, 4, 7, 12] {
+            let order = testing::order();
+            let mem = |_| Arc::new(Memtable::new(order.user(), 1 << 20));
+            let mems: Vec<_> = (0..count).map(mem).collect();
+            let mut arenas: Vec<_> = (0..count).map(|_| Arena::default()).collect();
+            let mut at = 0;
+            let keys: Vec<String> = (0..400).map(|number| format!("{number:04}")).collect();
+            for (number, key) in keys.iter().enumerate() {
+                if random(4) == 0 {
+                    at = random(count as u64) as usize;
+                }
+                put(&mems[at], &mut arenas[at], &[key], 1 + number as u64);
+            }
+            let sources = mems.iter().map(|mem| Source::Mem(mem.cursor())).collect();
+            let mut merge = MergeCursor::new(order, sources);
+            type Move = fn(&mut MergeCursor) -> Result<bool>;
+            let mut walk = |seek: Move, step: Move| {
+                let (mut found, mut valid) = (Vec::new(), seek(&mut merge).unwrap());
+                while valid {
+                    found.push(String::from_utf8(user_key(merge.key()).to_vec()).unwrap());
+                    valid = step(&mut merge).unwrap();
+                }
+                found
+            };
+            assert_eq!(walk(MergeCursor::seek_to_first, MergeCursor::next), keys);
+            let back = walk(MergeCursor::seek_to_last, MergeCursor::prev);
+            assert!(back.iter().eq(keys.iter().rev()), "{count} sources: {back:?}");
         }
     }
 
