@@ -58,11 +58,8 @@ impl Engine {
             self.wait_for_flush_of(number)?;
             commit.replayed_log = None;
         }
-        if !commit.outgoing.is_empty() {
-            // A log whose records are all in tables needs no sync.
-            let oldest_log = self.state.lock().oldest_log();
-            commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
-        }
+        // A log whose records are all in tables needs no sync.
+        drop(self.flushed_logs(commit));
         let numbers = commit.outgoing.iter().map(|outgoing| outgoing.number);
         let numbers = numbers.chain([commit.log_number]);
         debug_assert!(numbers.is_sorted_by(|a, b| a < b), "logs are synced in order");
@@ -88,6 +85,22 @@ impl Engine {
         self.metrics.syncs.fetch_add(1, Relaxed);
         commit.unsynced = false;
         Ok(())
+    }
+
+    /// Takes the outgoing logs whose records are all in tables.
+    fn flushed_logs(&self, commit: &mut CommitState) -> Vec<OutgoingLog> {
+        if commit.outgoing.is_empty() {
+            return Vec::new();
+        }
+        let oldest_log = self.state.lock().oldest_log();
+        commit.outgoing.extract_if(.., |outgoing| outgoing.number < oldest_log).collect()
+    }
+
+    /// Takes the outgoing logs whose records are all in tables. While they are open, their space is
+    /// not free, and on Windows their names stay. Takes none while a writer holds the commit lock:
+    /// the next synced write or freeze lets them go.
+    pub(crate) fn take_flushed_logs(&self) -> Vec<OutgoingLog> {
+        self.commit.try_lock().map(|mut commit| self.flushed_logs(&mut commit)).unwrap_or_default()
     }
 
     /// Waits until the records of the log `number` and of all earlier logs are in tables.
