@@ -47,7 +47,7 @@ impl WriteFile for LimitedFile {
 
     fn close(&mut self) -> io::Result<()> {
         match *self.unclosable.lock().unwrap() {
-            Some(part) if self.path.to_str().unwrap().contains(part) => {
+            Some(part) if self.path.to_str().unwrap().replace('\\', "/").contains(part) => {
                 Err(io::Error::other("the last bytes are gone"))
             }
             _ => self.inner.close(),

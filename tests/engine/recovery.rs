@@ -30,7 +30,8 @@ fn copy(from: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
+        // On Windows, nobody can read the file of a lock that is held.
+        if entry.file_type().unwrap().is_file() && entry.file_name() != "LOCK" {
             fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
         }
     }

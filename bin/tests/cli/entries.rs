@@ -192,7 +192,8 @@ fn diff_prints_added_removed_and_changed_entries() {
     let same = diff(&[&a_dir, &a_dir]);
     assert_eq!((same.code, &same.stdout[..]), (Some(0), &b""[..]));
     assert_eq!(contents(&a.db()), before);
-    diff(&[&a_dir, "/no/such"]).fails(5, &["no database in /no/such"]);
+    let nowhere = a.path("nowhere").display().to_string();
+    diff(&[&a_dir, &nowhere]).fails(5, &[&format!("no database in {nowhere}")]);
     diff(&[&a_dir]).fails(2, &["<B>"]);
 }
 

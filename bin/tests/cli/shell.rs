@@ -79,12 +79,15 @@ fn the_database_is_locked_from_the_first_write_to_the_end() {
     // A shell that has only read sees what others write.
     place.ok(&["put", "a", "2"]);
     assert_eq!(answer("get a --format escaped"), "2\n");
-    assert_eq!(answer("batch /dev/null\nput a 3\nget a --format escaped"), "3\n");
+    let empty = place.path("empty");
+    std::fs::write(&empty, b"").unwrap();
+    let lines = format!("batch '{}'\nput a 3\nget a --format escaped", empty.display());
+    assert_eq!(answer(&lines), "3\n");
     for reader in ["stats --json", "scan --count", "verify --json", "tree", "keyspaces --json"] {
         assert!(!answer(reader).is_empty(), "{reader}");
         // A reader in the shell must not release the lock.
         let refused = place.run(&["put", "b", "1"]);
-        refused.fails(3, &["process"]);
+        refused.fails(3, &["LOCK"]);
     }
     drop(stdin);
     let output = child.wait_with_output().unwrap();
@@ -120,8 +123,9 @@ fn commands_that_lock_the_database_work_between_writes() {
     let place = Place::new();
     let [copy, backups] = ["copy", "backups"].map(|name| place.path(name).display().to_string());
     let lines = format!(
-        "put a 1\ncheckpoint {copy}\nput b 2\nbackup {backups}\nput c 3\nrepair\n\
-         put d 4 --write-buffer 64KiB\ncompact\nscan --count\ninspect {}\nhelp\ndiff {copy} {}\n",
+        "put a 1\ncheckpoint '{copy}'\nput b 2\nbackup '{backups}'\nput c 3\nrepair\n\
+         put d 4 --write-buffer 64KiB\ncompact\nscan --count\ninspect '{}'\nhelp\n\
+         diff '{copy}' '{}'\n",
         place.db().join("CURRENT").display(),
         place.db().display(),
     );
@@ -142,7 +146,8 @@ fn options_of_the_shell_hold_for_its_lines_and_other_databases_can_be_named() {
     let (place, other) = (Place::new(), Place::new());
     other.ok(&["put", "o", "1"]);
     let lines = format!(
-        "put 61 x\nscan\nscan --format escaped\nscan {0}\n--db {0} put 62 y\nscan {0} --count\n",
+        "put 61 x\nscan\nscan --format escaped\nscan '{0}'\n--db '{0}' put 62 y\n\
+         scan '{0}' --count\n",
         other.db().display()
     );
     let ran = place.feed(&["shell", "--format", "hex"], lines.as_bytes());

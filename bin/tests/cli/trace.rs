@@ -399,8 +399,8 @@ fn each_trace_in_a_shell_shows_only_the_databases_of_its_command() {
     let pages = ["a.html", "b.html", "c.html"].map(|name| place.path(name));
     let [a, b, c] = pages.each_ref().map(|page| page.display());
     let lines = format!(
-        "trace --html {a} -- put a 1\nput b 2\ntrace --html {b} -- put c 3\n\
-         trace --html {c} -- scan\n"
+        "trace --html '{a}' -- put a 1\nput b 2\ntrace --html '{b}' -- put c 3\n\
+         trace --html '{c}' -- scan\n"
     );
     let ran = place.feed(&["shell"], lines.as_bytes());
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);

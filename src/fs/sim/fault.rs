@@ -1,5 +1,7 @@
 //! Faults: which operations fail, in what way, and how many times.
 
+use std::path::is_separator;
+
 use super::super::system::Errno;
 use super::journal::{OpKind, Operation};
 
@@ -101,8 +103,8 @@ impl Fault {
     }
 
     /// Restricts the fault to paths that match `pattern`, in which `*` matches any characters,
-    /// including slashes. For a rename, either path may match; for an open file, the path under
-    /// which it was opened counts.
+    /// including slashes, and `/` is any separator of the system's paths. For a rename, either path
+    /// may match; for an open file, the path under which it was opened counts.
     pub fn path(mut self, pattern: &str) -> Fault {
         self.pattern = Some(pattern.to_string());
         self
@@ -245,7 +247,8 @@ impl Faults {
     }
 }
 
-/// Returns whether `text` matches `pattern`, in which `*` matches any characters.
+/// Returns whether `text` matches `pattern`, in which `*` matches any characters, and `/` any
+/// separator of the system's paths.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -255,7 +258,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 star = Some((p, t));
                 p += 1;
             }
-            Some(&byte) if byte == text[t] => {
+            Some(&byte) if byte == text[t] || byte == b'/' && is_separator(text[t].into()) => {
                 p += 1;
                 t += 1;
             }
