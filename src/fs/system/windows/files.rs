@@ -55,7 +55,7 @@ pub(in crate::fs) fn has_other_names(path: &Path, _: &fs::Metadata) -> io::Resul
 }
 
 /// Opens a file without access to its contents, which succeeds whoever else has it open.
-pub(super) fn open_to_ask(path: &Path) -> io::Result<File> {
+fn open_to_ask(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .access_mode(0)
         .custom_flags(FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT)
