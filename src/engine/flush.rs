@@ -284,7 +284,12 @@ impl Engine {
         let mut commit = self.commit.lock();
         self.contain("a flush", || self.make_room(&mut commit, true))?;
         drop(commit);
-        self.wait_until_flushed()
+        self.wait_until_flushed()?;
+        let closed = self.flushed_logs(&mut self.commit.lock());
+        drop(closed);
+        let refused = std::mem::take(&mut self.state.lock().logs.refused);
+        self.remove_closed_logs(refused);
+        Ok(())
     }
 
     /// Waits until every memtable that is frozen now has been flushed.

@@ -231,7 +231,6 @@ impl Engine {
             self.fail(error);
         }
         self.trash.empty();
-        let outgoing = self.take_flushed_logs();
         let mut state = self.state.lock();
         debug_assert!(state.flushing, "another thread ended this flush");
         state.flushing = false;
@@ -239,7 +238,7 @@ impl Engine {
         let refused = std::mem::take(&mut state.logs.refused);
         drop(state);
         self.changed.notify_all();
-        drop((outgoing, done));
+        drop(done);
         self.remove_closed_logs(refused);
     }
 

@@ -87,20 +87,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the outgoing logs whose records are all in tables.
-    fn flushed_logs(&self, commit: &mut CommitState) -> Vec<OutgoingLog> {
+    /// Takes the outgoing logs whose records are all in tables. While they are open, their space is
+    /// not free, and on Windows their names stay.
+    pub(crate) fn flushed_logs(&self, commit: &mut CommitState) -> Vec<OutgoingLog> {
         if commit.outgoing.is_empty() {
             return Vec::new();
         }
         let oldest_log = self.state.lock().oldest_log();
         commit.outgoing.extract_if(.., |outgoing| outgoing.number < oldest_log).collect()
-    }
-
-    /// Takes the outgoing logs whose records are all in tables. While they are open, their space is
-    /// not free, and on Windows their names stay. Takes none while a writer holds the commit lock:
-    /// the next synced write or freeze lets them go.
-    pub(crate) fn take_flushed_logs(&self) -> Vec<OutgoingLog> {
-        self.commit.try_lock().map(|mut commit| self.flushed_logs(&mut commit)).unwrap_or_default()
     }
 
     /// Waits until the records of the log `number` and of all earlier logs are in tables.
