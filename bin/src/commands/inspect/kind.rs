@@ -2,7 +2,7 @@
 //! the kind.
 
 use std::fs::{File, FileType};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use minikv::Error;
@@ -32,20 +32,21 @@ impl Kind {
     /// file determines its kind.
     pub fn of(path: &Path) -> Result<Option<Kind>> {
         let failed = |error| CliError::io("read", path, error);
-        // The type of the file is checked before the file is opened, because opening a FIFO would
-        // wait for a writer.
-        let is_special = |kind: FileType| !kind.is_file() && !kind.is_dir();
+        let refuse_others = |kind: FileType| match (kind.is_file(), kind.is_dir()) {
+            (true, _) => Ok(()),
+            (_, true) => Err(CliError::io("inspect", path, ErrorKind::IsADirectory.into())),
+            _ => {
+                let error = std::io::Error::other("is not a regular file");
+                Err(CliError::io("inspect", path, error))
+            }
+        };
+        // The type of the file is checked before the file is opened, too, because opening a FIFO
+        // would wait for a writer, and Windows opens no directory.
         let before = std::fs::metadata(path).map_err(|error| CliError::io("open", path, error))?;
-        if is_special(before.file_type()) {
-            let error = std::io::Error::other("is not a regular file");
-            return Err(CliError::io("inspect", path, error));
-        }
+        refuse_others(before.file_type())?;
         let mut file = File::open(path).map_err(|error| CliError::io("open", path, error))?;
         let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            let error = std::io::ErrorKind::IsADirectory.into();
-            return Err(CliError::io("inspect", path, error));
-        }
+        refuse_others(metadata.file_type())?;
         if metadata.len() >= 8 {
             let mut magic = [0; 8];
             file.seek(SeekFrom::End(-8)).map_err(failed)?;
