@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use minikv::backup::Backups;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
@@ -334,10 +334,14 @@ fn backups_beside_writers_hold_a_prefix_of_the_writes() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("backups");
     let db = Db::open(home.path().join("db"), small()).unwrap();
-    let done = AtomicBool::new(false);
+    let (done, begun) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for i in 0..u64::MAX {
+                // Where copies are slow, more puts would make each backup longer than the last.
+                while i > 20_000 * begun.load(Ordering::Relaxed) && !done.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
@@ -346,6 +350,7 @@ fn backups_beside_writers_hold_a_prefix_of_the_writes() {
         });
         for number in 1..=8 {
             let before = db.last_key_value().unwrap();
+            begun.store(number, Ordering::Relaxed);
             assert_eq!(db.backup(&folder).unwrap().number, number);
             let copy = home.path().join(number.to_string());
             Backups::open(&folder, &small()).unwrap().restore(None, &copy, |_| {}).unwrap();
