@@ -151,6 +151,7 @@ fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds
         }
     }
     let kept_at = made[2].0;
+    // The number of operations between two crashes. `.ci/run` sets a smaller one.
     let stride = std::env::var("MINIKV_CRASH_STRIDE").map_or(9, |text| text.parse().unwrap());
     let (mut images, mut incomplete) = (0, 0);
     for at in (begin..=fs.op_count()).step_by(stride) {
