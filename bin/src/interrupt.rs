@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
 
 use crate::error::Result;
+use crate::system;
 
 const EXIT_CODE_INTERRUPTED: i32 = 130;
 
@@ -41,7 +42,7 @@ pub fn make<T, A: FnMut() + Send + 'static>(
 ) -> Result<(T, Guard)> {
     // If no handler can be installed, an interrupt ends the process as usual, so the error is
     // ignored.
-    HANDLER.call_once(|| drop(ctrlc::set_handler(end)));
+    HANDLER.call_once(|| drop(system::on_interrupt(end)));
     let mut actions = actions();
     let (made, action) = make()?;
     let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// Returns the bytes of an argument, which may be any.
 ///
@@ -29,6 +31,16 @@ pub fn os_string(bytes: Vec<u8>) -> OsString {
 /// Returns stdout without a buffer and without a search for line ends.
 pub fn stdout() -> io::Result<RawStdout> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// Calls `end` in a thread of its own at Ctrl-C, SIGTERM or SIGHUP.
+///
+/// # Errors
+/// If there can be no handler or no thread.
+pub fn on_interrupt(end: fn()) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let wait = move || signals.forever().for_each(|_| end());
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
 }
 
 /// Returns the width of the terminal behind `stream`, which may be 0 for one that does not report

@@ -86,6 +86,14 @@ fn is_beginning(bytes: &[u8]) -> bool {
     matches!(std::str::from_utf8(bytes), Err(error) if error.error_len().is_none())
 }
 
+/// Calls `end` in a thread of its own at Ctrl-C, or when the console is closed.
+///
+/// # Errors
+/// If there can be no handler.
+pub fn on_interrupt(end: fn()) -> io::Result<()> {
+    ctrlc::set_handler(end).map_err(io::Error::other)
+}
+
 /// Returns the width of the terminal behind `stream`; `None` if there is none.
 pub fn columns(stream: &impl AsHandle) -> Option<u16> {
     let (width, _) = terminal_size::terminal_size_of(stream)?;
