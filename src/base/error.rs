@@ -389,4 +389,45 @@ mod tests {
         assert!(error.source().and_then(|source| source.source()).is_some());
         assert!(Error::corruption("damaged").source().is_none());
     }
+
+    #[test]
+    fn an_error_becomes_an_error_of_the_system_of_the_kind_that_fits() {
+        use io::ErrorKind::*;
+        let path = PathBuf::from("db");
+        let denied = Error::io("read", &path, PermissionDenied.into());
+        let unsupported = Error::unsupported(Feature::EditTag, "99");
+        let read_only = |reason| Error::ReadOnly { reason: Arc::new(reason) };
+        let holder = LockHolder::ThisProcess;
+        let cases = [
+            (denied.clone(), PermissionDenied),
+            (Error::corruption("damaged"), InvalidData),
+            (Error::Locked { path: path.clone(), holder }, WouldBlock),
+            (Error::DatabaseMissing { path: path.clone() }, NotFound),
+            (Error::DatabaseExists { path }, AlreadyExists),
+            (unsupported, Unsupported),
+            (Error::invalid("empty"), InvalidInput),
+            (read_only(denied), PermissionDenied),
+            (read_only(Error::corruption("damaged")), Other),
+            (Error::Closed, Other),
+        ];
+        for (error, kind) in cases {
+            let message = error.to_string();
+            let error = io::Error::from(error);
+            assert_eq!((error.kind(), error.to_string()), (kind, message));
+        }
+    }
+
+    #[test]
+    fn damage_tells_what_is_known_of_it() {
+        let known = |expected: Option<&str>, found: Option<&str>| Corruption {
+            what: "a length".to_owned(),
+            expected: expected.map(str::to_owned),
+            found: found.map(str::to_owned),
+            ..Corruption::default()
+        };
+        assert_eq!(known(None, None).to_string(), "a length");
+        assert_eq!(known(Some("1"), None).to_string(), "a length (expected 1)");
+        assert_eq!(known(None, Some("2")).to_string(), "a length (found 2)");
+        assert_eq!(known(Some("1"), Some("2")).to_string(), "a length (expected 1, found 2)");
+    }
 }

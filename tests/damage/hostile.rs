@@ -57,7 +57,7 @@ fn table(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// Returns a table of `blocks`, each with its separator.
-fn table_of_blocks(blocks: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> {
+pub fn table_of_blocks(blocks: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> {
     let mut table = Vec::new();
     let index: Vec<_> = blocks
         .map(|(separator, block)| (separator, handle_bytes(put_block(&mut table, &block, 0))))

@@ -6,6 +6,7 @@
 //! | `database` | a small database with all kinds of content, its files and its expected contents |
 //! | `sweep` | changes of every byte of the database, truncation of files to every length |
 //! | `hostile` | tables and logs that no engine wrote |
+//! | `doubts` | tables in which a filter, the index or the MANIFEST leads lookups past a key |
 //! | `repair` | entries that a repair must save, and entries that it must not bring back |
 //! | `crashes` | crashes after each file operation of a repair |
 //! | `checkpoint` | copies, and crashes while copies are made |
@@ -17,6 +18,7 @@ mod agreement;
 mod checkpoint;
 mod crashes;
 mod database;
+mod doubts;
 mod hostile;
 mod repair;
 mod sweep;

@@ -4,6 +4,7 @@ mod backup;
 mod cache_curve;
 mod compaction;
 mod compaction_filter;
+mod debug;
 mod delete_range;
 mod expiry;
 mod explain;
