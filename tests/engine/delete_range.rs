@@ -572,3 +572,32 @@ fn range_deletes_beside_writers_and_readers_are_seen_whole() {
     });
     assert!(checks.load(Ordering::Relaxed) > 20);
 }
+
+#[test]
+fn a_prefix_is_deleted_whole_and_nothing_beside_it() {
+    let keys: [&[u8]; 9] =
+        [b"", b"a", b"ab", b"a\xff", b"a\xff\xff", b"b", b"\xfe", b"\xff", b"\xff\xff"];
+    for prefix in [&b"a"[..], b"a\xff", b"\xff", b"\xff\xff", b"zz", b""] {
+        let fs = SimFs::new(1);
+        let db = Db::open("/db", on(&fs)).unwrap();
+        let space = db.keyspace("space").unwrap();
+        for key in keys {
+            space.put(key, "in a keyspace").unwrap();
+        }
+        let deleted = space.delete_prefix(prefix).unwrap();
+        let stays: Vec<_> = keys.into_iter().filter(|key| !key.starts_with(prefix)).collect();
+        assert_eq!(deleted.keys + stays.len() as u64, keys.len() as u64, "{deleted:?}");
+        let left: Vec<_> = space.iter().keys().map(Result::unwrap).collect();
+        assert_eq!(left, stays, "{prefix:?}");
+        assert_eq!(space.count(..).unwrap(), stays.len() as u64);
+
+        for key in keys {
+            db.put(key, "in none").unwrap();
+        }
+        db.delete_prefix(prefix).unwrap();
+        let left: Vec<_> = contents(&db).into_keys().collect();
+        assert!(left.iter().all(|key| !key.starts_with(prefix)), "{left:?}");
+        assert!(stays.iter().all(|&key| db.contains_key(key).unwrap()), "{left:?}");
+        assert_eq!(db.count(..).unwrap(), left.len() as u64);
+    }
+}

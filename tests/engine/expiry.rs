@@ -718,3 +718,15 @@ fn tables_go_although_their_expiry_could_not_be_read_at_first() {
         });
     }
 }
+
+#[test]
+fn a_count_leaves_out_what_has_expired() {
+    let (db, clock) = example(in_memory());
+    let space = db.expiring_keyspace("s").unwrap();
+    for (now, shown) in [(1999, AT_1999), (2000, AT_2000), (3000, AT_3000)] {
+        clock.set(now);
+        assert_eq!(space.count(..).unwrap(), shown.len() as u64);
+        let within = shown.iter().filter(|(key, _)| ("b".."g").contains(key)).count();
+        assert_eq!(space.count("b".."g").unwrap(), within as u64, "at {now}");
+    }
+}

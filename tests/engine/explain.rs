@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use minikv::bulk::TableWriter;
 use minikv::explain::{BlockSource, FilterState, FilterUse, Step, Verdict};
-use minikv::files::KeyKind;
+use minikv::files::{KeyKind, TableReader};
+use minikv::fs::{Fs, MemFs};
 use minikv::stats::AllFilters;
 use minikv::{
     Compression, Db, Explanation, FilterGenerator, FilterPolicy, Filters, Options, ReadOptions,
@@ -387,4 +388,37 @@ fn scans_count_at_their_levels_even_if_they_stop_early() {
         let at_level = |reads: &ReadTrace| reads.levels[level].data_blocks_from_file;
         assert_eq!(at_level(&after) - at_level(&before), 1);
     }
+}
+
+#[test]
+fn an_explanation_in_words_tells_what_became_of_the_filters() {
+    let fs = MemFs::new();
+    let options = Options::default().create_if_missing(true).fs(fs.clone());
+    let options = options.inline_background(Some(1)).filters(Filters::Table(10));
+    let db = Db::open("/db", options.clone()).unwrap();
+    db.put("a", "1").unwrap();
+    db.put("z", "2").unwrap();
+    db.flush().unwrap();
+    let told = db.explain("a").unwrap().to_string();
+    assert!(told.contains("table filter    said \"maybe\" (correct): the key is there"), "{told}");
+    let absent = (0..).map(|i| db.explain(format!("b{i}")).unwrap().to_string());
+    let absent = absent.take(100).find(|told| told.contains("said \"not here\" (correct)"));
+    assert!(absent.is_some(), "no key is denied");
+    let unasked = db.reading(ReadOptions::default().use_filter(false));
+    let told = unasked.explain("a").unwrap().to_string();
+    assert!(told.contains("turned off for this read"), "{told}");
+    db.close().unwrap();
+
+    let names = fs.list("/db".as_ref()).unwrap();
+    let name = names.iter().find(|name| name.ends_with(".ldb")).unwrap();
+    let path = PathBuf::from("/db").join(name);
+    let table = TableReader::open(&path, &options).unwrap();
+    let file = fs.open(&path).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes[table.meta()[0].1.offset as usize] ^= 1;
+    fs.create(&path).unwrap().write(&bytes).unwrap();
+    let db = Db::open("/db", options).unwrap();
+    let told = db.explain("a").unwrap().to_string();
+    assert!(told.contains(", filter damaged"), "{told}");
 }

@@ -1,5 +1,6 @@
 //! Large writes, small writes, and many writes.
 
+use minikv::fs::MemFs;
 use minikv::{Db, Error, Filters, Options, Readable, WriteBatch};
 
 use crate::rng::Rng;
@@ -188,4 +189,15 @@ fn stalls_are_counted_with_their_cause() {
     assert!(counted > 0, "{stalls:?}");
     db.wait_idle().unwrap();
     assert!(db.stats().levels[0].files < 20);
+}
+
+#[test]
+fn a_batch_is_collected_from_entries() {
+    let mut batch: WriteBatch = [("a", "1"), ("b", "2")].into_iter().collect();
+    batch.extend([("a", "3")]);
+    assert_eq!(batch.len(), 3);
+    let db = Db::open("/db", small().fs(MemFs::new()).inline_background(Some(1))).unwrap();
+    db.write(batch).unwrap();
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"3"[..]));
+    assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"2"[..]));
 }

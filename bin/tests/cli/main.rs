@@ -22,6 +22,7 @@ mod indexed_db;
 mod minecraft;
 mod picture;
 mod readamp;
+mod refusals;
 mod shell;
 #[path = "../system/mod.rs"]
 mod system;
