@@ -532,3 +532,36 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
         }
     }
 }
+
+/// The index has one restart point for all entries. LevelDB writes one for each entry, other engines
+/// one for 16.
+#[test]
+fn an_index_with_one_restart_point_leads_seeks_to_their_blocks() {
+    let name = |i: u32| format!("key{i:03}").into_bytes();
+    let own = |i: u32| internal_key(&name(i), 1, KeyKind::Value);
+    let mut table = Vec::new();
+    let mut index = Vec::new();
+    for i in 0..50 {
+        let handle = handle_bytes(put_block(&mut table, &block(&[(own(i), b"v".to_vec())]), 0));
+        for len in [0, own(i).len(), handle.len()] {
+            put_varint32(&mut index, len as u32);
+        }
+        index.extend([own(i), handle].concat());
+    }
+    index.extend([0u32.to_le_bytes(), 1u32.to_le_bytes()].concat());
+    let metaindex = put_block(&mut table, &[0, 0, 0, 0, 1, 0, 0, 0], 0);
+    let index = put_block(&mut table, &index, 0);
+    table.extend_from_slice(&Footer { metaindex, index }.encode());
+
+    let db = Db::open(DIR, options(&load(&with_tables(&[(1, 9, &table)])))).unwrap();
+    let mut cursor = db.cursor().unwrap();
+    for i in 0..50 {
+        assert!(cursor.seek(name(i)).unwrap());
+        assert_eq!(cursor.key(), name(i));
+        assert!(cursor.seek_for_prev(name(i)).unwrap());
+        assert_eq!(cursor.key(), name(i));
+        assert_eq!(db.get(name(i)).unwrap().as_deref(), Some(&b"v"[..]));
+    }
+    assert!(!cursor.seek("l").unwrap());
+    assert_eq!(db.iter().count(), 50);
+}

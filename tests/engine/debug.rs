@@ -1,4 +1,4 @@
-//! What handles show of themselves when they are printed for debugging.
+//! Debug output of handles: it names them, and has no entries.
 
 use std::fmt::Debug;
 use std::time::SystemTime;

@@ -149,8 +149,8 @@ fn example(options: Options) -> (Db, TestClock) {
     let space = db.expiring_keyspace("s").unwrap();
     space.put("a", "1").unwrap();
     space.put_for("c", "22", Duration::from_millis(1000)).unwrap();
-    space.put_until("e", "333", time(3000)).unwrap();
     let mut batch = WriteBatch::new();
+    batch.put_until_in(&space, "e", "333", time(3000)).unwrap();
     batch.put_for_in(&space, "g", "", Duration::from_millis(1000)).unwrap();
     batch.put("plain", "p");
     db.write(batch).unwrap();

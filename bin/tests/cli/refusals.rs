@@ -14,14 +14,15 @@ fn readamp_prints_the_theory_as_a_table() {
 }
 
 #[test]
-fn a_database_without_its_order_cannot_be_watched() {
+fn what_cannot_be_watched_or_traced_is_refused() {
     let place = Place::new();
     place.ok(&["put", "a", "1"]);
     for command in ["top", "watch"] {
         let ran = place.run(&["--comparator", "ignore", command]);
         ran.fails(2, &[command, "--comparator ignore"]);
     }
-    place.run(&["trace", "--out", "x.html", "--", "trace"]).fails(2, &["trace"]);
+    let ran = place.run(&["trace", "--html", "unwritten.html", "--", "shell"]);
+    ran.fails(2, &["trace cannot trace itself or the shell"]);
 }
 
 #[test]

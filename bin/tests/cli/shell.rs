@@ -305,3 +305,15 @@ fn converse_and(
     }
     (child.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
 }
+
+#[test]
+fn metrics_in_the_shell_are_those_of_its_database() {
+    let place = Place::new();
+    let lines = b"stats --prometheus\nput a 1\nget a\nstats --prometheus\n";
+    place.ok(&["put", "b", "2"]);
+    let shown = String::from_utf8(place.feed(&["shell"], lines).ok()).unwrap();
+    let gets = shown.lines().filter(|line| line.starts_with("minikv_gets_total"));
+    let gets: Vec<_> = gets.map(|line| line.rsplit(' ').next().unwrap()).collect();
+    // The second time, the shell has the database open for writing, and has asked it once.
+    assert_eq!(gets, ["0", "1"], "{shown}");
+}
