@@ -533,8 +533,8 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
     }
 }
 
-/// The index has one restart point for all entries. LevelDB writes one for each entry, other engines
-/// one for 16.
+/// The index has one restart point for all entries. LevelDB writes one for each entry, other
+/// engines one for 16.
 #[test]
 fn an_index_with_one_restart_point_leads_seeks_to_their_blocks() {
     let name = |i: u32| format!("key{i:03}").into_bytes();

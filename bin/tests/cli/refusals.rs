@@ -14,7 +14,7 @@ fn readamp_prints_the_theory_as_a_table() {
 }
 
 #[test]
-fn what_cannot_be_watched_or_traced_is_refused() {
+fn a_shell_is_not_traced_and_an_unknown_order_not_watched() {
     let place = Place::new();
     place.ok(&["put", "a", "1"]);
     for command in ["top", "watch"] {
