@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Counts the lines of code that no test runs, by room of src and by package, and lists them in
-# target/coverage/missed.txt. Fails if tests/uncovered.txt gives no reason for one:
+# target/coverage/missed.txt. Fails if tests/uncovered.txt gives no reason for the function of one:
 #
 #   tests/coverage.sh
 #

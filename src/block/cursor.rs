@@ -126,12 +126,6 @@ impl BlockCursor {
         self.behind.clear();
     }
 
-    /// Returns the block.
-    #[cfg(any(test, feature = "internals"))]
-    pub fn block(&self) -> &Block {
-        &self.block
-    }
-
     /// Returns whether the cursor is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
