@@ -228,7 +228,9 @@ impl Followed {
         let survey = survey(&self.dir, &self.options, held)?;
         let version = self.apply(Arc::default(), &survey.recovered.edit, held.clone())?;
         let mut logs = Logs::default();
-        logs.read_on(&self.source(shift, None), &survey.files, &survey.recovered)?;
+        let held_logs = HeldFs::new(self.options.fs.clone(), survey.logs.clone());
+        let source = ReplayContext { fs: &held_logs, ..self.source(shift, None) };
+        logs.read_on(&source, &survey.files, &survey.recovered)?;
         Ok((FollowPosition { edits: Edits::after(&self.dir, survey)?, logs }, version))
     }
 

@@ -22,6 +22,37 @@ use crate::fs::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 /// Open files by their paths.
 pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
+/// Opens the files in `listed`: adds the tables that `held` lacks to it, and returns the logs. Files
+/// that cannot be opened are left out.
+///
+/// Called before the MANIFEST is read: of the files that the MANIFEST names, a writer can then have
+/// removed only those that it made after the listing.
+pub(crate) fn hold_listed(
+    fs: &dyn Fs,
+    dir: &Path,
+    listed: &[(String, FileName)],
+    held: &mut Files,
+) -> Files {
+    let mut logs = Files::new();
+    for (name, parsed) in listed {
+        let path = dir.join(name);
+        match parsed {
+            FileName::Log(_) => {
+                if let Ok(file) = fs.open(&path) {
+                    logs.insert(path, file);
+                }
+            }
+            FileName::Table { .. } if !held.contains_key(&path) => {
+                if let Ok(file) = fs.open_table(&path) {
+                    held.insert(path, file);
+                }
+            }
+            _ => {}
+        }
+    }
+    logs
+}
+
 /// Makes `held` contain exactly the tables `tables` of a version: opens the tables that are missing
 /// from `held`, and drops all other files. A table that cannot be held open is added to `held` too,
 /// but is reopened for each read.
@@ -54,10 +85,10 @@ pub(crate) fn hold_tables(
     Ok(())
 }
 
-/// Opens the logs to replay: all logs in `live` up to the newest log that is not empty. Returns
-/// their numbers, ascending. When the last of these logs was started, all logs before it were
-/// complete. Later logs, which are empty, are left out: if records are written to an empty log
-/// before the replay, they must not be in the view, because the view may lack the end of the
+/// Opens the logs to replay that `held` lacks: all logs in `live` up to the newest log that is not
+/// empty. Returns their numbers, ascending. When the last of these logs was started, all logs before
+/// it were complete. Later logs, which are empty, are left out: if records are written to an empty
+/// log before the replay, they must not be in the view, because the view may lack the end of the
 /// previous log.
 pub(crate) fn hold_logs(
     fs: &dyn Fs,
@@ -68,7 +99,10 @@ pub(crate) fn hold_logs(
     let mut logs = Vec::new();
     for &number in live.iter().rev() {
         let path = dir.join(name::log_name(number));
-        let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let file = match held.get(&path) {
+            Some(file) => file.clone(),
+            None => fs.open(&path).map_err(|error| Error::io("open", &path, error))?,
+        };
         let is_empty = file.is_empty().map_err(|error| Error::io("read", &path, error))?;
         if !is_empty || !logs.is_empty() {
             logs.insert(0, number);
@@ -110,6 +144,7 @@ impl HeldFs {
     ) -> Result<Option<HeldFs>> {
         let fs = &options.fs;
         let DirListing { files, directories } = entries::entries(&**fs, dir)?;
+        let logs = hold_listed(&**fs, dir, &files, held);
         let mut names: BTreeSet<String> = files.into_iter().map(|(name, _)| name).collect();
         let (manifest, file) = manifest::open_manifest(&**fs, dir)?;
         let comparator = options.comparator.name();
@@ -121,6 +156,7 @@ impl HeldFs {
         directory::check_no_live_directory(dir, &directories, log_number, prev_log_number)?;
         hold_tables(&**fs, dir, &recovered.edit.new_files, held)?;
         let mut open = held.clone();
+        open.extend(logs);
         names.extend(open.keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
         let files: Vec<_> =
             names.iter().filter_map(|name| Some((name.clone(), FileName::parse(name)?))).collect();

@@ -3,6 +3,7 @@
 //! [`follow`](crate::engine::follow) brings the view up to date.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::engine::open;
 use crate::engine::open::check::check_entries;
 use crate::engine::open::directory;
 use crate::engine::open::entries;
-use crate::engine::open::held::{Files, HeldFs, hold_logs, hold_tables};
+use crate::engine::open::held::{Files, HeldFs, hold_listed, hold_logs, hold_tables};
 use crate::engine::open::replay::{LogReplay, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::{Layers, ReadState, VisibleSeq};
@@ -28,7 +29,7 @@ use crate::fs::{Fs, ReadFile, absolute};
 
 /// Maximum number of attempts to make a view while a writer changes the files. A higher limit helps
 /// only if the writer never pauses.
-const MAX_TRIES: usize = 50;
+const MAX_TRIES: usize = 100;
 
 /// A database opened for reading only.
 #[derive(Debug)]
@@ -61,10 +62,12 @@ pub(crate) struct LastLog {
 /// The files of a database at one point in time, and the MANIFEST's contents.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyFiles {
-    /// The names of the files. The directory is listed before the MANIFEST is read and again after
-    /// the tables are opened. The names include every log that the MANIFEST needs, unless the log
-    /// was created after both listings, and every log with writes that are older than the tables.
+    /// The names of the files. The directory is listed before the MANIFEST is read and again
+    /// afterwards. The names include every log that the MANIFEST needs, unless the log was created
+    /// after both listings, and every log with writes that are older than the tables.
     pub files: Vec<(String, FileName)>,
+    /// The logs of the first listing, held open.
+    pub logs: Files,
     /// The name of the MANIFEST.
     pub manifest_name: String,
     /// The MANIFEST.
@@ -93,7 +96,8 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
 /// may be due to changes that a writer made during the attempt.
 ///
 /// # Errors
-/// [`Error::DatabaseMissing`], and the error of the last attempt.
+/// [`Error::DatabaseMissing`]; the error of the last attempt; an I/O error of the kind
+/// [`io::ErrorKind::ResourceBusy`] if the directory changed during every attempt.
 pub(crate) fn retried<T>(
     dir: &Path,
     options: &Options,
@@ -113,11 +117,23 @@ pub(crate) fn retried<T>(
             return opened;
         }
         let state = state_of(fs, dir, options);
-        if tries == MAX_TRIES || (state.is_some() && state == last_state) {
+        if state.is_some() && state == last_state {
             return opened;
+        }
+        if tries == MAX_TRIES {
+            return opened.map_err(|error| always_changed(dir, &error));
         }
         last_state = state;
     }
+}
+
+/// Returns the error for a writer that changed the files during every attempt. `last` is the last
+/// attempt's error, which may be due to the change.
+fn always_changed(dir: &Path, last: &Error) -> Error {
+    let what = format!(
+        "a writer changed the files during each of {MAX_TRIES} attempts, the last time with: {last}"
+    );
+    Error::io("read", dir, io::Error::new(io::ErrorKind::ResourceBusy, what))
 }
 
 /// Returns the names of the files, and the number and the valid length of the current MANIFEST. At
@@ -142,24 +158,27 @@ pub(crate) fn state_of(
 /// Corruption, including a missing file; [`Error::Unsupported`] for another comparator; I/O errors.
 pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<ReadOnlyFiles> {
     let fs = &*options.fs;
-    let entries = entries::entries(fs, dir)?;
+    let mut entries = entries::entries(fs, dir)?;
+    let logs = hold_listed(fs, dir, &entries.files, held);
     let (manifest_name, manifest) = manifest::open_manifest(fs, dir)?;
     let comparator = options.comparator.name();
     let recovered =
         manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
-    check_entries(dir, options, &entries, &recovered)?;
-    let mut files = entries.files;
+    // The files are listed again, because a table, or a log whose writes are older than the tables,
+    // may have been created after the first listing.
+    entries.files.extend(entries::list_files(fs, dir)?);
+    let open = held.iter().chain(&logs).map(|(path, file)| (path.clone(), file.clone())).collect();
+    let held_options = options.clone().fs(HeldFs::new(options.fs.clone(), open));
+    check_entries(dir, &held_options, &entries, &recovered)?;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
-    // The files are listed again, because a log whose writes are older than the tables may have
-    // been created after the first listing.
-    files.extend(entries::list_files(fs, dir)?);
-    Ok(ReadOnlyFiles { files, manifest_name, manifest, recovered })
+    Ok(ReadOnlyFiles { files: entries.files, logs, manifest_name, manifest, recovered })
 }
 
 fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> {
     let survey = survey(dir, options, held)?;
     let recovered = &survey.recovered;
     let mut with_logs = held.clone();
+    with_logs.extend(survey.logs.clone());
     let live_logs = directory::live_logs(&survey.files, recovered);
     let logs = hold_logs(&*options.fs, dir, &live_logs, &mut with_logs)?;
     // The tables keep their own files open, so this filesystem holds no files. It rejects all
@@ -215,9 +234,12 @@ fn layers_of(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::Db;
     use crate::engine::version::testing::order;
-    use crate::fs::MemFs;
+    use crate::fs::{MemFs, SimFs};
 
     #[test]
     fn every_memtable_of_a_replay_is_shown_the_newest_first() {
@@ -240,7 +262,7 @@ mod tests {
         let (fs, dir) = (Arc::new(MemFs::new()), Path::new("/db"));
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
         let options = options.fs(fs.clone());
-        let db = crate::Db::open(dir, options.clone()).unwrap();
+        let db = Db::open(dir, options.clone()).unwrap();
         // Each change is an edit of the MANIFEST or a new file name.
         let changes = std::cell::Cell::new(0);
         let change = || {
@@ -278,8 +300,52 @@ mod tests {
         assert_eq!(attempts(7, usize::MAX, true), (None, 8));
         assert_eq!(attempts(7, usize::MAX, false), (Some(8), 8));
         assert_eq!(attempts(0, usize::MAX, true), (None, 2));
+        assert_eq!(attempts(usize::MAX, usize::MAX, false), (Some(MAX_TRIES), MAX_TRIES));
         assert_eq!(attempts(usize::MAX, usize::MAX, true), (None, MAX_TRIES));
+        let attempt = || {
+            change();
+            Err::<(), _>(Error::corruption("torn: the database needs repair"))
+        };
+        let busy = retried(dir, &options, |()| true, attempt).unwrap_err();
+        assert_eq!(busy.io_kind(), Some(io::ErrorKind::ResourceBusy), "{busy}");
+        assert!(busy.to_string().contains("a writer changed the files"), "{busy}");
         let missing = retried(Path::new("/none"), &options, |()| true, || Ok(()));
         assert!(matches!(missing, Err(Error::DatabaseMissing { .. })), "{missing:?}");
+    }
+
+    /// Opens the database in one attempt. Just before one of its operations, a writer flushes and
+    /// compacts.
+    #[test]
+    fn a_change_of_all_files_at_any_moment_of_an_open_makes_no_attempt_fail() {
+        for at in 0.. {
+            let (fs, dir) = (SimFs::new(1), Path::new("/db"));
+            let options = Options::default().create_if_missing(true).inline_background(Some(4));
+            let options = options.fs(fs.clone());
+            let db = Db::open(dir, options.clone()).unwrap();
+            db.put("table", "1").unwrap();
+            db.flush().unwrap();
+            db.put("log", "2").unwrap();
+            let (done, reader) = (AtomicUsize::new(0), std::thread::current().id());
+            let writer = db.clone();
+            fs.set_hook(move |_| {
+                let is_reader = std::thread::current().id() == reader;
+                if is_reader && done.fetch_add(1, Ordering::Relaxed) == at {
+                    writer.put("last", "3").unwrap();
+                    writer.flush().unwrap();
+                    writer.compact_range(..).unwrap();
+                }
+            });
+            let opened = open_once(dir, &options, &mut Files::new());
+            fs.clear_hook();
+            let is_over = db.get("last").unwrap().is_none();
+            let opened = opened.unwrap_or_else(|error| panic!("operation {at}: {error}"));
+            assert!(opened.recovery.lost.is_empty(), "operation {at}: {:?}", opened.recovery.lost);
+            let reading = opened.state.visible_seq();
+            assert!(reading >= 2, "operation {at}: only {reading} of 2 writes");
+            if is_over {
+                assert!(at > 10, "an open has {at} operations");
+                return;
+            }
+        }
     }
 }
