@@ -438,8 +438,8 @@ fn ingests_beside_writers_readers_and_compactions_are_seen_whole() {
     assert!(minikv::verify(dir("db"), &options).unwrap().is_sound());
 }
 
-/// Makes an ingest and a write after a reader has read the MANIFEST, before any of its operations on
-/// a log.
+/// Makes an ingest and a write after a reader has read the MANIFEST, before each of its operations
+/// on a log.
 #[test]
 fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_them() {
     for earlier_puts in [0, 3] {

@@ -82,6 +82,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("tests/allocation/allocator.rs", "an allocator that fails on demand, for a test"),
     ("tests/interop/c_api/src/lib.rs", "declares the C API of LevelDB, in a package of its own"),
     ("tests/interop/src/ffi.rs", "calls the C API of LevelDB, in a package of its own"),
+    ("adapters/cpp/benches/native.rs", "makes keys by C's snprintf, as db_bench does"),
     ("adapters/c/src/border.rs", "reads and writes through C's pointers, in a package of its own"),
     ("tests/flips/src/c_api.rs", "calls the C API of two stores, in a package of its own"),
     ("benches/peers/src/leveldb.rs", "calls the C API of LevelDB, in a package of its own"),

@@ -22,8 +22,8 @@ use crate::fs::{EntryKind, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 /// Open files by their paths.
 pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
-/// Opens the files in `listed`: adds the tables that `held` lacks to it, and returns the logs. Files
-/// that cannot be opened are left out.
+/// Opens the files in `listed`: adds the tables that `held` lacks to it, and returns the logs. A
+/// file that cannot be opened is left out.
 ///
 /// Called before the MANIFEST is read: of the files that the MANIFEST names, a writer can then have
 /// removed only those that it made after the listing.
@@ -86,10 +86,10 @@ pub(crate) fn hold_tables(
 }
 
 /// Opens the logs to replay that `held` lacks: all logs in `live` up to the newest log that is not
-/// empty. Returns their numbers, ascending. When the last of these logs was started, all logs before
-/// it were complete. Later logs, which are empty, are left out: if records are written to an empty
-/// log before the replay, they must not be in the view, because the view may lack the end of the
-/// previous log.
+/// empty. Returns their numbers, ascending. When the last of these logs was started, all logs
+/// before it were complete. Later logs, which are empty, are left out: if records are written to an
+/// empty log before the replay, they must not be in the view, because the view may lack the end of
+/// the previous log.
 pub(crate) fn hold_logs(
     fs: &dyn Fs,
     dir: &Path,
