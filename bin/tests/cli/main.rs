@@ -27,7 +27,6 @@ mod shell;
 #[path = "../system/mod.rs"]
 mod system;
 mod terminal;
-mod trace;
 mod tree;
 
 /// The formats of keys and values, and with the last the formats of entries.

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::browser::Browser;
-use super::{Place, minikv, run};
+use super::Browser;
+use crate::{Place, minikv, run};
 
 /// Returns the data of a page.
 fn data(page: &Path) -> Value {

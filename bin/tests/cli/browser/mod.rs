@@ -1,4 +1,9 @@
 //! A real browser, driven through Chromium's DevTools protocol over pipes.
+//!
+//! A page that plays for long is tested in this folder, whose tests start early: others run
+//! meanwhile.
+
+mod trace;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
