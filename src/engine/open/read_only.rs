@@ -97,7 +97,8 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`]; the error of the last attempt; an I/O error of the kind
-/// [`io::ErrorKind::ResourceBusy`] if the directory changed during every attempt.
+/// [`io::ErrorKind::ResourceBusy`] if the directory changed during every attempt, and the last error
+/// may be due to that.
 pub(crate) fn retried<T>(
     dir: &Path,
     options: &Options,
@@ -121,15 +122,18 @@ pub(crate) fn retried<T>(
             return opened;
         }
         if tries == MAX_TRIES {
-            return opened.map_err(|error| always_changed(dir, &error));
+            return opened.map_err(|error| always_changed(dir, error));
         }
         last_state = state;
     }
 }
 
-/// Returns the error for a writer that changed the files during every attempt. `last` is the last
-/// attempt's error, which may be due to the change.
-fn always_changed(dir: &Path, last: &Error) -> Error {
+/// Returns the error for a writer that changed the files during every attempt: `last`, the error of
+/// the last attempt, unless it may be due to the change.
+fn always_changed(dir: &Path, last: Error) -> Error {
+    if !last.is_corruption() && last.io_kind() != Some(io::ErrorKind::NotFound) {
+        return last;
+    }
     let what = format!(
         "a writer changed the files during each of {MAX_TRIES} attempts, the last time with: {last}"
     );
@@ -302,13 +306,17 @@ mod tests {
         assert_eq!(attempts(0, usize::MAX, true), (None, 2));
         assert_eq!(attempts(usize::MAX, usize::MAX, false), (Some(MAX_TRIES), MAX_TRIES));
         assert_eq!(attempts(usize::MAX, usize::MAX, true), (None, MAX_TRIES));
-        let attempt = || {
-            change();
-            Err::<(), _>(Error::corruption("torn: the database needs repair"))
+        let told = |error: Error| {
+            let attempt = || {
+                change();
+                Err::<(), _>(error.clone())
+            };
+            retried(dir, &options, |()| true, attempt).unwrap_err()
         };
-        let busy = retried(dir, &options, |()| true, attempt).unwrap_err();
+        let busy = told(Error::corruption("torn: the database needs repair"));
         assert_eq!(busy.io_kind(), Some(io::ErrorKind::ResourceBusy), "{busy}");
         assert!(busy.to_string().contains("a writer changed the files"), "{busy}");
+        assert!(matches!(told(Error::invalid("order")), Error::InvalidArgument { .. }));
         let missing = retried(Path::new("/none"), &options, |()| true, || Ok(()));
         assert!(matches!(missing, Err(Error::DatabaseMissing { .. })), "{missing:?}");
     }
