@@ -97,7 +97,7 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`]; the error of the last attempt; an I/O error of the kind
-/// [`io::ErrorKind::ResourceBusy`] if the directory changed during every attempt, and the last error
+/// [`io::ErrorKind::ResourceBusy`] if the directory changed during every attempt and the last error
 /// may be due to that.
 pub(crate) fn retried<T>(
     dir: &Path,
@@ -171,8 +171,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
     // The files are listed again, because a table, or a log whose writes are older than the tables,
     // may have been created after the first listing.
     entries.files.extend(entries::list_files(fs, dir)?);
-    let open = held.iter().chain(&logs).map(|(path, file)| (path.clone(), file.clone())).collect();
-    let held_options = options.clone().fs(HeldFs::new(options.fs.clone(), open));
+    let held_options = options.clone().fs(HeldFs::new(options.fs.clone(), logs.clone()));
     check_entries(dir, &held_options, &entries, &recovered)?;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
     Ok(ReadOnlyFiles { files: entries.files, logs, manifest_name, manifest, recovered })
