@@ -46,7 +46,7 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<CopySour
     let trash = Trash::new(options.fs.clone(), dir).guarded_by(lock.guard());
     let recovered = manifest::recover_manifest(fs, dir, options.comparator.name())?;
     let entries = entries::entries(fs, dir)?;
-    check_entries(dir, options, &entries, &recovered)?;
+    check_entries(fs, dir, options, &entries, &recovered)?;
     let files = entries.files;
     let mut logs = Vec::new();
     let mut no_progress = |_| {};

@@ -31,11 +31,12 @@ use crate::table::Table;
 use crate::table::reader::{BlockReadOptions, TableContext};
 
 /// Checks that the files that the MANIFEST names exist, as [`check_files`] does, that no directory
-/// takes the place of a live log, and that the live logs show no loss of edits.
+/// takes the place of a live log, and that the live logs show no loss of edits. Reads files of `fs`.
 ///
 /// # Errors
 /// As [`check_files`], [`check_no_live_directory`] and [`late_log`].
 pub(crate) fn check_entries(
+    fs: &dyn Fs,
     dir: &Path,
     options: &Options,
     entries: &DirListing,
@@ -45,7 +46,7 @@ pub(crate) fn check_entries(
     check_no_live_directory(dir, &entries.directories, log_number, prev_log_number)?;
     check_files(dir, &entries.files, recovered, options.paranoid_checks)?;
     let order = InternalComparator::new(options.comparator.clone());
-    match late_log(&*options.fs, dir, &order, &entries.files, recovered)? {
+    match late_log(fs, dir, &order, &entries.files, recovered)? {
         None => Ok(()),
         Some(what) => Err(recovered.damage.clone().unwrap_or_else(|| ended(dir, recovered, what))),
     }

@@ -187,7 +187,7 @@ impl Opening {
     fn new(dir: &Path, mut options: Options, entries: DirListing) -> Result<Opening> {
         let fs = options.fs.clone();
         let recovered = manifest::recover_manifest(&*fs, dir, options.comparator.name())?;
-        check_entries(dir, &options, &entries, &recovered)?;
+        check_entries(&*fs, dir, &options, &entries, &recovered)?;
         let DirListing { files, directories } = entries;
         // Files may have higher numbers than the MANIFEST knows. The numbers of existing files must
         // not be assigned again.

@@ -171,8 +171,8 @@ pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<
     // The files are listed again, because a table, or a log whose writes are older than the tables,
     // may have been created after the first listing.
     entries.files.extend(entries::list_files(fs, dir)?);
-    let held_options = options.clone().fs(HeldFs::new(options.fs.clone(), logs.clone()));
-    check_entries(dir, &held_options, &entries, &recovered)?;
+    let log_fs = HeldFs::new(options.fs.clone(), logs.clone());
+    check_entries(&log_fs, dir, options, &entries, &recovered)?;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
     Ok(ReadOnlyFiles { files: entries.files, logs, manifest_name, manifest, recovered })
 }
