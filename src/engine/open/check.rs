@@ -31,7 +31,7 @@ use crate::table::Table;
 use crate::table::reader::{BlockReadOptions, TableContext};
 
 /// Checks that the files that the MANIFEST names exist, as [`check_files`] does, that no directory
-/// takes the place of a live log, and that the live logs show no loss of edits. Reads files of `fs`.
+/// takes the place of a live log, and that the live logs show no loss of edits. Reads them by `fs`.
 ///
 /// # Errors
 /// As [`check_files`], [`check_no_live_directory`] and [`late_log`].
