@@ -72,6 +72,8 @@ MINIKV_PROTOCOL_LONG=$long row node 'states explored' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test raft -- --nocapture every_order
 MINIKV_TRACES=$((4000 / scale)) row traces 'are allowed' \
   cargo test -q --manifest-path tests/protocol/Cargo.toml --test traces -- --nocapture every_trace
+row soak 'nothing wrong' \
+  cargo run -q --manifest-path tests/soak/Cargo.toml -- $((3600 / scale))
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
 MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte

@@ -23,6 +23,7 @@ pub const PACKAGES: &[&str] = &[
     "tests/kernel/src",
     "tests/mutation/src",
     "tests/protocol/src",
+    "tests/soak/src",
     "tests/support/src",
 ];
 

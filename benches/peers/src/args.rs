@@ -78,6 +78,11 @@ pub struct Args {
     #[arg(long)]
     pub amplification: bool,
 
+    /// Puts and gets at random for so many seconds with each engine, and shows the longest put and
+    /// get, memory, open files and space of each second
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub steady: Option<u64>,
+
     /// The task of a child process
     #[arg(long, hide = true)]
     pub child: Option<crate::task::Task>,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::amplification::{self, Case};
 use crate::args::Args;
 use crate::engines::Engine;
+use crate::steady;
 use crate::task::Task;
 
 /// Returns the command that starts a process for `task` with `engine` in `dir`. The numbers of
@@ -72,6 +73,11 @@ pub fn run(args: &Args, task: &Task) -> Result<()> {
         Task::Amplification => {
             let case = Case { engine, filters: !args.child_without_filters };
             let measured = amplification::measure(case, &plan, dir)?;
+            Ok(serde_json::to_writer(std::io::stdout().lock(), &measured)?)
+        }
+        Task::Steady => {
+            let seconds = args.steady.ok_or("a steady load has an end")?;
+            let measured = steady::measure(engine, &plan, seconds, dir)?;
             Ok(serde_json::to_writer(std::io::stdout().lock(), &measured)?)
         }
     }

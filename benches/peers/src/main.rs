@@ -22,6 +22,7 @@ mod report;
 mod results;
 #[cfg(feature = "rocksdb")]
 mod rocksdb_store;
+mod steady;
 mod task;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let done = match &args.child {
         Some(child) => child::run(&args, child),
         None if args.amplification => amplification::run(&args),
+        None if args.steady.is_some() => steady::run(&args),
         None if !args.by_size.is_empty() => by_size::run(&args.by_size, &args.out),
         None => parent::run(&args),
     };

@@ -14,6 +14,8 @@ pub enum Task {
     Open,
     /// Count reads, writes and space.
     Amplification,
+    /// Run a mixed load for a given time.
+    Steady,
 }
 
 impl FromStr for Task {
@@ -25,7 +27,8 @@ impl FromStr for Task {
             "fill-log" => Ok(Task::FillLog),
             "open" => Ok(Task::Open),
             "amplification" => Ok(Task::Amplification),
-            _ => Err("run, fill-log, open or amplification".to_string()),
+            "steady" => Ok(Task::Steady),
+            _ => Err("run, fill-log, open, amplification or steady".to_string()),
         }
     }
 }
@@ -37,6 +40,7 @@ impl Task {
             Task::FillLog => "fill-log",
             Task::Open => "open",
             Task::Amplification => "amplification",
+            Task::Steady => "steady",
         }
     }
 }

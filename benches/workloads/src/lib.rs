@@ -26,7 +26,10 @@ mod workload;
 mod tests;
 
 pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Shuffle, Values, is_removed, key, mix, number_of};
-pub use measure::{Better, Figure, Latency, Outcome, wait_until_quiet, written_bytes};
+pub use measure::{
+    Better, Figure, Latency, Outcome, Timings, disk_bytes, own_memory_mib, wait_until_quiet,
+    written_bytes,
+};
 pub use minikv::Minikv;
 pub use profile::{
     CacheTrace, Mixgraph, Pareto, PowerLaw, Profile, Request, Requests, TwoTermExponential,

@@ -51,6 +51,8 @@ pub struct Latency {
     pub p99: f64,
     /// The 99.9th percentile.
     pub p999: f64,
+    /// The 99.99th percentile.
+    pub p9999: f64,
     /// The maximum.
     pub max: f64,
 }
@@ -74,13 +76,20 @@ pub struct Outcome {
 }
 
 /// Records the latencies of operations.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Timings {
     histogram: Histogram<u64>,
     longest: Duration,
 }
 
+impl Default for Timings {
+    fn default() -> Timings {
+        Timings::new()
+    }
+}
+
 impl Timings {
+    /// Creates a record without operations.
     pub fn new() -> Timings {
         // Two significant digits make a histogram of about ten KiB, which takes up little of the
         // CPU's caches.
@@ -88,16 +97,19 @@ impl Timings {
         Timings { histogram, longest: Duration::ZERO }
     }
 
+    /// Adds an operation that took `time`.
     pub fn record(&mut self, time: Duration) {
         self.longest = self.longest.max(time);
         self.histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(MAX_NANOS));
     }
 
+    /// Adds the operations of `other`.
     pub fn add(&mut self, other: &Timings) {
         self.histogram.add(&other.histogram).expect("the same bounds");
         self.longest = self.longest.max(other.longest);
     }
 
+    /// Returns the latencies; `None` if there is no operation.
     pub fn latency(&self) -> Option<Latency> {
         let longest = self.longest.as_nanos() as f64 / 1000.0;
         // A quantile is the upper bound of a bucket, which may exceed the maximum.
@@ -106,6 +118,7 @@ impl Timings {
             median: at(0.5),
             p99: at(0.99),
             p999: at(0.999),
+            p9999: at(0.9999),
             max: longest,
         })
     }
@@ -127,6 +140,11 @@ pub fn reset_peak_memory() {
 /// Returns the peak memory of this process, in MiB.
 pub fn peak_memory_mib() -> Option<f64> {
     proc_number("/proc/self/status", "VmHWM:").map(|kib| kib as f64 / 1024.0)
+}
+
+/// Returns the memory of this process that no file stands behind, in MiB.
+pub fn own_memory_mib() -> Option<f64> {
+    proc_number("/proc/self/status", "RssAnon:").map(|kib| kib as f64 / 1024.0)
 }
 
 /// Returns the number of bytes written by this process: the greater of the bytes passed to `write`

@@ -1,0 +1,221 @@
+//! Runs every feature at once for a long time:
+//!
+//! ```text
+//! cargo run --release --manifest-path tests/soak/Cargo.toml -- 28800    # eight hours
+//! ```
+//!
+//! Threads write, each beside a model of what must be read; others flush, compact, copy, back up,
+//! verify, follow and replicate. From time to time all of them end, and the database is opened
+//! anew. A row a minute says what was done and what it took; the last line sums up. Whatever is
+//! read and should not be, or takes more and more, ends the program with the reason.
+//!
+//! - `world`: the database, its options, and counts of the work
+//! - `views`: entries that every view must show together
+//! - `owner`: entries of one thread, with an exact model
+//! - `accounts`, `sessions`, `offers`: transactions, expiry, and a compaction filter
+//! - `keeper`: flushes, compactions, checkpoints, backups, verification
+//! - `follower`: another handle that follows, and a replica that is made of the changes
+
+mod accounts;
+mod follower;
+mod keeper;
+mod offers;
+mod owner;
+mod sessions;
+mod views;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use minikv_support::rng::{Rng, seed};
+
+use crate::owner::Owner;
+use crate::world::{Checked, Done, World};
+
+/// Longest time from one open to the next.
+const LONGEST_ROUND: Duration = Duration::from_secs(900);
+const MIB: f64 = 1048576.0;
+/// Memory, in MiB, that the process may have gained from the end of the first round to the end of
+/// the last, while no database is open.
+const GROWTH_MIB: f64 = 64.0;
+
+fn main() -> ExitCode {
+    let seconds = std::env::args().nth(1).map(|text| text.parse());
+    let seconds: u64 = match seconds {
+        None => 20,
+        Some(Ok(seconds)) => seconds,
+        Some(Err(_)) => {
+            eprintln!("usage: minikv-soak [SECONDS]");
+            return ExitCode::from(2);
+        }
+    };
+    match soak(Duration::from_secs(seconds), seed()) {
+        Ok(told) => {
+            println!("{told}");
+            ExitCode::SUCCESS
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Memory and open files of the process.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    memory_mib: f64,
+    files: usize,
+}
+
+fn taken() -> Taken {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = memory.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    let files = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() - 1);
+    Taken { memory_mib: kib.unwrap_or_default() / 1024.0, files }
+}
+
+fn disk_mib(dir: &Path) -> f64 {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>() as f64 / MIB
+}
+
+/// The work of a thread, and its name.
+type Job<'a> = (&'static str, Box<dyn FnOnce() -> Checked + Send + 'a>);
+
+fn job<'a>(name: &'static str, work: impl FnOnce() -> Checked + Send + 'a) -> Job<'a> {
+    (name, Box::new(work))
+}
+
+fn soak(length: Duration, seed: u64) -> Checked<String> {
+    println!("seed {seed}");
+    let home = tempfile::tempdir()?;
+    let world = World::new(home.path(), length);
+    let mut rng = Rng::new(seed);
+    let mut owners =
+        [Owner::new("entries", rng.next(), true), Owner::new("space", rng.next(), false)];
+    let (mut sessions, mut offers) = (sessions::Sessions::default(), offers::Offers::default());
+    let (began, mut rounds, mut first_end) = (Instant::now(), 0, None);
+    let round = (length / 3).min(LONGEST_ROUND);
+    println!("{}", Row::HEAD);
+    while began.elapsed() < length {
+        let end = Instant::now() + round.min(length.saturating_sub(began.elapsed()));
+        let (db, at_start) = (world.open()?, taken());
+        views::check_view(&world, &db.snapshot(), world.pairs.load(Relaxed), "the open")?;
+        let failures = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            let (world, db, failures) = (&world, &db, &failures);
+            let mut jobs: Vec<Job<'_>> = Vec::new();
+            let mut seeds = std::iter::repeat_with(|| rng.next());
+            let mut seed = || seeds.next().expect("a seed");
+            jobs.push(job("pairs", move || views::write_pairs(world, db)));
+            jobs.push(job("backups", move || keeper::back_up(world, db)));
+            jobs.push(job("verify", move || keeper::verify(world)));
+            jobs.push(job("follower", move || follower::follow(world)));
+            jobs.push(job("replica", move || follower::replicate(world, db)));
+            let own = seed();
+            jobs.push(job("keeper", move || keeper::keep(world, db, own)));
+            let (own, sessions) = (seed(), &mut sessions);
+            jobs.push(job("sessions", move || sessions.run(world, db, own)));
+            let (own, offers) = (seed(), &mut offers);
+            jobs.push(job("offers", move || offers.run(world, db, own)));
+            for own in [seed(), seed()] {
+                jobs.push(job("accounts", move || accounts::run(world, db, own)));
+            }
+            for owner in &mut owners {
+                jobs.push(job("owner", move || owner.run(world, db)));
+            }
+            for (name, job) in jobs {
+                scope.spawn(move || {
+                    // A thread that panics has found something, too.
+                    let done = catch_unwind(AssertUnwindSafe(job));
+                    let done = done.unwrap_or_else(|_| Err("it panicked".into()));
+                    if let Err(wrong) = done {
+                        failures.lock().unwrap().push(format!("{name}: {wrong}"));
+                        world.stop.store(true, Relaxed);
+                    }
+                });
+            }
+            let mut next_row = Instant::now() + world.row_time;
+            while Instant::now() < end && !world.stop.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(20));
+                if Instant::now() >= next_row {
+                    next_row += world.row_time;
+                    println!("{}", Row::now(world, began));
+                }
+            }
+            world.stop.store(true, Relaxed);
+        });
+        let failures = failures.into_inner().unwrap();
+        if !failures.is_empty() {
+            let kept = home.keep();
+            return Err(
+                format!("seed {seed}: {}; see {}", failures.join("; "), kept.display()).into()
+            );
+        }
+        world.stop.store(false, Relaxed);
+        db.close().map_err(|error| format!("close: {error}"))?;
+        world.check_closed()?;
+        rounds += 1;
+        let at_end = taken();
+        if at_end.files > at_start.files {
+            return Err(format!("files stay open: {at_start:?}, {at_end:?}").into());
+        }
+        let first = *first_end.get_or_insert(at_end);
+        if at_end.memory_mib > first.memory_mib + GROWTH_MIB {
+            return Err(
+                format!("memory grows: {first:?} after the first round, {at_end:?} now").into()
+            );
+        }
+    }
+    println!("{}", Row::now(&world, began));
+    let done = |of: &Done| of.load(Relaxed);
+    Ok(format!(
+        "{} s, {rounds} opens: {} writes and {} reads by their models, {} backups, {} restored, {} \
+         checkpoints, {} verified, {} refreshes, {} replicated batches: nothing wrong",
+        began.elapsed().as_secs(),
+        done(&world.writes),
+        done(&world.reads),
+        done(&world.backups),
+        done(&world.restored),
+        done(&world.checkpoints),
+        done(&world.verified),
+        done(&world.refreshes),
+        done(&world.replicated),
+    ))
+}
+
+/// A line about the work so far, and about the process and the database as they are now.
+struct Row(String);
+
+impl Row {
+    const HEAD: &str =
+        "   s  thousand writes    reads  backups  verified  memory MiB  files  disk MiB";
+
+    fn now(world: &World, began: Instant) -> Row {
+        let (taken, of) = (taken(), |done: &Done| done.load(Relaxed));
+        Row(format!(
+            "{:>4}{:>17}{:>9}{:>9}{:>10}{:>12.1}{:>7}{:>10.1}",
+            began.elapsed().as_secs(),
+            of(&world.writes) / 1000,
+            of(&world.reads) / 1000,
+            of(&world.backups),
+            of(&world.verified),
+            taken.memory_mib,
+            taken.files,
+            disk_mib(&world.dir),
+        ))
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
