@@ -101,6 +101,7 @@ mutants=''
 MINIKV_MUTANT=$mutants row mutants 'mutants caught' \
   cargo test -q -p minikv --test mutants -- --ignored --nocapture
 
+[ "$long" = 0 ] || row wine '^all of them' tests/windows
 # Counts the lines that no test runs; fails if the reason of one is not known.
 [ "$long" = 0 ] || row coverage '^all ' tests/coverage.sh
 

@@ -66,10 +66,11 @@ fn stages(mutant: &Mutant) -> Vec<Stage> {
     }
 }
 
+/// Copies a directory, but not what was built in it.
 fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    let entries = fs::read_dir(from).unwrap().map(|entry| entry.unwrap());
+    for entry in entries.filter(|entry| entry.file_name() != "target") {
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             copy_dir(&entry.path(), &target);

@@ -68,8 +68,15 @@ fn check(scene: fn()) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
     let seed = number("MINIKV_SEED").unwrap_or(now.as_nanos() as u64);
     let hint = Hint { name: &name, seed };
-    Runner::new(RandomScheduler::new_from_seed(seed, schedules), config.clone()).run(scene);
-    Runner::new(PctScheduler::new_from_seed(seed, PCT_DEPTH, schedules), config).run(scene);
+    let random = RandomScheduler::new_from_seed(seed, schedules);
+    let pct = PctScheduler::new_from_seed(seed, PCT_DEPTH, schedules);
+    // At the same time, so that no core waits for the second kind of the slowest scene.
+    std::thread::scope(|scope| {
+        let other = config.clone();
+        let random = scope.spawn(|| Runner::new(random, other).run(scene));
+        Runner::new(pct, config).run(scene);
+        random.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
     std::mem::forget(hint);
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     done.0 += 2 * schedules;
