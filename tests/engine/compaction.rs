@@ -113,7 +113,7 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
     db.wait_idle().unwrap();
     let into_level1 = |db: &Db| db.stats().levels[1].compactions;
     let (most_beside, compacting) = (AtomicU64::new(0), AtomicBool::new(true));
-    let written = AtomicU64::new(0);
+    let (written, compactions) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // The number of automatic compactions that run during a full compaction depends on
@@ -121,6 +121,7 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
             for _ in 0..100 {
                 let before = into_level1(&db);
                 db.compact_range(..).unwrap();
+                compactions.fetch_add(1, Ordering::SeqCst);
                 most_beside.fetch_max(into_level1(&db) - before, Ordering::SeqCst);
                 if most_beside.load(Ordering::SeqCst) > 2 {
                     break;
@@ -132,8 +133,10 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
             let i = written.fetch_add(1, Ordering::SeqCst) as u32;
             db.put(key(i * 7919 % 10_000), kilobyte(i)).unwrap();
             // The pause lets background work keep up with the puts, unless the manual compactions
-            // block it.
-            std::thread::sleep(Duration::from_micros(200));
+            // block it. Where these take less time, it must be shorter.
+            std::thread::sleep(Duration::from_micros(
+                200 >> (compactions.load(Ordering::SeqCst) / 8),
+            ));
         }
     });
     let beside = most_beside.load(Ordering::SeqCst);
