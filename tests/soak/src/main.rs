@@ -103,12 +103,12 @@ fn soak(length: Duration, seed: u64) -> Checked<String> {
     let (mut sessions, mut offers) = (sessions::Sessions::default(), offers::Offers::default());
     let (began, mut rounds, mut first_end) = (Instant::now(), 0, None);
     let round = (length / 3).min(LONGEST_ROUND);
-    println!("{}", Row::HEAD);
+    println!("{}", HEAD);
     while began.elapsed() < length {
         let end = Instant::now() + round.min(length.saturating_sub(began.elapsed()));
         let (db, at_start) = (world.open()?, taken());
         views::check_view(&world, &db.snapshot(), world.pairs.load(Relaxed), "the open")?;
-        let failures = Mutex::new(Vec::new());
+        let (failures, mut replica) = (Mutex::new(Vec::new()), None);
         std::thread::scope(|scope| {
             let (world, db, failures) = (&world, &db, &failures);
             let mut jobs: Vec<Job<'_>> = Vec::new();
@@ -118,7 +118,11 @@ fn soak(length: Duration, seed: u64) -> Checked<String> {
             jobs.push(job("backups", move || keeper::back_up(world, db)));
             jobs.push(job("verify", move || keeper::verify(world)));
             jobs.push(job("follower", move || follower::follow(world)));
-            jobs.push(job("replica", move || follower::replicate(world, db)));
+            let replica = &mut replica;
+            jobs.push(job("replica", move || {
+                *replica = Some(follower::replicate(world, db)?);
+                Ok(())
+            }));
             let own = seed();
             jobs.push(job("keeper", move || keeper::keep(world, db, own)));
             let (own, sessions) = (seed(), &mut sessions);
@@ -147,7 +151,7 @@ fn soak(length: Duration, seed: u64) -> Checked<String> {
                 std::thread::sleep(Duration::from_millis(20));
                 if Instant::now() >= next_row {
                     next_row += world.row_time;
-                    println!("{}", Row::now(world, began));
+                    println!("{}", row(world, began));
                 }
             }
             world.stop.store(true, Relaxed);
@@ -160,6 +164,7 @@ fn soak(length: Duration, seed: u64) -> Checked<String> {
             );
         }
         world.stop.store(false, Relaxed);
+        replica.ok_or("no replica")?.end(&world, &db)?;
         db.close().map_err(|error| format!("close: {error}"))?;
         world.check_closed()?;
         rounds += 1;
@@ -174,7 +179,7 @@ fn soak(length: Duration, seed: u64) -> Checked<String> {
             );
         }
     }
-    println!("{}", Row::now(&world, began));
+    println!("{}", row(&world, began));
     let done = |of: &Done| of.load(Relaxed);
     Ok(format!(
         "{} s, {rounds} opens: {} writes and {} reads by their models, {} backups, {} restored, {} \
@@ -191,31 +196,20 @@ fn soak(length: Duration, seed: u64) -> Checked<String> {
     ))
 }
 
-/// A line about the work so far, and about the process and the database as they are now.
-struct Row(String);
+const HEAD: &str = "   s  thousand writes    reads  backups  verified  memory MiB  files  disk MiB";
 
-impl Row {
-    const HEAD: &str =
-        "   s  thousand writes    reads  backups  verified  memory MiB  files  disk MiB";
-
-    fn now(world: &World, began: Instant) -> Row {
-        let (taken, of) = (taken(), |done: &Done| done.load(Relaxed));
-        Row(format!(
-            "{:>4}{:>17}{:>9}{:>9}{:>10}{:>12.1}{:>7}{:>10.1}",
-            began.elapsed().as_secs(),
-            of(&world.writes) / 1000,
-            of(&world.reads) / 1000,
-            of(&world.backups),
-            of(&world.verified),
-            taken.memory_mib,
-            taken.files,
-            disk_mib(&world.dir),
-        ))
-    }
-}
-
-impl std::fmt::Display for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
+/// Returns a line about the work so far, and about the process and the database as they are now.
+fn row(world: &World, began: Instant) -> String {
+    let (taken, of) = (taken(), |done: &Done| done.load(Relaxed));
+    format!(
+        "{:>4}{:>17}{:>9}{:>9}{:>10}{:>12.1}{:>7}{:>10.1}",
+        began.elapsed().as_secs(),
+        of(&world.writes) / 1000,
+        of(&world.reads) / 1000,
+        of(&world.backups),
+        of(&world.verified),
+        taken.memory_mib,
+        taken.files,
+        disk_mib(&world.dir),
+    )
 }

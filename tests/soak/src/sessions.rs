@@ -9,6 +9,8 @@ use minikv_support::rng::Rng;
 
 use crate::world::{Checked, World};
 
+pub const SESSIONS: &str = "sessions";
+
 /// Time around the expiry in which an entry may be there or not.
 const ABOUT: Duration = Duration::from_millis(300);
 
@@ -21,7 +23,7 @@ pub struct Sessions {
 impl Sessions {
     pub fn run(&mut self, world: &World, db: &Db, seed: u64) -> Checked {
         let mut rng = Rng::new(seed);
-        let sessions = db.expiring_keyspace("sessions")?;
+        let sessions = db.expiring_keyspace(SESSIONS)?;
         let key = |number: usize| format!("session/{number:04}");
         while world.wait(Duration::from_millis(1)) {
             let (number, len) = (rng.below(2000), rng.below(200));
