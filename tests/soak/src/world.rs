@@ -49,7 +49,7 @@ impl World {
             row_time: (length / 4).min(Duration::from_secs(60)),
             backup_time: (length / 12).min(Duration::from_secs(60)),
             verify_time: (length / 6).min(Duration::from_secs(600)),
-            resources: Resources::default().memory_bytes(48 << 20).compaction_threads(2),
+            resources: resources(),
             writes: Done::default(),
             reads: Done::default(),
             backups: Done::default(),
@@ -87,6 +87,11 @@ impl World {
         Ok(Db::open(&self.dir, self.options())?)
     }
 
+    /// Drops the cache, which keeps memory for later blocks, also while no database is open.
+    pub fn drop_resources(&mut self) {
+        self.resources = resources();
+    }
+
     /// Checks the directory while nothing has it open.
     pub fn check_closed(&self) -> Checked {
         check_sound(&self.dir, &self.options())
@@ -105,6 +110,10 @@ impl World {
         }
         !self.ends()
     }
+}
+
+fn resources() -> Resources {
+    Resources::default().memory_bytes(48 << 20).compaction_threads(2)
 }
 
 /// Checks the files of a database. Notes are no faults: beside a writer, a log may end in a part of
