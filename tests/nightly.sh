@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs all long searches for violations in one command, and prints a table of their results:
 #
-#   tests/nightly.sh          all of it: about three hours on two fast cores that do nothing else
+#   tests/nightly.sh          all of it: hours, on two fast cores that do nothing else
 #   tests/nightly.sh 2        half the attempts of what has no end; what ends by itself is whole
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works
 #

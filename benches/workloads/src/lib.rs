@@ -34,7 +34,7 @@ pub use minikv::Minikv;
 pub use profile::{
     CacheTrace, Mixgraph, Pareto, PowerLaw, Profile, Request, Requests, TwoTermExponential,
 };
-pub use run::{Plan, Runner, fill_log, settled_disk_bytes};
+pub use run::{Plan, Runner, fill, fill_log, settled_disk_bytes};
 pub use store::{
     Direction, Ended, Entry, Failure, Follower, Result, Settings, Sink, Source, Space, Store,
     Transact,

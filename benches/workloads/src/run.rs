@@ -549,6 +549,17 @@ pub fn settled_disk_bytes(dir: &Path) -> Result<u64> {
     }
 }
 
+/// Puts all entries in random order, as fast as batches allow.
+///
+/// # Errors
+/// Errors of the engine.
+pub fn fill(store: &dyn Store, plan: &Plan, values: &Values) -> Result<()> {
+    let order = Order::Shuffled(Shuffle::new(plan.entries, plan.seed));
+    let (entries, seed) = (plan.entries, plan.seed);
+    let loaded = Loaded { store, values, entries, generations: (0, 0), seed };
+    loaded.put_batches(order, FILL_BATCH, 0).map(drop)
+}
+
 /// Puts entries one by one until the log and the memtable are nearly full. The last put is synced,
 /// because some engines promise that a write survives the death of the process only if a sync
 /// follows the write.

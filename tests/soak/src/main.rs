@@ -1,4 +1,4 @@
-//! Runs every feature at once for a long time:
+//! Runs most features at once for a long time:
 //!
 //! ```text
 //! cargo run --release --manifest-path tests/soak/Cargo.toml -- 28800    # eight hours
@@ -32,10 +32,14 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use minikv::Db;
 use minikv_support::rng::{Rng, seed};
 use peak_alloc::PeakAlloc;
 
+use crate::follower::Replica;
+use crate::offers::Offers;
 use crate::owner::Owner;
+use crate::sessions::Sessions;
 use crate::world::{Checked, Done, World};
 
 /// Longest time from one open to the next.
@@ -101,109 +105,129 @@ fn job<'a>(name: &'static str, work: impl FnOnce() -> Checked + Send + 'a) -> Jo
     (name, Box::new(work))
 }
 
+/// Soaks in a directory of its own, which stays if something is wrong.
 fn soak(length: Duration, seed: u64) -> Checked<String> {
     println!("seed {seed}");
     let home = tempfile::tempdir()?;
-    let mut world = World::new(home.path(), length);
-    let mut rng = Rng::new(seed);
-    let mut owners =
-        [Owner::new("entries", rng.next(), true), Owner::new("space", rng.next(), false)];
-    let (mut sessions, mut offers) = (sessions::Sessions::default(), offers::Offers::default());
-    let (began, mut rounds, mut first_end) = (Instant::now(), 0, None);
+    soak_in(home.path(), length, seed).map_err(|wrong| {
+        let kept = home.keep();
+        format!("seed {seed}: {wrong}; see {}", kept.display()).into()
+    })
+}
+
+fn soak_in(home: &Path, length: Duration, seed: u64) -> Checked<String> {
+    let (began, mut world, mut writers) =
+        (Instant::now(), World::new(home, length), Writers::new(seed));
+    let (mut rounds, mut first_end) = (0, None);
     let round = (length / 3).min(LONGEST_ROUND);
-    println!("{}", HEAD);
+    println!("{HEAD}");
     while began.elapsed() < length {
         let end = Instant::now() + round.min(length.saturating_sub(began.elapsed()));
-        let (db, at_start) = (world.open()?, taken());
+        let db = world.open()?;
         views::check_view(&world, &db.snapshot(), world.pairs.load(Relaxed), "the open")?;
-        let (failures, mut replica) = (Mutex::new(Vec::new()), None);
-        std::thread::scope(|scope| {
-            let (world, db, failures) = (&world, &db, &failures);
-            let mut jobs: Vec<Job<'_>> = Vec::new();
-            let mut seeds = std::iter::repeat_with(|| rng.next());
-            let mut seed = || seeds.next().expect("a seed");
-            jobs.push(job("pairs", move || views::write_pairs(world, db)));
-            jobs.push(job("backups", move || keeper::back_up(world, db)));
-            jobs.push(job("verify", move || keeper::verify(world)));
-            jobs.push(job("follower", move || follower::follow(world)));
-            let replica = &mut replica;
-            jobs.push(job("replica", move || {
-                *replica = Some(follower::replicate(world, db)?);
-                Ok(())
-            }));
-            let own = seed();
-            jobs.push(job("keeper", move || keeper::keep(world, db, own)));
-            let (own, sessions) = (seed(), &mut sessions);
-            jobs.push(job("sessions", move || sessions.run(world, db, own)));
-            let (own, offers) = (seed(), &mut offers);
-            jobs.push(job("offers", move || offers.run(world, db, own)));
-            for own in [seed(), seed()] {
-                jobs.push(job("accounts", move || accounts::run(world, db, own)));
-            }
-            for owner in &mut owners {
-                jobs.push(job("owner", move || owner.run(world, db)));
-            }
-            for (name, job) in jobs {
-                scope.spawn(move || {
-                    // A thread that panics has found something, too.
-                    let done = catch_unwind(AssertUnwindSafe(job));
-                    let done = done.unwrap_or_else(|_| Err("it panicked".into()));
-                    if let Err(wrong) = done {
-                        failures.lock().unwrap().push(format!("{name}: {wrong}"));
-                        world.stop.store(true, Relaxed);
-                    }
-                });
-            }
+        let replica = writers.work(&world, &db, || {
             let mut next_row = Instant::now() + world.row_time;
-            while Instant::now() < end && !world.stop.load(Relaxed) {
+            while Instant::now() < end && !world.ends() {
                 std::thread::sleep(Duration::from_millis(20));
                 if Instant::now() >= next_row {
                     next_row += world.row_time;
-                    println!("{}", row(world, began));
+                    println!("{}", row(&world, began));
                 }
             }
-            world.stop.store(true, Relaxed);
-        });
-        let failures = failures.into_inner().unwrap();
-        if !failures.is_empty() {
-            let kept = home.keep();
-            return Err(
-                format!("seed {seed}: {}; see {}", failures.join("; "), kept.display()).into()
-            );
-        }
-        world.stop.store(false, Relaxed);
-        replica.ok_or("no replica")?.end(&world, &db)?;
-        db.close().map_err(|error| format!("close: {error}"))?;
+        })?;
+        replica.end(&world, &db)?;
+        db.close()?;
         world.check_closed()?;
         world.drop_resources();
         rounds += 1;
         let at_end = taken();
-        if at_end.files > at_start.files {
-            return Err(format!("files stay open: {at_start:?}, {at_end:?}").into());
-        }
         println!("closed: {:.1} MiB are used, {:.1} kept", at_end.used_mib, at_end.memory_mib);
         let first = *first_end.get_or_insert(at_end);
-        if at_end.used_mib > first.used_mib + GROWTH_MIB {
-            return Err(
-                format!("memory grows: {first:?} after the first round, {at_end:?} now").into()
-            );
+        if at_end.files > first.files || at_end.used_mib > first.used_mib + GROWTH_MIB {
+            let grown = format!("{first:?} after the first round, {at_end:?} now");
+            return Err(format!("files stay open, or memory grows: {grown}").into());
         }
     }
     println!("{}", row(&world, began));
-    let done = |of: &Done| of.load(Relaxed);
-    Ok(format!(
-        "{} s, {rounds} opens: {} writes and {} reads by their models, {} backups, {} restored, {} \
-         checkpoints, {} verified, {} refreshes, {} replicated batches: nothing wrong",
-        began.elapsed().as_secs(),
-        done(&world.writes),
-        done(&world.reads),
-        done(&world.backups),
-        done(&world.restored),
-        done(&world.checkpoints),
-        done(&world.verified),
-        done(&world.refreshes),
-        done(&world.replicated),
-    ))
+    Ok(format!("{} s, {rounds} opens: {}", began.elapsed().as_secs(), done(&world)))
+}
+
+/// Those whose models outlive a round.
+struct Writers {
+    rng: Rng,
+    owners: [Owner; 2],
+    sessions: Sessions,
+    offers: Offers,
+}
+
+impl Writers {
+    fn new(seed: u64) -> Writers {
+        let mut rng = Rng::new(seed);
+        let owners = [("entries", true), ("space", false)];
+        Writers {
+            owners: owners.map(|(name, plain)| Owner::new(name, rng.next(), plain)),
+            sessions: Sessions::default(),
+            offers: Offers::default(),
+            rng,
+        }
+    }
+
+    /// Lets all threads work until `until` returns. Returns the replica.
+    fn work(&mut self, world: &World, db: &Db, until: impl FnOnce()) -> Checked<Replica> {
+        let (failures, mut replica) = (Mutex::new(Vec::new()), None);
+        let (kept, failed) = (&mut replica, &failures);
+        let seeds: [u64; 5] = std::array::from_fn(|_| self.rng.next());
+        let (sessions, offers) = (&mut self.sessions, &mut self.offers);
+        let mut jobs = vec![
+            job("pairs", move || views::write_pairs(world, db)),
+            job("backups", move || keeper::back_up(world, db)),
+            job("verify", move || keeper::verify(world)),
+            job("follower", move || follower::follow(world)),
+            job("replica", move || follower::replicate(world, db).map(|made| *kept = Some(made))),
+            job("keeper", move || keeper::keep(world, db, seeds[0])),
+            job("sessions", move || sessions.run(world, db, seeds[1])),
+            job("offers", move || offers.run(world, db, seeds[2])),
+            job("accounts", move || accounts::run(world, db, seeds[3])),
+            job("accounts", move || accounts::run(world, db, seeds[4])),
+        ];
+        jobs.extend(self.owners.iter_mut().map(|owner| job("owner", move || owner.run(world, db))));
+        std::thread::scope(|scope| {
+            for (name, job) in jobs {
+                scope.spawn(move || {
+                    // A thread that panics has found something, too.
+                    let done = catch_unwind(AssertUnwindSafe(job));
+                    if let Err(wrong) = done.unwrap_or_else(|_| Err("it panicked".into())) {
+                        failed.lock().unwrap().push(format!("{name}: {wrong}"));
+                        world.stop.store(true, Relaxed);
+                    }
+                });
+            }
+            until();
+            world.stop.store(true, Relaxed);
+        });
+        world.stop.store(false, Relaxed);
+        let failures = failures.into_inner().unwrap();
+        match replica {
+            Some(replica) if failures.is_empty() => Ok(replica),
+            _ => Err(failures.join("; ").into()),
+        }
+    }
+}
+
+fn done(world: &World) -> String {
+    let of = |done: &Done| done.load(Relaxed);
+    format!(
+        "{} writes and {} reads by their models, {} backups, {} restored, {} checkpoints, {} \
+         verified, {} refreshes, {} replicated batches: nothing wrong",
+        of(&world.writes),
+        of(&world.reads),
+        of(&world.backups),
+        of(&world.restored),
+        of(&world.checkpoints),
+        of(&world.verified),
+        of(&world.refreshes),
+        of(&world.replicated),
+    )
 }
 
 const HEAD: &str =

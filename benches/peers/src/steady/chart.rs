@@ -89,9 +89,9 @@ fn draw(
     let all = || lines.iter().flatten();
     let minutes = all().map(|(minute, _)| *minute).fold(0.1, f64::max);
     let most = all().map(|(_, figure)| *figure).fold(1.0, f64::max);
-    let caption = (panel.title, ("sans-serif", 13));
     let mut chart = ChartBuilder::on(area);
-    chart.caption(caption.0, caption.1).margin(6).x_label_area_size(22).y_label_area_size(44);
+    chart.caption(panel.title, ("sans-serif", 13));
+    chart.margin(6).x_label_area_size(22).y_label_area_size(44);
     let style = |at: usize| colors::of(&results[at].engine).stroke_width(1);
     if panel.logarithmic {
         let least = all().map(|(_, figure)| *figure).fold(1.0, f64::min).max(0.001);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use minikv_workloads::{
-    Entry, Plan, Result, Shuffle, Store, Timings, Values, disk_bytes, key, own_memory_mib,
+    Plan, Result, Store, Timings, Values, disk_bytes, fill, key, own_memory_mib,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -16,8 +16,6 @@ use crate::engines::Engine;
 
 const THREADS: u64 = 2;
 const MIB: f64 = 1048576.0;
-/// Number of entries of a batch of the fill, which is not measured.
-const BATCH: usize = 100;
 
 /// The operations of all threads since the last second.
 #[derive(Default)]
@@ -61,25 +59,6 @@ pub fn measure(engine: Engine, plan: &Plan, seconds: u64, dir: &Path) -> Result<
             seconds: all,
         })
     })
-}
-
-fn fill(store: &dyn Store, plan: &Plan, values: &Values) -> Result<()> {
-    let order = Shuffle::new(plan.entries, plan.seed);
-    let numbers: Vec<u64> = (0..plan.entries).map(|at| order.at(at)).collect();
-    for chunk in numbers.chunks(BATCH) {
-        let entries: Vec<_> = chunk
-            .iter()
-            .map(|&number| {
-                let mut value = Vec::new();
-                values.fill(number, 0, &mut value);
-                (key(number), value)
-            })
-            .collect();
-        let refs: Vec<Entry<'_>> =
-            entries.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        store.put_batch(&refs)?;
-    }
-    Ok(())
 }
 
 fn work(
