@@ -152,7 +152,7 @@ fn soak_in(home: &Path, length: Duration, seed: u64) -> Checked<String> {
     Ok(format!("{} s, {rounds} opens: {}", began.elapsed().as_secs(), done(&world)))
 }
 
-/// Those whose models outlive a round.
+/// Writers whose models outlive a round.
 struct Writers {
     rng: Rng,
     owners: [Owner; 2],
